@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import subprocess
 import sys
 from pathlib import Path
 
+from sublet.daemon import log_limit
+from sublet.daemon.log_limit import LogLimit
+
 WRITES = """
 import logging, sys
-from sublet.daemon import log_file
+from sublet.daemon import log_file, log_limit
 from sublet.daemon.logging import configure_logging
 
 log_file.MAX_LOG_BYTES = 100_000
+log_limit.PER_MINUTE = int(sys.argv[3])
 configure_logging(own_file=sys.argv[1])
 print("this goes along", flush=True)
 for number in range(int(sys.argv[2])):
@@ -20,10 +26,12 @@ print("and so does this", flush=True)
 """
 
 
-def written(path: Path, lines: int, to: Path | None = None) -> None:
+def written(path: Path, lines: int, to: Path | None = None, *, limit: int = 1_000_000) -> None:
     """Have a process write ``lines`` lines, as a daemon in the background does."""
     with (to or path).open("ab") as log:
-        subprocess.run([sys.executable, "-c", WRITES, str(path), str(lines)], stdout=log, stderr=log, check=True)
+        subprocess.run(
+            [sys.executable, "-c", WRITES, str(path), str(lines), str(limit)], stdout=log, stderr=log, check=True
+        )
 
 
 def test_the_log_of_a_daemon_in_the_background_is_bounded(tmp_path: Path) -> None:
@@ -43,3 +51,36 @@ def test_a_log_that_leads_elsewhere_is_left_alone(tmp_path: Path) -> None:
     written(path, 5_000, to=elsewhere)
     assert {found.name for found in tmp_path.iterdir()} == {"daemon.log", "mine.txt"}
     assert elsewhere.stat().st_size > 400_000
+
+
+def test_a_stranger_does_not_push_out_what_was_written_before(tmp_path: Path) -> None:
+    path = tmp_path / "daemon.log"
+    path.write_text("what happened before\n")
+    written(path, 5_000, limit=20)
+    assert path.read_text().startswith("what happened before\n")
+    assert path.read_text().count("a stranger called") == 20
+
+
+def test_what_is_left_out_is_counted_and_others_are_written() -> None:
+    stream, now = io.StringIO(), [0.0]
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(LogLimit(handler, lambda: now[0]))
+    logger = logging.getLogger("sublet.test_log_growth")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.handlers[:] = [handler]
+
+    def flood(times: int) -> None:
+        for number in range(times):
+            logger.info("word %d of a stranger", number)
+
+    flood(100)
+    logger.info("honest")
+    now[0] = 61
+    logger.info("later")
+    flood(30)
+    lines = stream.getvalue().splitlines()
+    assert len([line for line in lines if "stranger" in line]) == 2 * log_limit.PER_MINUTE
+    assert lines[20] == "honest"
+    assert lines[21].startswith("80 more entries")
+    assert lines[22] == "later"

@@ -130,7 +130,6 @@ EXEMPT: dict[str, str] = {
     "mcp_server.install:_read": "returns a file as it is; toml_entry decodes it",
     "mcp_server.resources:read_resource": "compares a URI with those that exist",
     "cli.audit_cmds:parse_args": "puts a word in front of arguments, which the command line's own library parses",
-    "cli.render:parse_time": "takes times of the user's own daemon",
     "cli.follow:read_output": "takes an id",
     "workspace.changes.tree:read": "takes a path and returns a file as it is",
     "workspace.audit.snapshot:read_record": "takes a name and reads a file's status",

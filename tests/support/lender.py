@@ -22,6 +22,7 @@ from sublet.daemon.storage.store import Store
 from sublet.policy.limits import AdmissionLimits
 from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
+from sublet.protocol.ids import fingerprint
 from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.locks import DirectoryLocks
@@ -33,6 +34,11 @@ ME = Subject("human")
 HOST_KEY = asyncssh.generate_private_key("ssh-ed25519")
 NOBODY = Chain()
 WAIT_SECONDS = 20.0
+
+
+def bob_alone(record: DelegationRecord) -> PeerAddress | None:
+    """Return how to call Bob, where it is his delegation: nobody else is paired."""
+    return BOB if record.peer_fingerprint == fingerprint(BOB.public_key) else None
 
 
 @dataclass
@@ -59,7 +65,7 @@ class Lender:
                 self.root / "leases",
                 lambda: self.limits,
             ),
-            {BOB.name: BOB}.get,
+            bob_alone,
         )
 
     @property

@@ -79,6 +79,8 @@ class Side:
     pairing: PairingService
     address: OwnAddress
     clock: float = 1_800_000_000.0
+    spoken: Callable[[str], str | None] = lambda _: None
+    """What of the configuration names a peer."""
 
 
 @asynccontextmanager
@@ -91,7 +93,9 @@ async def side(directory: Path, port: int) -> AsyncIterator[Side]:
         identity = load_identity(directory / "keys")
         peers = await PeerStore.load(journal)
         link = DirectLink()
-        pairing = PairingService(identity, journal, peers, link, lambda: half.address, lambda: half.clock)
+        half: Side
+        asked = (lambda: half.address, lambda: half.spoken, lambda: half.clock)
+        pairing = PairingService(identity, journal, peers, link, *asked)
         half = Side(identity, store, journal, peers, link, pairing, OwnAddress(f"http://127.0.0.1:{port}/", None))
         yield half
     finally:

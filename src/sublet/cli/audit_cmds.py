@@ -61,8 +61,9 @@ def audit_log(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        page = await control.policy.audit_entries(cursor=cursor, limit=limit)
+        page, left = await control.policy.audit_entries(cursor=cursor, limit=limit), limit
         while True:
+            left -= len(page.entries)
             for entry in page.entries:
                 if as_json:
                     screen.emit(entry)
@@ -70,6 +71,9 @@ def audit_log(
                     from sublet.cli.render_policy import entry_line
 
                     screen.show(entry_line(entry))
+            if page.more and left > 0:  # long entries come in several pages
+                page = await control.policy.audit_entries(cursor=page.cursor, limit=left)
+                continue
             if not follow:
                 return
             page = await control.policy.audit_entries(cursor=page.cursor, limit=limit, timeout=FOLLOW_SECONDS)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import typer
 
 from sublet.cli.connection import run
+from sublet.cli.given_text import at_terminal
 from sublet.cli.room_arguments import RoomArgument, resolve_room
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
@@ -24,7 +24,7 @@ def chat(ctx: typer.Context, room: RoomArgument) -> None:
     screen = Screen()
 
     async def body(control: Control) -> None:
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        if not at_terminal():
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT, "there is no terminal here", "Use `sublet read`, `send` and `watch`."
             )

@@ -107,3 +107,9 @@ def _is_there(path: str) -> bool:
         return bool(path) and os.path.lexists(os.path.expanduser(path))
     except ValueError:
         return False
+
+
+def at_terminal() -> bool:
+    """Tell whether a person can be asked: both stdin, which may be closed, and stdout are a terminal."""
+    streams = (sys.stdin, sys.stdout)
+    return all(stream is not None and not stream.closed and stream.isatty() for stream in streams)

@@ -15,11 +15,12 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from sublet.cli.columns import Quoted
-from sublet.cli.render import STATE_STYLE, narrowed_time, parse_time, size, span, took, who
+from sublet.cli.render import STATE_STYLE, narrowed_time, size, span, took, who
 from sublet.cli.words import count
 from sublet.protocol.events import EventKind
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
 from sublet.protocol.text import clean, clean_line, clean_name
+from sublet.protocol.times import told_moment
 
 if TYPE_CHECKING:
     from sublet.cli.screen import Screen, Symbols
@@ -75,7 +76,7 @@ def status_line(view: DelegationView, symbols: Symbols, stale: float = 0.0) -> T
     if is_terminal(DELEGATION_TABLE, view.state):
         taken = f"after {took(view)}"
     else:  # who comes back to a delegation sees its age, not the watch's
-        taken = f"{span(max(0.0, (datetime.now(UTC) - parse_time(view.created_at)).total_seconds()))} so far"
+        taken = f"{span(max(0.0, (datetime.now(UTC) - told_moment(view.created_at)).total_seconds()))} so far"
     facts = [who(view), taken]
     if view.remaining_seconds is not None:
         facts.append(f"{span(max(0.0, view.remaining_seconds - stale))} left")

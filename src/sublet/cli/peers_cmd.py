@@ -61,6 +61,7 @@ def pair(
         else:
             screen.note("On the other machine:  sublet peers add LINK --name NAME")
         screen.note(f"This daemon's key:  {link.fingerprint}")
+        screen.note("It gets the name that it calls itself by, unless that is another's here: see `sublet status`.")
 
     run(ctx, screen, body)
 

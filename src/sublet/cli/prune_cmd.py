@@ -76,11 +76,12 @@ def _listing(report: PruneReport, now: datetime) -> RenderableType:
     from rich.text import Text
 
     from sublet.cli.columns import Columns
-    from sublet.cli.render import parse_time, size, span
+    from sublet.cli.render import size, span
+    from sublet.protocol.times import told_moment
 
     rows = []
     for item in report.items[:MAX_ITEMS_SHOWN]:
-        ended = span(max(0.0, (now - parse_time(item.ended_at)).total_seconds()))
+        ended = span(max(0.0, (now - told_moment(item.ended_at)).total_seconds()))
         facts = (_ONE.get(item.kind, item.kind), size(item.bytes), f"{ended} ago", item.what, item.reason)
         rows.append([Text(fact) for fact in facts])
     return Columns(("kind", "size", "ended", "what", "because"), rows)

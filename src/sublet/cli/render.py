@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import MAXYEAR, MINYEAR, UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -24,6 +24,7 @@ from sublet.cli.screen import PEERS_WORDS
 from sublet.cli.words import MAX_FILES_SHOWN
 from sublet.protocol.lifecycle import AssignmentState, DelegationState
 from sublet.protocol.text import clean, clean_line, clean_name, escape_text
+from sublet.protocol.times import told_moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +39,6 @@ MAX_LEFT_BEHIND_SHOWN = 10
 SHORT_ID = 12
 """Characters of an id that tables show: ``dlg_`` and 32 random bits."""
 
-_NO_TIME = datetime.fromtimestamp(0, UTC)
 STATE_STYLE = {
     DelegationState.COMPLETED: "green",
     DelegationState.RUNNING: "cyan",
@@ -188,7 +188,7 @@ def listing(views: Sequence[DelegationView], now: datetime) -> RenderableType:
             state.append(f" ({view.condition.kind})", style="yellow")
         elif view.result is not None and view.result.change_set is not None:
             state.append(" (to review)" if view.result.change_set.status == "pending" else "", style="yellow")
-        made = max(0.0, (now - parse_time(view.created_at)).total_seconds())
+        made = max(0.0, (now - told_moment(view.created_at)).total_seconds())
         left = "" if view.remaining_seconds is None else span(view.remaining_seconds)
         facts = (who(view), modes(view), span(made), left, clean_line(view.description, 200))
         rows.append([Text(view.delegation_id[:SHORT_ID]), state, *(Text(fact) for fact in facts)])
@@ -203,7 +203,7 @@ def work_listing(views: Sequence[AssignmentView], now: datetime) -> RenderableTy
         why = view.outcome or (view.error.code.lower() if view.error is not None else "done")
         if why != "done":
             state.append(f" ({clean_line(why, 40)})", style="yellow")
-        made = max(0.0, (now - parse_time(view.created_at)).total_seconds())
+        made = max(0.0, (now - told_moment(view.created_at)).total_seconds())
         left = "" if view.remaining_seconds is None else span(view.remaining_seconds)
         facts = (view.peer, view.agent, view.access_mode, span(made), left, clean_line(view.description, 200))
         rows.append([Text(view.delegation_id[:SHORT_ID]), state, *(Text(fact) for fact in facts)])
@@ -252,28 +252,14 @@ def size(count: int) -> str:
     return f"{value:.1f} TiB"
 
 
-def parse_time(text: str) -> datetime:
-    """Return the moment that an RFC 3339 text names, in UTC.
-
-    Whoever writes in a room says when that was, in any words; what names no moment that could be told is that of 1970.
-    """
-    try:
-        moment = datetime.fromisoformat(text)
-        moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return _NO_TIME
-    # A year on, in any time zone, there is still a year.
-    return moment if MINYEAR < moment.year < MAXYEAR else _NO_TIME
-
-
 def local_time(text: str) -> str:
     """Return the moment that an RFC 3339 text names by this machine's clock: ``2026-11-28 16:05:09``."""
-    return parse_time(text).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return told_moment(text).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def age(start: str, end: str) -> float:
     """Return the seconds between two RFC 3339 texts, never negative."""
-    return max(0.0, (parse_time(end) - parse_time(start)).total_seconds())
+    return max(0.0, (told_moment(end) - told_moment(start)).total_seconds())
 
 
 def _access(view: DelegationView) -> str:

@@ -39,6 +39,8 @@ def peer_details(peer: PeerView) -> RenderableType:
         ("paired", local_time(peer.paired_at)),
         ("usable", "yes" if peer.usable else f"no: {clean_line(peer.why_not, 200)}"),
     ]
+    if peer.note:
+        facts.append(("name from", clean_line(peer.note, 400)))
     parts: list[RenderableType] = [_facts(facts)]
     if peer.agents:
         parts.append(Text("  agents (in the peer's own words)", style="dim"))

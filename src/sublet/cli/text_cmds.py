@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from sublet.cli.connection import run
-from sublet.cli.given_text import STDIN, from_stdin
+from sublet.cli.given_text import STDIN, at_terminal, from_stdin
 from sublet.cli.help import Sectioned, group
 from sublet.cli.options import JsonFlag
 from sublet.cli.room_arguments import MAX_TEXT_CHARS, RefArgument, RoomArgument, resolve_ref, resolve_room
@@ -189,7 +188,7 @@ async def _by_editor(control: Control, base: TextView) -> TextView:
 
     from sublet.cli.editor import edit_in_editor
 
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not at_terminal():
         raise SubletError(LocalCode.INVALID_ARGUMENT, "there is no terminal here", "Give TEXT, or - for stdin.")
     edited = await anyio.to_thread.run_sync(edit_in_editor, base.text)
     try:

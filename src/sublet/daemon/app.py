@@ -42,6 +42,7 @@ from sublet.daemon.peering.identity import Identity, TlsFiles, load_identity, lo
 from sublet.daemon.peering.key_reports import key_reporter
 from sublet.daemon.peering.pairing import OwnAddress
 from sublet.daemon.peering.peer_directory import PeerDirectory
+from sublet.daemon.peering.peers import name_remark
 from sublet.daemon.ports import BusDoor, Face, FaceContext, WebContext
 from sublet.daemon.recovery import keep_swept, recover
 from sublet.daemon.reloading.watching import Watcher
@@ -244,7 +245,9 @@ class _Daemon:
             # The one that peers know goes before the default, also where that is free again.
             ports.append(f"the bus of rooms is at port {self._bus_port.number}, since the default {bus.port} was taken")
         watching = self._watcher.remarks if self._watcher is not None else []
-        return [*ports, *parts.reloader.remarks, *watching, *set_aside_lines(parts.aside)]
+        # Another name than expected is what a newcomer chose badly, or an attempt to be taken for somebody.
+        names = [name_remark(peer) for peer in parts.peers.list() if peer.note]
+        return [*ports, *parts.reloader.remarks, *watching, *names, *set_aside_lines(parts.aside)]
 
     def _service(self, parts: Parts) -> DaemonService:
         directory = PeerDirectory(parts.peers, parts.link)

@@ -36,6 +36,7 @@ from sublet.daemon.peering.identity import Identity
 from sublet.daemon.peering.nonces import NonceMemory
 from sublet.daemon.peering.pairing import OwnAddress, PairingService
 from sublet.daemon.peering.peers import PeerStore
+from sublet.daemon.peering.spoken_names import spoken_names
 from sublet.daemon.peering.tokens import TokenStore
 from sublet.daemon.peering.whereabouts import Whereabouts
 from sublet.daemon.reloading.reloader import AgentSource, Reloader
@@ -296,7 +297,10 @@ async def make_parts(
         locks=locks,
         data_plane=data_plane,
         link=link,
-        pairing=PairingService(identity, journal, peers, link, own_address),
+        pairing=PairingService(
+            *(identity, journal, peers, link, own_address),
+            lambda: spoken_names(policy.rules, offer.agents),
+        ),
         whereabouts=Whereabouts(identity, peers, link, own_address, nonces),
         delegator=Delegator(
             DelegatorTools(
@@ -304,7 +308,7 @@ async def make_parts(
                 limits=lambda: policy.limits.admission,
                 rooms=rooms.lent,
             ),
-            peers.find_address,
+            lambda record: peers.address_of(record.peer, record.peer_fingerprint, record.created_at),
             hook.tell,
         ),
         executor=Executor(

@@ -11,6 +11,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from sublet.daemon.log_file import LogFile
+from sublet.daemon.log_limit import LogLimit
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean
 
@@ -64,6 +65,9 @@ def configure_logging(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last, renderer],
         )
     )
+    if number > logging.DEBUG:
+        # Who asks for debug wants all; otherwise no caller pushes out what others have left in the log.
+        handler.addFilter(LogLimit(handler))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(number)

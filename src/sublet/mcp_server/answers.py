@@ -89,7 +89,6 @@ class ChangeSetFacts(Answer):
     directories_mode_changed: int = 0
     branch: str | None = Field(default=None, description="Git branch that it was put on")
     branch_error: str | None = Field(default=None, description="Why it is not on the branch that was asked for")
-    branch_left_out: list[str] = Field(default=[], description="Not on the branch, and why; apply takes it")
 
 
 class UsageFacts(Answer):
@@ -136,6 +135,7 @@ class FromPeer(Answer):
     left_behind: list[str] | None = Field(
         default=None, description="What came back and was not written: refused, or changed on both sides"
     )
+    branch_left_out: list[str] | None = Field(default=None, description="Not on the branch, and why; apply takes it")
     cautions_about: list[str] | None = Field(default=None, description="The cautions, with the names of the files")
     refs_bring: list[str] | None = Field(default=None, description="What a checkout of moved references would write")
     unaudited: list[str] | None = Field(default=None, description="Could not be read, so may have changed unseen")
@@ -206,6 +206,7 @@ class ReviewedText(Answer):
     done: list[str] | None = Field(default=None, description="Names that were changed in the directory, or back again")
     conflicts: list[str] | None = Field(default=None, description="What stands in the way, and where both versions lie")
     unread: list[str] | None = Field(default=None, description="Could not be read, so is not part of the result")
+    branch_left_out: list[str] | None = Field(default=None, description="Not on the branch, and why; apply takes it")
     text: str | None = Field(default=None, description="The page of the patch")
 
 

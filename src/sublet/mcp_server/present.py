@@ -121,8 +121,9 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
     refs_bring, cut_refs = budget.names(audit.refs_bring if audit else [])
     cut_deleted |= cut_directories or cut_unaudited or cut_refs
     left_behind, cut_left = budget.names(view.left_behind)
+    left_out, cut_branch = budget.names(left_out_of_branch(result.change_set if result else None))
     cautions_about, cut_cautions = budget.names(view.cautions)
-    cut_asked = cut_left or cut_cautions or cut_lent or cut_revealed or cut_unlocked or cut_git
+    cut_asked = cut_left or cut_branch or cut_cautions or cut_lent or cut_revealed or cut_unlocked or cut_git
     if cut_asked or cut_hidden or cut_links or cut_added or cut_changed or cut_deleted:
         shortened.append("files")
     from_peer = FromPeer(
@@ -137,6 +138,7 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         files_deleted=deleted,
         directories=directories,
         left_behind=left_behind,
+        branch_left_out=left_out,
         cautions_about=cautions_about,
         refs_bring=refs_bring,
         unaudited=unaudited,
@@ -260,9 +262,14 @@ def change_set_facts(changes: ChangeSet) -> ChangeSetFacts:
     error = changes.branch_error
     told = {
         "branch_error": clean_line(error, MAX_WHY_CHARS) if error is not None else None,
-        "branch_left_out": [clean_line(line, MAX_WHY_CHARS) for line in changes.branch_left_out[:MAX_LEFT_OUT]],
     }
-    return ChangeSetFacts(**{**changes.model_dump(), **told})
+    return ChangeSetFacts(**{**changes.model_dump(exclude={"branch_left_out"}), **told})
+
+
+def left_out_of_branch(changes: ChangeSet | None) -> list[str]:
+    """Return what is not on the branch of a staged result, and why; the peer chose the names in it."""
+    left_out = changes.branch_left_out if changes is not None else []
+    return [clean_line(line, MAX_WHY_CHARS) for line in left_out[:MAX_LEFT_OUT]]
 
 
 def _next_step(view: DelegationView, finished: bool) -> str:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from sublet.daemon.api.models import ChangeSet, DelegationView
 from sublet.daemon.api.review_models import Applied, Conflict, Discarded, Review, Undone
 from sublet.mcp_server.answers import ReviewAction, Reviewed, ReviewedText
-from sublet.mcp_server.present import MAX_ANSWER_CHARS, MAX_PREVIEW_CHARS, PAGE_RESERVE_CHARS, Budget, change_set_facts
+from sublet.mcp_server.present import (
+    MAX_ANSWER_CHARS,
+    MAX_PREVIEW_CHARS,
+    PAGE_RESERVE_CHARS,
+    Budget,
+    change_set_facts,
+    left_out_of_branch,
+)
 from sublet.protocol.text import clean, clean_line, clean_name
 
 MAX_REASON_CHARS = 200
@@ -67,7 +74,14 @@ def _reviewed(
     shown_conflicts, cut_conflicts = budget.names([_conflict_line(conflict) for conflict in standing])
     shown_done, cut_done = budget.names(done or [])
     shown_unread, cut_unread = budget.names(unread or [])
-    said = ReviewedText(peer=view.peer, done=shown_done, conflicts=shown_conflicts, unread=shown_unread)
+    left_out, cut_branch = budget.names(left_out_of_branch(changes))
+    said = ReviewedText(
+        peer=view.peer,
+        done=shown_done,
+        conflicts=shown_conflicts,
+        unread=shown_unread,
+        branch_left_out=left_out,
+    )
     return Reviewed(
         delegation_id=view.delegation_id,
         action=action,
@@ -77,7 +91,7 @@ def _reviewed(
         files_done=None if done is None else len(done),
         conflicts=len(standing),
         mass_deletion=mass_deletion or None,
-        shortened=cut_conflicts or cut_done or cut_unread or None,
+        shortened=cut_conflicts or cut_done or cut_unread or cut_branch or None,
         from_peer=said if said != ReviewedText(peer=view.peer) else None,
     )
 

@@ -113,7 +113,7 @@ async def _signed(base: Path) -> AsyncIterator[object]:
     """Let a peer sign messages without end; their nonces are forgotten once none can be replayed."""
     store = await Store.open(base / "it.db")
     clock = Clock()
-    memory = NonceMemory(store, {}, clock)
+    memory = NonceMemory(store, {}, clock, clock)
     for number in range(5_000):
         memory.first_seen(str(number), int(clock()))
         if number % 100 == 0:

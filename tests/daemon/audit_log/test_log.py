@@ -394,6 +394,11 @@ async def test_long_entries_leave_memory_and_are_read_from_the_file(tmp_path: Pa
             await log.add_durably("decision", {"n": number, "resource": "x" * 60_000})
         assert sum(len(line) for _, line in log._recent) <= log_module.KEPT_BYTES
         found = await log.entries(1, limit=500)
+        # A page is bounded in bytes, and the next one goes on, from the file as from memory.
+        assert sum(len(str(entry["resource"])) for entry in found) <= log_module.PAGE_BYTES
+        while more := await log.entries(int(str(found[-1]["seq"])), limit=500):
+            assert sum(len(str(entry["resource"])) for entry in more) <= log_module.PAGE_BYTES
+            found += more
         assert [entry["n"] for entry in found] == list(range(100))
         assert [entry["n"] for entry in await log.entries(log.head.seq - 2, limit=500)] == [98, 99]
 
@@ -449,6 +454,19 @@ async def test_denials_come_newest_first_and_page_by_page(tmp_path: Path, store:
         assert ([entry["n"] for entry in older], end) == ([0], 0)
         # Exactly as many as are wanted: nothing older is left.
         assert (await log.denials(None, limit=4))[1] == 0
+
+
+async def test_long_denials_come_in_pages_of_so_many_bytes(tmp_path: Path, store: Store) -> None:
+    async with running(tmp_path / "log", store) as log:
+        for number in range(60):
+            log.add("decision", {"decision": "deny", "n": number, "resource": "x" * 60_000})
+        found: list[object] = []
+        cursor: int | None = None
+        while cursor != 0:
+            page, cursor = await log.denials(cursor, limit=500)
+            assert 0 < len(page) * 60_000 <= log_module.PAGE_BYTES
+            found += [entry["n"] for entry in page]
+        assert found == list(range(59, -1, -1))
 
 
 async def test_denials_are_looked_for_in_so_many_files_at_a_time(

@@ -17,7 +17,7 @@ from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import SubletError
 from sublet.protocol.lifecycle import DelegationState
 from sublet.workspace.serving.lease_memory import LeaseMemory
-from support.lender import ME, Lender, lender
+from support.lender import ME, Lender, bob_alone, lender
 from support.scripted_link import BOB, accept, accepting
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +38,10 @@ async def killed(
             project.mkdir()
             side.link.answer = accepting(sublet={"renewable": renewable})
             found.append(await _left(side, project, way, left, renewable, last))
-        side.delegator = Delegator(side.delegator._tools, {BOB.name: BOB}.get)
+        side.delegator = Delegator(
+            side.delegator._tools,
+            bob_alone,
+        )
         yield side, found
 
 
@@ -52,7 +55,7 @@ async def _left(
 
     request = side.request(workspace_dir=str(project))
     quota = side.delegator._quota(request)
-    record = new_record(request, f"{ME.kind}:", asked_for(request), BOB.name, None, 60, quota, Chain())
+    record = new_record(request, f"{ME.kind}:", asked_for(request), BOB, None, 60, quota, Chain())
     snapshot = side.auditor.baseline(project, side.delegator._tools.trees.of(record).resources[0].rules)
     (project / "theirs.txt").write_text("x")
     (project / "mine.txt").write_text("x")

@@ -99,17 +99,40 @@ async def test_a_nonce_is_new_once_also_for_the_next_process(store: Store) -> No
 
 
 async def test_nonces_are_forgotten_only_when_they_can_no_longer_come_back(store: Store) -> None:
-    clock = Clock()
-    memory = await NonceMemory.load(store, clock)
+    clock, steady = Clock(), Clock()
+    memory = await NonceMemory.load(store, clock, steady)
     at = int(clock.at)
     memory.first_seen("early", at)
     memory.first_seen("late", at + MAX_CLOCK_SKEW_SECONDS)
     clock.at += MAX_CLOCK_SKEW_SECONDS + 1
+    steady.at += MAX_CLOCK_SKEW_SECONDS + 1
     assert memory.first_seen("next", int(clock.at))
     assert not memory.first_seen("early", at)
     assert not memory.first_seen("late", at + MAX_CLOCK_SKEW_SECONDS)
     count = await store.write(lambda c: int(c.execute("SELECT count(*) FROM nonces").fetchone()[0]))
     assert count == 2
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_clock_that_leaps_ahead_and_back_makes_nothing_new_again(store: Store, restarted: bool) -> None:
+    clock, steady = Clock(), Clock()
+    memory = await NonceMemory.load(store, clock, steady)
+    at = int(clock.at)
+    assert memory.first_seen("paid", at)
+    clock.at += 24 * 3600
+    if restarted:
+        memory = await NonceMemory.load(store, clock, steady)
+    steady.at += nonces.PRUNE_SECONDS
+    assert memory.first_seen("meanwhile", int(clock.at))
+    clock.at -= 24 * 3600
+    assert not memory.first_seen("paid", at)
+    assert not (await NonceMemory.load(store, clock, steady)).first_seen("paid", at)
+    # What is too old by both clocks goes.
+    for one in (clock, steady):
+        one.at += 2 * MAX_CLOCK_SKEW_SECONDS + nonces.PRUNE_SECONDS
+    assert memory.first_seen("next", int(clock.at))
+    count = await store.write(lambda c: int(c.execute("SELECT count(*) FROM nonces").fetchone()[0]))
+    assert count == 2, "the one of tomorrow can come back, and the next"
 
 
 async def test_when_no_more_can_be_remembered_nothing_is_let_through(

@@ -55,6 +55,7 @@ class Scene:
     wire: Wire
     address: OwnAddress = field(default_factory=lambda: OwnAddress("https://10.0.0.1:9999/", None))
     now: float = NOW
+    steady: float = 0.0
 
     async def told(self) -> Moved:
         """Return what Ann tells Bob now."""
@@ -88,7 +89,11 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         await bob.peers.add(Peer("ann", ann.identity.public_key, ANN, None))
         await ann.peers.add(Peer("bob", bob.identity.public_key, BOB, None))
         wire, nonces = Wire(), MemoryNonces()
-        hears = Whereabouts(bob.identity, bob.peers, wire, lambda: bob.address, nonces, lambda: made.now)
+        hears = Whereabouts(
+            *(bob.identity, bob.peers, wire, lambda: bob.address, nonces),
+            clock=lambda: made.now,
+            steady=lambda: made.steady,
+        )
         tells = Whereabouts(ann.identity, ann.peers, wire, lambda: made.address, MemoryNonces(), lambda: made.now)
         made = Scene(bob, hears, ann.identity, tells, wire)
         yield made
@@ -207,3 +212,19 @@ async def test_an_address_on_loopback_is_told_on_this_machine_alone(tmp_path: Pa
         ann = it.bob.peers.require("ann")
         await it.bob.peers.move(replace(ann, a2a_url="http://127.0.0.1:8/"))
         assert await it.hear(await it.told(), "127.0.0.1") == "http://127.0.0.1:9/"
+
+
+async def test_a_peer_that_moves_to_and_fro_writes_one_event_a_minute(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it:
+
+        async def move_about(times: int) -> list[int]:
+            for port in range(times):
+                it.address = OwnAddress(f"https://10.0.0.1:{9_000 + port}/", None)
+                assert await it.hear(await it.told()) == f"https://10.0.0.1:{9_000 + port}/"
+            events = (await it.bob.journal.events_after(0)).events
+            return [int(str(event.data.get("moves", 1))) for event in events if event.kind == "peer_moved"]
+
+        assert await move_about(50) == [1]
+        it.steady = whereabouts.EVENT_SECONDS
+        assert await move_about(50) == [1, 50]
+        assert (await type(it.bob.peers).load(it.bob.journal)).require("ann").a2a_url == "https://10.0.0.1:9049/"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len, chop_cells
 
-from sublet.cli.render import parse_time
 from sublet.cli.render_rooms import answers, attached, notes, reacted, said
 from sublet.protocol.text import clean
+from sublet.protocol.times import told_moment
 
 if TYPE_CHECKING:
     from sublet.cli.entity_names import EntityNames
@@ -44,7 +44,7 @@ def message_lines(one: MessageView, names: EntityNames, known: Mapping[str, Mess
     """
     own = one.author == names.me
     name = names.short(one.author)
-    at = parse_time(one.created_at).astimezone().strftime("%H:%M")
+    at = told_moment(one.created_at).astimezone().strftime("%H:%M")
     style = "class:own" if own else "class:name"
     wide = width >= WIDE
     shown = fitted(name, NAME_CELLS) if wide else name

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from sublet.cli.chat.lines import Line, day_line, message_lines, remark_lines, unread_line
-from sublet.cli.render import parse_time
+from sublet.protocol.times import told_moment
 
 if TYPE_CHECKING:
     from sublet.cli.entity_names import EntityNames
@@ -150,7 +150,7 @@ class Timeline:
             add("", remark_lines(remark.text, width))
         for ref in self._order:
             one = self._messages[ref]
-            on = parse_time(one.created_at).astimezone().strftime("%A %d %B %Y")
+            on = told_moment(one.created_at).astimezone().strftime("%A %d %B %Y")
             if on != day:
                 add(ref, [day_line(on, width)])
                 day = on

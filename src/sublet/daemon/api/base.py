@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticSerializationError
+
+from sublet.protocol.text import clean_line
+from sublet.protocol.times import told_time
+
+MAX_WORD_CHARS: Final = 256
+
+
+def _line(text: object) -> object:
+    return clean_line(text, MAX_WORD_CHARS) if isinstance(text, str) else text
+
+
+ToldTime = Annotated[str, BeforeValidator(told_time)]
+"""A time in a view that a member of a room has said."""
+ToldLine = Annotated[str, BeforeValidator(_line)]
+"""A short text in a view that a member of a room has said, without control characters."""
 
 
 class Request(BaseModel):

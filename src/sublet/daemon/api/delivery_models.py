@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sublet.daemon.api.base import Request, View
+from sublet.daemon.api.base import Request, ToldTime, View
 from sublet.daemon.api.models import MAX_WAIT_SECONDS
 
 ReceiptState = Literal["undeliverable", "queued", "delivered", "read"]
@@ -33,6 +33,6 @@ class MessageReceipts(View):
 
     ref_id: str
     room_id: str
-    created_at: str
+    created_at: ToldTime
     receipt: ReceiptState
     recipients: list[RecipientReceipt]

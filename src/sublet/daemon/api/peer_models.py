@@ -32,6 +32,7 @@ class PeerView(View):
     agents: list[AgentView] = Field(default=[])
     usable: bool = True
     why_not: str = ""
+    note: str = Field(default="", description="Why it is not called what it calls itself; empty where it is")
     was: str | None = Field(default=None, description="Its name here until now, where pairing again gave it another")
 
 

@@ -84,6 +84,7 @@ class AuditPage(BaseModel):
 
     entries: list[dict[str, JsonValue]]
     cursor: int
+    more: bool = Field(default=False, description="Whether entries are left that did not fit into the page")
 
 
 class AuditVerdict(BaseModel):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from sublet.daemon.api.base import Request, View
+from sublet.daemon.api.base import Request, ToldLine, ToldTime, View
 from sublet.daemon.api.models import MAX_WAIT_SECONDS
 
 MAX_BODY_CHARS = 65_536
@@ -120,7 +120,7 @@ class MessageSent(View):
 
     ref_id: str
     room_id: str
-    created_at: str
+    created_at: ToldTime
     receipt: Literal["queued"] = "queued"
 
 
@@ -130,8 +130,8 @@ class MessageView(View):
     ref_id: str
     author: str
     body: str | None
-    status: str
-    created_at: str
+    status: ToldLine
+    created_at: ToldTime
     ext: dict[str, JsonValue] = Field(default={})
     about: dict[str, JsonValue] = Field(default={}, description="What is made of it: reactions, replies, redacted, …")
 

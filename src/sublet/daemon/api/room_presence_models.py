@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sublet.daemon.api.base import Request, View
+from sublet.daemon.api.base import Request, ToldLine, ToldTime, View
 from sublet.daemon.api.room_models import MAX_BODY_CHARS, RefId
 
 MAX_STATUS_CHARS = 200
@@ -31,7 +31,7 @@ class PresenceView(View):
 
     entity: str
     typing: bool
-    status: str | None
+    status: ToldLine | None
     last_active: str | None
 
 
@@ -41,4 +41,4 @@ class DraftView(View):
     room_id: str
     body: str
     reply_to: str | None
-    updated_at: str | None
+    updated_at: ToldTime | None

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sublet.daemon.api.base import Request, View
+from sublet.daemon.api.base import Request, ToldTime, View
 from sublet.daemon.api.room_models import MAX_BODY_CHARS, MAX_ENTITY_CHARS
 
 MAX_EDITORS = 256
@@ -46,7 +46,7 @@ class TextAccess(View):
     owner: str
     mode: str
     editors: list[str]
-    updated_at: str | None
+    updated_at: ToldTime | None
 
 
 class TextView(TextAccess):

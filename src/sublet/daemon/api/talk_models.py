@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, JsonValue, StringConstraints, model_validator
 
-from sublet.daemon.api.base import Request, View
+from sublet.daemon.api.base import Request, ToldLine, ToldTime, View
 from sublet.daemon.api.delivery_models import ReceiptState, RecipientReceipt
 from sublet.daemon.api.models import MAX_WAIT_SECONDS
 from sublet.daemon.api.room_models import MAX_BODY_CHARS, RefId
@@ -56,7 +56,7 @@ class Said(View):
 
     room_id: str
     ref_id: str
-    created_at: str
+    created_at: ToldTime
     author: str
     receipt: ReceiptState
     recipients: list[RecipientReceipt]
@@ -95,8 +95,8 @@ class TalkMessage(View):
     author: str
     own: bool = Field(description="Whether the caller has written it")
     body: str | None
-    status: str
-    created_at: str
+    status: ToldLine
+    created_at: ToldTime
     reply_to: str | None = None
     thread: str | None = None
     channels: list[str] = Field(default_factory=list)

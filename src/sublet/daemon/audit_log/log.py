@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,8 @@ WRITE_SECONDS: Final = 1.0
 """How long who looks for denials waits for entries that are not written yet."""
 MAX_DENIAL_SEGMENTS: Final = 2
 """Files that one search for denials reads, about 60 ms each."""
+PAGE_BYTES: Final = 1 << 20
+"""Of the entries that one answer holds: callers say how many entries they want, and others how long one is."""
 KEPT_IN_MEMORY: Final = 2_000
 KEPT_BYTES: Final = 4 << 20
 """The newest entries, for those who follow the log: so many, and of so many bytes."""
@@ -108,14 +110,21 @@ class AuditLog:
         return seq
 
     async def entries(self, cursor: int, *, limit: int, timeout: float = 0) -> list[dict[str, JsonValue]]:
-        """Return up to ``limit`` entries after number ``cursor``, waiting up to ``timeout`` seconds for the first."""
+        """Return entries after number ``cursor``: up to ``limit``, and one at least, of up to ``PAGE_BYTES`` in all.
+
+        Args:
+            cursor: number of the last entry that was read.
+            limit: how many.
+            timeout: seconds to wait for the first.
+        """
         if cursor >= self._in_file and timeout > 0:
             with anyio.move_on_after(timeout):
                 while cursor >= self._in_file:
                     await self._news.wait()
         recent = [(seq, line) for seq, line in self._recent if cursor < seq <= self._in_file]
         if recent and recent[0][0] == cursor + 1:
-            return await asyncio.to_thread(lambda: [parse_entry(line) for _, line in recent[:limit]])
+            page = list(_fitting((line for _, line in recent), limit))
+            return await asyncio.to_thread(lambda: [parse_entry(line) for line in page])
         return await asyncio.to_thread(_read, self._directory, cursor, limit)
 
     async def denials(self, before: int | None, *, limit: int) -> tuple[list[dict[str, JsonValue]], int]:
@@ -123,7 +132,7 @@ class AuditLog:
 
         Args:
             before: where an earlier call has stopped; None begins with the newest entry.
-            limit: how many.
+            limit: how many; fewer where they would take more than ``PAGE_BYTES``.
 
         Returns:
             the entries, and where to go on; 0 where nothing older is left.
@@ -283,27 +292,38 @@ def _last(path: Path, seq: int) -> Head | None:
     return Head(seq, line_hash(last))
 
 
+def _fitting(found: Iterable[bytes], limit: int) -> Iterator[bytes]:
+    """Yield the first of some lines, ``limit`` at most, and no more than fit into a page."""
+    room = PAGE_BYTES
+    for number, line in enumerate(found):
+        room -= len(line)
+        if number >= limit or (number and room < 0):
+            return
+        yield line
+
+
 def _read(directory: Path, cursor: int, limit: int) -> list[dict[str, JsonValue]]:
-    found: list[dict[str, JsonValue]] = []
+    return [parse_entry(line) for line in _fitting(_after(directory, cursor), limit)]
+
+
+def _after(directory: Path, cursor: int) -> Iterator[bytes]:
     there = segments(directory)
     for index, (_, path) in enumerate(there):
         if index + 1 < len(there) and there[index + 1][0] <= cursor + 1:
             continue
         for line in lines(path):
-            entry = parse_entry(line)
-            seq = entry.get("seq")
+            seq = parse_entry(line).get("seq")
             if isinstance(seq, int) and seq > cursor:
-                found.append(entry)
-                if len(found) == limit:
-                    return found
-    return found
+                yield line
 
 
 def _denials(directory: Path, before: int, limit: int) -> tuple[list[dict[str, JsonValue]], int]:
     found: list[dict[str, JsonValue]] = []
+    room = PAGE_BYTES
     there = [(first, path) for first, path in segments(directory) if first < before]
     for first, path in there[: -MAX_DENIAL_SEGMENTS - 1 : -1]:
-        kept: deque[dict[str, JsonValue]] = deque(maxlen=limit - len(found) + 1)
+        kept: deque[tuple[int, dict[str, JsonValue]]] = deque()
+        size = 0
         for line in lines(path):
             if _DENIED.search(line) is None:
                 continue
@@ -315,9 +335,15 @@ def _denials(directory: Path, before: int, limit: int) -> tuple[list[dict[str, J
             if isinstance(seq, int) and seq >= before:
                 break
             if entry.get("decision") in ("deny", "needs_grant"):
-                kept.append(entry)
-        found += reversed(kept)
-        if len(found) > limit:
-            return found[:limit], int(str(found[limit - 1]["seq"]))
+                kept.append((len(line), entry))
+                size += len(line)
+            # One more than fits stays, since it tells that something older is left.
+            while len(kept) > 1 and (len(kept) > limit - len(found) + 1 or size - kept[0][0] > room):
+                size -= kept.popleft()[0]
+        for length, entry in reversed(kept):
+            room -= length
+            if found and (len(found) >= limit or room < 0):
+                return found, int(str(found[-1]["seq"]))
+            found.append(entry)
         before = first
     return found, before if len(there) > MAX_DENIAL_SEGMENTS else 0

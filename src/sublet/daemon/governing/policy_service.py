@@ -64,6 +64,7 @@ class PolicyService:
         self, caller: Subject, *, cursor: int | None = None, limit: int = 100, timeout: float = 0
     ) -> AuditPage:
         """``PolicyApi.audit_entries``."""
+        newest = self._audit_log.head.seq
         await self._gate.ask(caller, Action.AUDIT_READ, "*")
         limit = min(limit, MAX_AUDIT_PAGE)
         start = await self._audit_log.tail(limit) if cursor is None else cursor
@@ -73,7 +74,8 @@ class PolicyService:
             while not any(entry.get("action") != Action.AUDIT_READ for entry in found) and len(found) < limit:
                 seen = cast("int", found[-1]["seq"]) if found else start
                 found += await self._audit_log.entries(seen, limit=limit - len(found), timeout=MAX_WAIT_SECONDS)
-        return AuditPage(entries=found, cursor=cast("int", found[-1]["seq"]) if found else start)
+        last = cast("int", found[-1]["seq"]) if found else start
+        return AuditPage(entries=found, cursor=last, more=bool(found) and len(found) < limit and last < newest)
 
     async def list_denials(self, caller: Subject, *, before: int | None = None, limit: int = 100) -> AuditPage:
         """``PolicyApi.list_denials``."""

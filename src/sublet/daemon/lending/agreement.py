@@ -7,12 +7,13 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 from sublet.daemon.api.models import ConditionView, CreateDelegation, LeaseQuota
 from sublet.daemon.lending.lent_resources import widest
+from sublet.daemon.ports import PeerAddress
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.daemon.times import rfc3339
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, AccessMode
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.protocol.ids import new_delegation_id
+from sublet.protocol.ids import fingerprint, new_delegation_id
 from sublet.protocol.messages import Accept, ChainExtension
 from sublet.protocol.text import clean_line
 
@@ -68,7 +69,7 @@ def new_record(
     request: CreateDelegation,
     caller: str,
     resources: Sequence[ResourceRecord],
-    peer: str,
+    peer: PeerAddress,
     agent: str | None,
     ttl_seconds: int,
     quota: LeaseQuota,
@@ -81,7 +82,8 @@ def new_record(
         id=new_delegation_id(),
         caller=caller,
         request=request,
-        peer=peer,
+        peer=peer.name,
+        peer_fingerprint=fingerprint(peer.public_key),
         agent=agent,
         resources=tuple(resources),
         description=clean_line(request.description or first_line, MAX_DESCRIPTION_CHARS - 40),

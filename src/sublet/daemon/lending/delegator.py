@@ -17,7 +17,7 @@ from sublet.daemon.background import in_background
 from sublet.daemon.lending.agreement import new_record
 from sublet.daemon.lending.audits import patch_of
 from sublet.daemon.lending.delegation_run import DelegationRun
-from sublet.daemon.lending.late_news import LateNews
+from sublet.daemon.lending.late_news import FindPeer, LateNews
 from sublet.daemon.lending.lent_access import DelegatorTools
 from sublet.daemon.lending.lent_resources import lent_directories
 from sublet.daemon.lending.steering import Approve, RestOf
@@ -51,14 +51,14 @@ class Delegator:
 
     Args:
         tools: what every delegation works with.
-        find_peer: returns how to call the peer of that name now, or None.
+        find_peer: returns how to call the peer of a delegation now, or None where it is not paired any more.
         settled: told of each that is over and settled.
     """
 
     def __init__(
         self,
         tools: DelegatorTools,
-        find_peer: Callable[[str], PeerAddress | None],
+        find_peer: FindPeer,
         settled: Callable[[DelegationView], None] = lambda _: None,
     ) -> None:
         self._tools = tools
@@ -110,12 +110,12 @@ class Delegator:
                 LocalCode.UNAVAILABLE, "no further delegation can be started now", "Try again in a moment."
             )
         await self._taken_over.wait()
+        record = new_record(request, who, resources, peer, agent, ttl_seconds, self._quota(request), chain)
         # A person may have been waited for since the peer was looked up; nothing is awaited until it can be ended.
-        if (now := self._find_peer(peer.name)) is None or now.public_key != peer.public_key:
+        if (now := self._find_peer(record)) is None or now.name != peer.name:
             raise SubletError(
                 LocalCode.PEER_UNKNOWN, f"{peer.name} was removed or renamed meanwhile", "See `sublet peers list`."
             )
-        record = new_record(request, who, resources, peer.name, agent, ttl_seconds, self._quota(request), chain)
         run = self._runs[record.id] = DelegationRun(record, peer, lent_directories(record), self._tools)
         # From here on it goes on in its own task, whether or not the caller waits for the answer.
         self._tasks.start("a delegation", self._drive, run)
@@ -271,7 +271,7 @@ class Delegator:
         for record in records:
             if record.id in self._runs:
                 continue
-            peer = self._find_peer(record.peer)
+            peer = self._find_peer(record)
             if peer is None:
                 self._tasks.start("settling a delegation", self._settle, record)
                 continue

@@ -10,6 +10,7 @@ import structlog
 
 from sublet.daemon.ports import PeerAddress, PeerLink, RemoteTask
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.records import DelegationRecord
 from sublet.daemon.times import unix_seconds
 from sublet.protocol.errors import SubletError
 
@@ -18,6 +19,9 @@ MAX_TELL_SECONDS = 15.0
 """How long an attempt to tell a silent peer that its task is over may take, and the wait for the next."""
 TELL_SLACK_SECONDS = 90.0
 """For how long after the end of a lease a peer may still hold something of it."""
+
+FindPeer = Callable[[DelegationRecord], PeerAddress | None]
+"""Returns how to call the peer of a delegation now; None where the one with that key is not paired any more."""
 
 log = structlog.get_logger(__name__)
 
@@ -28,10 +32,10 @@ class LateNews:
     Args:
         journal: what of the peers' is still held, by delegations.
         link: the way to the peers.
-        find_peer: returns how to call the peer of that name now, or None.
+        find_peer: returns how to call the peer of a delegation now, or None.
     """
 
-    def __init__(self, journal: Journal, link: PeerLink, find_peer: Callable[[str], PeerAddress | None]) -> None:
+    def __init__(self, journal: Journal, link: PeerLink, find_peer: FindPeer) -> None:
         self._journal = journal
         self._link = link
         self._find_peer = find_peer
@@ -45,7 +49,7 @@ class LateNews:
         wait = FIRST_TELL_SECONDS
         until = 0.0 if record is None else unix_seconds(record.expires_at or record.updated_at) + TELL_SLACK_SECONDS
         while record is not None and time.time() < until:
-            peer = self._find_peer(record.peer)
+            peer = self._find_peer(record)
             if peer is None:
                 break
             try:

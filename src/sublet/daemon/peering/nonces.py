@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from sublet.daemon.storage.store import Store
 from sublet.protocol.errors import LocalCode, SubletError
@@ -30,25 +31,40 @@ class NonceMemory:
     """The nonces of all signed messages that could still be replayed.
 
     Each caller has a share, so that none who sends without end keeps the others, or the person at this machine, out.
+
+    A nonce is forgotten once its message is too old by both clocks: the one that people set, and which may leap ahead
+    and back, and the one that only goes on.
     """
 
-    def __init__(self, store: Store, seen: Mapping[bytes, int], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, store: Store, seen: Mapping[bytes, int], clock: Callable[[], float], steady: Callable[[], float]
+    ) -> None:
         self._store = store
-        self._seen = {key: (at, "") for key, at in seen.items()}
+        # How long these are known is not: the clock may have leapt before the last stop as well as since.
+        until = steady() + 2 * MAX_CLOCK_SKEW_SECONDS
+        self._seen = {key: _Seen(at, until, "") for key, at in seen.items()}
         self._held: Counter[str] = Counter()
         self._clock = clock
-        self._pruned_at = clock()
+        self._steady = steady
+        self._pruned_at = steady()
 
     @classmethod
-    async def load(cls, store: Store, clock: Callable[[], float] = time.time) -> NonceMemory:
-        """Return what the store remembers."""
-        oldest = int(clock()) - MAX_CLOCK_SKEW_SECONDS
+    async def load(
+        cls, store: Store, clock: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
+    ) -> NonceMemory:
+        """Return what the store remembers.
+
+        Args:
+            store: keeps them.
+            clock: Unix time in seconds.
+            steady: seconds that never go back, from any moment on.
+        """
 
         def work(connection: sqlite3.Connection) -> dict[bytes, int]:
-            connection.execute("DELETE FROM nonces WHERE at < ?", (oldest,))
             return {row["hash"]: row["at"] for row in connection.execute("SELECT hash, at FROM nonces")}
 
-        return cls(store, await store.write(work), clock)
+        # By way of the writer, after what an earlier memory has posted.
+        return cls(store, await store.write(work), clock, steady)
 
     def first_seen(self, nonce: str, at: int) -> bool:
         """Tell whether ``nonce`` is new, and remember it, whatever callers have sent: for what a person here signs."""
@@ -66,9 +82,9 @@ class NonceMemory:
         Raises:
             SubletError: ``UNAVAILABLE`` where so many were seen that no more can be remembered.
         """
-        now = self._clock()
-        if now - self._pruned_at >= PRUNE_SECONDS:
-            self._prune(int(now))
+        now, steady = self._clock(), self._steady()
+        if steady - self._pruned_at >= PRUNE_SECONDS:
+            self._prune(int(now), steady)
         key = hashlib.sha256(nonce.encode("utf-8", "surrogatepass")).digest()
         if abs(now - at) > MAX_CLOCK_SKEW_SECONDS or key in self._seen:
             return False
@@ -81,20 +97,29 @@ class NonceMemory:
             connection.execute("INSERT OR IGNORE INTO nonces (hash, at) VALUES (?, ?)", (key, at))
 
         self._store.post(work)
-        self._seen[key] = at, caller
+        self._seen[key] = _Seen(at, steady + at + MAX_CLOCK_SKEW_SECONDS - now, caller)
         self._held[caller] += 1
         return True
 
-    def _prune(self, now: int) -> None:
+    def _prune(self, now: int, steady: float) -> None:
+        self._pruned_at = steady
         oldest = now - MAX_CLOCK_SKEW_SECONDS
+        self._seen = {key: seen for key, seen in self._seen.items() if seen.at >= oldest or seen.until > steady}
+        self._held = Counter(seen.caller for seen in self._seen.values())
+        oldest = min(oldest, min((seen.at for seen in self._seen.values()), default=oldest))
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM nonces WHERE at < ?", (oldest,))
 
         self._store.post(work)
-        self._pruned_at = now
-        self._seen = {key: seen for key, seen in self._seen.items() if seen[0] >= oldest}
-        self._held = Counter(caller for _, caller in self._seen.values())
+
+
+class _Seen(NamedTuple):
+    """When a message was signed (Unix seconds), until when on the steady clock it counts, and whose it was."""
+
+    at: int
+    until: float
+    caller: str
 
 
 class _Share:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 from urllib.parse import urlsplit
 
 import anyio
+import structlog
 
 from sublet.daemon.api.daemon_api import PairReply, PairRequest
 from sublet.daemon.api.models import DEFAULT_LINK_SECONDS
@@ -24,6 +25,7 @@ from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity, tls_fingerprint
 from sublet.daemon.peering.pair_link import PairingLink, check_url, parse_link
 from sublet.daemon.peering.pair_proof import id_hash, mac_key, prove_reply, prove_request, reply_holds, request_holds
+from sublet.daemon.peering.peer_names import Spoken
 from sublet.daemon.peering.peers import Peer, PeerStore, key_changed, pin
 from sublet.daemon.ports import PeerLink
 from sublet.daemon.storage.event_log import Recorder
@@ -44,6 +46,8 @@ _ID_BYTES = 9
 _SECRET_BYTES = 24
 _NONCE_BYTES = 24
 
+log = structlog.get_logger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class OwnAddress:
@@ -62,6 +66,7 @@ class PairingService:
         peers: where keys are pinned.
         peer_link: carries our request to the other side, and checks the certificate that the link names.
         own_address: how we are reached, asked for when it is needed, since ports may be known only then.
+        spoken: what of the configuration names a peer, as ``peer_names.give_name`` asks.
         clock: Unix time in seconds.
     """
 
@@ -72,6 +77,7 @@ class PairingService:
         peers: PeerStore,
         peer_link: PeerLink,
         own_address: Callable[[], OwnAddress],
+        spoken: Callable[[], Spoken] = lambda: lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._identity = identity
@@ -79,6 +85,7 @@ class PairingService:
         self._peers = peers
         self._peer_link = peer_link
         self._own_address = own_address
+        self._spoken = spoken
         self._clock = clock
 
     async def create_link(self, ttl_seconds: int = DEFAULT_LINK_SECONDS) -> PairLink:
@@ -193,6 +200,7 @@ class PairingService:
         caller = self._caller(request)
         own = self._own_address()
         channel = _channel(own)
+        spoken = self._spoken()
 
         def work(connection: sqlite3.Connection, events: Recorder) -> tuple[Peer, bytes] | None:
             key = id_hash(request.token_id)
@@ -207,7 +215,7 @@ class PairingService:
             else:
                 connection.execute("UPDATE pair_tokens SET attempts = attempts + 1 WHERE id_hash = ?", (key,))
             # Returned and not raised, since an exception would undo the count of wrong proofs.
-            return (pin(connection, events, caller, chosen=False), token) if right else None
+            return (pin(connection, events, caller, spoken=spoken), token) if right else None
 
         with anyio.CancelScope(shield=True):
             done = await self._journal.transact(work)
@@ -215,6 +223,8 @@ class PairingService:
                 raise _invalid()
             peer, token = done
             self._peers.remember(peer)
+        if peer.note:
+            log.warning("a peer is not called what it calls itself", peer=peer.name, reason=peer.note)
         reply = PairReply(
             node_id=self._identity.node_id,
             public_key=b64(self._identity.public_key),

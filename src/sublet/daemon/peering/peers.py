@@ -12,6 +12,7 @@ import structlog
 from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.api.peer_models import AgentView, PeerView
 from sublet.daemon.peering.pair_link import check_url
+from sublet.daemon.peering.peer_names import GivenName, Spoken, give_name, name_notes
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
@@ -20,15 +21,12 @@ from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol import ids
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
-from sublet.protocol.patterns import Pattern
 from sublet.protocol.signing import KEY_BYTES
 from sublet.protocol.text import clean_line
 
 MAX_PEERS = 1_000
 MAX_NAMED = 10
 """Peers that the error about an unknown one names."""
-_MAX_HINT = 48
-_UNSAFE = Pattern(r"[^a-z0-9._-]+")
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +40,8 @@ class Peer:
     a2a_url: str | None
     tls_certificate: str | None
     paired_at: str = ""
+    note: str = ""
+    """Why it is not called what it calls itself; empty where it is, or where a person chose the name."""
 
     @property
     def node_id(self) -> str:
@@ -82,6 +82,7 @@ class Peer:
             agents=list(agents),
             usable=usable,
             why_not=why_not,
+            note=self.note,
         )
 
 
@@ -97,7 +98,9 @@ class PeerStore:
     @classmethod
     async def load(cls, journal: Journal) -> PeerStore:
         """Return the peers that the store knows."""
-        return cls(journal, await journal.rows.sound(RowsOf("peers", "name"), _peer))
+        found = await journal.rows.sound(RowsOf("peers", "name"), _peer)
+        notes = await journal.read(name_notes)
+        return cls(journal, [replace(peer, note=notes.get((peer.name, peer.fingerprint), "")) for peer in found])
 
     def get(self, name: str) -> Peer | None:
         """Return the peer of that name, or None."""
@@ -106,6 +109,20 @@ class PeerStore:
     def find_address(self, name: str) -> PeerAddress | None:
         """Return how to call the peer of that name; None where it is not paired, or can't be called."""
         peer = self._by_name.get(name)
+        return peer.address() if peer is not None and peer.a2a_url is not None else None
+
+    def address_of(self, name: str, fingerprint: str | None, since: str) -> PeerAddress | None:
+        """Return how to call the peer that had ``name`` at ``since`` (RFC 3339).
+
+        The key tells, whatever it is called now. Where no key was kept, whoever has that name now must have been paired
+        before, since it may be another's.
+        """
+        if fingerprint is None:
+            peer = self._by_name.get(name)
+            if peer is not None and unix_seconds(peer.paired_at) > unix_seconds(since):
+                return None
+        else:
+            peer = next((one for one in self._by_name.values() if one.fingerprint == fingerprint), None)
         return peer.address() if peer is not None and peer.a2a_url is not None else None
 
     def node_of(self, name: str) -> str | None:
@@ -169,15 +186,21 @@ class PeerStore:
         self._by_name[pinned.name] = pinned
         self._tell()
 
-    async def move(self, peer: Peer) -> None:
-        """Keep where a peer that is there is called from now on."""
+    async def move(self, peer: Peer, *, told: int | None = 1) -> None:
+        """Keep where a peer that is there is called from now on.
+
+        Args:
+            peer: with its new address.
+            told: how many moves the one event speaks of; None for no event.
+        """
 
         def work(connection: sqlite3.Connection, events: Recorder) -> None:
             connection.execute(
                 "UPDATE peers SET a2a_url = ?, tls_certificate = ? WHERE node_id = ?",
                 (peer.a2a_url, peer.tls_certificate, peer.node_id),
             )
-            events.add(EventKind.PEER_MOVED, None, _facts(peer))
+            if told is not None:
+                events.add(EventKind.PEER_MOVED, None, {**_facts(peer), **({"moves": told} if told > 1 else {})})
 
         with anyio.CancelScope(shield=True):
             await self._journal.transact(work)
@@ -231,14 +254,15 @@ def unknown_peer(name: str, known: Iterable[str]) -> SubletError:
     )
 
 
-def pin(connection: sqlite3.Connection, events: Recorder, peer: Peer, *, chosen: bool = True) -> Peer:
+def pin(connection: sqlite3.Connection, events: Recorder, peer: Peer, *, spoken: Spoken | None = None) -> Peer:
     """Add or update a peer inside a transaction and return it as stored.
 
     Args:
         connection: of the transaction.
         events: of the transaction.
         peer: name, key and address; its key is proven.
-        chosen: whether the person chose the name; otherwise it is a hint, and gives way to names that are there.
+        spoken: what of the configuration names a peer, where the name is only the peer's own hint; None where the
+            person chose it.
 
     Raises:
         SubletError: as ``PeerStore.add``.
@@ -246,9 +270,10 @@ def pin(connection: sqlite3.Connection, events: Recorder, peer: Peer, *, chosen:
     same_node = connection.execute("SELECT * FROM peers WHERE node_id = ?", (peer.node_id,)).fetchone()
     if same_node is not None and same_node["public_key"] != peer.public_key:
         raise key_changed(same_node["name"], ids.fingerprint(same_node["public_key"]), peer.fingerprint)
-    if not chosen:
-        name = same_node["name"] if same_node is not None else _free_name(connection, peer.name)
-        peer = replace(peer, name=name)
+    if spoken is not None:
+        known = None if same_node is None else GivenName(same_node["name"])
+        given = known or give_name(connection, peer.name, peer.fingerprint, spoken)
+        peer = replace(peer, name=given.name, note=given.why)
     same_name = connection.execute("SELECT * FROM peers WHERE name = ?", (peer.name,)).fetchone()
     if same_name is not None and same_name["public_key"] != peer.public_key:
         raise key_changed(peer.name, ids.fingerprint(same_name["public_key"]), peer.fingerprint)
@@ -260,7 +285,7 @@ def pin(connection: sqlite3.Connection, events: Recorder, peer: Peer, *, chosen:
         "INSERT INTO peers (name, node_id, public_key, a2a_url, tls_certificate, paired_at) VALUES (?, ?, ?, ?, ?, ?)",
         (peer.name, peer.node_id, peer.public_key, peer.a2a_url, peer.tls_certificate, peer.paired_at),
     )
-    events.add(EventKind.PEER_PAIRED, None, _facts(peer))
+    events.add(EventKind.PEER_PAIRED, None, _facts(peer) | ({"note": peer.note} if peer.note else {}))
     return peer
 
 
@@ -271,21 +296,6 @@ def key_changed(name: str, pinned: str, shown: str) -> SubletError:
         f"the key of {name} is {shown}, but {pinned} is pinned: somebody may be posing as {name}",
         f"If its key was changed on purpose, run `sublet peers remove {name}` and pair again.",
     )
-
-
-def name_from_hint(hint: str) -> str:
-    """Return a peer name made from what a peer calls itself."""
-    name = _UNSAFE.sub("-", hint.lower())[:_MAX_HINT].strip("._-")
-    return name if ids.PEER_NAME.match(name) else "peer"
-
-
-def _free_name(connection: sqlite3.Connection, hint: str) -> str:
-    base = name_from_hint(hint)
-    for number in range(1, MAX_PEERS + 2):
-        name = base if number == 1 else f"{base}-{number}"
-        if connection.execute("SELECT 1 FROM peers WHERE name = ?", (name,)).fetchone() is None:
-            return name
-    raise AssertionError("there are at most MAX_PEERS names")
 
 
 def _facts(peer: Peer) -> dict[str, str | None]:
@@ -312,3 +322,11 @@ def _peer(row: sqlite3.Row) -> Peer:
         log.error("the address of a peer is none, and is set aside", peer=row["name"], reason=error.message)
         url = None
     return Peer(row["name"], row["public_key"], url, row["tls_certificate"], row["paired_at"])
+
+
+def name_remark(peer: Peer) -> str:
+    """Return what ``status`` says of a peer that is not called what it calls itself."""
+    return (
+        f"a peer is called {peer.name} here: {peer.note} (another name: `sublet pair` there, "
+        "`sublet peers add LINK --name NAME` here)"
+    )

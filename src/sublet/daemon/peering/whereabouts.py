@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -38,10 +38,20 @@ LONGEST_WAIT_SECONDS: Final = 300.0
 """Between attempts to tell those who did not answer."""
 TELL_SECONDS: Final = 10.0
 TELLERS: Final = 8
+EVENT_SECONDS: Final = 60.0
+"""One event at most in this time tells of the moves of one peer, so that it pushes nobody's events out."""
 _NONCE_BYTES: Final = 24
 _DOMAIN: Final = b"sublet/moved/1\n"
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Moves:
+    """When an event told of a peer's moves, and how many there were since."""
+
+    told_at: float
+    untold: int = 0
 
 
 class Whereabouts:
@@ -54,6 +64,7 @@ class Whereabouts:
         own_address: how we are reached.
         nonces: so that nothing counts twice.
         clock: Unix time in seconds.
+        steady: seconds that never go back.
     """
 
     def __init__(
@@ -64,6 +75,7 @@ class Whereabouts:
         own_address: Callable[[], OwnAddress],
         nonces: SharedNonces,
         clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._identity = identity
         self._peers = peers
@@ -73,6 +85,8 @@ class Whereabouts:
         self._clock = clock
         self._last: dict[str, int] = {}
         """When each peer signed what counts of it now."""
+        self._steady = steady
+        self._moves: dict[str, _Moves] = {}
         self._look_again = asyncio.Event()
         peers.listeners.append(self._look_again.set)
 
@@ -115,8 +129,21 @@ class Whereabouts:
         url = self._checked(moved, known, source_host)
         self._last[node_id] = moved.at
         if (url, moved.tls_certificate) != (known.a2a_url, known.tls_certificate):
-            await self._peers.move(replace(known, a2a_url=url, tls_certificate=moved.tls_certificate))
+            there = replace(known, a2a_url=url, tls_certificate=moved.tls_certificate)
+            await self._peers.move(there, told=self._to_tell(node_id))
             log.info("a peer is somewhere else now", peer=known.name, a2a_url=url)
+
+    def _to_tell(self, node_id: str) -> int | None:
+        """Return how many moves of a peer are told of now, this one among them; None while an event is recent."""
+        now = self._steady()
+        for gone in [one for one in self._moves if self._peers.by_node_id(one) is None]:
+            del self._moves[gone]
+        moves = self._moves.setdefault(node_id, _Moves(now - EVENT_SECONDS))
+        moves.untold += 1
+        if now - moves.told_at < EVENT_SECONDS:
+            return None
+        told, moves.untold, moves.told_at = moves.untold, 0, now
+        return told
 
     def _checked(self, moved: Moved, known: Peer, source_host: str) -> str:
         url = check_url(moved.a2a_url)

@@ -129,7 +129,7 @@ class LeaseRooms:
         page = await service.call(self._me, "timeline.list", room_id=room_id, limit=1, peek=True)
         try:
             last = unix_seconds(page["refs"][-1]["created_at"])
-        except (IndexError, ValueError):
+        except (IndexError, ValueError, OverflowError):
             last = created_ms(room_id) / 1000
         return min(last, self._clock())
 

@@ -93,7 +93,11 @@ class Recorder:
         for document in keeps:
             keep(self._connection, document, seq)
         if seq % PRUNE_EVERY == 0:
-            self._connection.execute("DELETE FROM events WHERE seq <= ?", (seq - KEEP_EVENTS,))
+            # Those stay from which is known whose a name was: there is one for each link that a person made.
+            self._connection.execute(
+                "DELETE FROM events WHERE seq <= ? AND kind NOT IN ('peer_paired', 'peer_removed')",
+                (seq - KEEP_EVENTS,),
+            )
             drop_unused(self._connection, seq - KEEP_EVENTS + 1)
         event = Event(seq=seq, at=at, kind=kind, delegation_id=delegation_id, keys=keys, data=dict(data))
         self.events.append(event)

@@ -124,6 +124,8 @@ class DelegationRecord(Record):
     caller: str
     request: CreateDelegation
     peer: str
+    peer_fingerprint: str | None = None
+    """Of the peer's key, by which it is found again, whatever it is called then; older versions kept none."""
     agent: str | None
     resources: tuple[ResourceRecord, ...]
     description: str

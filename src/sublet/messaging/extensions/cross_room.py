@@ -21,6 +21,7 @@ from sublet.messaging.extensions.reply_to import CROSS_ROOM, reply_target
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.ids import RefId, RoomId, is_ref_id, is_room_id
 from sublet.protocol.ezagent.shards import month
+from sublet.protocol.times import told_time
 
 MAX_PREVIEW_CHARS: Final = 200
 
@@ -80,7 +81,7 @@ def _preview(ref: dict[str, Any] | None) -> dict[str, Any]:
         "room_id": ref["room_id"],
         "ref_id": ref["ref_id"],
         "author": ref["author"],
-        "created_at": ref["created_at"],
+        "created_at": told_time(ref["created_at"]),
         "status": ref["status"],
         "body": body[:MAX_PREVIEW_CHARS] if isinstance(body, str) else None,
         "cut": isinstance(body, str) and len(body) > MAX_PREVIEW_CHARS,

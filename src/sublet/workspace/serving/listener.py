@@ -367,7 +367,8 @@ class DataPlane:
             if not authenticated.done() and connection.is_authenticated:
                 authenticated.set_result(None)
             await connection.wait_closed()
-        except (OSError, asyncssh.Error) as exc:
+        except (OSError, asyncssh.Error, UnicodeDecodeError) as exc:
+            # asyncssh reads the version of a client as ASCII, and raises the last one where it is something else.
             _log.info("an SSH connection failed: %s", exc)
             _fail(authenticated, exc)
         except Exception as exc:
