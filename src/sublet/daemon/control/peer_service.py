@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from sublet.daemon.api.models import MAX_PAGE, SandboxView
+from sublet.daemon.api.models import MAX_PAGE, DelegationView, SandboxView
 from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.control.service_parts import PartOfService
 from sublet.daemon.gatekeeper import looked_up, who
@@ -32,23 +32,22 @@ class PeerService(PartOfService):
             lend_roots=sorted({*caller.roots, *self._parts.lend_roots.paths()}),
         )
 
-    async def _declared(self) -> dict[tuple[str, str | None], SandboxView]:
-        """Return what peers declared of their agents when they last accepted work, by peer and agent."""
-        found: dict[tuple[str, str | None], SandboxView] = {}
-        for view in await self._parts.delegator.list(limit=MAX_PAGE, active=False):
-            if view.sandbox_profile is not None:
-                found.setdefault((view.peer, view.agent), view.sandbox_profile)
-        return found
+    async def _declared(self) -> list[DelegationView]:
+        """Return the delegations in which peers declared how they hold an agent, the newest first."""
+        views = await self._parts.delegator.list(limit=MAX_PAGE, active=False)
+        return [view for view in views if view.sandbox_profile is not None]
 
-    def _with_sandboxes(
-        self, peers: Sequence[PeerView], declared: Mapping[tuple[str, str | None], SandboxView]
-    ) -> Iterator[PeerView]:
+    def _with_sandboxes(self, peers: Sequence[PeerView], declared: Sequence[DelegationView]) -> Iterator[PeerView]:
         for peer in peers:
+            said: dict[str | None, SandboxView | None] = {}
+            for view in declared:
+                # What came before was said by another peer of this name, or may have been.
+                if view.peer == peer.name and view.created_at >= peer.paired_at:
+                    said.setdefault(view.agent, view.sandbox_profile)
             agents = []
             for number, agent in enumerate(peer.agents):
                 # Who names no agent gets the first.
-                default = declared.get((peer.name, None)) if number == 0 else None
-                sandbox = declared.get((peer.name, agent.id), default)
+                sandbox = said.get(agent.id, said.get(None) if number == 0 else None)
                 agents.append(agent.model_copy(update={"sandbox": sandbox}))
             yield peer.model_copy(update={"agents": agents})
 
