@@ -109,7 +109,8 @@ async def test_the_executors_git_works_in_a_mount_with_large_objects(
         await do(where, "tag", "v1")
         await do(where, "pack-refs", "--all")
         await do(where, "fsck", "--strict")
-    assert git(repository, "log", "--format=%s", "topic").split() == ["merged", "larger", "theirs", "large", "first"]
+    subjects = {"merged", "larger", "theirs", "large", "first"}
+    assert set(git(repository, "log", "--format=%s", "topic").split()) == subjects
     assert git(repository, "status", "--porcelain") == ""
     git(repository, "fsck", "--strict")
     assert (repository / "large").read_bytes() == LARGE + b"x"

@@ -134,7 +134,9 @@ class FromPeer(Answer):
     files_deleted: list[str] | None = None
     directories: list[str] | None = Field(default=None, description="Made, removed, or with another mode")
     left_behind: list[str] | None = Field(
-        default=None, description="What came back and was not written: refused, or changed on both sides"
+        default=None,
+        description="What came back and was not written (refused, or changed on both sides), and locks of the agent's "
+        "git that could not be removed",
     )
     cautions_about: list[str] | None = Field(default=None, description="The cautions, with the names of the files")
     refs_bring: list[str] | None = Field(default=None, description="What a checkout of moved references would write")

@@ -109,6 +109,7 @@ class MovingFs(ChangingFs):
             source = self._look_at(old_dir, old)
             self.check_regular(source)
             self._check_draft(old, source, old_dir, old[-1])
+            self._check_place(new_dir, new)
             if self._rules.checked(new):
                 taking = partial(self._take, old_dir, old[-1], new_dir, new, looked, replace=False)
                 self._create(new_dir, new[-1], taking)
@@ -116,6 +117,7 @@ class MovingFs(ChangingFs):
                 names = {"src_dir_fd": old_dir, "dst_dir_fd": new_dir}
                 self._create(new_dir, new[-1], lambda: os.link(old[-1], new[-1], follow_symlinks=False, **names))
                 linked = os.stat(new[-1], dir_fd=new_dir, follow_symlinks=False)
+                self._made(new_dir, new)
                 if os.path.samestat(linked, source):
                     self._shared.linked(source, linked, old, new)
                     self._kept_followed(source, linked, old)
@@ -175,6 +177,8 @@ class MovingFs(ChangingFs):
         """Refuse to move a directory for what it holds, or to a hidden name, below which nothing would be known."""
         if self._rules.hidden(new):
             raise refused(errno.EXDEV)
+        if not self._private and self._rules.draft(new):
+            raise self._denied(new, UNCHECKED)
         try:
             check_below(self._held.below(old_dir, old, patient=self._patient), old, new)
         except PermissionError:

@@ -8,7 +8,7 @@ import stat
 from typing import Final
 
 from sublet.workspace.confined.bounds import readable_directory, readable_file
-from sublet.workspace.confined.changing import LEADS_OUT, SHARED
+from sublet.workspace.confined.changing import LEADS_OUT, SHARED, UNCHECKED
 from sublet.workspace.confined.file import PERMISSION_BITS, WriteFile
 from sublet.workspace.confined.handles import OPEN_FILE, ReadFile
 from sublet.workspace.confined.moving import MovingFs
@@ -41,6 +41,16 @@ class WritableFs(MovingFs):
             any_link=self._any_link,
             on_marks=self._on_marks,
         )
+
+    def has_own(self, parts: Parts) -> bool:
+        """Tell whether what has this name was made by the lease, under a name that counts as such.
+
+        Raises:
+            OSError: there is nothing, or it can't be looked at.
+        """
+        with self._parent(parts) as directory:
+            status = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
+            return self.is_own(parts, status, directory, parts[-1])
 
     def open_read(self, parts: Parts) -> ReadFile:
         """Open a regular file for reading; its mode and times can be set through it, too, unless it is locked.
@@ -179,6 +189,8 @@ class WritableFs(MovingFs):
         self._check_mutable(parts, directory=True, new=True)
         if not self._rules.may_be_directory(parts):
             self._check_unchecked(parts)
+            if not self._private and self._rules.draft(parts):
+                raise self._denied(parts, UNCHECKED)
         self._check_depth(parts, directory=True)
         with self._parent(parts) as directory:
             self._check_place(directory, parts)
