@@ -12,6 +12,7 @@ from functools import partial
 from sublet.disk.openat2 import Opener, rename_noreplace
 from sublet.workspace.confined.changing import (
     HIDDEN,
+    HIDES,
     HOLDS,
     LEADS_OUT,
     SHARED,
@@ -128,7 +129,7 @@ class MovingFs(ChangingFs):
 
         Raises:
             OSError: ``EACCES`` for hidden and locked names, directories that hold such names at any depth or lie above
-                rules or mounts, and for a link that would leave the view from its new place; ``EXDEV`` for a directory
+                rules or mounts, and for a link that would leave the view from its new place or get a hidden name; ``EXDEV`` for a directory
                 that holds such a link, is too large to tell, or would come under other rules, so that the client
                 copies instead; ``EEXIST`` unless ``replace``.
             NotKnownYet: what the directory holds has to be found out first.
@@ -143,6 +144,8 @@ class MovingFs(ChangingFs):
         with self._parent(old) as old_dir, self._parent(new) as new_dir:
             source = self._look_at(old_dir, old)
             self._check_draft(old, source, old_dir, old[-1])
+            if stat.S_ISLNK(source.st_mode) and self._rules.hidden(new):
+                raise self._denied(new, HIDES)
             try:
                 check_move(self._rules, old_dir, source, old, new)
             except PermissionError:
