@@ -130,7 +130,7 @@ def test_a_lock_is_no_directory_which_could_hold_something(served: WritableFs, r
     served.mkdir(parts_of("refs/heads/d"), 0o755)
     with pytest.raises(PermissionError):
         served.mkdir(parts_of(name), 0o755)
-    with pytest.raises(OSError, match="denied|device"):
+    with pytest.raises(OSError, match=r"denied|device"):
         served.rename(parts_of("refs/heads/d"), parts_of(name), replace=False)
     assert not (repository / ".git" / name).exists()
 

@@ -129,9 +129,9 @@ class MovingFs(ChangingFs):
 
         Raises:
             OSError: ``EACCES`` for hidden and locked names, directories that hold such names at any depth or lie above
-                rules or mounts, and for a link that would leave the view from its new place or get a hidden name; ``EXDEV`` for a directory
-                that holds such a link, is too large to tell, or would come under other rules, so that the client
-                copies instead; ``EEXIST`` unless ``replace``.
+                rules or mounts, and for a link that would leave the view from its new place or get a hidden name;
+                ``EXDEV`` for a directory that holds such a link, is too large to tell, or would come under other
+                rules, so that the client copies instead; ``EEXIST`` unless ``replace``.
             NotKnownYet: what the directory holds has to be found out first.
         """
         self._check_replaceable(old)
