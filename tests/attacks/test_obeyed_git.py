@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from attacks.kit.view_lease import served as lend
 from attacks.test_repository_rw import git, give, parts_of, repository, served
 from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.git.obeyed import HOOKS
 from sublet.workspace.view.led_to import guarded
 from support.views import default_rules
 
@@ -88,3 +91,42 @@ def test_what_the_configuration_of_a_repository_names_is_not_changed(
     with lend(lent, rules) as lease:
         assert lease.put(run.encode(), b"EVIL") == 3
         assert lease.put(b"free", b"changed") == 0
+
+
+@pytest.mark.parametrize("value", [".", "{top}", "./x/..", "here", "{top}/here/", "../lent", "..", "../../lent"])
+def test_where_hooks_lie_at_the_top_of_what_is_lent_each_name_of_one_is_locked(tmp_path: Path, value: str) -> None:
+    top = tmp_path / "lent"
+    (top / "x").mkdir(parents=True)
+    git(top, "init", "-q")
+    (top / "here").symlink_to(".")
+    git(top, "config", "core.hooksPath", value.format(top=top))
+    (top / "post-merge").write_text("mine")
+    with lend(top, guarded(top, lambda locked, hidden: default_rules(hidden=hidden, locked=locked))) as lease:
+        for name in (b"pre-commit", b"post-merge", b"post-index-change", b"Commit-Msg", b"update"):
+            assert lease.put(name, b"EVIL") == 3
+            assert lease.mkdir(name) == 3
+        assert lease.put(b"own", b"EVIL") == 0
+        assert lease.rename(b"own", b"pre-push") == 3
+        assert lease.link(b"own", b"pre-push") == 3
+        assert lease.put(b"x/pre-commit", b"fine") == 0
+        assert lease.put(b"main.py", b"fine") == 0
+    assert (top / "post-merge").read_text() == "mine"
+
+
+def test_the_hooks_that_are_locked_are_all_that_this_git_knows() -> None:
+    exec_path = subprocess.run(["git", "--exec-path"], capture_output=True, text=True, check=True).stdout.strip()
+    held = (Path(exec_path) / "git").read_bytes()
+    known = set(re.findall(rb"(?<=\0)(?:pre|post)-[a-z-]+(?=\0)", held))
+    assert len(known) > 5
+    assert known <= set(HOOKS)
+
+
+def test_hooks_at_the_top_by_a_repository_above_lock_them_too(tmp_path: Path) -> None:
+    top = tmp_path / "lent"
+    lent = top / "tools"
+    lent.mkdir(parents=True)
+    git(top, "init", "-q")
+    git(top, "config", "core.hooksPath", "tools")
+    with lend(lent, guarded(lent, lambda locked, hidden: default_rules(hidden=hidden, locked=locked))) as lease:
+        assert lease.put(b"pre-commit", b"EVIL") == 3
+        assert lease.put(b"main.py", b"fine") == 0

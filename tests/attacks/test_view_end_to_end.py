@@ -78,3 +78,39 @@ def test_a_staged_result_brings_what_was_made_and_replaces_nothing_hidden(
     assert (project / "new.pem").read_text() == "CA\n"
     assert (project / "taken.pem").read_text() == "of the lender\n"
     assert not list(project.glob("taken.pem.*"))
+
+
+@pytest.mark.parametrize("way", [("sshfs",), ("archive",), ("git",), ("sshfs", "--staged"), ("archive", "--staged")])
+def test_no_link_under_a_hidden_name_comes_in_and_the_next_lease_shows_all(
+    daemons: tuple[Daemon, Daemon], project: Path, way: tuple[str, ...]
+) -> None:
+    (project / "src").mkdir()
+    (project / "src" / "main.py").write_text("1")
+    script = "mkdir x; ln -s ../src x/cert.pem; ln -s ../src x/l; mv x/l x/server.key 2>/dev/null; echo x > x/f; true"
+    ended = delegate(daemons[0], project, script, "--transport", *way)
+    if "--staged" in way:
+        ask(daemons[0], lambda client: client.apply_delegation(ended["delegation_id"], ApplyRequest(partial=True)))
+    assert ended["error"] is None, ended
+    assert (project / "x/f").read_text() == "x\n"
+    assert not (project / "x/cert.pem").is_symlink()
+    assert not (project / "x/server.key").is_symlink()
+    told = notes(daemons[0], ended["delegation_id"])
+    assert "x/cert.pem: a link of this name would have what it leads to hidden" in told
+    again = delegate(daemons[0], project, "cat src/main.py", "--ro")
+    assert again["result"]["final_summary"] == "1"
+
+
+@pytest.mark.parametrize("transport", ["sshfs", "archive"])
+def test_permissions_that_nobody_could_look_behind_are_told_in_the_log(
+    daemons: tuple[Daemon, Daemon], project: Path, transport: str
+) -> None:
+    script = "chmod 0 sub/f a 2>/dev/null; chmod 600 lib; true"
+    ended = delegate(daemons[0], project, script, "--transport", transport)
+    assert ended["error"] is None
+    assert (project / "sub/f").stat().st_mode & 0o400
+    assert (project / "a").stat().st_mode & 0o500 == 0o500
+    told = notes(daemons[0], ended["delegation_id"])
+    if transport == "sshfs":
+        assert "refused: sub/f: with these permissions nobody could look at it" in told
+        assert "refused: a: with these permissions nobody could look at it" in told
+    assert "lib: with these permissions" not in told

@@ -13,7 +13,7 @@ from sublet.protocol.errors import SubletError
 from sublet.workspace.model import ViewRules
 from sublet.workspace.view.led_to import MAX_PLACES, guarded
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
-from support.sftp_client import attributes
+from support.sftp_client import attributes, string
 from support.views import default_rules
 
 OK, ABSENT, DENIED = 0, 2, 3
@@ -134,3 +134,40 @@ def test_short_names_are_hidden_where_the_file_system_has_some(name: bytes) -> N
     assert Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], folds=True).hidden(parts)
     assert Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], folds=True, git="ro").without_repository().hidden(parts)
     assert not Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, []).hidden(parts)
+
+
+def test_a_link_with_a_hidden_name_is_not_made_so_that_the_next_lease_hides_nothing(tmp_path: Path) -> None:
+    root, rules = lent(tmp_path, {"src/main.py": "mine"}, {})
+    with served(root, rules) as lease:
+        assert lease.mkdir(b"x") == OK
+        assert lease.mkdir(b"x/.aws") == OK
+        for name in (b"x/c.pem", b"x/.aws/a", b"new.pem"):
+            assert lease.ask(20, string(b"src") + string(b"/workspace/" + name)).status == DENIED
+            assert lease.ask(20, string(b"nowhere") + string(b"/workspace/" + name)).status == DENIED
+        assert lease.ask(20, string(b"../src") + string(b"/workspace/x/l")).status == OK
+        assert lease.put(b"f", b"f") == OK
+        assert lease.put(b"x/own.key", b"its own") == OK
+        for posix in (False, True):
+            assert lease.rename(b"x/l", b"x/c.pem", posix=posix) == DENIED
+            assert lease.rename(b"x/l", b"x/own.key", posix=posix) != OK
+        assert lease.link(b"x/l", b"x/c.pem") != OK
+        assert lease.link(b"f", b"x/c.pem") == DENIED
+        assert any("x/c.pem: a link of this name would have" in line for line in lease.denied)
+        assert lease.content(b"x/own.key") == b"its own"
+    assert [path for path in root.rglob("*") if path.is_symlink()] == [root / "x" / "l"]
+    again = guarded(root, lambda locked, hidden: default_rules(hidden=hidden, locked=locked))
+    assert not again.hidden((b"src", b"main.py"))
+
+
+@pytest.mark.parametrize("holder", [b".docker", b".config", b".cargo"])
+def test_no_directory_brings_a_link_under_a_hidden_name(tmp_path: Path, holder: bytes) -> None:
+    """``.docker/config.json`` is hidden, ``a/config.json`` is not: a link there does not come along with ``a``."""
+    root, rules = lent(tmp_path, {"src/main.py": "mine"}, {})
+    with served(root, rules) as lease:
+        lease.mkdir(b"a")
+        for name in (b"config.json", b"gh", b"credentials"):
+            assert lease.ask(20, string(b"../src") + string(b"/workspace/a/" + name)).status == OK
+        assert lease.rename(b"a", holder) == DENIED
+        assert lease.rename(b"a", b"x.pem") != OK
+    again = guarded(root, lambda locked, hidden: default_rules(hidden=hidden, locked=locked))
+    assert not again.hidden((b"src", b"main.py"))

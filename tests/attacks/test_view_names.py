@@ -12,6 +12,7 @@ import pytest
 from attacks.kit.view_lease import Lease, served
 from sublet.workspace.confined import held
 from sublet.workspace.confined.copy_up import QUICK_BYTES
+from sublet.workspace.serving.served_lease import MAX_DENIED
 from sublet.workspace.view.admission import AdmissionLimits, scan
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.leases import tree
@@ -322,3 +323,26 @@ def test_the_next_process_knows_what_is_the_leases_own(area: Path, tmp_path: Pat
     with served(area / "lent", default_rules()) as lease:  # the next lease
         assert lease.open_status(b"f/mine.pem", READ) == NO_SUCH_FILE
         assert lease.rename(b"f", b"g") == DENIED
+
+
+def test_what_was_refused_is_still_told_after_a_restart(area: Path, tmp_path: Path) -> None:
+    root, memory = area / "lent", tmp_path / "memory"
+    with served(root, default_rules(), memory=memory) as lease:
+        assert lease.put(b".envrc", b"EVIL") == DENIED
+        assert lease.mkdir(b"x") == OK
+        first, count = list(lease.denied), lease.usage.denied_count
+        assert len(first) == 1
+    with served(root, default_rules(), memory=memory) as lease:
+        assert (lease.denied, lease.usage.denied_count) == (first, count)
+        assert lease.put(b".envrc", b"EVIL") == DENIED
+        assert lease.denied == first, "told once"
+        for number in range(MAX_DENIED + 20):
+            assert lease.put(b"%d/.envrc" % number, b"EVIL") in (DENIED, NO_SUCH_FILE)
+        for number in range(MAX_DENIED + 20):
+            lease.mkdir(b"%d" % number)
+            assert lease.put(b"%d/.envrc" % number, b"EVIL") == DENIED
+        assert len(lease.denied) == MAX_DENIED
+        told, count = list(lease.denied), lease.usage.denied_count
+        assert count > MAX_DENIED
+    with served(root, default_rules(), memory=memory) as lease:
+        assert (lease.denied, lease.usage.denied_count) == (told, count)

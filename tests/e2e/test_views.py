@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from support.daemons import Daemon, two_daemons
-from support.leases import delegate, tree
+from support.daemons import Daemon, two_daemons, wait_for
+from support.leases import begin, delegate, finish, tree, view
 
 Pair = tuple[Daemon, Daemon]
 TOKEN = "hunter2"
@@ -258,3 +258,25 @@ def test_ordinary_git_goes_on_through_the_mount(daemons: Pair, repository: Path)
     assert ended["result"]["final_summary"].split() == names
     assert git(repository, "for-each-ref", "--format=%(refname)").split() == names
     git(repository, "fsck", "--full")
+
+
+def test_locks_that_the_agents_git_left_are_gone_and_what_can_not_go_is_told(daemons: Pair, repository: Path) -> None:
+    script = """
+        touch .git/index.lock .git/HEAD.lock .git/refs/heads/main.lock .git/packed-refs.lock .git/packed-refs.new
+        mkdir .git/objects/tmp_objdir-incoming-x; echo > begun; while [ ! -e go ]; do ls >/dev/null; done
+    """
+    found = begin(daemons[0], repository, script, "--git", "rw")
+    wait_for((repository / "begun").exists, 30, "the locks")
+    (repository / ".git/objects/tmp_objdir-incoming-x/of the lender").touch()
+    (repository / "go").touch()
+    ended = finish(daemons[0], found)
+    assert ended.error is None
+    settled = wait_for(lambda: now if (now := view(daemons[0], found)).settled else None, 30, "the report")
+    assert list((repository / ".git").rglob("*.lock")) == []
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "the lender's own")
+    git(repository, "pack-refs", "--all")
+    [line] = settled.left_behind
+    assert line.startswith(".git/objects/tmp_objdir-incoming-x: the agent's git left it")
+    assert "left behind" in daemons[0].run("output", found).stdout
+    assert daemons[0].json("output", found)["left_behind"] == [line]

@@ -71,11 +71,11 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
         elif not view.result.change_set.is_empty:
             parts.append(inset(staged(view.result.change_set, symbols, "brought back"), 2))
     parts += [
-        Text.assemble("  ", ("not written here  ", "yellow"), clean_line(line, 300))
+        Text.assemble("  ", ("left behind  ", "yellow"), clean_line(line, 300))
         for line in view.left_behind[:MAX_LEFT_BEHIND_SHOWN]
     ]
     if (more := len(view.left_behind) - MAX_LEFT_BEHIND_SHOWN) > 0:
-        parts.append(Text(f"  and {more} more were not written here", style="yellow"))
+        parts.append(Text(f"  and {more} more were left behind", style="yellow"))
     if view.audit_error is not None:
         why = clean_line(view.audit_error.message, 200)
         parts.append(Text.assemble("  ", ("no audit  ", "yellow"), f"what changed is not known: {why}"))

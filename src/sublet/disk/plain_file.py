@@ -63,3 +63,28 @@ def read_plain(path: Path, limit: int, *, follow: bool = True, directory: int | 
         return b"".join(parts)
     finally:
         os.close(descriptor)
+
+
+def read_beginning(descriptor: int, limit: int, *, close: bool = True) -> bytes:
+    """Return at most ``limit`` bytes of what is open, where that is a regular file, and nothing of anything else.
+
+    Args:
+        descriptor: of a file, at its beginning.
+        limit: bytes.
+        close: whether the descriptor is closed, whatever happens.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    try:
+        # A file object of Python's refuses a directory, and leaves its descriptor open then.
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return b""
+        parts: list[bytes] = []
+        while limit > 0 and (part := os.read(descriptor, min(limit, _CHUNK))):
+            parts.append(part)
+            limit -= len(part)
+        return b"".join(parts)
+    finally:
+        if close:
+            os.close(descriptor)

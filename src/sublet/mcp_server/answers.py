@@ -133,7 +133,9 @@ class FromPeer(Answer):
     files_deleted: list[str] | None = None
     directories: list[str] | None = Field(default=None, description="Made, removed, or with another mode")
     left_behind: list[str] | None = Field(
-        default=None, description="What came back and was not written: refused, or changed on both sides"
+        default=None,
+        description="What came back and was not written (refused, or changed on both sides), and locks of the agent's "
+        "git that could not be removed",
     )
     branch_left_out: list[str] | None = Field(default=None, description="Not on the branch, and why; apply takes it")
     cautions_about: list[str] | None = Field(default=None, description="The cautions, with the names of the files")

@@ -251,7 +251,7 @@ def files_text(view: DelegationView, audit: AuditReport | None) -> str:
     lines += [f"unlocked: {clean_name(name)}" for name in view.unlocked]
     lines += [f".git hidden: {clean_line(why, MAX_WHY_CHARS)}" for why in view.git_hidden]
     lines += [f"caution: {clean_line(caution, MAX_CAUTION_CHARS)}" for caution in view.cautions]
-    lines += [f"not written: {clean_name(line)}" for line in view.left_behind]
+    lines += [f"left behind: {clean_name(line)}" for line in view.left_behind]
     lines += [f"hidden: {clean_name(name)}" for name in view.hidden]
     lines += [f"unmountable: {clean_name(name)}" for name in view.unmountable]
     return "\n".join(lines)

@@ -400,7 +400,7 @@ _FILES = [
 ]
 _TAKE = [
     *("git.take:looking", "git.take:Looking.look", "git.take:_kind", "git.take:_replaced"),
-    *("git.take:_content", "git.take:_config", "git.take:_SHA256"),
+    *("git.take:_before", "git.take:_config", "git.take:_SHA256"),
 ]
 _EXCHANGE = [
     *(f"bundles.exchange:GitExchange.{name}" for name in ("create", "bundle", "take", "_run", "_temporary")),

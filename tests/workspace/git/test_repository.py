@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -235,8 +236,9 @@ def test_a_configuration_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
         ("./a/../scripts", "scripts/pre-push"),
         ("{root}/in[side]", "in[side]/x"),
         ("/usr/share/hooks", None),
-        ("../outside", None),
-        (".", None),
+        ("../outside", "outside/x"),
+        (".", "pre-commit"),
+        ("../..", None),
         (".git/hooks", None),
         ("~/hooks", None),
     ],
@@ -288,3 +290,21 @@ def test_references_are_kept_beside_the_snapshot_that_they_belong_to(tmp_path: P
     assert auditor.moved_refs(root, first) == [
         MovedRef(b"HEAD", b"ref: refs/heads/main", b"ref: refs/heads/with space")
     ]
+
+
+@pytest.mark.parametrize("name", ["config", "config.worktree", "HEAD", "packed-refs", "refs/replace/x", "included"])
+def test_a_directory_in_the_place_of_a_file_of_the_repository_holds_nothing_and_leaves_nothing_open(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / ".git/refs/heads").mkdir(parents=True)
+    (tmp_path / ".git/objects").mkdir()
+    (tmp_path / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    (tmp_path / ".git/config").write_text("[include]\n\tpath = included\n")
+    place = tmp_path / ".git" / name
+    place.unlink(missing_ok=True)
+    place.mkdir(parents=True, exist_ok=True)
+    before = len(os.listdir("/proc/self/fd"))
+    look_at(tmp_path)
+    read_refs(tmp_path)
+    guarded(tmp_path, lambda locked, hidden: default_rules(hidden=hidden, locked=locked))
+    assert len(os.listdir("/proc/self/fd")) == before

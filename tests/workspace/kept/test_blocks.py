@@ -486,3 +486,37 @@ def test_beside_a_person_no_file_becomes_a_mixture(state: Path, root: Path, tmp_
     told = {conflict.path for conflict in report.conflicts}
     for path in root.iterdir():
         assert path.name.encode() in told or path.read_bytes() in good
+
+
+@pytest.mark.parametrize("then", ["nothing", "changed", "link"])
+def test_a_huge_file_that_was_only_moved_comes_back_unless_somebody_else_changed_it(
+    state: Path, root: Path, tmp_path: Path, then: str
+) -> None:
+    size = (1 << 30) + 7
+    (root / "d").mkdir()
+    with (root / "d/huge").open("wb") as file:
+        file.write(b"begins")
+        file.truncate(size)
+    lease = lend(state, root)
+    lease.fs.rename((b"d", b"huge"), (b"huge",), replace=True)
+    lease.end()
+    tick(root)
+    moved, back = root / "huge", root / "d/huge"
+    match then:
+        case "changed":
+            with moved.open("r+b") as file:
+                file.write(b"others")
+        case "link":
+            moved.rename(tmp_path / "elsewhere")
+            moved.symlink_to(tmp_path / "elsewhere")
+    conflicts = lease.take_back().conflicts
+    if then == "nothing":
+        assert conflicts == ()
+        assert not moved.exists()
+        assert back.stat().st_size == size
+        with back.open("rb") as file:
+            assert file.read(6) == b"begins"
+    else:
+        assert conflicts
+        assert not back.exists()
+        assert moved.exists()

@@ -119,6 +119,14 @@ async def read(channel: RawChannel, path: bytes) -> Packet:
     return await channel.ask(5, string(opened.handle) + struct.pack(">QI", 0, 65536))
 
 
+async def make(channel: RawChannel, path: bytes, data: bytes) -> None:
+    handle = (await channel.open(path, 2 | 8 | 32)).handle
+    for start in range(0, len(data), 32768):
+        piece = struct.pack(">Q", start) + string(data[start : start + 32768])
+        assert (await channel.ask(6, string(handle) + piece)).status == OK
+    assert (await channel.ask(4, string(handle))).status == OK
+
+
 @pytest.mark.parametrize("source", [b"/workspace/a.py", b"/docs/d.txt"])
 async def test_no_request_touches_what_is_not_lent_for_writing(area: Path, source: bytes) -> None:
     before = tree(area)
@@ -216,7 +224,7 @@ async def test_history_is_only_added_to(area: Path) -> None:
 async def test_a_large_object_is_looked_at_while_others_are_served(
     area: Path, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
-    content = os.urandom(QUICK_BYTES)
+    content = random.Random(7).randbytes(QUICK_BYTES)
     raw = b"blob %d\0" % len(content) + content
     digest = hashlib.sha1(raw, usedforsecurity=False).hexdigest()
     name = f"{digest[:2]}/{digest[2:]}" if ends != "refused" else f"{digest[:2]}/{'0' * 38}"
@@ -231,11 +239,13 @@ async def test_a_large_object_is_looked_at_while_others_are_served(
     monkeypatch.setattr(Looking, "look", held)
     objects = area / "project" / ".git" / "objects"
     (objects / digest[:2]).mkdir()
-    draft = area / "project" / "made"  # among the drafts of git only what the executor itself made can be moved
-    draft.write_bytes(zlib.compress(raw))
-    old, new = b"/workspace/made", b"/workspace/.git/objects/" + os.fsencode(name)
+    draft = objects / "ab" / "tmp_obj_1"
+    git = b"/workspace/.git/objects/"
+    old, new = git + b"ab/tmp_obj_1", git + os.fsencode(name)
     async with lender(area, resources=lent(area)) as served, served.connect() as connection:
         channel, other = await open_channel(connection), await open_channel(connection)
+        # Of git's drafts, the executor moves only what it made itself.
+        await make(channel, old, zlib.compress(raw))
         try:
             async with asyncio.TaskGroup() as group:
                 rename = string(b"posix-rename@openssh.com") + string(old) + string(new)
@@ -246,8 +256,8 @@ async def test_a_large_object_is_looked_at_while_others_are_served(
                     served.plane.revoke(served.lease_id, "test")
                     asked.cancel()
                 elif ends == "exchanged":
-                    draft.unlink()
-                    draft.write_bytes(b"another")
+                    assert (await other.ask(13, string(old))).status == OK
+                    await make(other, old, b"another")
                 go_on.set()
         finally:
             go_on.set()

@@ -305,7 +305,9 @@ class DelegationView(View):
     git: GitMode = "hidden"
     git_hidden: list[str] = Field(default=[], description="Where .git stayed hidden although it was asked for, and why")
     left_behind: list[str] = Field(
-        default=[], description="What came back and was not written: refused, or changed here as well meanwhile"
+        default=[],
+        description="What came back and was not written, since it was refused or changed here as well meanwhile, "
+        "and locks and drafts of the agent's git in a repository that could not be removed",
     )
     audit: AuditReport | None = None
     audit_error: ErrorView | None = Field(default=None, description="Why there is no audit although access was given")

@@ -23,6 +23,7 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.audit.auditor import Auditor, author_of
 from sublet.workspace.audit.comparing import compare
 from sublet.workspace.audit.manifest import Manifest
+from sublet.workspace.confined.left_drafts import remove_drafts
 from sublet.workspace.kept import log as kept_log
 from sublet.workspace.kept.account import Account, settle
 from sublet.workspace.model import LeaseUsage, LentDirectory
@@ -136,15 +137,28 @@ class LiveTree:
                 )
 
     async def report(self, record: DelegationRecord, usage: LeaseUsage) -> dict[str, object]:
-        """``LentTree.report``: the audit, unless there is one."""
+        """``LentTree.report``: the audit, unless there is one; locks of the executor's git are removed before."""
         if record.audit is not None:
             return {}
+        left = await in_background(self._without_drafts, usage)
         news = await audited(self._auditor, record, self.resources, usage)
-        return news | await in_background(self._accounts, record, usage, news)
+        return news | left | await in_background(self._accounts, record, usage, news)
 
     async def drop(self) -> None:
         """``LentTree.drop``: nothing was overwritten."""
         await in_background(self._forget, tuple(self._kept.values()))
+
+    def _without_drafts(self, usage: LeaseUsage) -> dict[str, object]:
+        """Remove what the executor's git had begun in a repository, and name what stays of it."""
+        if self._git != "rw":
+            return {}
+        told: list[str] = []
+        for lent in self.resources:
+            own = usage.own.get(lent.name)
+            if own is not None and lent.access_mode == "rw":
+                prefix = f"{lent.name}/" if len(self.resources) > 1 else ""
+                told += [prefix + line for line in remove_drafts(lent.path, own)]
+        return {"left_behind": told} if told else {}
 
     def _accounts(self, record: DelegationRecord, usage: LeaseUsage, news: Mapping[str, object]) -> dict[str, object]:
         """Return the report with what was overwritten of others, and note what taking back needs to know."""

@@ -144,7 +144,7 @@ function details(one) {
     names("Further directories", one.resources.slice(1).map((resource) => `${resource.name}: ${resource.path} (${resource.access_mode})`)),
     names("Hidden from it", one.hidden),
     names("Shown after all", one.revealed),
-    names("Not taken over", one.left_behind),
+    names("Left behind", one.left_behind),
     names("Links and mounts that stay here", one.unmountable),
     names("Writable on request", one.unlocked),
     names(".git stays hidden", one.git_hidden),

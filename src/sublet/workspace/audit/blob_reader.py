@@ -70,11 +70,14 @@ class BlobReader:
                     "Its record was pruned.",
                 )
             size = int(head[2])
+            if head[0] != object_id.encode() or size < 0:
+                raise ValueError("it says what was not asked for")
             if size > limit:
                 self._pass_over(size + 1)
                 return None
             content = self._take(size)
-            self._take(1)
+            if self._take(1) != b"\n":
+                raise ValueError("it says what was not asked for")
             return content
         except (OSError, EOFError, TimeoutError, ValueError) as exc:
             self._end()
@@ -122,13 +125,24 @@ class BlobReader:
             EOFError: it has ended.
             TimeoutError: it took too long.
         """
-        assert self._process is not None
-        assert self._process.stdout is not None
+        process = self._process
+        assert process is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        answers, errors = process.stdout.fileno(), process.stderr.fileno()
         ready = select.poll()
-        ready.register(self._process.stdout, select.POLLIN)
-        if not ready.poll(max(0.0, self._ends - time.monotonic()) * 1_000):
-            raise TimeoutError(f"not within {ANSWER_SECONDS:g} s")
-        piece = os.read(self._process.stdout.fileno(), _CHUNK)
+        for fd in (answers, errors):
+            ready.register(fd, select.POLLIN)
+        while True:
+            found = ready.poll(max(0.0, self._ends - time.monotonic()) * 1_000)
+            if not found:
+                raise TimeoutError(f"not within {ANSWER_SECONDS:g} s")
+            # What it says of broken objects is read as well, or it would wait for that for ever.
+            if any(fd == errors for fd, _ in found) and not os.read(errors, _CHUNK):
+                ready.unregister(errors)
+            if any(fd == answers for fd, _ in found):
+                break
+        piece = os.read(answers, _CHUNK)
         if not piece:
             raise EOFError("it has ended")
         self._buffer += piece

@@ -41,6 +41,7 @@ SHUT: Final = "with these permissions nobody could look at it at the end of the 
 DEEP: Final = "the name lies deeper than what is looked at at the end of a lease"
 MOUNTED: Final = "something else is mounted there"
 LEADS_OUT: Final = "the link would lead out of what is lent, or around the rules of names below it"
+HIDES: Final = "a link of this name would have what it leads to hidden from later leases"
 UNCHECKED: Final = "it is not what git would have there, or it brings names that are hidden or locked"
 NOT_KEPT: Final = "what it holds can't be kept, and this lease must keep all that it overwrites"
 

@@ -12,6 +12,7 @@ from functools import partial
 from sublet.disk.openat2 import Opener, rename_noreplace
 from sublet.workspace.confined.changing import (
     HIDDEN,
+    HIDES,
     HOLDS,
     LEADS_OUT,
     SHARED,
@@ -109,6 +110,7 @@ class MovingFs(ChangingFs):
             source = self._look_at(old_dir, old)
             self.check_regular(source)
             self._check_draft(old, source, old_dir, old[-1])
+            self._check_place(new_dir, new)
             if self._rules.checked(new):
                 taking = partial(self._take, old_dir, old[-1], new_dir, new, looked, replace=False)
                 self._create(new_dir, new[-1], taking)
@@ -116,6 +118,7 @@ class MovingFs(ChangingFs):
                 names = {"src_dir_fd": old_dir, "dst_dir_fd": new_dir}
                 self._create(new_dir, new[-1], lambda: os.link(old[-1], new[-1], follow_symlinks=False, **names))
                 linked = os.stat(new[-1], dir_fd=new_dir, follow_symlinks=False)
+                self._made(new_dir, new)
                 if os.path.samestat(linked, source):
                     self._shared.linked(source, linked, old, new)
                     self._kept_followed(source, linked, old)
@@ -126,9 +129,9 @@ class MovingFs(ChangingFs):
 
         Raises:
             OSError: ``EACCES`` for hidden and locked names, directories that hold such names at any depth or lie above
-                rules or mounts, and for a link that would leave the view from its new place; ``EXDEV`` for a directory
-                that holds such a link, is too large to tell, or would come under other rules, so that the client
-                copies instead; ``EEXIST`` unless ``replace``.
+                rules or mounts, and for a link that would leave the view from its new place or get a hidden name;
+                ``EXDEV`` for a directory that holds such a link, is too large to tell, or would come under other
+                rules, so that the client copies instead; ``EEXIST`` unless ``replace``.
             NotKnownYet: what the directory holds has to be found out first.
         """
         self._check_replaceable(old)
@@ -141,6 +144,8 @@ class MovingFs(ChangingFs):
         with self._parent(old) as old_dir, self._parent(new) as new_dir:
             source = self._look_at(old_dir, old)
             self._check_draft(old, source, old_dir, old[-1])
+            if stat.S_ISLNK(source.st_mode) and self._rules.hidden(new):
+                raise self._denied(new, HIDES)
             try:
                 check_move(self._rules, old_dir, source, old, new)
             except PermissionError:
@@ -175,6 +180,8 @@ class MovingFs(ChangingFs):
         """Refuse to move a directory for what it holds, or to a hidden name, below which nothing would be known."""
         if self._rules.hidden(new):
             raise refused(errno.EXDEV)
+        if not self._private and self._rules.draft(new):
+            raise self._denied(new, UNCHECKED)
         try:
             check_below(self._held.below(old_dir, old, patient=self._patient), old, new)
         except PermissionError:

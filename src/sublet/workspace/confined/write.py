@@ -8,7 +8,7 @@ import stat
 from typing import Final
 
 from sublet.workspace.confined.bounds import readable_directory, readable_file
-from sublet.workspace.confined.changing import LEADS_OUT, SHARED
+from sublet.workspace.confined.changing import HIDES, LEADS_OUT, SHARED, UNCHECKED
 from sublet.workspace.confined.file import PERMISSION_BITS, WriteFile
 from sublet.workspace.confined.handles import OPEN_FILE, ReadFile
 from sublet.workspace.confined.moving import MovingFs
@@ -41,6 +41,16 @@ class WritableFs(MovingFs):
             any_link=self._any_link,
             on_marks=self._on_marks,
         )
+
+    def has_own(self, parts: Parts) -> bool:
+        """Tell whether what has this name was made by the lease, under a name that counts as such.
+
+        Raises:
+            OSError: there is nothing, or it can't be looked at.
+        """
+        with self._parent(parts) as directory:
+            status = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
+            return self.is_own(parts, status, directory, parts[-1])
 
     def open_read(self, parts: Parts) -> ReadFile:
         """Open a regular file for reading; its mode and times can be set through it, too, unless it is locked.
@@ -179,6 +189,8 @@ class WritableFs(MovingFs):
         self._check_mutable(parts, directory=True, new=True)
         if not self._rules.may_be_directory(parts):
             self._check_unchecked(parts)
+            if not self._private and self._rules.draft(parts):
+                raise self._denied(parts, UNCHECKED)
         self._check_depth(parts, directory=True)
         with self._parent(parts) as directory:
             self._check_place(directory, parts)
@@ -208,14 +220,16 @@ class WritableFs(MovingFs):
         """Create a link.
 
         Raises:
-            OSError: ``EACCES`` for a target that could leave the view, where no link may be, and for a link in place of
-                a directory that has rules anchored below it, since what it leads to would get those names without
-                their rules.
+            OSError: ``EACCES`` for a target that could leave the view, where no link may be, under a hidden name, since
+                the next lease would hide what it leads to, and for a link in place of a directory that has rules
+                anchored below it, since what it leads to would get those names without their rules.
         """
         self._check_mutable(parts, new=True)
         stays = self._any_link or link_stays(len(parts) - 1, target)
         if not stays or self._rules.guards_below(parts) or self._rules.bars_links(parts):
             raise self._denied(parts, LEADS_OUT)
+        if self._rules.hidden(parts):
+            raise self._denied(parts, HIDES)
         with self._parent(parts) as directory:
             self._check_place(directory, parts)
             self._create(directory, parts[-1], lambda: os.symlink(target, parts[-1], dir_fd=directory))

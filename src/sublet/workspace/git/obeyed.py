@@ -27,6 +27,15 @@ _OBEYED: Final = frozenset({"core.hookspath", "core.attributesfile", "gpg.ssh.al
 _HARMLESS: Final = frozenset({"alias", "author", "branch", "color", "committer", "init", "safe", "url", "user"})
 """Sections that name no program, or one that somebody asks for by name."""
 _WHERE: Final = frozenset({"remote.url", "remote.pushurl", "remote.fetch", "remote.push", "submodule.url"})
+HOOKS: Final = (
+    *(b"applypatch-msg", b"pre-applypatch", b"post-applypatch", b"pre-commit", b"pre-merge-commit"),
+    *(b"prepare-commit-msg", b"commit-msg", b"post-commit", b"pre-rebase", b"post-checkout", b"post-merge"),
+    *(b"pre-push", b"pre-receive", b"update", b"proc-receive", b"post-receive", b"post-update"),
+    *(b"reference-transaction", b"push-to-checkout", b"pre-auto-gc", b"post-rewrite", b"sendemail-validate"),
+    *(b"fsmonitor-watchman", b"p4-changelist", b"p4-prepare-changelist", b"p4-post-changelist", b"p4-pre-submit"),
+    b"post-index-change",
+)
+"""Every name that git runs a hook by (githooks(5))."""
 _WORD: Final = Pattern(r"[^\s;|&()<>\"'`=$!]+")
 
 
@@ -56,6 +65,8 @@ def obeyed(top: Path) -> Iterator[Path]:
                 yield included
             elif f"{section}.{key}" in _OBEYED or setting[0] in _OBEYED:
                 yield _path(top, value)
+                if key == "hookspath":
+                    yield _path(common, value)  # where the hooks of a push run
             else:
                 yield from _words(top, value)
 

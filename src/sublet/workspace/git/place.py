@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sublet.disk.plain_file import read_beginning
 from sublet.workspace.git.config import MAX_CONFIG_BYTES, Config, read_config
 from sublet.workspace.git.rules import REPOSITORY
 
@@ -133,5 +134,4 @@ def read_file(path: Path, limit: int) -> bytes:
         fd = os.open(path, _OPEN)
     except OSError:
         return b""
-    with os.fdopen(fd, "rb") as file:
-        return file.read(limit) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    return read_beginning(fd, limit)

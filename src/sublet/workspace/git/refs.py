@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from sublet.disk.openat2 import DIRECTORY_PATH, open_beneath, open_real
+from sublet.disk.plain_file import read_beginning
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 from sublet.workspace.git.rules import REPOSITORY
@@ -115,5 +116,4 @@ def _read(directory: int, name: bytes, limit: int) -> bytes:
         fd = os.open(name, _OPEN, dir_fd=directory)
     except OSError:
         return b""
-    with os.fdopen(fd, "rb") as file:
-        return file.read(limit) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    return read_beginning(fd, limit)

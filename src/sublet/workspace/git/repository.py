@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from sublet.disk.openat2 import DIRECTORY_PATH, open_real
+from sublet.disk.plain_file import read_beginning
 from sublet.protocol.bounds import GitMode
 from sublet.workspace.git.config import MAX_CONFIG_BYTES, read_config
 from sublet.workspace.git.rules import REPOSITORY
@@ -71,5 +72,4 @@ def _content(top: int) -> bytes:
         return b""
     finally:
         os.close(repository)
-    with os.fdopen(fd, "rb") as file:
-        return file.read(MAX_CONFIG_BYTES) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    return read_beginning(fd, MAX_CONFIG_BYTES)

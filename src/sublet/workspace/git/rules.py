@@ -103,12 +103,20 @@ def draft(below: Sequence[bytes]) -> bool:
     name = below[-1]
     if below[0] == b"objects":
         return any(part.startswith(_DRAFT) for part in below[1:])
-    return name.endswith(_WRITABLE_ENDS) or (len(below) == 1 and name.startswith(_WRITABLE_STARTS))
+    if name.endswith(LOCK):
+        return True
+    # Further down, names that end otherwise are those of references and their logs.
+    return len(below) == 1 and (name.endswith(_WRITABLE_ENDS) or name.startswith(_WRITABLE_STARTS))
 
 
 def may_be_directory(below: Sequence[bytes]) -> bool:
-    """Tell whether what is looked at as a file may also be made as a directory: names of references have parts."""
-    return below[0] == REFS
+    """Tell whether what is looked at as a file, or is a draft, may also be made as a directory.
+
+    Names of references have parts, and git collects new objects in a directory. A lock is a file.
+    """
+    if below[0] == b"objects":
+        return draft(below)
+    return below[0] == REFS and not below[-1].endswith(LOCK)
 
 
 def _is_loose(below: Sequence[bytes]) -> bool:

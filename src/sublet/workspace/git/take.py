@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from sublet.disk.openat2 import open_beneath, rename_noreplace
+from sublet.disk.plain_file import read_beginning
 from sublet.protocol.patterns import Pattern
 from sublet.workspace.git.index import MAX_INDEX_BYTES, checked_index
 from sublet.workspace.git.objects import MAX_OBJECT_BYTES, check_object
@@ -87,6 +88,7 @@ class Looking:
         self._rules = rules
         self._replaced = replaced
         self._repository = repository
+        self._held = [held for held in (fd, before, repository) if held is not None]
         self._failed: OSError | None = None
         self._content: bytes | None = None
 
@@ -107,19 +109,22 @@ class Looking:
             self._failed = exc
             raise
         finally:
-            if self._repository is not None:
-                os.close(self._repository)
-                self._repository = None
+            self.drop()
+
+    def drop(self) -> None:
+        """Close all that is open, where nobody will look any more. Idempotent."""
+        held, self._held = self._held, []
+        for fd in held:
+            os.close(fd)
 
     def _look(self) -> None:
         kind, bound = _kind(self._parts)
-        before = b"" if self._before is None else _content(self._before, bound)
-        with os.fdopen(self._fd, "rb") as file:
-            if not stat.S_ISREG(self.given.st_mode):
-                raise refused(errno.EACCES)
-            if self.given.st_size > bound:
-                raise refused(errno.EFBIG)
-            content = file.read(bound)
+        before = b"" if self._before is None else read_beginning(self._before, bound, close=False)
+        if not stat.S_ISREG(self.given.st_mode):
+            raise refused(errno.EACCES)
+        if self.given.st_size > bound:
+            raise refused(errno.EFBIG)
+        content = read_beginning(self._fd, bound, close=False)
         if kind == INDEX:
             good = checked_index(content, self._id_bytes, before, self._shared, self._guarded)
             content, self.cleared = good.content, good.cleared
@@ -139,7 +144,7 @@ class Looking:
             fd = os.open(f"sharedindex.{name}", _READ, dir_fd=self._repository)
         except OSError:
             return b""
-        return _content(fd, MAX_INDEX_BYTES)
+        return read_beginning(fd, MAX_INDEX_BYTES)
 
     def _guarded(self, path: bytes) -> bool:
         parts = tuple(path.split(b"/"))
@@ -159,7 +164,7 @@ class Looking:
 
 
 def looking(source_dir: int, source: bytes, target_dir: int, parts: Parts, rules: Guards) -> Looking:
-    """Return what looks at ``source``, which is given for ``parts``; its ``look`` has to be called.
+    """Return what looks at ``source``, which is given for ``parts``; its ``look`` or ``drop`` has to be called.
 
     Args:
         source_dir: the open directory that holds it.
@@ -227,7 +232,7 @@ def _replaced(repository: int) -> frozenset[bytes]:
         try:
             for name in os.listdir(directory)[:MAX_REPLACED]:
                 with suppress(OSError):
-                    value = _content(os.open(name, _READ, dir_fd=directory), MAX_REF_BYTES).strip()
+                    value = read_beginning(os.open(name, _READ, dir_fd=directory), MAX_REF_BYTES).strip()
                     found.add(b"%s %s/%s/%s" % (value, REFS, REPLACE, os.fsencode(name)))
         finally:
             os.close(directory)
@@ -283,10 +288,4 @@ def _config(repository: int) -> bytes:
         fd = os.open(b"config", _READ, dir_fd=repository)
     except OSError:
         return b""
-    return _content(fd, MAX_CONFIG_BYTES)
-
-
-def _content(fd: int, limit: int) -> bytes:
-    """Return the beginning of what is open as ``fd``, where that is a regular file, and close it."""
-    with os.fdopen(fd, "rb") as file:
-        return file.read(limit) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    return read_beginning(fd, MAX_CONFIG_BYTES)

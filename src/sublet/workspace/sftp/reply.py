@@ -8,15 +8,39 @@ from dataclasses import dataclass
 from sublet.workspace.sftp.wire import Reader
 
 
+class Work:
+    """Work for a thread, which holds descriptors: they are closed also where no thread ever takes it.
+
+    Args:
+        do: does it, and closes what it holds.
+        drop: closes what ``do`` holds; called instead of it, with the last reference to this object.
+    """
+
+    def __init__(self, do: Callable[[], bytes], drop: Callable[[], None]) -> None:
+        self._do = do
+        self._drop = drop
+        self._begun = False
+
+    def __call__(self) -> bytes:
+        """Do it, once."""
+        self._begun = True
+        return self._do()
+
+    def __del__(self) -> None:
+        # Threads that are shut down, and a loop that ends, forget what waits for them without a word.
+        if not self._begun:
+            self._drop()
+
+
 @dataclass(frozen=True, slots=True)
 class SlowReply:
     """An answer that takes long: ``run`` gives it, in a thread, and touches nothing of the session.
 
-    It must be run, since it holds a descriptor that it closes. Where it returns nothing, ``finish`` gives the answer,
-    on the loop, unless the session has ended meanwhile. Without any, the request is done once more by the core.
+    Where it returns nothing, ``finish`` gives the answer, on the loop, unless the session has ended meanwhile. Without
+    any, the request is done once more by the core.
     """
 
-    run: Callable[[], bytes]
+    run: Work
     finish: Callable[[], bytes] | None = None
 
     def answer(self) -> bytes:

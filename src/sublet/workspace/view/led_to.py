@@ -16,7 +16,7 @@ from typing import Final
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.patterns import Pattern
 from sublet.workspace.confined.descend import descend
-from sublet.workspace.git.obeyed import obeyed
+from sublet.workspace.git.obeyed import HOOKS, obeyed
 from sublet.workspace.git.rules import REPOSITORY
 from sublet.workspace.model import ViewRules
 from sublet.workspace.view.patterns import MAX_PATTERN_BYTES
@@ -101,6 +101,9 @@ def _link(top: bytes, parts: Parts, rules: ViewRules, found: LedTo) -> None:
 def _obeyed(repository: Path, top: bytes, rules: ViewRules, found: LedTo) -> None:
     for path in obeyed(repository):
         for place in _leads(top, os.fsencode(path)):
+            if place == ():  # hooks lie beside all else that is lent
+                for name in HOOKS:
+                    _add(found.locked, (name,), (), rules.locked)
             _add(found.locked, place, (), rules.locked)
 
 
@@ -122,8 +125,9 @@ def _add(patterns: list[str], place: Parts | None, link: Parts, known: Callable[
 
 
 def _leads(top: bytes, path: bytes) -> Iterator[Parts | None]:
-    """Yield the links below ``top`` that a path goes by, and at last where it leads; None for elsewhere.
+    """Yield the links below ``top`` that a path goes by, and at last where it leads.
 
+    That is None for elsewhere, and empty for ``top`` itself.
     What is not there counts as a plain name. Nothing outside of ``top`` is looked at.
     """
     todo = list(reversed(path.split(b"/")))
@@ -152,7 +156,7 @@ def _leads(top: bytes, path: bytes) -> Iterator[Parts | None]:
 
 def _below(top: bytes, done: Sequence[bytes]) -> Parts | None:
     above = tuple(part for part in top.split(b"/") if part)
-    return tuple(done[len(above) :]) if tuple(done[: len(above)]) == above and len(done) > len(above) else None
+    return tuple(done[len(above) :]) if tuple(done[: len(above)]) == above else None
 
 
 def _target(done: Sequence[bytes]) -> bytes | None:

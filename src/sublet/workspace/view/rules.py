@@ -240,7 +240,7 @@ class Rules:
         return len(parts) > 1 and self._in_repository(parts) and git_rules.draft(parts[1:])
 
     def may_be_directory(self, parts: Sequence[bytes]) -> bool:
-        """Tell whether a name that is ``checked`` may also be made as a directory."""
+        """Tell whether a name that is ``checked`` or a ``draft`` may also be made as a directory."""
         return len(parts) > 1 and git_rules.may_be_directory(parts[1:])
 
     def bars_links(self, parts: Sequence[bytes]) -> bool:
