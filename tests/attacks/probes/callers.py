@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
 
+from attacks.kit.as_probe import throwing
 from attacks.probe import FailureProbe, Probe
+from daemon.peering import test_key_reports
 from sublet.daemon import log_file
 from support.a2a_world import TOKEN, text, world
 
@@ -50,5 +52,10 @@ PROBES: Sequence[Probe] = (
         name="net: an agent that breaks over a plain message",
         covers=("a2a_server.plain:PlainAnswers.answer", "a2a_server.plain:_until_unknown"),
         throw=_agent_that_breaks,
+    ),
+    FailureProbe(
+        name="peers: a stranger that poses as one without end",
+        covers=("daemon.peering.key_reports:key_reporter.key_changed",),
+        throw=throwing(test_key_reports.test_a_stranger_that_poses_without_end_writes_one_event_a_minute),
     ),
 )

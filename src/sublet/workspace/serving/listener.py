@@ -28,6 +28,7 @@ from sublet.workspace.serving.sockets import connected, listening
 from sublet.workspace.serving.ssh_options import ssh_options
 from sublet.workspace.serving.strangers import Strangers, source_of
 from sublet.workspace.serving.take_up import TakeUp
+from sublet.workspace.ssh.connection import FAILURES
 from sublet.workspace.ssh.peek import read_preamble
 from sublet.workspace.ssh.reverse import ReverseAcceptor, pack_preamble, parse_preamble
 from sublet.workspace.ssh.turns import Turns
@@ -367,10 +368,10 @@ class DataPlane:
             if not authenticated.done() and connection.is_authenticated:
                 authenticated.set_result(None)
             await connection.wait_closed()
-        except (OSError, asyncssh.Error, UnicodeDecodeError) as exc:
-            # asyncssh reads the version of a client as ASCII, and raises the last one where it is something else.
+        except FAILURES as exc:
             _log.info("an SSH connection failed: %s", exc)
-            _fail(authenticated, exc)
+            told = isinstance(exc, OSError | asyncssh.Error)
+            _fail(authenticated, exc if told else asyncssh.ProtocolError("its version is no ASCII"))
         except Exception as exc:
             # whatever a stranger's bytes bring asyncssh to raise must not take the other leases down with it
             _log.warning("an SSH connection broke", exc_info=exc)

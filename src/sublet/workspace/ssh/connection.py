@@ -7,6 +7,7 @@ a connection over which the lender has already dialled us.
 from __future__ import annotations
 
 import socket
+from typing import Final
 
 import asyncssh
 
@@ -25,6 +26,10 @@ LINK_LOSS_SECONDS = KEEPALIVE_SECONDS * (KEEPALIVE_UNANSWERED + 1)
 # OpenSSH's clients would choose ChaCha20, which costs more than half the throughput where there is AES in hardware.
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 MAX_USER_CHARS = 128
+
+
+FAILURES: Final = (OSError, asyncssh.Error, UnicodeDecodeError)
+"""What asyncssh raises for what the other side does; the last one where its version is no ASCII."""
 
 
 class _Client(asyncssh.SSHClient):
@@ -51,7 +56,7 @@ async def connect(target: MountTarget, key: asyncssh.SSHKey, timeout: float) -> 
             return await asyncssh.connect(
                 target.host, target.port, tunnel=None, config=None, options=options, known_hosts=_pinned(target)
             )
-    except (OSError, asyncssh.Error) as error:
+    except FAILURES as error:
         raise _failure(error, where) from error
 
 
@@ -69,7 +74,7 @@ async def connect_over(
         options = _options(target, key, timeout)
         async with deadlines.timeout(timeout):
             return await asyncssh.run_client(sock, config=None, options=options, known_hosts=_pinned(target))
-    except (OSError, asyncssh.Error) as error:
+    except FAILURES as error:
         sock.close()
         raise _failure(error, "the lender's own connection") from error
     except BaseException:
