@@ -59,8 +59,7 @@ def clean_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
 def clean_name(raw: bytes | str) -> str:
     """Return a file name in a form that is safe to show; bytes that are not UTF-8 and controls appear as ``\\xNN``."""
     text = raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else raw
-    shown = "".join(_escaped(char) if _hidden(char) else char for char in text)
-    return _cut(shown, MAX_NAME_CHARS * 4)
+    return _cut(_with_escapes(text), MAX_NAME_CHARS * 4)
 
 
 def _visible(text: str) -> str:
@@ -99,7 +98,14 @@ def _plain(line: str) -> bool:
 
 
 def _escaped_line(line: str) -> str:
-    return "".join(_escaped(char) if char != "\t" and _hidden(char) else char for char in line)
+    return _with_escapes(line, but="\t")
+
+
+def _with_escapes(text: str, but: str = "") -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    # Each character is judged once, however often it comes: writing them is then one pass of C.
+    return text.translate({ord(char): _escaped(char) for char in set(text) if char not in but and _hidden(char)})
 
 
 def _escaped(char: str) -> str:
