@@ -214,7 +214,8 @@ async def test_c41_c43_a_cancel_ends_the_process_and_then_the_task(agent: Agent,
             if event.HasField("task"):
                 task_id = event.task.id
             if event.HasField("artifact_update"):
-                assert processes_with(sign)
+                # What it prints may come before the shell has started them.
+                wait_for(lambda: processes_with(sign), 20, "its processes")
                 cancelled = await client.cancel_task(CancelTaskRequest(id=task_id))
                 states.append(cancelled.status.state)
         assert (await client.get_task(GetTaskRequest(id=task_id))).status.state == TaskState.TASK_STATE_CANCELED
@@ -237,7 +238,7 @@ async def test_a_client_that_goes_away_finds_its_task_again(agent: Agent) -> Non
             for task in (await client.list_tasks(ListTasksRequest())).tasks
             if task.status.state == TaskState.TASK_STATE_WORKING
         ]
-    assert processes_with(sign), "it goes on without its client"
+    wait_for(lambda: processes_with(sign), 20, "its process, which goes on without its client")
 
     async with sdk(agent, "1.0") as client:
         ended = 0
