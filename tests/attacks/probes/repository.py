@@ -396,7 +396,7 @@ _FILES = [
     *("git.place:find", "git.place:_own", "git.place:_head", "git.place:_alternates", "git.place:read_file"),
     *("git.place:_path", "git.place:_common", "git.repository:look_at", "git.repository:_content"),
     *("git.place:place_of", "git.obeyed:obeyed", "git.obeyed:_words", "git.obeyed:_WORD"),
-    *("view.led_to:guarded", "view.led_to:_look", "view.led_to:_leads", "view.led_to:_SPECIAL", "view.led_to:_target"),
+    *("view.led_to:guarded", "view.led_to:_links", "view.led_to:_leads", "view.led_to:_SPECIAL", "view.led_to:_target"),
 ]
 _TAKE = [
     *("git.take:looking", "git.take:Looking.look", "git.take:_kind", "git.take:_replaced"),

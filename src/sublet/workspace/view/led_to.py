@@ -41,6 +41,11 @@ class LedTo:
     locked: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
 
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.locked) + len(self.hidden)
+
 
 def guarded(root: Path, rules_of: Callable[[Sequence[str], Sequence[str]], ViewRules]) -> ViewRules:
     """Return the rules by which ``root`` is lent, with what its links and configuration lead to. It blocks.
@@ -50,24 +55,28 @@ def guarded(root: Path, rules_of: Callable[[Sequence[str], Sequence[str]], ViewR
         rules_of: makes the rules from further patterns to lock and to hide.
 
     Raises:
-        SubletError: ``WORKSPACE_INVALID`` for a directory with more than ``MAX_PLACES`` such names, or that can't be
-            listed.
+        SubletError: ``WORKSPACE_INVALID`` for a directory with more than ``MAX_PLACES`` such names, or links that lead
+            to links over more than ``MAX_ROUNDS``.
     """
     found = LedTo()
     rules = rules_of((), ())
+    top, repositories = os.fsencode(root), list(root.parents)
+    links = list(_links(root, rules, repositories))
+    for repository in repositories:
+        _obeyed(repository, top, rules, found)
     for _ in range(MAX_ROUNDS):
-        before = len(found.locked) + len(found.hidden)
-        _look(root, rules, found)
-        if len(found.locked) + len(found.hidden) == before:
-            break
         rules = rules_of(tuple(found.locked), tuple(found.hidden))
-    return rules
+        before = found.count
+        for parts in links:
+            if not rules.hidden(parts[:-1]):
+                _link(top, parts, rules, found)
+        if found.count == before:
+            return rules
+    raise _too_many()
 
 
-def _look(root: Path, rules: ViewRules, found: LedTo) -> None:
-    top = os.fsencode(root)
-    for above in root.parents:
-        _obeyed(above, top, rules, found)
+def _links(root: Path, rules: ViewRules, repositories: list[Path]) -> Iterator[Parts]:
+    """Yield every link that is not in a hidden directory; add the work tree of each repository to ``repositories``."""
     try:
         fd = open_root(root)
     except OSError:
@@ -77,9 +86,9 @@ def _look(root: Path, rules: ViewRules, found: LedTo) -> None:
             for entry in entries:
                 parts = (*level.parts, os.fsencode(entry.name))
                 if parts[-1].lower() == REPOSITORY:
-                    _obeyed(root / os.fsdecode(b"/".join(level.parts)), top, rules, found)
+                    repositories.append(root / os.fsdecode(b"/".join(level.parts)))
                 elif entry.is_symlink():
-                    _link(top, parts, rules, found)
+                    yield parts
                 elif entry.is_dir(follow_symlinks=False) and not rules.hidden(parts):
                     level.enter.append((parts[-1], False))
 
@@ -115,13 +124,17 @@ def _add(patterns: list[str], place: Parts | None, link: Parts, known: Callable[
     if pattern in patterns:
         return
     if len(patterns) >= MAX_PLACES or len(os.fsencode(pattern)) > MAX_PATTERN_BYTES:
-        raise SubletError(
-            ErrorCode.WORKSPACE_INVALID,
-            f"links and settings of git lead to more than {MAX_PLACES} names that would have to be guarded, or to one "
-            "with a path that is too long for that",
-            "Leave the links out with --exclude, or lend a smaller directory.",
-        )
+        raise _too_many()
     patterns.append(pattern)
+
+
+def _too_many() -> SubletError:
+    return SubletError(
+        ErrorCode.WORKSPACE_INVALID,
+        f"links and settings of git lead to more than {MAX_PLACES} names that would have to be guarded, over more than "
+        f"{MAX_ROUNDS} links that lead to links, or to one with a path that is too long for that",
+        "Leave the links out with --exclude, or lend a smaller directory.",
+    )
 
 
 def _leads(top: bytes, path: bytes) -> Iterator[Parts | None]:
