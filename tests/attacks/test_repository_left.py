@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attacks.test_repository_rw import RULES, git, give, parts_of
+from attacks.test_repository_rw import RULES, git, give, one_commit, parts_of
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.left_drafts import MAX_TOLD, remove_drafts
 from sublet.workspace.confined.write import WritableFs
@@ -31,13 +31,7 @@ LEFT = [
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    root = tmp_path / "lent"
-    root.mkdir()
-    git(root, "init", "-q")
-    (root / "a").write_text("a")
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "first")
-    return root
+    return one_commit(tmp_path / "lent")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from attacks.test_repository_rw import RULES, git
+from attacks.test_repository_rw import RULES, git, one_commit
 from sublet.workspace.git.repository import look_at
 from sublet.workspace.model import Export, LentDirectory, MountTarget
 from sublet.workspace.mount.mounts import Mounts
@@ -29,13 +29,7 @@ LARGE = random.Random(11).randbytes((1 << 20) + 17)
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    root = tmp_path / "lent"
-    root.mkdir()
-    git(root, "init", "-q")
-    (root / "a").write_text("a\n")
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "first")
-    return root
+    return one_commit(tmp_path / "lent")
 
 
 @pytest.fixture

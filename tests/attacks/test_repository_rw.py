@@ -29,6 +29,16 @@ def git(cwd: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
+def one_commit(root: Path) -> Path:
+    """Make a repository of the lender's with one file and one commit."""
+    root.mkdir()
+    git(root, "init", "-q")
+    (root / "a").write_text("a\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "first")
+    return root
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     root = tmp_path / "lent"

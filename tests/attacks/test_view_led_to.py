@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from attacks.kit.view_lease import served
 from attacks.test_view_names import CHANGES, READ, WRITE
 from sublet.protocol.errors import SubletError
 from sublet.workspace.model import ViewRules
-from sublet.workspace.view.led_to import MAX_PLACES, guarded
+from sublet.workspace.view.led_to import MAX_PLACES, MAX_ROUNDS, guarded
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.sftp_client import attributes, string
 from support.views import default_rules
@@ -171,3 +172,18 @@ def test_no_directory_brings_a_link_under_a_hidden_name(tmp_path: Path, holder: 
         assert lease.rename(b"a", b"x.pem") != OK
     again = guarded(root, lambda locked, hidden: default_rules(hidden=hidden, locked=locked))
     assert not again.hidden((b"src", b"main.py"))
+
+
+def a_chain(length: int) -> dict[str, str]:
+    """Return directories, each locked by a link in the one before; the names go against the order of the walk."""
+    names = [f"d{99 - number}" for number in range(length)]
+    return {".claude/skills": f"../{names[0]}"} | {f"{above}/next": f"../{below}" for above, below in pairwise(names)}
+
+
+def test_links_in_what_links_lead_to_are_followed_to_their_end_or_refused(tmp_path: Path) -> None:
+    links = a_chain(MAX_ROUNDS - 1)
+    _, rules = lent(tmp_path, {}, links)
+    assert all(rules.locked((name.partition("/")[0].encode(), b"x")) for name in links)
+    (tmp_path / "longer").mkdir()
+    with pytest.raises(SubletError, match="links that lead to links"):
+        lent(tmp_path / "longer", {}, a_chain(MAX_ROUNDS + 2))

@@ -48,6 +48,20 @@ def test_the_supervisor_benchmark_prints_every_row() -> None:
 
 
 @pytest.mark.timeout(180)
+def test_the_hostile_benchmark_prints_costs_and_floods() -> None:
+    script = str(ROOT / "benchmarks" / "hostile.py")
+    costs = ["--costs", "--only", "rooms: a writer rule"]
+    floods = ["--floods", "--only", "nothing", "--seconds", "0.3"]
+    for chosen, told in ((costs, 1), (floods, 4)):
+        done = subprocess.run([sys.executable, script, *chosen, "--json"], capture_output=True, text=True, check=False)
+        assert done.stdout, done.stderr
+        rows = json.loads(done.stdout)["rows"]
+        assert len(rows) == told
+        assert all(row["unit"] and row["goal"] for row in rows)
+        assert done.returncode == (0 if all(row["met"] for row in rows) else 1)
+
+
+@pytest.mark.timeout(180)
 def test_the_messaging_benchmark_prints_what_it_is_judged_by() -> None:
     argv = [sys.executable, str(ROOT / "benchmarks" / "messaging.py"), "--quick", "--sizes", "0", "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,16 +227,7 @@ class Befores:
         Raises:
             OSError: as ``rebuild``.
         """
-        stored, target = self._new()
-        try:
-            rebuild(self._kept, number, self._files, path, target)
-            self._syncing.add(target)
-        except OSError:
-            os.unlink(str(stored), dir_fd=self._fd)
-            raise
-        finally:
-            os.close(target)
-        return stored
+        return self._made(lambda target: rebuild(self._kept, number, self._files, path, target))
 
     def _moved(self, path: bytes, mark: Mark) -> int:
         """Store what a file holds that the lease has only given another name.
@@ -244,41 +235,35 @@ class Befores:
         Raises:
             OSError: as ``copy_as_left``.
         """
-        stored, target = self._new()
-        try:
-            copy_as_left(self._files, path, mark, mark.signature.size, target)
-            self._syncing.add(target)
-        except OSError:
-            os.unlink(str(stored), dir_fd=self._fd)
-            raise
-        finally:
-            os.close(target)
-        return stored
+        return self._made(lambda target: copy_as_left(self._files, path, mark, mark.signature.size, target))
 
     def _stored(self, directory: int, name: bytes) -> int:
         source = os.open(name, _READ, dir_fd=directory)
         try:
-            number, target = self._new()
-            try:
-                copy_content(source, target, os.fstat(source).st_size)
-                self._syncing.add(target)
-            finally:
-                os.close(target)
+            return self._made(lambda target: copy_content(source, target, os.fstat(source).st_size))
         finally:
             os.close(source)
-        return number
 
     def _stored_data(self, data: bytes) -> int:
-        number, target = self._new()
-        with open(target, "wb") as file:
-            file.write(data)
-            file.flush()
-            self._syncing.add(target)
-        return number
+        def write(target: int) -> None:
+            with open(target, "wb", closefd=False) as file:
+                file.write(data)
 
-    def _new(self) -> tuple[int, int]:
+        return self._made(write)
+
+    def _made(self, write: Callable[[int], object]) -> int:
+        """Return the number of a content that ``write`` has put into an open file; one that fails is removed."""
         number, self._next = self._next, self._next + 1
-        return number, os.open(str(number), _CREATE, 0o600, dir_fd=self._fd)
+        target = os.open(str(number), _CREATE, 0o600, dir_fd=self._fd)
+        try:
+            write(target)
+            self._syncing.add(target)
+        except OSError:
+            os.unlink(str(number), dir_fd=self._fd)
+            raise
+        finally:
+            os.close(target)
+        return number
 
 
 def _is_there(directory: int, name: bytes) -> bool:
