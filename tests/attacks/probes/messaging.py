@@ -650,7 +650,7 @@ PROBES: list[Probe] = [
     ),
     FailureProbe(
         name="bus: directories in place of the sockets of calls",
-        covers=["messaging.links.links:Links._drop_caller", "messaging.links.links:_remove"],
+        covers=["messaging.links.links:Links._drop_caller", "messaging.links.sockets:remove_directory"],
         throw=_sockets_that_are_directories,
     ),
     FailureProbe(

@@ -33,7 +33,8 @@ from sublet.tasks import Services
 if TYPE_CHECKING:
     from sublet.messaging.backends.zenoh_network import ZenohNetwork
     from sublet.messaging.engine.registry import Registry
-    from sublet.messaging.links.links import Address, Links
+    from sublet.messaging.links.links import Links
+    from sublet.messaging.links.sockets import Address
     from sublet.messaging.service import MessagingService
 
 LOOK_SECONDS: Final = 15.0

@@ -11,22 +11,21 @@ Weak: that thread is Python, so while the interpreter is busy with other threads
 from __future__ import annotations
 
 import itertools
-import os
 import selectors
 import socket
-import tempfile
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
 from sublet.messaging.links.keys import LinkKeys, key_id
 from sublet.messaging.links.link import READ, WRITE, Link, Over, Socket
+from sublet.messaging.links.sockets import BACKLOG, Address, listening, private_directory, remove_directory
 
 log = structlog.get_logger(__name__)
 
@@ -38,11 +37,7 @@ MAX_LINKS_OF_PEER: Final = 4
 ACCEPTED_A_TURN: Final = 16
 PAUSE_SECONDS: Final = 0.1
 """After a failure of the thread, which then goes on."""
-BACKLOG: Final = 64
-MAX_SOCKET_PATH: Final = 100
 _OURS: Final = "bus"
-Address = tuple[Any, ...]
-"""As ``socket.connect`` takes it."""
 
 
 class Links:
@@ -60,8 +55,8 @@ class Links:
 
     def __init__(self, keys: LinkKeys, sockets: Path, listen: Address | None) -> None:
         self._keys = keys
-        self._sockets = _private(sockets)
-        self._listener = _listening(listen) if listen is not None else None
+        self._sockets = private_directory(sockets)
+        self._listener = listening(listen) if listen is not None else None
         self._selector = selectors.DefaultSelector()
         self._waker, self._woken = socket.socketpair()
         self._jobs: deque[Callable[[], None]] = deque()
@@ -135,7 +130,7 @@ class Links:
         for one in (self._waker, self._woken, self._listener):
             if one is not None:
                 one.close()
-        _remove(self._sockets)
+        remove_directory(self._sockets)
 
     def _do(self, job: Callable[[], None]) -> None:
         """Have the thread do something, and wait until it has."""
@@ -374,33 +369,3 @@ class Links:
             self._end(link)
         with suppress(OSError):  # what lies there keeps no other peer from being dropped
             self._path(key).unlink()
-
-
-def _listening(address: Address) -> Socket:
-    made = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-        made.listen(BACKLOG)
-    except OSError:
-        made.close()
-        raise
-    return made
-
-
-def _private(wanted: Path) -> Path:
-    """Return an empty directory that only we enter, with a path that Zenoh and sockets can have."""
-    text = os.fsencode(wanted)
-    if len(text) + 12 > MAX_SOCKET_PATH or not text.isascii() or set(text) & set(b"?#;*$"):
-        return Path(tempfile.mkdtemp(prefix="sublet-bus-"))
-    _remove(wanted)
-    wanted.mkdir(mode=0o700, parents=True)
-    return wanted
-
-
-def _remove(directory: Path) -> None:
-    """Remove a directory of sockets."""
-    with suppress(OSError):
-        for one in directory.iterdir():
-            one.unlink()
-        directory.rmdir()

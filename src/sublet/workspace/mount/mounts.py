@@ -332,7 +332,8 @@ class Mount:
             # Before it hears a word of the lender's.
             with contextlib.suppress(ProcessLookupError):
                 resource.prlimit(self._sshfs.pid, resource.RLIMIT_DATA, (MAX_SSHFS_BYTES, MAX_SSHFS_BYTES))
-            self._channel = await MountChannel.open(connection, ours, self.cut, self._pipe_ended, _depth(remote_path))
+            top = sum(1 for part in remote_path.split("/") if part not in ("", "."))
+            self._channel = await MountChannel.open(connection, ours, self.cut, self._pipe_ended, top)
         except OSError as error:
             ours.close()
             raise self._failure(f"sshfs can't be started ({error.strerror})") from error
@@ -393,10 +394,6 @@ class Mount:
             f"the workspace could not be mounted at {self.path}: {said or reason}",
             "Run 'sublet doctor' on the executor; it checks sshfs, FUSE and the mount root.",
         )
-
-
-def _depth(remote_path: str) -> int:
-    return sum(1 for part in remote_path.split("/") if part not in ("", "."))
 
 
 def _lazy_unmount(path: Path) -> list[str]:
