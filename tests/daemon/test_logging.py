@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from sublet.daemon.log_limit import PER_MINUTE
 from sublet.daemon.logging import REDACTED, configure_logging
 
 TOKEN = "sblt_" + "x" * 43
@@ -88,3 +89,15 @@ def test_libraries_talk_less(stream: io.StringIO) -> None:
     logging.getLogger("httpx").info("HTTP Request: GET http://x")
     logging.getLogger("asyncssh").info("connection")
     assert stream.getvalue() == ""
+
+
+def test_each_place_in_the_code_writes_some_entries_a_minute(stream: io.StringIO) -> None:
+    """Counted is the place of whoever logs, and not the library through which everybody does."""
+    configure_logging("info", stream)
+    log = structlog.get_logger("sublet.test")
+    for _ in range(PER_MINUTE + 5):
+        log.info("one place")
+    for _ in range(PER_MINUTE + 5):
+        log.info("another place")
+    assert stream.getvalue().count("one place") == PER_MINUTE
+    assert stream.getvalue().count("another place") == PER_MINUTE
