@@ -18,8 +18,9 @@ from sublet.daemon.api.approval_models import (
 )
 from sublet.daemon.api.base import Request as Arguments
 from sublet.daemon.api.models import MAX_PAGE
-from sublet.daemon.control.answers import Endpoint, answer, answers, who
-from sublet.daemon.control.requests import Nothing, read_body, read_query
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.operations.answers import Endpoint, answer, answers, who
+from sublet.daemon.operations.reading import read_body, read_query
 
 
 class ListApprovals(Arguments):

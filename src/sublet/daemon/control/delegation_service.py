@@ -11,7 +11,7 @@ from sublet.daemon.control.service_parts import PartOfService
 from sublet.daemon.gatekeeper import looked_up, who
 from sublet.daemon.lending.lend_roots import real_directory
 from sublet.daemon.lending.lent_resources import asked_for, check_apart, check_staged, revealed, unlocked, widest
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.daemon.storage.records import ResourceRecord
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.chain import address, check_call

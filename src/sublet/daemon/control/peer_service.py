@@ -10,7 +10,7 @@ from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView
 from sublet.daemon.control.service_parts import PartOfService
 from sublet.daemon.gatekeeper import looked_up, who
 from sublet.daemon.lending.lend_roots import real_directory
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.policy.model import Action, Resource, Subject
 
 

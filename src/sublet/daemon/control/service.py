@@ -11,7 +11,7 @@ from sublet.daemon.api.models import (
 )
 from sublet.daemon.control.delegation_service import DelegationService
 from sublet.daemon.control.peer_service import PeerService
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.policy.model import Action, Subject
 
 
