@@ -58,7 +58,7 @@ def watch_events(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.models import MAX_WAIT_SECONDS
+        from sublet.daemon.api.base import MAX_WAIT_SECONDS
         from sublet.daemon.api.room_models import WatchRooms
 
         room_id = await resolve_room(control, room) if room is not None else None

@@ -18,9 +18,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sublet.daemon.api.approval_models import PassphraseApproval
+from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.api.base import Request as Arguments
 from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.api.models import MAX_PAGE
 from sublet.daemon.api.operation import AnyOperation, Nothing
 from sublet.daemon.api.policy import LIST_DENIALS, SHOW_POLICY
 from sublet.daemon.api.sessions import LIST_AGENTS, LIST_SESSIONS

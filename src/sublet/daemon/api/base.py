@@ -12,6 +12,10 @@ from sublet.protocol.text import clean_line
 from sublet.protocol.times import told_time
 
 MAX_WORD_CHARS: Final = 256
+MAX_WAIT_SECONDS: Final = 45.0
+"""No call waits longer: MCP hosts give up at 60 s."""
+MAX_PAGE: Final = 500
+"""Entries that a list has at most."""
 
 
 def _line(text: object) -> object:

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
-from sublet.daemon.api.base import Request
-from sublet.daemon.api.models import MAX_WAIT_SECONDS
+from sublet.daemon.api.base import MAX_WAIT_SECONDS, Request
 from sublet.daemon.api.operation import Asks, AsksInside, Nothing, Operation
 from sublet.policy.model import Action, Decision
 

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
-from sublet.daemon.api.base import Request
-from sublet.daemon.api.models import MAX_PAGE
+from sublet.daemon.api.base import MAX_PAGE, Request
 from sublet.daemon.api.operation import Asks, Nothing, Operation, Segment, Streaming
 from sublet.policy.guardrail.mask import MAX_FIELDS
 from sublet.policy.guardrail.options import MAX_RETRIES, OnFailure

@@ -20,7 +20,7 @@ from sublet.daemon.api.approval_models import (
     Terms,
 )
 from sublet.daemon.api.approval_statements import approve_statement, issue_statement
-from sublet.daemon.api.models import MAX_PAGE
+from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.approvals.approver import Approver
 from sublet.daemon.approvals.grant_store import GrantStore
 from sublet.daemon.approvals.questions import Approval, Questions

@@ -8,15 +8,9 @@ from contextlib import aclosing
 from pydantic import TypeAdapter
 
 from sublet.daemon.api.audit_models import AuditReport
+from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport, StatusView
-from sublet.daemon.api.models import (
-    DEFAULT_LINK_SECONDS,
-    MAX_WAIT_SECONDS,
-    AssignmentView,
-    CreateDelegation,
-    DelegationView,
-    EventPage,
-)
+from sublet.daemon.api.models import DEFAULT_LINK_SECONDS, AssignmentView, CreateDelegation, DelegationView, EventPage
 from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.control.approval_client import ApprovalClient

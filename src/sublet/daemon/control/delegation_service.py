@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from sublet.daemon.api.audit_models import AuditReport
-from sublet.daemon.api.models import MAX_WAIT_SECONDS, CreateDelegation, DelegationView, EventPage
+from sublet.daemon.api.base import MAX_WAIT_SECONDS
+from sublet.daemon.api.models import CreateDelegation, DelegationView, EventPage
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.control.service_parts import PartOfService
 from sublet.daemon.gatekeeper import looked_up, who

@@ -7,8 +7,9 @@ from typing import Annotated
 from pydantic import Field
 from starlette.requests import Request
 
+from sublet.daemon.api.base import MAX_PAGE, MAX_WAIT_SECONDS
 from sublet.daemon.api.base import Request as Arguments
-from sublet.daemon.api.models import DEFAULT_LINK_SECONDS, MAX_PAGE, MAX_WAIT_SECONDS
+from sublet.daemon.api.models import DEFAULT_LINK_SECONDS
 from sublet.daemon.control.http import HOST
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventFilter, EventKind

@@ -7,7 +7,7 @@ from typing import cast
 
 import anyio
 
-from sublet.daemon.api.models import MAX_WAIT_SECONDS
+from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.policy import (
     EXPLAIN,

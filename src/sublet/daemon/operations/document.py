@@ -9,7 +9,6 @@ import importlib
 import inspect
 import json
 import pkgutil
-import re
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -207,17 +206,21 @@ def _content(one: AnyOperation, schemas: dict[Any, Any]) -> dict[str, Any]:
 def _used(paths: object, definitions: dict[str, Any]) -> dict[str, Any]:
     """Return the definitions that ``paths`` refer to, and those that these refer to."""
     used: dict[str, Any] = {}
-    todo = _references(paths)
-    while todo:
-        name = todo.pop()
-        if name not in used:
-            used[name] = definitions[name]
-            todo |= _references(definitions[name])
+
+    def use(schema: object) -> None:
+        if isinstance(schema, list):
+            for one in schema:
+                use(one)
+        elif isinstance(schema, dict):
+            name = str(schema.get("$ref", "")).rpartition("/")[2]
+            if name and name not in used:
+                used[name] = definitions[name]
+                use(used[name])
+            for one in schema.values():
+                use(one)
+
+    use(paths)
     return dict(sorted(used.items()))
-
-
-def _references(schema: object) -> set[str]:
-    return set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(schema)))
 
 
 def _resolved(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:

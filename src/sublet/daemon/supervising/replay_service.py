@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from sublet.daemon.api.models import MAX_PAGE
+from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.api.replay_models import MAX_REPLAYED_EVENTS, ReplayRequest, ReplayStep, ReplayView
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.asking import operations
