@@ -42,7 +42,7 @@ LAST_WORD_SECONDS: Final = 15.0
 LOOK_SECONDS: Final = 30.0
 RETRY_SECONDS: Final = 1.0
 OPEN_SECONDS: Final = 0.5
-"""How long a room waits for the work to begin. While it does, both daemons have enough to do that somebody waits for."""
+"""How long a room waits for the work to begin: until then both daemons are busy with what somebody waits for."""
 MAX_ROOMS: Final = 512
 """Delegations whose rooms are attended to at once."""
 MAX_TOLD: Final = 64
