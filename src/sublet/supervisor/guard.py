@@ -17,6 +17,7 @@ The daemon does not start the command itself, since entering a directory on a de
 
 from __future__ import annotations
 
+import _socket  # of which ``socket`` takes a third of a start longer
 import contextlib
 import ctypes
 import os
@@ -37,7 +38,7 @@ _SLACK = 8
 """One part in so many that a single process may get beyond the limit of all, so that it is seen to have met it."""
 _ALONE = 2
 """Words of a command line with nothing but ``CONTROL``."""
-_MAX_DESCRIPTORS = 32
+_MAX_DESCRIPTORS, _DESCRIPTOR_BYTES = 32, 4
 _FORK_SLACK, _FORKS = 2, 64
 """How far processes may get beyond theirs, for the same reason; a process that can't fork only says so and ends."""
 _Task = tuple[int, bytes, list[int], dict[str, int], list[bytes], dict[bytes, bytes] | None]
@@ -89,13 +90,15 @@ def _given(arguments: list[str]) -> _Task:
 
 def _told(control: int) -> _Task | None:
     """Return what is to be done, as the one message on ``control`` says it; None where there is nothing to be done."""
-    import socket  # which takes a while, and not every guard waits
-
-    channel = socket.socket(fileno=control)
-    data, received, _, _ = socket.recv_fds(channel, 1, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+    channel = _socket.socket(fileno=control)
+    room = _socket.CMSG_LEN(_MAX_DESCRIPTORS * _DESCRIPTOR_BYTES)
+    data, ancillary, _, _ = channel.recvmsg(1, room, _socket.MSG_CMSG_CLOEXEC)
     channel.detach()
     if not data:
         return None
+    (_, _, rights), *_ = ancillary
+    starts = range(0, len(rights), _DESCRIPTOR_BYTES)
+    received = [int.from_bytes(rights[at : at + _DESCRIPTOR_BYTES], sys.byteorder) for at in starts]
     texts, status, *streams = received[:5]
     for number, stream in enumerate(streams):
         os.dup2(stream, number)

@@ -66,6 +66,11 @@ class ReadyGuard:
             raise
         return cls(guard, ours.detach())
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._guard.pid
+
     def take(
         self,
         argv: Sequence[str],
@@ -143,7 +148,7 @@ class GuardedProcess:
 
         Args:
             argv: the command.
-            env: exactly its environment.
+            env: its environment, to which nothing is added but UTF-8 where it has the encoding of the locale ``C``.
             cwd: where it starts.
             stdin: descriptor of its standard input, which stays the caller's, or ``NO_INPUT``; None to write to it, by
                 ``stdin``. Never a path: what the agent has put there could keep us waiting.
@@ -154,6 +159,7 @@ class GuardedProcess:
         Raises:
             OSError: the guard can't be started.
         """
+        env = _with_encoding(env)
         with contextlib.ExitStack() as opened:
             words = -1
             if stdin is None:
@@ -243,6 +249,15 @@ class GuardedProcess:
             for transport in self._transports:
                 transport.close()
         return clean
+
+
+def _with_encoding(env: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment as Python changes its own at the start, which a guard that was started ahead did before.
+
+    See PEP 538: names of files in the workspace are hardly ever ASCII alone.
+    """
+    locale = env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or "C"
+    return env if env.get("LC_ALL") or locale not in ("C", "POSIX") else {**env, "LC_CTYPE": "C.UTF-8"}
 
 
 async def _started(
