@@ -227,8 +227,7 @@ class LentRooms:
 async def _worth_telling(events: anyio.abc.ObjectReceiveStream[Event]) -> Event | None:
     """Wait until there is something to tell, or an end, and return it; None where nothing comes for a moment."""
     with anyio.move_on_after(OPEN_SECONDS):
-        while True:
-            event = await events.receive()
+        async for event in events:
             if _told(event) is not None or event.data.get("state") in _ENDS:
                 return event
     return None

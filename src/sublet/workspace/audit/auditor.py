@@ -291,7 +291,7 @@ class Auditor:
             self._sound.pop(shadow.directory, None)
             if (sound := shadow.sound(commit)) is not None:
                 self._sound[shadow.directory] = sound
-            while len(self._sound) > MAX_SOUND:
+            if len(self._sound) > MAX_SOUND:
                 self._sound.popitem(last=False)
 
     @contextlib.contextmanager
