@@ -17,7 +17,7 @@ SECONDS = 20
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 async def test_a_change_of_the_table_wakes_who_waits(tmp_path: Path) -> None:
-    async def until(mounted: bool, changed: asyncio.Event) -> None:  # noqa: FBT001
+    async def until(mounted: bool, changed: asyncio.Event) -> None:
         async with asyncio.timeout(SECONDS):
             while is_mounted(tmp_path) is not mounted:
                 await changed.wait()
