@@ -277,5 +277,8 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
             return
         self._pump()
         # What waits with us is worked off first: else each request that takes long would bring in another piece.
-        if not (self._ended or self.is_blocked):
+        self._take_input()
+
+    def _take_input(self) -> None:
+        if self._channel is not None and not (self._ended or self.is_blocked):
             self._channel.resume_reading()
