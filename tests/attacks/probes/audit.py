@@ -72,7 +72,7 @@ def keep(manifest: Manifest) -> None:
     manifests.save(place, "1" * 64, {p: r for p, r in manifest.items() if p == ROOT or not r.is_directory})
     manifests.load_differing(place, "0" * 64, "1" * 64)
     files = {path: record for path, record in manifest.items() if not record.is_directory}
-    manifests.with_listing(files, manifests.listing(manifest))
+    manifests.with_listing(files, b"".join(manifests.Listing(manifest)))
     shutil.rmtree(place)
 
 

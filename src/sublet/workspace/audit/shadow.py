@@ -14,7 +14,7 @@ from sublet.disk.durable import write_durably
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit import manifest as manifests
 from sublet.workspace.audit.manifest import Manifest
-from sublet.workspace.audit.shadow_git import MAX_LISTING_BYTES, SYMLINK, Importer, ShadowGit, blob_id, checked_id
+from sublet.workspace.audit.shadow_git import MAX_LISTING_BYTES, SYMLINK, Importer, ShadowGit, checked_id
 from sublet.workspace.audit.snapshot import take
 from sublet.workspace.git.refs import Refs
 from sublet.workspace.model import ViewRules
@@ -178,9 +178,8 @@ def _commit(importer: Importer, parent: str | None, known: Manifest, found: Mani
         and ((new := found.get(path)) is None or new.is_directory or (record.mode == SYMLINK) != (new.mode == SYMLINK))
     ]
     # Two snapshots that differ in directories only are two commits, each with a manifest of its own.
-    listed = manifests.listing(found)
-    importer.blob(listed)
-    return importer.commit(parent, deleted, changed, f"{_LISTING} {blob_id(listed)}".encode())
+    listed = importer.pieces(manifests.Listing(found))
+    return importer.commit(parent, deleted, changed, f"{_LISTING} {listed}".encode())
 
 
 def _own_changes(
