@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final
@@ -154,11 +155,11 @@ class SubletRequestHandler(DefaultRequestHandler):
 
 
 def _unchecked(method: Any) -> Any:
-    """Return a method of the SDK's without its check of the parameters, which is made on the event loop.
+    """Return a method of the SDK's without what is wrapped around it: its check of the parameters, on the event loop.
 
-    Where another version of the SDK wraps it in nothing, the check is made twice.
+    What else is wrapped around it makes spans for OpenTelemetry, which the daemon has switched off.
     """
-    return getattr(method, "__wrapped__", method)
+    return inspect.unwrap(method)
 
 
 def _ended_meanwhile() -> A2AError:
