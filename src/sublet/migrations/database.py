@@ -62,8 +62,11 @@ class Database:
         version = self.version()
         if version is None or not self.schema.oldest <= version < self.schema.version:
             return False
-        with _opened(self.path) as connection:
-            return not _is_empty(connection)
+        try:
+            with _opened(self.path) as connection:
+                return not _is_empty(connection)
+        except sqlite3.Error:
+            return True  # the copy says why it can't be opened
 
     def copy(self) -> Path:
         """Copy the file beside itself, durably, and return the copy: ``NAME.vVERSION``.
@@ -71,8 +74,11 @@ class Database:
         Raises:
             SubletError: ``UNAVAILABLE`` where that is not possible; nothing has changed then.
         """
-        with _opened(self.path) as connection:
-            return copy_before(connection, self.path, self.schema)
+        try:
+            with _opened(self.path) as connection:
+                return copy_before(connection, self.path, self.schema)
+        except sqlite3.Error as error:
+            raise refusals.not_copied(self.schema.what, self.path, _words(error), _size(self.path)) from None
 
     def migrate(self) -> None:
         """Bring the file, which was copied, to this version.
@@ -80,8 +86,11 @@ class Database:
         Raises:
             SubletError: ``UNAVAILABLE`` where that failed; it is as it was then.
         """
-        with _opened(self.path) as connection:
-            migrate(connection, self.path, self.schema)
+        try:
+            with _opened(self.path) as connection:
+                migrate(connection, self.path, self.schema)
+        except sqlite3.Error as error:
+            raise refusals.not_changed(self.schema.what, self.path, _words(error)) from None
 
     def copies(self) -> dict[int, Path]:
         """Return the copies of older versions beside the file, by version."""

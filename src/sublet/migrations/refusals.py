@@ -45,12 +45,22 @@ def not_copied(what: str, path: Path, why: str, size: int) -> SubletError:
     )
 
 
+def no_room(path: Path, size: int) -> SubletError:
+    """Return the error for a disk that has room for the copies and none for the change; ``size`` is in bytes."""
+    return SubletError(
+        LocalCode.UNAVAILABLE,
+        f"what an older version wrote in {path} is brought to this version, "
+        f"for which about {max(1, size >> 20)} MiB more are needed than its disk has",
+        f"Make room in {path} and start again. Nothing was changed: the older version still starts.",
+    )
+
+
 def not_changed(what: str, path: Path, why: str) -> SubletError:
     """Return the error for a migration that failed and was taken back."""
     return SubletError(
         LocalCode.UNAVAILABLE,
         f"{what} in {path} could not be brought to this version: {why}",
-        "It is as it was: start the older version again, or see docs/upgrading.md.",
+        "It is as it was before. Mend that and start again; docs/upgrading.md tells how to go back.",
     )
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from typing import Final
 
 import structlog
 
+from sublet.migrations import refusals
 from sublet.migrations.database import Database
 from sublet.migrations.layout import LayoutFiles
+
+SPARE_BYTES: Final = 64 << 10
+"""Left free besides what a change may write: SQLite's index of its log, and the file with the version."""
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +36,7 @@ def upgrade(databases: Sequence[Database], files: LayoutFiles) -> None:
         log.warning("a store of an older version was copied", store=database.path.name, version=before, copy=copy.name)
     if written is not None:
         files.copy(written)
+    _require_room(due)
     for database in due:
         before = database.version()
         database.migrate()
@@ -43,3 +50,19 @@ def upgrade(databases: Sequence[Database], files: LayoutFiles) -> None:
     files.migrate(written)
     for step in steps:
         log.warning("the files of the state directory were brought to this version", layout=step.to, change=step.what)
+
+
+def _require_room(due: Sequence[Database]) -> None:
+    """Refuse to begin where one database could be changed and the next one might not fit any more.
+
+    A change may write every page of a database once into its log, and once more from there into the file.
+
+    Raises:
+        SubletError: ``UNAVAILABLE``.
+    """
+    if not due:
+        return
+    place = due[0].path.parent
+    needed = SPARE_BYTES + 2 * sum(database.path.stat().st_size for database in due)
+    if shutil.disk_usage(place).free < needed:
+        raise refusals.no_room(place, needed)
