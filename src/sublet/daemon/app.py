@@ -254,7 +254,7 @@ class _Daemon:
         return [*ports, *parts.reloader.remarks, *watching, *names, *set_aside_lines(parts.aside)]
 
     def _service(self, parts: Parts) -> DaemonService:
-        directory = PeerDirectory(parts.peers, parts.link)
+        directory = PeerDirectory(parts.peers, parts.link, parts.rooms.messaging.why_apart)
         return DaemonService(
             ServiceParts(
                 git=parts.git,
@@ -271,7 +271,9 @@ class _Daemon:
                 pruning=parts.pruning,
                 results=parts.results,
                 status=lambda: self._status(parts),
-                doctor=lambda: diagnose(self._config.home, running=True, limits=parts.cages.means),
+                doctor=lambda: diagnose(
+                    self._config.home, running=True, limits=parts.cages.means, apart=parts.rooms.messaging.apart()
+                ),
                 reload=parts.reloader.reload,
                 stop=self._stop.ask,
                 node_id=self._identity.node_id,
