@@ -8,7 +8,6 @@ version or the new one.
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -94,9 +93,9 @@ class Database:
 
     def copies(self) -> dict[int, Path]:
         """Return the copies of older versions beside the file, by version."""
-        name = re.compile(re.escape(self.path.name) + r"\.v([0-9]{1,9})")
-        found = [(name.fullmatch(one.name), one) for one in self.path.parent.glob(f"{self.path.name}.v*")]
-        return {int(match[1]): path for match, path in found if match is not None}
+        start = f"{self.path.name}.v"
+        found = [one for one in self.path.parent.iterdir() if one.name.startswith(start)]
+        return {int(one.name[len(start) :]): one for one in found if one.name[len(start) :].isdecimal()}
 
 
 def prepare(connection: sqlite3.Connection, path: Path | None, schema: Schema) -> bool:
