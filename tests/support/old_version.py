@@ -17,7 +17,10 @@ def old_source(commit: str, place: Path) -> Path:
     """Write the source of ``commit`` below ``place`` and return what goes into ``PYTHONPATH``; skip without history."""
     archive = place / "old.tar"
     done = subprocess.run(
-        ["git", "-C", ROOT, "archive", "--output", archive, commit, "src"], capture_output=True, text=True, check=False
+        ["git", "-C", ROOT, "archive", "--output", archive, commit, "src", "agent.json"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         why = done.stderr.strip().splitlines()[-1:] or ["git archive failed"]

@@ -55,7 +55,7 @@ def test_the_first_frozen_form_is_taken_up_with_copies(state: Path) -> None:
     with closing(sqlite3.connect(state / "a2a.sqlite3")) as tasks:
         assert tasks.execute("PRAGMA user_version").fetchone() == (1,)
         assert tasks.execute("SELECT id FROM a2a_task").fetchall() == [("t",)]
-    assert not (state / "sublet.db.v9").exists(), "what did not change is not copied"
+    assert not list(state.glob("sublet.db.v*")), "what did not change is not copied"
     found = versions(state, "1.2", STORES)
     assert found.problem is None
     assert found.detail == (

@@ -72,7 +72,7 @@ def take_up(state_dir: Path, program: str, faces: dict[str, Schema]) -> None:
             ``ALREADY_RUNNING`` where another daemon has the store open.
     """
     files = LayoutFiles(state_dir, LAYOUT, program)
-    stores = _databases(state_dir, faces)
+    stores = databases(state_dir, faces)
     if not (state_dir / STORE).exists():
         upgrade(stores, files)
         return
@@ -90,7 +90,7 @@ def take_up(state_dir: Path, program: str, faces: dict[str, Schema]) -> None:
 def versions(state_dir: Path, program: str, faces: dict[str, Schema]) -> StateVersions:
     """Return what a state directory holds, without writing anything. Blocks."""
     files = LayoutFiles(state_dir, LAYOUT, program)
-    stores = _databases(state_dir, faces)
+    stores = databases(state_dir, faces)
     written = files.read()
     if written is None:
         return StateVersions("none yet")
@@ -112,6 +112,7 @@ def versions(state_dir: Path, program: str, faces: dict[str, Schema]) -> StateVe
     return StateVersions(", ".join(told) + kept, problem)
 
 
-def _databases(state_dir: Path, faces: dict[str, Schema]) -> list[Database]:
+def databases(state_dir: Path, faces: dict[str, Schema]) -> list[Database]:
+    """Return all databases of a state directory; see ``take_up``."""
     found = {STORE: SCHEMA, ROOM_STORE: ROOMS, **faces}
     return [Database(state_dir / name, schema) for name, schema in found.items()]
