@@ -78,7 +78,7 @@ class PathGlob(Generic[AnyStr]):
             after: set[int] = set()
             for place in places:
                 if place in deep:
-                    after.add(place)
+                    after.update((place, place + 1))
                 elif place < len(parts) and parts[place](name):  # type: ignore[misc] # it is none of the deep ones
                     after.add(place + 1)
                     if place + 1 in deep:
