@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sublet.daemon.api.daemon_models import Check
 from sublet.daemon.paths import Home
+from sublet.daemon.private_parts import fallen_back
 from sublet.workspace.mount.table import mounted_below
 from sublet.workspace.requirements import check_requirements
 from sublet.workspace.staging.private_views import describe_kinds
@@ -37,6 +38,7 @@ def _diagnose(home: Home, running: bool, mount_root: Path) -> list[Check]:
     return [
         *checks,
         _transports(checks),
+        _libraries(),
         _disk(Path(home.state_dir)),
         _staging(Path(home.state_dir)),
         _mounts(mount_root, running),
@@ -57,6 +59,18 @@ def _transports(checks: list[Check]) -> Check:
         detail=f"lends by sshfs, archive and git; takes {takes}"
         + (f" (not sshfs: {', '.join(missing)})" if missing else ""),
         required_for="delegations",
+    )
+
+
+def _libraries() -> Check:
+    """Tell where a library lacks a private part, so that what relies on it does without."""
+    fallen = fallen_back()
+    return Check(
+        name="libraries",
+        ok=all(part.harmless for part, _ in fallen),
+        detail="; ".join(sentence for _, sentence in fallen) or "as they were tested",
+        fix="Install the versions that requirements.lock names.",
+        required_for="the bounds that it names",
     )
 
 

@@ -13,6 +13,7 @@ from sublet.workspace.serving.archive_session import ArchiveSession
 from sublet.workspace.serving.input_feed import InputFeed
 from sublet.workspace.serving.served_lease import ServedLease
 from sublet.workspace.sftp.session import SftpSession
+from sublet.workspace.ssh import inner
 from sublet.workspace.ssh.channel_session import ChannelSession
 from sublet.workspace.ssh.tuning import tune
 from sublet.workspace.ssh.turns import Share
@@ -248,20 +249,19 @@ class LeaseConnection(asyncssh.SSHServer):
         return bool(moved) or not any(session.is_held for session in self._sessions)
 
     def _cut_if_excessive(self) -> None:
-        # The lists are asyncssh's own, and have no other bound. Without these attributes, the tests of them fail.
+        # The lists are asyncssh's own, and have no other bound.
         connection = self._connection
         if (
             any(session.is_excessive for session in self._sessions)
-            or len(getattr(connection, "_deferred_packets", ())) > MAX_DEFERRED_PACKETS
-            or len(getattr(connection, "_global_request_queue", ())) > MAX_GLOBAL_REQUESTS
+            or inner.deferred_packets(connection) > MAX_DEFERRED_PACKETS
+            or inner.global_requests(connection) > MAX_GLOBAL_REQUESTS
         ):
             _log.warning("a connection was cut: its client makes us keep what nobody asked for")
             self.sever()
 
     def _is_stalled(self) -> bool:
-        # During a key exchange asyncssh queues packets without bound and tells nobody, so we have to look. Without
-        # the attribute, the test that never finishes a key exchange fails.
-        return bool(getattr(self._connection, "_deferred_packets", ()))
+        # During a key exchange asyncssh queues packets without bound and tells nobody, so we have to look.
+        return bool(inner.deferred_packets(self._connection))
 
     def _pause(self) -> None:
         self._full = True
