@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, cast
 
 import asyncssh
+import structlog
 
 from sublet.workspace.byte_budget import ByteBudget
 from sublet.workspace.serving.archive_session import ArchiveSession
@@ -39,7 +39,7 @@ KEY_EXCHANGES: Final = ("curve25519-sha256", "curve25519-sha256@libssh.org")
 """The only ones offered: they take a millisecond. Some others that asyncssh knows take a stranger's word for a large
 group, or make a key for each caller, and hold the loop for a tenth of a second."""
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 FindLease = Callable[[str], ServedLease | None]
 
@@ -226,14 +226,14 @@ class LeaseConnection(asyncssh.SSHServer):
             self._strange_bytes += size
             if self._strange_bytes <= MAX_STRANGER_BYTES:
                 return True
-            _log.info("a connection was cut: its caller sends without end, and does not log in")
+            log.info("a connection was cut: its caller sends without end, and does not log in")
         elif not self._full and self._goes_on():
             self._blocked.empty()
             return True
         elif self._blocked.take(size) and not any(session.is_excessive for session in self._sessions):
             return True
         else:
-            _log.warning("a connection was cut: its client sends without end and does not read")
+            log.warning("a connection was cut: its client sends without end and does not read")
         self.sever()
         return False
 
@@ -256,7 +256,7 @@ class LeaseConnection(asyncssh.SSHServer):
             or inner.deferred_packets(connection) > MAX_DEFERRED_PACKETS
             or inner.global_requests(connection) > MAX_GLOBAL_REQUESTS
         ):
-            _log.warning("a connection was cut: its client makes us keep what nobody asked for")
+            log.warning("a connection was cut: its client makes us keep what nobody asked for")
             self.sever()
 
     def _is_stalled(self) -> bool:
