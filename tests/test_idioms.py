@@ -47,7 +47,6 @@ ALLOWED: dict[str, dict[str, str]] = {
     "time.sleep": {
         "daemon.lock": "before the loop runs",
         "messaging.links.links": "in its own thread",
-        "supervisor.guard": "a process of its own, without a loop",
         "workspace.confined.shared": "in the thread that reads a file",
         "workspace.mount.stuck_reads_helper": "a process of its own, without a loop",
         "workspace.sandbox.cgroups": "in the thread that ends a control group",
