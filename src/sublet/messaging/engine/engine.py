@@ -1,4 +1,4 @@
-"""The engine: one object that holds the parts together, used by one thread (ezagent 2, DESIGN 6)."""
+"""The engine: one object that holds the parts together, used by one thread (ezagent 2, DESIGN 6.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of what one lease overwrote in one directory, kept beside the states before (DESIGN 13).
+"""The list of what one lease overwrote in one directory, kept beside the states before (DESIGN 4.12).
 
 A line is a fact and is appended in one write. A process that is killed leaves a torn last line at most, which readers
 pass over. The page cache outlives the process, so that nothing is flushed; after a power cut the last facts may be
