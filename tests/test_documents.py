@@ -46,9 +46,7 @@ MECHANISM = {"tasks.py", "daemon/own_tasks.py"}
 def cited(text: str) -> list[str]:
     """Return each section that a text cites, and an empty one for a citation that names none."""
     return [
-        section
-        for found in CITATION.finditer(text)
-        for section in (found["sections"].replace(",", "").split() or [""])
+        section for found in CITATION.finditer(text) for section in (found["sections"].replace(",", "").split() or [""])
     ]
 
 
@@ -106,8 +104,30 @@ def test_a_citation_is_read_with_all_of_its_sections(text: str, found: list[str]
 
 @pytest.mark.parametrize("name", ["design.md", "glossary.md", "threads.md"])
 def test_each_module_that_a_page_names_is_there(name: str) -> None:
-    files = [f"/{file.relative_to(ROOT).as_posix()}" for file in (*SOURCE.rglob("*.py"), *(ROOT / "tests").rglob("*.py"))]
+    files = [
+        f"/{file.relative_to(ROOT).as_posix()}" for file in (*SOURCE.rglob("*.py"), *(ROOT / "tests").rglob("*.py"))
+    ]
     gone = [module for module in modules(DOCS / name) if not any(file.endswith(f"/{module}") for file in files)]
+    assert gone == []
+
+
+def test_each_term_of_the_glossary_is_told_once_with_its_origin_and_its_module() -> None:
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    rows = [
+        [cell.strip() for cell in row.strip("|").split(" | ")]
+        for part in text.split("\n## ")
+        if "| term |" in part
+        for row in part.split("|---|---|---|---|\n")[1].splitlines()
+        if row.startswith("|")
+    ]
+    terms = [(row[0], row[-1]) for row in rows]
+    assert len(rows) > 60
+    assert all(
+        len(row) == 4 and (row[2] == "ours" or re.fullmatch(r"(AWCP|SuperAgent|ezagent)( [\d.]+)?", row[2]))
+        for row in rows
+    )
+    assert len(set(terms)) == len(terms)
+    gone = [term for term, module in terms if not (SOURCE / module.strip("`")).is_file()]
     assert gone == []
 
 
