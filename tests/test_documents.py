@@ -111,6 +111,15 @@ def test_each_module_that_a_page_names_is_there(name: str) -> None:
     assert gone == []
 
 
+def test_each_file_that_contributing_names_is_there() -> None:
+    named = re.findall(
+        r"`((?:src|tests|docs|scripts|benchmarks)/[\w/.-]+)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    )
+    unnamed = {"src/sublet/messaging/extensions/NAME.py", "src/sublet/supervisor/NAME.py", "docs/invariants.md"}
+    unnamed.add("tests/messaging/extensions/test_NAME.py")
+    assert [name for name in named if name not in unnamed and not (ROOT / name).exists()] == []
+
+
 def test_each_term_of_the_glossary_is_told_once_with_its_origin_and_its_module() -> None:
     text = (DOCS / "glossary.md").read_text(encoding="utf-8")
     rows = [
