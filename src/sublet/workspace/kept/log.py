@@ -72,7 +72,7 @@ class Overwritten:
     """All that the list says.
 
     ``known`` are the states in which the lease left files, None where that is not sure, ``made`` the modes of
-    directories that it made or changed, ``unwritten`` the lender's files that it renamed, with the names they had.
+    directories that it made or changed, ``unwritten`` the delegator's files that it renamed, with the names they had.
     ``open_blocks`` are the inodes of files of which only blocks are kept that may not be all, by their number.
     """
 
