@@ -140,6 +140,17 @@ def test_each_term_of_the_glossary_is_told_once_with_its_origin_and_its_module()
     assert gone == []
 
 
+def test_pages_call_the_pair_of_roles_by_its_names() -> None:
+    of_super_agents = {"agents.md", "approvals.md", "glossary.md", "policy.md"}
+    otherwise = [
+        f"{page.name}: {word}"
+        for page in DOCS.glob("*.md")
+        for word in re.findall(r"\b(?:worker|borrower)s?\b", page.read_text(encoding="utf-8"))
+        if page.name not in of_super_agents
+    ]
+    assert otherwise == [], "docs/glossary.md says what to call whom"
+
+
 def test_the_map_names_every_module_that_starts_something() -> None:
     starting = {
         name
