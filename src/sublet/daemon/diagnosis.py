@@ -14,6 +14,7 @@ from types import MappingProxyType
 from sublet.daemon.api.daemon_models import Check
 from sublet.daemon.faces import load_face_stores
 from sublet.daemon.paths import Home
+from sublet.daemon.private_parts import fallen_back
 from sublet.daemon.rooms.versions import Apart
 from sublet.daemon.storage.state import versions
 from sublet.workspace.mount.table import mounted_below
@@ -52,6 +53,7 @@ def _diagnose(home: Home, running: bool, mount_root: Path) -> list[Check]:
     return [
         *checks,
         _transports(checks),
+        _libraries(),
         _disk(Path(home.state_dir)),
         _state(Path(home.state_dir)),
         _staging(Path(home.state_dir)),
@@ -91,6 +93,18 @@ def _transports(checks: list[Check]) -> Check:
         detail=f"lends by sshfs, archive and git; takes {takes}"
         + (f" (not sshfs: {', '.join(missing)})" if missing else ""),
         required_for="delegations",
+    )
+
+
+def _libraries() -> Check:
+    """Tell where a library lacks a private part, so that what relies on it does without."""
+    fallen = fallen_back()
+    return Check(
+        name="libraries",
+        ok=all(part.harmless for part, _ in fallen),
+        detail="; ".join(sentence for _, sentence in fallen) or "as they were tested",
+        fix="Install the versions that requirements.lock names.",
+        required_for="the bounds that it names",
     )
 
 

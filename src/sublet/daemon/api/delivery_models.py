@@ -1,4 +1,4 @@
-"""What faces exchange with the daemon about what became of messages (DESIGN 6.9)."""
+"""What faces exchange with the daemon about what became of messages (DESIGN 6, Delivery)."""
 
 from __future__ import annotations
 

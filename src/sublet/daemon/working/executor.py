@@ -267,7 +267,7 @@ class Executor:
                 raise
             del self._pending[record.id]
             pending.decided.set()
-            # The address the peer called from is the only one that is ever dialled for it (DESIGN 9.12).
+            # The address the peer called from is the only one that is ever dialled for it (DESIGN 9, SSRF).
             run = AssignmentRun(record, message, pending.key, source_host, deadline, self._tools)
             self._runs[record.id] = run
             work = run.work_of(node_id_of(peer.public_key))
