@@ -21,9 +21,11 @@ from typer.main import get_command
 import sublet.daemon
 from sublet.a2a_server import routes as a2a_routes
 from sublet.cli.app import app
+from sublet.daemon.api.conversations import ReadConversation, Say
 from sublet.daemon.api.daemon_api import ExecutorApi, MessageApi, PairingApi, WhereaboutsApi
-from sublet.daemon.api.room_models import CreateRoom, ReadMessages, SendMessage, WatchRooms
-from sublet.daemon.api.talk_models import Follow, ReadTalk, Say, SetWatch, UnsetWatch
+from sublet.daemon.api.room_messages import ReadMessages, SendMessage
+from sublet.daemon.api.room_news import FollowNews, SetWatch, UnsetWatch, WatchRooms
+from sublet.daemon.api.rooms import CreateRoom
 from sublet.daemon.api.web_logins import WebLoginCheck
 from sublet.daemon.control_areas import operation_table
 from sublet.daemon.gatekeeper import Gatekeeper
@@ -34,14 +36,17 @@ from sublet.daemon.operations.document import declarations
 from sublet.daemon.operations.table import served_by
 from sublet.daemon.parts import Parts
 from sublet.daemon.ports import FaceContext, WebContext
+from sublet.daemon.rooms.conversation_service import ConversationService
 from sublet.daemon.rooms.entities import entity_of
+from sublet.daemon.rooms.finding import RoomFinder
 from sublet.daemon.rooms.mark_service import RoomMarkService
 from sublet.daemon.rooms.member_service import RoomMemberService
+from sublet.daemon.rooms.message_service import MessageService
+from sublet.daemon.rooms.news_service import NewsService
 from sublet.daemon.rooms.people_service import RoomPeopleService
 from sublet.daemon.rooms.presence_service import RoomPresenceService
-from sublet.daemon.rooms.service import RoomService
+from sublet.daemon.rooms.room_service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
-from sublet.daemon.rooms.talk_service import TalkService
 from sublet.daemon.rooms.text_service import RoomTextService
 from sublet.policy.defaults import CEILING, DEFAULT_RULES
 from sublet.policy.model import Action, Kind, Subject
@@ -123,7 +128,7 @@ def test_what_is_enumerated_is_there() -> None:
     assert {"DaemonService", "SupervisorService", "PolicyService", "ReplayService", "RoomService"} <= {
         cls.__name__ for cls in SERVICES
     }
-    assert {"ControlApi", "ReplayArea", "RoomArea"} <= {cls.__name__ for cls in AREAS}
+    assert {"ControlApi", "ReplayArea"} <= {cls.__name__ for cls in AREAS}
     assert len(OPERATIONS) > 40
     assert len(DECLARED) > 20
 
@@ -326,6 +331,9 @@ def test_rooms_are_open_to_people_and_mcp_hosts_of_this_machine_alone(kind: Kind
     assert refused.value.code is LocalCode.POLICY_DENIED
 
 
+SPEAKS = r"_speaking\.(?:call|send|receipts)\("
+
+
 def test_nobody_chooses_as_whom_it_speaks_in_rooms() -> None:
     """Requests hold no author, and each operation that acts on a room takes the caller's own entity."""
     assert inspect.getsource(Speaking).count("entity_of(") == 1
@@ -336,15 +344,28 @@ def test_nobody_chooses_as_whom_it_speaks_in_rooms() -> None:
         RoomPeopleService,
         RoomPresenceService,
         RoomTextService,
-        TalkService,
+        MessageService,
+        ConversationService,
+        NewsService,
+        RoomFinder,
     ):
         source = inspect.getsource(service)
-        assert source.count("_speaking.call(") == len(re.findall(r"_speaking\.call\(\s*caller,", source)) >= 4
+        assert len(re.findall(SPEAKS, source)) == len(re.findall(SPEAKS + r"\s*caller,", source)) >= 4
         assert source.count(".call(") == source.count("_speaking.call(")
         assert source.count("service.watch(") == source.count("service.watch(me,")
         assigned = re.findall(r"\bme = (.*)", source)
         assert all(value.endswith("self._speaking.entity(caller)") for value in assigned)
-    for model in (CreateRoom, SendMessage, ReadMessages, WatchRooms, Say, ReadTalk, Follow, SetWatch, UnsetWatch):
+    for model in (
+        CreateRoom,
+        SendMessage,
+        ReadMessages,
+        WatchRooms,
+        Say,
+        ReadConversation,
+        FollowNews,
+        SetWatch,
+        UnsetWatch,
+    ):
         assert not {"author", "entity", "entity_id"} & set(model.model_fields)
 
 

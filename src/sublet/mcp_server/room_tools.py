@@ -1,26 +1,41 @@
-"""The tools for talking: they translate to ``TalkApi``, and wait for rooms and delegations at once (DESIGN 5)."""
+"""The tools for talking: they call operations on rooms, and wait for rooms and delegations at once (DESIGN 5)."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
+from pydantic import ValidationError
 
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
-from sublet.daemon.api.talk_api import TalkApi
-from sublet.daemon.api.talk_models import (
-    Follow,
-    News,
-    ReadTalk,
+from sublet.daemon.api.conversations import (
+    LIST_CONVERSATIONS,
+    READ_CONVERSATION,
+    READ_MESSAGE,
+    SAY,
+    ConversationMessage,
+    ReadConversation,
     Say,
+    WhichMessage,
+)
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.room_files import FETCH_FILE, FetchFile
+from sublet.daemon.api.room_news import (
+    FOLLOW_NEWS,
+    LIST_WATCHES,
+    SET_WATCH,
+    UNSET_WATCH,
+    FollowNews,
+    RoomEvent,
     SetWatch,
-    TalkEvent,
-    TalkMessage,
     UnsetWatch,
     Watches,
 )
+from sublet.daemon.api.rooms import WHOAMI
+from sublet.daemon.operations.calling import Calls
 from sublet.mcp_server.answers import Answer
 from sublet.mcp_server.call import Call
 from sublet.mcp_server.present import MAX_ANSWER_CHARS
@@ -36,7 +51,6 @@ from sublet.mcp_server.room_answers import (
     receipt_facts,
 )
 from sublet.mcp_server.room_arguments import ReadMessages, SendMessage, Watch
-from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event as DaemonEvent
 from sublet.protocol.events import EventKind
@@ -45,6 +59,8 @@ from sublet.protocol.text import clean_line
 MAX_BODY_SHOWN: Final = 3_000
 MAX_EVENT_CHARS: Final = 500
 MAX_WATCHES_SHOWN: Final = 40
+MAX_TEXT_BYTES: Final = 1 << 20
+"""Of a file that is shown as text."""
 RESERVED_CHARS: Final = 500
 """For the fields around a list."""
 DELEGATION_EVENTS: Final = 100
@@ -63,17 +79,15 @@ TOLD: Final = frozenset(
 
 async def send_message(call: Call, given: SendMessage) -> Answer:
     """Say something, and tell where it went."""
-    said = await call.talk.say(
-        Say(
-            to=given.to,
-            body=given.message,
-            reply_to=given.reply_to,
-            thread=given.thread,
-            channels=given.channels,
-            attachments=given.attachments,
-        ),
-        call.caller,
+    words = Say(
+        to=given.to,
+        body=given.message,
+        reply_to=given.reply_to,
+        thread=given.thread,
+        channels=given.channels,
+        attachments=given.attachments,
     )
+    said = await call.operations.call(SAY, words)
     return Sent(
         ref_id=said.ref_id,
         room_id=said.room_id,
@@ -89,22 +103,24 @@ async def send_message(call: Call, given: SendMessage) -> Answer:
 async def read_messages(call: Call, given: ReadMessages) -> Answer:
     """Show a page of messages, or one message in full."""
     if given.ref_id is not None:
-        read = call.talk.read_attachment if given.attachment else call.talk.read_message
-        message = await read(str(given.room), given.ref_id, call.caller)
+        request = WhichMessage(room=str(given.room), ref_id=given.ref_id)
+        message = await call.operations.call(READ_MESSAGE, request)
+        if given.attachment:
+            message = await with_attachment(call.operations, message)
         return _in_full(message, int(given.cursor or 0))
-    asked = ReadTalk(
+    asked = ReadConversation(
         room=given.room, thread=given.thread, channel=given.channel, limit=given.limit, before=given.cursor
     )
-    return await page_answer(call.talk, asked, call.caller)
+    return await page_answer(call.operations, asked)
 
 
-async def page_answer(talk: TalkApi, asked: ReadTalk, caller: Subject) -> Messages:
+async def page_answer(daemon: Calls, asked: ReadConversation) -> Messages:
     """Return as much of a page as fits an answer."""
-    page = await talk.read_page(asked, caller)
+    page = await daemon.call(READ_CONVERSATION, asked)
     fitting = _fitting(page.messages, page.room_id)
     if 0 < len(fitting) < len(page.messages):
         # Asked again for as many as fit, so that the cursor is the one before these.
-        page = await talk.read_page(asked.model_copy(update={"limit": len(fitting)}), caller)
+        page = await daemon.call(READ_CONVERSATION, asked.model_copy(update={"limit": len(fitting)}))
         fitting = _fitting(page.messages, page.room_id)
     more = page.next_cursor is not None
     return Messages(
@@ -119,9 +135,10 @@ async def page_answer(talk: TalkApi, asked: ReadTalk, caller: Subject) -> Messag
 async def watch(call: Call, given: Watch) -> Answer:
     """Set, end or list watches, or tell what has happened."""
     if given.action == "list":
-        return _watches(await call.talk.watches(call.caller))
+        return _watches(await call.operations.call(LIST_WATCHES, Nothing()))
     if given.action == "unset":
-        return _watches(await call.talk.unset_watch(UnsetWatch(room=str(given.room), ref_id=given.ref_id), call.caller))
+        ended = UnsetWatch(room=str(given.room), ref_id=given.ref_id)
+        return _watches(await call.operations.call(UNSET_WATCH, ended))
     if given.action == "set":
         wanted = SetWatch(
             room=str(given.room),
@@ -130,14 +147,15 @@ async def watch(call: Call, given: Watch) -> Answer:
             reason=given.reason,
             on_reaction=given.on_reaction,
         )
-        return _watches(await call.talk.set_watch(wanted, call.caller))
+        return _watches(await call.operations.call(SET_WATCH, wanted))
     return await _wait(call, given)
 
 
 async def rooms_of(call: Call) -> KnownRooms:
     """Return the caller's rooms; a daemon that can't tell them still has a directory."""
     try:
-        return KnownRooms(await call.talk.talk_rooms(call.caller), await call.talk.speaks_as(call.caller))
+        found = await call.operations.call(LIST_CONVERSATIONS, Nothing())
+        return KnownRooms(found, (await call.operations.call(WHOAMI, Nothing())).entity_id)
     except SubletError as error:
         return KnownRooms([], error=clean_line(f"{error.code}: {error.message}", 200))
 
@@ -151,7 +169,7 @@ class _Heard:
 
     room_cursor: int | None
     delegation_cursor: int
-    rooms: list[TalkEvent] = field(default_factory=list)
+    rooms: list[RoomEvent] = field(default_factory=list)
     delegations: list[DaemonEvent] = field(default_factory=list)
     more: bool = False
     missed: bool = False
@@ -194,7 +212,8 @@ async def _wait(call: Call, given: Watch) -> Answer:
 async def _hear_rooms(call: Call, room: str | None, heard: _Heard, until: float) -> None:
     left = max(0.0, until - anyio.current_time())
     try:
-        found: News = await call.talk.news(Follow(since=heard.room_cursor, wait=left, room=room), call.caller)
+        request = FollowNews(since=heard.room_cursor, wait=left, room=room)
+        found = await call.operations.call(FOLLOW_NEWS, request)
     except SubletError as error:
         # Delegations are told of all the same; a wrong room is for the caller to mend.
         if room is not None or error.code is not LocalCode.UNAVAILABLE:
@@ -255,7 +274,7 @@ def _next_step(shown: Sequence[Event]) -> str:
     return f"{again[0].upper()}{again[1:]}."
 
 
-def _room_event(event: TalkEvent) -> Event:
+def _room_event(event: RoomEvent) -> Event:
     data = event.data
 
     def word(name: str) -> str | None:
@@ -289,7 +308,28 @@ def _delegation_event(event: DaemonEvent) -> Event:
 # Messages
 
 
-def _fitting(messages: Sequence[TalkMessage], room_id: str | None) -> list[Message]:
+async def with_attachment(daemon: Calls, message: ConversationMessage) -> ConversationMessage:
+    """Return a message with the text of the file that it comes with in place of its own."""
+    file = message.file
+    if file is None:
+        raise SubletError(LocalCode.NOT_FOUND, "this message comes with no file", "read_messages shows files.")
+    elsewhere = f"A person keeps it by: sublet attach {message.room_id} --get {message.ref_id}"
+    if file.size_bytes > MAX_TEXT_BYTES:
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT, f"it has more than {MAX_TEXT_BYTES >> 10} KiB, so it is not shown", elsewhere
+        )
+    try:
+        request = FetchFile(room_id=message.room_id, blob_hash=file.blob_hash)
+        found = await daemon.call(FETCH_FILE, request)
+        text = base64.b64decode(found.data).decode()
+    except ValidationError:
+        raise SubletError(LocalCode.NOT_FOUND, "its file has a name that no file can have", elsewhere) from None
+    except UnicodeDecodeError:
+        raise SubletError(LocalCode.INVALID_ARGUMENT, "it is no text in UTF-8", elsewhere) from None
+    return message.model_copy(update={"body": text})
+
+
+def _fitting(messages: Sequence[ConversationMessage], room_id: str | None) -> list[Message]:
     """Return the newest of ``messages`` that fit an answer; at least one."""
     shown: list[Message] = []
     left = MAX_ANSWER_CHARS - RESERVED_CHARS
@@ -302,7 +342,7 @@ def _fitting(messages: Sequence[TalkMessage], room_id: str | None) -> list[Messa
     return shown[::-1]
 
 
-def _in_full(message: TalkMessage, start: int) -> Messages:
+def _in_full(message: ConversationMessage, start: int) -> Messages:
     """Return as much of a message as fits, from a character of its body on."""
     limit = MAX_ANSWER_CHARS - RESERVED_CHARS
     body = message.body or ""

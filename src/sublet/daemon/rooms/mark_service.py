@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sublet.daemon.api.room_fields import OneMessage
 from sublet.daemon.api.room_marks import (
     ADD_REACTION,
     DELETE_MESSAGE,
@@ -15,10 +16,9 @@ from sublet.daemon.api.room_marks import (
     MessageChange,
     MessageVersion,
     Moderate,
-    OneMessage,
     React,
 )
-from sublet.daemon.api.room_models import MessageView
+from sublet.daemon.api.room_messages import MessageView
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking

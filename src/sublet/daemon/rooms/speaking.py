@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sublet.daemon.api.room_messages import MessageReceipts, Words
+from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.rooms.entities import entity_of
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.plain import plain
-from sublet.policy.model import Subject
+from sublet.daemon.rooms.views import receipts_view
+from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import EntityId, is_room_id
+from sublet.protocol.ezagent.ids import EntityId, RoomId, is_room_id
 
 if TYPE_CHECKING:
     from sublet.messaging.service import MessagingService
@@ -53,3 +56,51 @@ class Speaking:
             raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no id of a room", "See: sublet room list")
         entity = self.entity(caller)
         return plain(await (await self.service()).call(entity, operation, **arguments))
+
+    async def send(
+        self,
+        caller: Subject,
+        room_id: RoomId,
+        words: Words,
+        media: str | dict[str, str] | None,
+        files: list[str] | None = None,
+    ) -> dict[str, Any]:
+        """Say something in a room, and return its ref.
+
+        Args:
+            caller: who says it.
+            room_id: where.
+            words: what.
+            media: the file that the message comes with (EXT-10): its hash, or that and what to call it.
+            files: further ones, which its content names.
+
+        Raises:
+            SubletError: as ``call``.
+        """
+        given = {"reply_to": words.reply_to, "thread": words.thread, "channels": words.channels, "media": media}
+        arguments: dict[str, Any] = {"body": words.body}
+        if ext := {name: value for name, value in given.items() if value}:
+            arguments["ext"] = ext
+        if files:
+            arguments["media_refs"] = files
+        sent: dict[str, Any] = await self.call(caller, "message.send", room_id=room_id, **arguments)
+        return sent
+
+    async def receipts(
+        self, caller: Subject, room_id: RoomId, ref_id: str, until: str | None, seconds: float
+    ) -> MessageReceipts:
+        """Return how far a message of the caller's has come, after a while in which it may come as far as ``until``.
+
+        Raises:
+            SubletError: ``NOT_FOUND``: the caller has sent no such message.
+        """
+        from sublet.messaging.delivery.receipts import Receipt
+
+        delivery, me = (await self.service()).delivery, self.entity(caller)
+        wanted = Receipt(until) if until is not None else None
+        return receipts_view(await delivery.receipts(me, room_id, ref_id, wanted, seconds))
+
+
+def may_read(gate: Gatekeeper, caller: Subject, room_id: str) -> bool:
+    """Tell whether a list may hold something of a room; nothing is written down."""
+    return gate.foresee(caller, Action.ROOM_READ, Resource(room_id)).decision.allowed

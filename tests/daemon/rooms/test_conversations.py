@@ -11,19 +11,43 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.daemon.api.delivery_models import AskReceipts
-from sublet.daemon.api.room_file_models import UploadFile
-from sublet.daemon.api.room_models import CreateRoom, InviteToRoom, ReadMessages, WatchRooms
-from sublet.daemon.api.talk_models import Follow, ReadTalk, Say, SetWatch, UnsetWatch
+from sublet.daemon.api.conversations import (
+    LIST_CONVERSATIONS,
+    READ_CONVERSATION,
+    READ_MESSAGE,
+    SAY,
+    ReadConversation,
+    Say,
+    WhichMessage,
+)
+from sublet.daemon.api.operation import AnswerT, Nothing, Operation, RequestT
+from sublet.daemon.api.room_files import UPLOAD_FILE, UploadFile
+from sublet.daemon.api.room_messages import GET_RECEIPTS, READ_MESSAGES, AskReceipts, ReadMessages
+from sublet.daemon.api.room_news import (
+    FOLLOW_NEWS,
+    GET_NEWEST,
+    SET_WATCH,
+    UNSET_WATCH,
+    WATCH_ROOMS,
+    FollowNews,
+    SetWatch,
+    UnsetWatch,
+    WatchRooms,
+)
+from sublet.daemon.api.rooms import CREATE_ROOM, INVITE_TO_ROOM, CreateRoom, InviteToRoom
 from sublet.daemon.config_file import MessagingConfig
+from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.rooms.addressing import Addresses, direct_name, direct_with
 from sublet.daemon.rooms.bus_port import BusPort
-from sublet.daemon.rooms.delivery import DeliveryService
+from sublet.daemon.rooms.conversation_service import ConversationService
 from sublet.daemon.rooms.file_service import RoomFileService
+from sublet.daemon.rooms.finding import RoomFinder
+from sublet.daemon.rooms.message_service import MessageService
 from sublet.daemon.rooms.messaging import Messaging
-from sublet.daemon.rooms.service import RoomService
+from sublet.daemon.rooms.news_service import NewsService
+from sublet.daemon.rooms.room_service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
-from sublet.daemon.rooms.talk_service import MAX_TEXT_BYTES, TalkService
+from sublet.mcp_server.room_tools import MAX_TEXT_BYTES, with_attachment
 from sublet.messaging.service import MessagingService
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
@@ -39,12 +63,13 @@ NODE = "node-bbbbbbbbbbbbbbbb"
 
 @dataclass
 class World:
-    rooms: RoomService
-    talk: TalkService
-    delivery: DeliveryService
+    table: OperationTable
     service: MessagingService
     hers: str
     its: str
+
+    async def call(self, operation: Operation[RequestT, AnswerT], request: RequestT, caller: Subject) -> AnswerT:
+        return await self.table.call(operation, request, caller)
 
 
 @asynccontextmanager
@@ -55,10 +80,13 @@ async def world(directory: Path) -> AsyncIterator[World]:
             messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())
             Services().start(group, Service("rooms", messaging.serve, messaging.wanted))
             gate, speaking = gatekeeper(half.journal, log=KeptDecisions()), Speaking(messaging, half.identity.node_id)
-            talk = TalkService(gate, speaking, Addresses({"bob": NODE}.get, {NODE}.__contains__))
-            hers, its = [await talk.speaks_as(caller) for caller in (HUMAN, HOST)]
-            service = await speaking.service()
-            yield World(RoomService(gate, speaking), talk, DeliveryService(gate, speaking), service, hers, its)
+            finder = RoomFinder(gate, speaking, Addresses({"bob": NODE}.get, {NODE}.__contains__))
+            table = OperationTable(
+                *(made(gate, speaking) for made in (RoomService, MessageService, RoomFileService)),
+                *(made(gate, speaking, finder) for made in (ConversationService, NewsService)),
+            )
+            hers, its = [speaking.entity(caller) for caller in (HUMAN, HOST)]
+            yield World(table, await speaking.service(), hers, its)
             group.cancel_scope.cancel()
     finally:
         port.close()
@@ -66,47 +94,47 @@ async def world(directory: Path) -> AsyncIterator[World]:
 
 async def test_a_conversation_of_two_is_opened_once_and_found_from_both_sides(tmp_path: Path) -> None:
     async with world(tmp_path) as at:
-        sent = await at.talk.say(Say(to=at.its, body="hello"), HUMAN)
+        sent = await at.call(SAY, Say(to=at.its, body="hello"), HUMAN)
         assert (sent.author, [one.entity for one in sent.recipients]) == (at.hers, [at.its])
         assert sent.receipt in ("delivered", "read"), "it is durable where its recipient is at home"
-        answer = await at.talk.say(Say(to=at.hers, body="hi", reply_to=sent.ref_id), HOST)
+        answer = await at.call(SAY, Say(to=at.hers, body="hi", reply_to=sent.ref_id), HOST)
         assert answer.room_id == sent.room_id
-        page = await at.talk.read_page(ReadTalk(room=at.its), HUMAN)
+        page = await at.call(READ_CONVERSATION, ReadConversation(room=at.its), HUMAN)
         assert [(one.body, one.own, one.reply_to) for one in page.messages] == [
             ("hello", True, None),
             ("hi", False, sent.ref_id),
         ]
-        (room,) = await at.talk.talk_rooms(HOST)
+        (room,) = await at.call(LIST_CONVERSATIONS, Nothing(), HOST)
         assert (room.direct_with, room.creator) == (at.hers, at.hers)
         # A third one in it, and it is none any more.
-        await at.rooms.invite_to_room(sent.room_id, InviteToRoom(entity=f"@human:{NODE}"), HUMAN)
-        assert (await at.talk.say(Say(to=at.its, body="again"), HUMAN)).room_id != sent.room_id
+        await at.call(INVITE_TO_ROOM, InviteToRoom(room_id=sent.room_id, entity=f"@human:{NODE}"), HUMAN)
+        assert (await at.call(SAY, Say(to=at.its, body="again"), HUMAN)).room_id != sent.room_id
 
 
 async def test_who_is_not_here_is_written_to_all_the_same(tmp_path: Path) -> None:
     async with world(tmp_path) as at:
-        person = await at.talk.say(Say(to="bob", body="hello"), HUMAN)
-        agent = await at.talk.say(Say(to="reviewer@bob", body="hello"), HUMAN)
+        person = await at.call(SAY, Say(to="bob", body="hello"), HUMAN)
+        agent = await at.call(SAY, Say(to="reviewer@bob", body="hello"), HUMAN)
         assert [(one.entity, one.receipt) for one in person.recipients] == [(f"@human:{NODE}", "queued")]
         assert [one.entity for one in agent.recipients] == [f"@reviewer:{NODE}"]
-        seen = await at.talk.read_message(person.room_id, person.ref_id, HUMAN)
+        seen = await at.call(READ_MESSAGE, WhichMessage(room=person.room_id, ref_id=person.ref_id), HUMAN)
         assert [(one.entity, one.receipt) for one in seen.receipts] == [(f"@human:{NODE}", "queued")]
-        assert (await at.talk.say(Say(to="bob/reviewer", body="and"), HUMAN)).room_id == agent.room_id
-        assert (await at.talk.say(Say(to="@reviewer:bob", body="and"), HUMAN)).room_id == agent.room_id
+        assert (await at.call(SAY, Say(to="bob/reviewer", body="and"), HUMAN)).room_id == agent.room_id
+        assert (await at.call(SAY, Say(to="@reviewer:bob", body="and"), HUMAN)).room_id == agent.room_id
 
 
 async def test_nobody_is_written_to_where_nobody_is(tmp_path: Path) -> None:
     async with world(tmp_path) as at:
         for nobody in ("reviewer@carol", "@human:node-cccccccccccccccc", f"@typo:{at.hers.partition(':')[2]}"):
             with pytest.raises(SubletError) as refused:
-                await at.talk.say(Say(to=nobody, body="hello?"), HUMAN)
+                await at.call(SAY, Say(to=nobody, body="hello?"), HUMAN)
             assert refused.value.code is LocalCode.NOT_FOUND
-        assert await at.talk.talk_rooms(HUMAN) == []
+        assert await at.call(LIST_CONVERSATIONS, Nothing(), HUMAN) == []
 
 
 async def test_a_name_of_a_room_that_is_also_a_peers_reaches_neither(tmp_path: Path) -> None:
     async with world(tmp_path) as at:
-        await at.rooms.create_room(CreateRoom(name="bob"), HUMAN)
+        await at.call(CREATE_ROOM, CreateRoom(name="bob"), HUMAN)
         for wrong, code in (
             ("bob", LocalCode.INVALID_ARGUMENT),
             ("carol", LocalCode.NOT_FOUND),
@@ -114,34 +142,36 @@ async def test_a_name_of_a_room_that_is_also_a_peers_reaches_neither(tmp_path: P
             (at.hers, LocalCode.INVALID_ARGUMENT),
         ):
             with pytest.raises(SubletError) as refused:
-                await at.talk.say(Say(to=wrong, body="secret"), HUMAN)
+                await at.call(SAY, Say(to=wrong, body="secret"), HUMAN)
             assert refused.value.code is code
         with pytest.raises(SubletError) as refused:
-            await at.talk.read_page(ReadTalk(room=at.its), HUMAN)
+            await at.call(READ_CONVERSATION, ReadConversation(room=at.its), HUMAN)
         assert refused.value.code is LocalCode.NOT_FOUND
 
 
 async def bodies(at: World, since: int | None = None, room: str | None = None) -> tuple[list[str | None], int]:
-    found = await at.talk.news(Follow(since=since, room=room), HOST)
+    found = await at.call(FOLLOW_NEWS, FollowNews(since=since, room=room), HOST)
     return [event.message.body for event in found.events if event.message], found.cursor
 
 
 async def test_what_came_meanwhile_comes_first_until_its_cursor_comes_back_or_it_is_read(tmp_path: Path) -> None:
     async with world(tmp_path) as at:
-        room = (await at.talk.say(Say(to=at.its, body="first"), HUMAN)).room_id
-        long = await at.talk.say(Say(to=at.its, body="second " + "x" * 2_000), HUMAN)
+        room = (await at.call(SAY, Say(to=at.its, body="first"), HUMAN)).room_id
+        long = await at.call(SAY, Say(to=at.its, body="second " + "x" * 2_000), HUMAN)
         for _ in range(2):
             said, cursor = await bodies(at)
             assert said[0] == "first"
             assert "more characters" in (said[1] or "")
-        assert (await at.delivery.receipts(room, long.ref_id, AskReceipts(), HUMAN)).receipt == "delivered"
+        assert (
+            await at.call(GET_RECEIPTS, AskReceipts(room_id=room, ref_id=long.ref_id), HUMAN)
+        ).receipt == "delivered"
         assert (await bodies(at, cursor))[0] == []
-        assert (await at.delivery.receipts(room, long.ref_id, AskReceipts(), HUMAN)).receipt == "read"
+        assert (await at.call(GET_RECEIPTS, AskReceipts(room_id=room, ref_id=long.ref_id), HUMAN)).receipt == "read"
         assert (await bodies(at))[0] == []
-        await at.talk.say(Say(to=room, body="mine"), HOST)
-        await at.talk.say(Say(to=room, body="third"), HUMAN)
+        await at.call(SAY, Say(to=room, body="mine"), HOST)
+        await at.call(SAY, Say(to=room, body="third"), HUMAN)
         assert (await bodies(at))[0] == ["third"]
-        await at.talk.read_page(ReadTalk(room=room), HOST)
+        await at.call(READ_CONVERSATION, ReadConversation(room=room), HOST)
         with anyio.fail_after(20):
             while (await bodies(at))[0]:
                 await anyio.sleep(0.01)  # what was read is taken up after the answer
@@ -149,11 +179,11 @@ async def test_what_came_meanwhile_comes_first_until_its_cursor_comes_back_or_it
 
 async def test_the_cursor_of_one_room_takes_up_nothing_of_another(tmp_path: Path) -> None:
     async with world(tmp_path) as at:
-        first = (await at.talk.say(Say(to=at.its, body="here"), HUMAN)).room_id
-        other = (await at.rooms.create_room(CreateRoom(name="other"), HUMAN)).room_id
-        await at.rooms.invite_to_room(other, InviteToRoom(entity=at.its), HUMAN)
-        await at.talk.say(Say(to=other, body="there"), HUMAN)
-        await at.talk.say(Say(to=first, body="here too"), HUMAN)
+        first = (await at.call(SAY, Say(to=at.its, body="here"), HUMAN)).room_id
+        other = (await at.call(CREATE_ROOM, CreateRoom(name="other"), HUMAN)).room_id
+        await at.call(INVITE_TO_ROOM, InviteToRoom(room_id=other, entity=at.its), HUMAN)
+        await at.call(SAY, Say(to=other, body="there"), HUMAN)
+        await at.call(SAY, Say(to=first, body="here too"), HUMAN)
         said, cursor = await bodies(at, room=first)
         assert said == ["here", "here too"]
         said, cursor = await bodies(at, cursor)
@@ -166,52 +196,51 @@ async def test_the_cursor_of_one_room_takes_up_nothing_of_another(tmp_path: Path
 
 async def test_a_closed_room_is_received_too_and_has_nothing_unread(tmp_path: Path) -> None:
     async with world(tmp_path) as at:
-        sent = await at.talk.say(Say(to=at.its, body="the last word"), HUMAN)
-        service = await at.talk._speaking.service()
+        sent = await at.call(SAY, Say(to=at.its, body="the last word"), HUMAN)
         changes = {"power_levels.events_default": 100}
-        await service.call(at.hers, "room.update_config", room_id=sent.room_id, changes=changes)
+        await at.service.call(at.hers, "room.update_config", room_id=sent.room_id, changes=changes)
         with pytest.raises(SubletError):
-            await at.talk.say(Say(to=sent.room_id, body="one more"), HOST)
-        news = await at.talk.news(Follow(), HOST)
+            await at.call(SAY, Say(to=sent.room_id, body="one more"), HOST)
+        news = await at.call(FOLLOW_NEWS, FollowNews(), HOST)
         assert [event.message.body for event in news.events if event.message] == ["the last word"]
-        assert (await at.talk.news(Follow(since=news.cursor), HOST)).events == []
-        assert (await at.talk.news(Follow(), HOST)).events == []
-        assert [room.unread for room in await at.talk.talk_rooms(HOST)] == [0]
+        assert (await at.call(FOLLOW_NEWS, FollowNews(since=news.cursor), HOST)).events == []
+        assert (await at.call(FOLLOW_NEWS, FollowNews(), HOST)).events == []
+        assert [room.unread for room in await at.call(LIST_CONVERSATIONS, Nothing(), HOST)] == [0]
 
 
 async def test_a_wait_ends_with_what_somebody_else_says(tmp_path: Path) -> None:
     async with world(tmp_path) as at:
-        room = (await at.talk.say(Say(to=at.its, body="first"), HUMAN)).room_id
-        cursor = await at.talk.newest(HOST)
+        room = (await at.call(SAY, Say(to=at.its, body="first"), HUMAN)).room_id
+        cursor = (await at.call(GET_NEWEST, Nothing(), HOST)).cursor
         heard: list[str | None] = []
 
         async def wait() -> None:
-            found = await at.talk.news(Follow(since=cursor, wait=40, room=room), HOST)
+            found = await at.call(FOLLOW_NEWS, FollowNews(since=cursor, wait=40, room=room), HOST)
             heard.extend(event.message.body for event in found.events if event.message)
 
         async with anyio.create_task_group() as group:
             group.start_soon(wait)
-            await at.talk.say(Say(to=room, body="own"), HOST)
-            await at.talk.say(Say(to=room, body="hers"), HUMAN)
+            await at.call(SAY, Say(to=room, body="own"), HOST)
+            await at.call(SAY, Say(to=room, body="hers"), HUMAN)
         assert heard == ["hers"]
 
 
 async def test_watches_threads_and_channels(tmp_path: Path) -> None:
     async with world(tmp_path) as at:
-        sent = await at.talk.say(Say(to=at.its, body="a task", channels=["review"]), HUMAN)
-        found = await at.talk.set_watch(SetWatch(room=sent.room_id, ref_id=sent.ref_id, reason="working"), HOST)
+        sent = await at.call(SAY, Say(to=at.its, body="a task", channels=["review"]), HUMAN)
+        found = await at.call(SET_WATCH, SetWatch(room=sent.room_id, ref_id=sent.ref_id, reason="working"), HOST)
         assert [(one.ref_id, one.reason) for one in found.refs] == [(sent.ref_id, "working")]
-        cursor = await at.talk.newest(HOST)
-        await at.talk.say(Say(to=sent.room_id, body="more of it", thread=sent.ref_id), HUMAN)
-        kinds = {event.kind for event in (await at.talk.news(Follow(since=cursor), HOST)).events}
+        cursor = (await at.call(GET_NEWEST, Nothing(), HOST)).cursor
+        await at.call(SAY, Say(to=sent.room_id, body="more of it", thread=sent.ref_id), HUMAN)
+        kinds = {event.kind for event in (await at.call(FOLLOW_NEWS, FollowNews(since=cursor), HOST)).events}
         assert kinds == {"message.new", "watch.ref_thread_reply"}
-        thread = await at.talk.read_page(ReadTalk(room=sent.room_id, thread=sent.ref_id), HOST)
+        thread = await at.call(READ_CONVERSATION, ReadConversation(room=sent.room_id, thread=sent.ref_id), HOST)
         assert [one.body for one in thread.messages] == ["more of it"]
-        channel = await at.talk.read_page(ReadTalk(channel="review"), HOST)
+        channel = await at.call(READ_CONVERSATION, ReadConversation(channel="review"), HOST)
         assert [(one.body, one.channels) for one in channel.messages] == [("a task", ["review"])]
-        ended = await at.talk.unset_watch(UnsetWatch(room=sent.room_id, ref_id=sent.ref_id), HOST)
+        ended = await at.call(UNSET_WATCH, UnsetWatch(room=sent.room_id, ref_id=sent.ref_id), HOST)
         assert (ended.removed, ended.refs) == (True, [])
-        on_channel = await at.talk.set_watch(SetWatch(room=sent.room_id, channels=["review"]), HOST)
+        on_channel = await at.call(SET_WATCH, SetWatch(room=sent.room_id, channels=["review"]), HOST)
         assert [one.channels for one in on_channel.channels] == [["review"]]
 
 
@@ -227,39 +256,44 @@ def test_a_room_is_of_two_only_for_those_whom_its_name_names() -> None:
 
 async def test_a_message_comes_with_files_that_its_room_has(tmp_path: Path) -> None:
     async with world(tmp_path) as at:
-        room = (await at.rooms.create_room(CreateRoom(name="plans"), HUMAN)).room_id
-        files = RoomFileService(at.rooms._gate, at.rooms._speaking)
+        room = (await at.call(CREATE_ROOM, CreateRoom(name="plans"), HUMAN)).room_id
         data = base64.b64encode(b"a plan")
-        kept = await files.upload_file(room, UploadFile(filename="p", media_type="text/plain", data=data), HUMAN)
-        await at.talk.say(Say(to=room, body="see", attachments=[kept.blob_hash]), HUMAN)
-        (message,) = (await at.talk.read_page(ReadTalk(room=room), HUMAN)).messages
+        kept = await at.call(
+            UPLOAD_FILE, UploadFile(room_id=room, filename="p", media_type="text/plain", data=data), HUMAN
+        )
+        await at.call(SAY, Say(to=room, body="see", attachments=[kept.blob_hash]), HUMAN)
+        (message,) = (await at.call(READ_CONVERSATION, ReadConversation(room=room), HUMAN)).messages
         assert message.attachments == [kept.blob_hash]
         assert message.file is not None
         assert (message.file.filename, message.file.size_bytes) == ("p", 6)
-        assert (await at.talk.read_attachment(room, message.ref_id, HUMAN)).body == "a plan"
+        assert (await with_attachment(at.table.called_by(HUMAN), message)).body == "a plan"
         large = base64.b64encode(b"x" * (MAX_TEXT_BYTES + 1))
         for content, why in ((base64.b64encode(b"\xff\xfe"), "no text"), (large, "more than")):
-            other = await files.upload_file(room, UploadFile(filename="o", media_type="a/b", data=content), HUMAN)
-            said = await at.talk.say(Say(to=room, body="no text", attachments=[other.blob_hash]), HUMAN)
+            other = await at.call(
+                UPLOAD_FILE, UploadFile(room_id=room, filename="o", media_type="a/b", data=content), HUMAN
+            )
+            said = await at.call(SAY, Say(to=room, body="no text", attachments=[other.blob_hash]), HUMAN)
+            shown = await at.call(READ_MESSAGE, WhichMessage(room=room, ref_id=said.ref_id), HUMAN)
             with pytest.raises(SubletError, match=why):
-                await at.talk.read_attachment(room, said.ref_id, HUMAN)
-        plain = await at.talk.say(Say(to=room, body="none"), HUMAN)
+                await with_attachment(at.table.called_by(HUMAN), shown)
+        plain = await at.call(SAY, Say(to=room, body="none"), HUMAN)
+        shown = await at.call(READ_MESSAGE, WhichMessage(room=room, ref_id=plain.ref_id), HUMAN)
         with pytest.raises(SubletError, match="comes with no file"):
-            await at.talk.read_attachment(room, plain.ref_id, HUMAN)
+            await with_attachment(at.table.called_by(HUMAN), shown)
         with pytest.raises(SubletError, match="no such file"):
-            await at.talk.say(Say(to=room, body="see", attachments=["sha256:" + "0" * 64]), HUMAN)
+            await at.call(SAY, Say(to=room, body="see", attachments=["sha256:" + "0" * 64]), HUMAN)
 
 
 async def test_what_json_can_not_say_takes_no_page_from_anybody(tmp_path: Path) -> None:
     async with world(tmp_path) as at:
-        sent = await at.talk.say(Say(to=at.its, body="first"), HUMAN)
+        sent = await at.call(SAY, Say(to=at.its, body="first"), HUMAN)
         strange = {"bytes": b"\xff", "inner": [{"x": b"\0"}], "text": "\u00e9"}
         await at.service.call(at.hers, "message.send", room_id=sent.room_id, body="strange", ext={"strange": strange})
         shown = {"bytes": {"base64": "/w=="}, "inner": [{"x": {"base64": "AA=="}}], "text": "\u00e9"}
-        page = await at.talk.read_page(ReadTalk(room=sent.room_id), HOST)
+        page = await at.call(READ_CONVERSATION, ReadConversation(room=sent.room_id), HOST)
         assert [one.body for one in page.messages] == ["first", "strange"]
         assert page.messages[1].ext["strange"] == shown
-        again = await at.rooms.read_messages(sent.room_id, ReadMessages(), HUMAN)
+        again = await at.call(READ_MESSAGES, ReadMessages(room_id=sent.room_id), HUMAN)
         assert again[1].ext["strange"] == shown
         assert '"/w=="' in again[1].model_dump_json()
 
@@ -267,12 +301,12 @@ async def test_what_json_can_not_say_takes_no_page_from_anybody(tmp_path: Path) 
 @pytest.mark.parametrize("cursor", [10**6, 2**63 - 1, 2**63, 2**70])
 async def test_a_cursor_that_no_event_has_is_refused(tmp_path: Path, cursor: int) -> None:
     async with world(tmp_path) as at:
-        sent = await at.talk.say(Say(to=at.its, body="first"), HUMAN)
+        sent = await at.call(SAY, Say(to=at.its, body="first"), HUMAN)
         for ask in (
-            lambda: at.talk.news(Follow(since=cursor, wait=0.01), HOST),
-            lambda: at.talk.news(Follow(since=cursor, peek=True, room=sent.room_id), HOST),
-            lambda: at.rooms.watch_rooms(WatchRooms(since=cursor), HUMAN),
-            lambda: at.rooms.watch_rooms(WatchRooms(acknowledge=cursor), HUMAN),
+            lambda: at.call(FOLLOW_NEWS, FollowNews(since=cursor, wait=0.01), HOST),
+            lambda: at.call(FOLLOW_NEWS, FollowNews(since=cursor, peek=True, room=sent.room_id), HOST),
+            lambda: at.call(WATCH_ROOMS, WatchRooms(since=cursor), HUMAN),
+            lambda: at.call(WATCH_ROOMS, WatchRooms(acknowledge=cursor), HUMAN),
         ):
             with pytest.raises(SubletError, match=r"no .*event") as refused:
                 await ask()
