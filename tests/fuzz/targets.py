@@ -154,7 +154,7 @@ EXEMPT: dict[str, str] = {
     "daemon.rooms.third_party:_load": "takes a name of config.json, which config_json decodes",
     "protocol.ezagent.challenge:_parse": "what entity_challenge and challenge_response both begin with",
     "daemon.rooms.message_service:read_messages": "takes an id that is checked, and a request that was parsed",
-    "daemon.rooms.conversation_service:read_conversation": "takes an address, which message_address decodes, and a request that was parsed",
+    "daemon.rooms.conversation_service:read_conversation": "takes an address, which message_address decodes",
     "messaging.engine.texts:read": "takes the id of a document; yjs_update decodes what is in it",
     "workspace.lease_files:read": "checks names one by one, and returns a file as it is",
     "workspace.lease_files:_read": "takes names that were checked, and returns a file as it is",

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from sublet.daemon.api.call_api import AskedCall, CallApi
     from sublet.daemon.api.daemon_api import DaemonApi
-    from sublet.daemon.operations.table import OperationTable
+    from sublet.daemon.operations.calling import Calls
 
 log = structlog.get_logger(__name__)
 
@@ -70,17 +70,22 @@ class SubletServer:
 
     Args:
         api: the daemon.
-        operations: what it can be asked.
+        called_by: returns what calls its operations as somebody.
         calls: stands before every tool.
         page: returns the address of the web page, where there is one.
         version: what hosts are told.
     """
 
     def __init__(
-        self, api: DaemonApi, operations: OperationTable, calls: CallApi, page: Callable[[], str | None], version: str
+        self,
+        api: DaemonApi,
+        called_by: Callable[[Subject], Calls],
+        calls: CallApi,
+        page: Callable[[], str | None],
+        version: str,
     ) -> None:
         self._api = api
-        self._operations = operations
+        self._called_by = called_by
         self._calls = calls
         self._asking = Asking(calls, page)
         self._tools = {tool.name: tool for tool in TOOLS}
@@ -88,7 +93,7 @@ class SubletServer:
         self._sessions: set[HostSession] = set()
         self._bus = InMemorySubscriptionBus()
         self._listeners = ListenHandler(self._bus, max_subscriptions=MAX_LISTENERS)
-        self.room_updates = RoomUpdates(operations.called_by(Subject(kind="mcp", name="sublet")), self.publish)
+        self.room_updates = RoomUpdates(called_by(Subject(kind="mcp", name="sublet")), self.publish)
         self.low: Server[HostSession] = Server(
             "sublet",
             version=version,
@@ -191,7 +196,7 @@ class SubletServer:
         caller = _subject(ctx, roots)
         call = Call(
             api=self._api,
-            operations=self._operations.called_by(caller),
+            operations=self._called_by(caller),
             caller=caller,
             report=report,
             deadline=deadline,
@@ -229,7 +234,7 @@ class SubletServer:
     async def _list_resources(self, ctx: Context, params: t.PaginatedRequestParams | None) -> t.ListResourcesResult:
         with _as_protocol_error():
             caller = _subject(ctx)
-            found = [*await resource_list(self._api, caller), *await room_resources(self._operations.called_by(caller))]
+            found = [*await resource_list(self._api, caller), *await room_resources(self._called_by(caller))]
             return t.ListResourcesResult(resources=found)
 
     async def _list_templates(
@@ -255,14 +260,14 @@ class SubletServer:
         with _as_protocol_error():
             uri = str(params.uri)
             if is_room_uri(uri):
-                return await read_room(self._operations.called_by(_subject(ctx)), uri)
+                return await read_room(self._called_by(_subject(ctx)), uri)
             return await read_resource(self._api, uri, _subject(ctx))
 
     async def _subscribe(self, ctx: Context, params: t.SubscribeRequestParams) -> t.EmptyResult:
         uri = str(params.uri)
         with _as_protocol_error():
             if is_room_uri(uri):
-                await find_room(self._operations.called_by(_subject(ctx)), uri)
+                await find_room(self._called_by(_subject(ctx)), uri)
                 await self.room_updates.want()
             else:
                 await self._api.get_status(delegation_id_of(uri), _subject(ctx))

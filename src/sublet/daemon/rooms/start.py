@@ -32,7 +32,18 @@ class Rooms:
     """The parts: what serves the operations on rooms, what delegations and agents at work use."""
 
     messaging: Messaging
-    serving: tuple[object, ...]
+    serving: tuple[
+        RoomService,
+        RoomMemberService,
+        MessageService,
+        RoomMarkService,
+        RoomPeopleService,
+        RoomPresenceService,
+        RoomFileService,
+        RoomTextService,
+        ConversationService,
+        NewsService,
+    ]
     lent: LentRooms
     work: WorkTalk
     over: LeaseRooms

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sublet.messaging.builtins.timeline import DEFAULT_LIMIT, DELETED, check_limit
+from sublet.messaging.calls import messages as calls
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite, PreSend
 from sublet.messaging.engine.declaration import (
@@ -105,7 +106,7 @@ def _refs(
     limit: int = DEFAULT_LIMIT,
     before: str | None = None,
     room_id: RoomId | None = None,
-) -> dict[str, Any]:
+) -> calls.RefPage:
     """Return the last messages of a channel, of all rooms that the caller is a member of, the oldest first.
 
     Args:
@@ -220,16 +221,16 @@ CHANNELS = Declaration(
             input="timeline refs of all joined rooms",
             transform="by channel, merged by created_at",
             refresh=Refresh.ON_DEMAND,
-            operation_id="channels.refs",
-            read=_refs,
+            operation_id=calls.list_channel.id,
+            read=calls.list_channel.by(_refs),
         ),
         Index(
             id=_CHANNELS,
             input="channels of all joined rooms",
             transform="channel -> { room_count, last_activity }",
             refresh=Refresh.ON_CHANGE,
-            operation_id="channels.list",
-            read=_list,
+            operation_id=calls.list_channels.id,
+            read=calls.list_channels.by(_list),
         ),
     ),
     events=("channel.activity",),

@@ -11,6 +11,7 @@ from typing import Any, Final
 from sublet.messaging.builtins.message import as_sent
 from sublet.messaging.builtins.timeline import DELETED
 from sublet.messaging.builtins.times import rfc3339
+from sublet.messaging.calls import messages as calls
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, PreSend
 from sublet.messaging.engine.declaration import (
@@ -310,10 +311,10 @@ MUTABLES: Final = Declaration(
             input="the log of mutable_content",
             transform="ref_id -> list of {body_snapshot, edited_at}",
             refresh=Refresh.ON_DEMAND,
-            operation_id="mutable.versions",
-            read=_versions,
+            operation_id=calls.list_versions.id,
+            read=calls.list_versions.by(_versions),
         ),
     ),
-    operations=(Operation("mutable.update", _update, writes="mutable_content"),),
+    operations=(Operation(calls.edit.id, calls.edit.by(_update), writes="mutable_content"),),
     events=("message.edited",),
 )

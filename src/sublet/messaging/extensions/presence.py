@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
+from sublet.messaging.calls import people as calls
 from sublet.messaging.engine.contexts import AfterWrite, Happened
 from sublet.messaging.engine.declaration import (
     QOS_LOW,
@@ -59,7 +60,7 @@ def _set(
     status: str | None = None,
     typing: bool | None = None,
     window: str | None = None,
-) -> dict[str, bool]:
+) -> calls.PresenceSaid:
     """Tell a room in passing what the caller is about.
 
     Args:
@@ -175,8 +176,8 @@ PRESENCES: Final = Declaration(
             input="presence_token for room/{room_id}",
             transform="room_id -> list of online entity_ids",
             refresh=Refresh.ON_CHANGE,
-            operation_id="presence.list",
-            read=_list,
+            operation_id=calls.list_presence.id,
+            read=calls.list_presence.by(_list),
         ),
         Index(
             id="typing_expiry",
@@ -187,6 +188,6 @@ PRESENCES: Final = Declaration(
             every_seconds=EXPIRY_SECONDS,
         ),
     ),
-    operations=(Operation("presence.set", _set, writes="awareness_state"),),
+    operations=(Operation(calls.set_presence.id, calls.set_presence.by(_set), writes="awareness_state"),),
     events=("presence.joined", "presence.left", "typing.start", "typing.stop"),
 )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
+from sublet.messaging.calls import people as calls
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterWrite, Happened, PreSend
 from sublet.messaging.engine.declaration import (
@@ -45,7 +46,7 @@ MAX_FIELD_CHARS: Final = 1_024
 MAX_SEARCHED_CHARS: Final = 8_192
 """Of a profile's text; what stands further down is not found."""
 MAX_PROFILES: Final = 4_096
-MAX_FOUND: Final = 50
+MAX_FOUND: Final = calls.MAX_FOUND
 MAX_WORDS: Final = 16
 MAX_QUERY_CHARS: Final = 400
 REBUILD_SECONDS: Final = 600.0
@@ -276,19 +277,19 @@ PROFILES: Final = Declaration(
             input="ezagent/@{entity_id}/ext/profile",
             transform="entity_id -> profile content",
             refresh=Refresh.ON_CHANGE,
-            operation_id="profile.get",
-            read=_get,
+            operation_id=calls.get_profile.id,
+            read=calls.get_profile.by(_get),
         ),
         Index(
             id=_INDEX,
             input="all profiles that are known here",
             transform="query -> matching profiles",
             refresh=Refresh.PERIODIC,
-            operation_id="discovery.search",
-            read=_search,
+            operation_id=calls.search_profiles.id,
+            read=calls.search_profiles.by(_search),
             rebuild=_rebuild,
             every_seconds=REBUILD_SECONDS,
         ),
     ),
-    operations=(Operation("profile.update", _update, writes="entity_profile"),),
+    operations=(Operation(calls.update_profile.id, calls.update_profile.by(_update), writes="entity_profile"),),
 )
