@@ -8,6 +8,7 @@ from sublet.daemon.api.room_files import FETCH_FILE, UPLOAD_FILE, FetchFile, Fil
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
+from sublet.messaging.calls import people as people_calls
 from sublet.policy.model import Subject
 
 
@@ -25,12 +26,18 @@ class RoomFileService:
 
     @serves(UPLOAD_FILE)
     async def upload_file(self, request: UploadFile, caller: Subject) -> FileView:
-        given = {"data": request.data, "media_type": request.media_type, "filename": request.filename}
-        kept = await self._speaking.call(caller, "media.upload", room_id=request.room_id, **given)
+        kept = await self._speaking.call(
+            caller,
+            people_calls.upload_file,
+            room_id=request.room_id,
+            data=request.data,
+            media_type=request.media_type,
+            filename=request.filename,
+        )
         return FileView.model_validate(kept)
 
     @serves(FETCH_FILE)
     async def fetch_file(self, request: FetchFile, caller: Subject) -> FileContent:
         blob_hash = request.blob_hash
-        found = await self._speaking.call(caller, "media.get", room_id=request.room_id, blob_hash=blob_hash)
+        found = await self._speaking.call(caller, people_calls.get_file, room_id=request.room_id, blob_hash=blob_hash)
         return FileContent(blob_hash=blob_hash, data=base64.b64encode(found).decode())

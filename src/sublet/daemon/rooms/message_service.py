@@ -24,6 +24,7 @@ from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.views import message_view
+from sublet.messaging.calls import messages as messages_calls
 from sublet.policy.model import Subject
 
 
@@ -50,22 +51,24 @@ class MessageService:
     async def read_messages(self, request: ReadMessages, caller: Subject) -> list[MessageView]:
         paging: dict[str, Any] = {"room_id": request.room_id, "limit": request.limit, "before": request.before}
         if request.channel is not None:
-            page = await self._speaking.call(caller, "channels.refs", channel=request.channel, **paging)
+            page = await self._speaking.call(caller, messages_calls.list_channel, channel=request.channel, **paging)
         elif request.thread is not None:
-            page = await self._speaking.call(caller, "threads.list", root=request.thread, **paging)
+            page = await self._speaking.call(caller, messages_calls.list_threads, root=request.thread, **paging)
         else:
-            page = await self._speaking.call(caller, "timeline.list", peek=request.peek, **paging)
+            page = await self._speaking.call(caller, messages_calls.list_timeline, peek=request.peek, **paging)
         return [message_view(ref) for ref in page["refs"]]
 
     @serves(LIST_THREADS)
     async def list_threads(self, request: ListThreads, caller: Subject) -> list[MessageView]:
         paging: dict[str, Any] = {"limit": request.limit, "before": request.before}
-        page = await self._speaking.call(caller, "threads.list", room_id=request.room_id, **paging)
+        page = await self._speaking.call(caller, messages_calls.list_threads, room_id=request.room_id, **paging)
         return [message_view(ref) for ref in page["refs"]]
 
     @serves(LIST_CHANNELS)
     async def list_channels(self, request: Nothing, caller: Subject) -> list[ChannelView]:
-        return [ChannelView.model_validate(one) for one in await self._speaking.call(caller, "channels.list")]
+        return [
+            ChannelView.model_validate(one) for one in await self._speaking.call(caller, messages_calls.list_channels)
+        ]
 
     @serves(GET_RECEIPTS)
     async def get_receipts(self, request: AskReceipts, caller: Subject) -> MessageReceipts:

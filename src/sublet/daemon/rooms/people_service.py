@@ -20,6 +20,7 @@ from sublet.daemon.api.rooms import RoomChange
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
+from sublet.messaging.calls import people as people_calls
 from sublet.policy.model import Subject
 
 
@@ -37,25 +38,29 @@ class RoomPeopleService:
 
     @serves(GET_PROFILE)
     async def get_profile(self, request: FindProfile, caller: Subject) -> ProfileView:
-        return ProfileView.model_validate(await self._speaking.call(caller, "profile.get", entity=request.entity))
+        return ProfileView.model_validate(
+            await self._speaking.call(caller, people_calls.get_profile, entity=request.entity)
+        )
 
     @serves(UPDATE_PROFILE)
     async def update_profile(self, request: UpdateProfile, caller: Subject) -> ProfileView:
-        changed = await self._speaking.call(caller, "profile.update", frontmatter=request.fields, body=request.body)
+        changed = await self._speaking.call(
+            caller, people_calls.update_profile, frontmatter=request.fields, body=request.body
+        )
         return ProfileView.model_validate(changed)
 
     @serves(SEARCH_PROFILES)
     async def search_profiles(self, request: SearchProfiles, caller: Subject) -> list[ProfileView]:
-        found = await self._speaking.call(caller, "discovery.search", query=request.query)
+        found = await self._speaking.call(caller, people_calls.search_profiles, query=request.query)
         return [ProfileView.model_validate(one) for one in found]
 
     @serves(MARK_READ)
     async def mark_read(self, request: MarkRead, caller: Subject) -> RoomChange:
-        await self._speaking.call(caller, "receipts.update", room_id=request.room_id, ref_id=request.ref_id)
+        await self._speaking.call(caller, people_calls.mark_read, room_id=request.room_id, ref_id=request.ref_id)
         return RoomChange(room_id=request.room_id)
 
     @serves(GET_READING)
     async def get_reading(self, request: OneRoom, caller: Subject) -> ReadingView:
         return ReadingView.model_validate(
-            await self._speaking.call(caller, "receipts.summary", room_id=request.room_id)
+            await self._speaking.call(caller, people_calls.get_reading, room_id=request.room_id)
         )

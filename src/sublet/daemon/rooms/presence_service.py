@@ -17,6 +17,7 @@ from sublet.daemon.api.rooms import RoomChange
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
+from sublet.messaging.calls import people as people_calls
 from sublet.policy.model import Subject
 
 
@@ -34,21 +35,22 @@ class RoomPresenceService:
 
     @serves(SET_PRESENCE)
     async def set_presence(self, request: SetPresence, caller: Subject) -> RoomChange:
-        await self._speaking.call(caller, "presence.set", **request.model_dump(exclude_none=True))
+        await self._speaking.call(caller, people_calls.set_presence, **request.model_dump(exclude_none=True))
         return RoomChange(room_id=request.room_id)
 
     @serves(LIST_PRESENCE)
     async def list_presence(self, request: OneRoom, caller: Subject) -> list[PresenceView]:
-        found = await self._speaking.call(caller, "presence.list", room_id=request.room_id)
+        found = await self._speaking.call(caller, people_calls.list_presence, room_id=request.room_id)
         return [PresenceView.model_validate(one) for one in found]
 
     @serves(SAVE_DRAFT)
     async def save_draft(self, request: SaveDraft, caller: Subject) -> DraftView:
-        arguments = {"body": request.body, "reply_to": request.reply_to}
-        kept = await self._speaking.call(caller, "drafts.save", room_id=request.room_id, **arguments)
+        kept = await self._speaking.call(
+            caller, people_calls.save_draft, room_id=request.room_id, body=request.body, reply_to=request.reply_to
+        )
         return DraftView.model_validate({"room_id": request.room_id, **kept})
 
     @serves(LOAD_DRAFT)
     async def load_draft(self, request: OneRoom, caller: Subject) -> DraftView:
-        kept = await self._speaking.call(caller, "drafts.load", room_id=request.room_id)
+        kept = await self._speaking.call(caller, people_calls.load_draft, room_id=request.room_id)
         return DraftView.model_validate({"room_id": request.room_id, **kept})

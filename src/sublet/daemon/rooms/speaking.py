@@ -10,6 +10,8 @@ from sublet.daemon.rooms.entities import entity_of
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.plain import plain
 from sublet.daemon.rooms.views import receipts_view
+from sublet.messaging.calls import messages as messages_calls
+from sublet.messaging.calls.engine_call import EngineCall, P, R
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId, is_room_id
@@ -46,16 +48,17 @@ class Speaking:
         """
         return entity_of(caller, self._node_id)
 
-    async def call(self, caller: Subject, operation: str, **arguments: Any) -> Any:
+    async def call(self, caller: Subject, operation: EngineCall[P, R], *args: P.args, **arguments: P.kwargs) -> R:
         """Return what an operation answers the caller, as JSON can say it, whatever members have written.
 
         Raises:
             SubletError: ``INVALID_ARGUMENT`` for what is no id of a room; the operation refuses.
         """
-        if "room_id" in arguments and not is_room_id(arguments["room_id"]):
+        if "room_id" in arguments and not is_room_id(str(arguments["room_id"])):
             raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no id of a room", "See: sublet room list")
         entity = self.entity(caller)
-        return plain(await (await self.service()).call(entity, operation, **arguments))
+        answer: R = plain(await (await self.service()).call(entity, operation, *args, **arguments))
+        return answer
 
     async def send(
         self,
@@ -64,7 +67,7 @@ class Speaking:
         words: Words,
         media: str | dict[str, str] | None,
         files: list[str] | None = None,
-    ) -> dict[str, Any]:
+    ) -> messages_calls.RefSent:
         """Say something in a room, and return its ref.
 
         Args:
@@ -83,8 +86,7 @@ class Speaking:
             arguments["ext"] = ext
         if files:
             arguments["media_refs"] = files
-        sent: dict[str, Any] = await self.call(caller, "message.send", room_id=room_id, **arguments)
-        return sent
+        return await self.call(caller, messages_calls.send, room_id=room_id, **arguments)
 
     async def receipts(
         self, caller: Subject, room_id: RoomId, ref_id: str, until: str | None, seconds: float

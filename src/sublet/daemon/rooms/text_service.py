@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sublet.daemon.api.room_fields import OneMessage
 from sublet.daemon.api.room_texts import (
     EDIT_TEXT,
@@ -18,9 +16,8 @@ from sublet.daemon.api.room_texts import (
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
+from sublet.messaging.calls import messages as texts
 from sublet.policy.model import Subject
-
-_KEPT = frozenset(TextView.model_fields)
 
 
 class RoomTextService:
@@ -41,23 +38,37 @@ class RoomTextService:
 
     @serves(EDIT_TEXT)
     async def edit_text(self, request: EditText, caller: Subject) -> TextView:
+        room_id, ref_id = request.room_id, request.ref_id
         edits = [(one.index, one.delete, one.insert) for one in request.edits]
-        arguments = {"ref_id": request.ref_id, "edits": edits, "base": request.base}
-        await self._speaking.call(caller, "collab.patch", room_id=request.room_id, **arguments)
+        await self._speaking.call(
+            caller, texts.patch_text, room_id=room_id, ref_id=ref_id, edits=edits, base=request.base
+        )
         return await self._text(request, caller)
 
     @serves(GET_ACCESS)
     async def get_access(self, request: OneMessage, caller: Subject) -> TextAccess:
-        found = await self._speaking.call(caller, "collab.get_acl", room_id=request.room_id, ref_id=request.ref_id)
-        return TextAccess(room_id=request.room_id, ref_id=request.ref_id, **found)
+        room_id, ref_id = request.room_id, request.ref_id
+        found = await self._speaking.call(caller, texts.get_access, room_id=room_id, ref_id=ref_id)
+        return TextAccess(room_id=room_id, ref_id=ref_id, **found)
 
     @serves(SHARE_TEXT)
     async def share_text(self, request: ShareText, caller: Subject) -> TextAccess:
-        arguments: dict[str, Any] = {"ref_id": request.ref_id, "mode": request.mode, "editors": request.editors}
-        found = await self._speaking.call(caller, "collab.update_acl", room_id=request.room_id, **arguments)
-        return TextAccess(room_id=request.room_id, ref_id=request.ref_id, **found)
+        room_id, ref_id = request.room_id, request.ref_id
+        found = await self._speaking.call(
+            caller, texts.update_access, room_id=room_id, ref_id=ref_id, mode=request.mode, editors=request.editors
+        )
+        return TextAccess(room_id=room_id, ref_id=ref_id, **found)
 
     async def _text(self, text: OneMessage, caller: Subject) -> TextView:
-        found = await self._speaking.call(caller, "collab.connect", room_id=text.room_id, ref_id=text.ref_id)
-        known = {name: value for name, value in found.items() if name in _KEPT}
-        return TextView(room_id=text.room_id, ref_id=text.ref_id, **known)
+        room_id, ref_id = text.room_id, text.ref_id
+        found = await self._speaking.call(caller, texts.get_text, room_id=room_id, ref_id=ref_id)
+        return TextView(
+            room_id=room_id,
+            ref_id=ref_id,
+            owner=found["owner"],
+            mode=found["mode"],
+            editors=found["editors"],
+            updated_at=found["updated_at"],
+            text=found["text"],
+            may_edit=found["may_edit"],
+        )

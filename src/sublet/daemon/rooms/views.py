@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from sublet.daemon.api.conversations import Conversation, ConversationMessage
@@ -10,6 +9,8 @@ from sublet.daemon.api.room_messages import MessageReceipts, MessageView, Recipi
 from sublet.daemon.api.rooms import RoomDetail
 from sublet.daemon.rooms.addressing import direct_with
 from sublet.daemon.rooms.lent_rooms import is_closed
+from sublet.messaging.calls.messages import Ref
+from sublet.messaging.calls.rooms import RoomFound
 from sublet.protocol.ezagent.ids import EntityId
 
 if TYPE_CHECKING:
@@ -22,12 +23,12 @@ _INNER: Final = frozenset({"content_type", "content_id", "content", "signature",
 """What only the engine needs."""
 
 
-def detail_of(found: Mapping[str, Any]) -> RoomDetail:
+def detail_of(found: RoomFound) -> RoomDetail:
     """Return a room, as ``room.get`` answers, with its members and who knocks."""
     return RoomDetail.model_validate(_detail(found))
 
 
-def conversation_of(found: Mapping[str, Any], me: EntityId, unread: int) -> Conversation:
+def conversation_of(found: RoomFound, me: EntityId, unread: int) -> Conversation:
     """Return a room, as ``room.get`` answers, with how much ``me`` has not read of it, and whom it is with."""
     other = direct_with(found, me)
     alone = other is not None and set(found["members"]) == {me, other}
@@ -36,7 +37,7 @@ def conversation_of(found: Mapping[str, Any], me: EntityId, unread: int) -> Conv
     return Conversation.model_validate({**_detail(found), **more})
 
 
-def _detail(found: Mapping[str, Any]) -> dict[str, Any]:
+def _detail(found: RoomFound) -> dict[str, Any]:
     roles = {entity: member["role"] for entity, member in found["members"].items()}
     powers = {entity: member["power"] for entity, member in found["members"].items()}
     knocks: dict[str, str] = {}
@@ -48,12 +49,12 @@ def _detail(found: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, **changed}
 
 
-def message_view(ref: Mapping[str, Any]) -> MessageView:
+def message_view(ref: Ref) -> MessageView:
     """Return a ref, as the engine shows it, as a message; what hooks have added stands in ``about``."""
     return MessageView.model_validate(_message(ref))
 
 
-def placed_message(ref: Mapping[str, Any], me: EntityId) -> ConversationMessage:
+def placed_message(ref: Ref, me: EntityId) -> ConversationMessage:
     """Return a ref, as the engine shows it, as a message that says where it stands and whether it is ``me``'s."""
     content = ref.get("content")
     named = content.get("media_refs") if isinstance(content, dict) else None
@@ -89,7 +90,7 @@ def receipts_view(found: Receipts) -> MessageReceipts:
     )
 
 
-def _message(ref: Mapping[str, Any]) -> dict[str, Any]:
+def _message(ref: Ref) -> dict[str, Any]:
     return {
         "ref_id": ref["ref_id"],
         "author": ref["author"],

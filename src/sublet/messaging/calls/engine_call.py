@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EngineCall(Generic[P, R]):
+class EngineCall(Generic[P, R_co]):
     """An operation of the engine.
 
     Args:
@@ -31,13 +32,13 @@ class EngineCall(Generic[P, R]):
     """
 
     id: str
-    stated: Callable[P, R]
+    stated: Callable[P, R_co]
 
-    def by(self, run: Callable[Concatenate[OperationContext, P], R]) -> Callable[..., Any]:
+    def by(self, run: Callable[Concatenate[OperationContext, P], R_co]) -> Callable[..., Any]:
         """Return ``run``, which does this operation."""
         return run
 
-    def by_waiting(self, run: Callable[Concatenate[AskingContext, P], Awaitable[R]]) -> Callable[..., Any]:
+    def by_waiting(self, run: Callable[Concatenate[AskingContext, P], Awaitable[R_co]]) -> Callable[..., Any]:
         """Return ``run``, which does this operation and waits for others meanwhile."""
         return run
 
