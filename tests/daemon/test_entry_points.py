@@ -338,7 +338,7 @@ def test_rooms_are_open_to_people_and_mcp_hosts_of_this_machine_alone(kind: Kind
     assert refused.value.code is LocalCode.POLICY_DENIED
 
 
-SPEAKS = r"_speaking\.(?:call|send|receipts)\("
+SPEAKS = r"_speaking\.(?:call|send|page|receipts)\("
 
 
 def test_nobody_chooses_as_whom_it_speaks_in_rooms() -> None:

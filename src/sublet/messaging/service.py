@@ -43,7 +43,7 @@ from sublet.messaging.forgetting import Forgetting
 from sublet.messaging.hand_over import HandOver
 from sublet.messaging.history import History
 from sublet.messaging.joining import Joining
-from sublet.messaging.news import News
+from sublet.messaging.news import EventsFound, News
 from sublet.messaging.owner import Owner
 from sublet.messaging.presence import Presences, Tokens
 from sublet.messaging.subscriptions import Subscriptions
@@ -274,7 +274,7 @@ class MessagingService:
 
     async def watch(
         self, entity: EntityId, since: int | None, wait_seconds: float, room_id: RoomId | None = None
-    ) -> dict[str, Any]:
+    ) -> EventsFound:
         """Return what has happened; see ``News.watch``."""
         return await self._news.watch(entity, since, wait_seconds, room_id)
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.calls import messages, people, rooms
+from sublet.messaging.calls import message_calls, people_calls, room_calls
 from sublet.messaging.calls.engine_call import EngineCall
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
 
-MODULES: tuple[ModuleType, ...] = (rooms, messages, people)
+MODULES: tuple[ModuleType, ...] = (room_calls, message_calls, people_calls)
 STATED: dict[str, EngineCall[..., Any]] = {
     one.id: one for module in MODULES for one in vars(module).values() if isinstance(one, EngineCall)
 }

@@ -6,7 +6,7 @@ learns of nothing; then about the room, once it is known.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from sublet.daemon.api.conversations import (
     GET_CONVERSATION,
@@ -32,9 +32,7 @@ from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.finding import RoomFinder
 from sublet.daemon.rooms.speaking import Speaking, may_read
 from sublet.daemon.rooms.views import conversation_of, placed_message
-from sublet.messaging.calls import messages as messages_calls
-from sublet.messaging.calls import people as people_calls
-from sublet.messaging.calls import rooms as rooms_calls
+from sublet.messaging.calls import message_calls, people_calls, room_calls
 from sublet.policy.model import Action, Subject
 from sublet.protocol.ezagent.ids import RoomId
 
@@ -83,18 +81,15 @@ class ConversationService:
     @serves(READ_CONVERSATION)
     async def read_conversation(self, request: ReadConversation, caller: Subject) -> ConversationPage:
         await self._gate.ask(caller, Action.ROOM_READ, "*")
-        paging: dict[str, Any] = {"limit": request.limit, "before": request.before}
-        room_id = None
-        if request.channel is not None:
-            page = await self._speaking.call(caller, messages_calls.list_channel, channel=request.channel, **paging)
-        else:
-            room_id = await self._read(str(request.room), caller)
-            if request.thread is not None:
-                page = await self._speaking.call(
-                    caller, messages_calls.list_threads, room_id=room_id, root=request.thread, **paging
-                )
-            else:
-                page = await self._speaking.call(caller, messages_calls.list_timeline, room_id=room_id, **paging)
+        room_id = None if request.room is None else await self._read(request.room, caller)
+        page = await self._speaking.page(
+            caller,
+            room_id,
+            thread=request.thread,
+            channel=request.channel,
+            limit=request.limit,
+            before=request.before,
+        )
         me = self._speaking.entity(caller)
         shown = [
             placed_message(ref, me)
@@ -107,7 +102,7 @@ class ConversationService:
     async def read_message(self, request: WhichMessage, caller: Subject) -> ConversationMessage:
         await self._gate.ask(caller, Action.ROOM_READ, "*")
         room_id = await self._read(request.room, caller)
-        ref = await self._speaking.call(caller, messages_calls.get_ref, room_id=room_id, ref_id=request.ref_id)
+        ref = await self._speaking.call(caller, message_calls.get_ref, room_id=room_id, ref_id=request.ref_id)
         message = placed_message(ref, self._speaking.entity(caller))
         if not message.own:
             return message
@@ -118,7 +113,7 @@ class ConversationService:
     async def list_conversations(self, request: Nothing, caller: Subject) -> list[Conversation]:
         found = [
             await self._shown(room["room_id"], caller)
-            for room in await self._speaking.call(caller, rooms_calls.list_rooms)
+            for room in await self._speaking.call(caller, room_calls.list_rooms)
             if may_read(self._gate, caller, room["room_id"])
         ]
         return sorted(found, key=lambda room: (not room.unread, room.name))
@@ -135,6 +130,6 @@ class ConversationService:
         return room_id
 
     async def _shown(self, room_id: RoomId, caller: Subject) -> Conversation:
-        found = await self._speaking.call(caller, rooms_calls.get, room_id=room_id)
+        found = await self._speaking.call(caller, room_calls.get, room_id=room_id)
         receipts = await self._speaking.call(caller, people_calls.get_reading, room_id=room_id)
         return conversation_of(found, self._speaking.entity(caller), receipts["unread"])

@@ -8,7 +8,7 @@ from sublet.daemon.api.room_files import FETCH_FILE, UPLOAD_FILE, FetchFile, Fil
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
-from sublet.messaging.calls import people as people_calls
+from sublet.messaging.calls import people_calls
 from sublet.policy.model import Subject
 
 

@@ -8,7 +8,7 @@ from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.rooms.addressing import MAX_SHOWN_CHARS, Addresses, direct_name
 from sublet.daemon.rooms.entities import daemon_of
 from sublet.daemon.rooms.speaking import Speaking
-from sublet.messaging.calls import rooms as rooms_calls
+from sublet.messaging.calls import room_calls
 from sublet.policy.model import Action, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
@@ -41,7 +41,7 @@ class RoomFinder:
         Raises:
             SubletError: ``NOT_FOUND`` for nothing, ``INVALID_ARGUMENT`` for several rooms or the caller itself.
         """
-        found = self._addresses.read(given, await self._speaking.call(caller, rooms_calls.list_rooms))
+        found = self._addresses.read(given, await self._speaking.call(caller, room_calls.list_rooms))
         if found.room_id is not None:
             return found.room_id
         assert found.entity is not None
@@ -59,7 +59,7 @@ class RoomFinder:
             await self._gate.ask(caller, Action.ROOM_SEND, "*", size_bytes=open_for)
             await self._require(found.entity, caller)
             name = direct_name(me, found.entity)
-            made = await self._speaking.call(caller, rooms_calls.create, name=name, invite=[found.entity])
+            made = await self._speaking.call(caller, room_calls.create, name=name, invite=[found.entity])
             return str(made["room_id"])
 
     async def _require(self, entity: EntityId, caller: Subject) -> None:
@@ -72,7 +72,7 @@ class RoomFinder:
         """
         domain, shown = entity_domain(entity), clean_line(entity, MAX_SHOWN_CHARS)
         if domain == entity_domain(self._speaking.entity(caller)):
-            await self._speaking.call(caller, rooms_calls.get_pubkey, entity_id=entity)
+            await self._speaking.call(caller, room_calls.get_pubkey, entity_id=entity)
             return
         if not self._addresses.is_paired(domain):
             what = f"no paired daemon is {clean_line(domain, MAX_SHOWN_CHARS)!r}"
@@ -90,7 +90,7 @@ class RoomFinder:
     async def _answers(self, entity: EntityId, caller: Subject) -> bool:
         """Tell whether an entity is there now and shows that it holds its key."""
         try:
-            await self._speaking.call(caller, rooms_calls.verify_peer, entity_id=entity)
+            await self._speaking.call(caller, room_calls.verify_peer, entity_id=entity)
         except SubletError:
             return False
         return True
@@ -98,9 +98,9 @@ class RoomFinder:
     async def _direct(self, me: EntityId, other: EntityId, caller: Subject) -> RoomId | None:
         """Return the room of just these two that one of them has opened; of several, the oldest."""
         name = direct_name(me, other)
-        rooms = await self._speaking.call(caller, rooms_calls.list_rooms)
+        rooms = await self._speaking.call(caller, room_calls.list_rooms)
         for room in sorted((room for room in rooms if room["name"] == name), key=lambda room: str(room["room_id"])):
-            config = await self._speaking.call(caller, rooms_calls.get, room_id=room["room_id"])
+            config = await self._speaking.call(caller, room_calls.get, room_id=room["room_id"])
             if set(config["members"]) == {me, other} and config["config"].get("created_by") in (me, other):
                 return str(room["room_id"])
         return None

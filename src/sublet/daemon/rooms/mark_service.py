@@ -25,10 +25,10 @@ from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.views import message_view
-from sublet.messaging.calls import messages as messages_calls
+from sublet.messaging.calls import message_calls
 from sublet.policy.model import Subject
 
-DECISIONS: Final = {"redact": messages_calls.redact, "pin": messages_calls.pin, "unpin": messages_calls.unpin}
+DECISIONS: Final = {"redact": message_calls.redact, "pin": message_calls.pin, "unpin": message_calls.unpin}
 
 
 class RoomMarkService:
@@ -45,33 +45,33 @@ class RoomMarkService:
 
     @serves(GET_MESSAGE)
     async def get_message(self, request: OneMessage, caller: Subject) -> MessageView:
-        return message_view(await self._speaking.call(caller, messages_calls.get_ref, **_message(request)))
+        return message_view(await self._speaking.call(caller, message_calls.get_ref, **_message(request)))
 
     @serves(ADD_REACTION)
     async def add_reaction(self, request: React, caller: Subject) -> MessageChange:
-        done = await self._speaking.call(caller, messages_calls.add_reaction, **_message(request), emoji=request.emoji)
+        done = await self._speaking.call(caller, message_calls.add_reaction, **_message(request), emoji=request.emoji)
         return _changed(request, done["added"])
 
     @serves(REMOVE_REACTION)
     async def remove_reaction(self, request: React, caller: Subject) -> MessageChange:
         done = await self._speaking.call(
-            caller, messages_calls.remove_reaction, **_message(request), emoji=request.emoji
+            caller, message_calls.remove_reaction, **_message(request), emoji=request.emoji
         )
         return _changed(request, done["removed"])
 
     @serves(EDIT_MESSAGE)
     async def edit_message(self, request: EditMessage, caller: Subject) -> MessageChange:
-        await self._speaking.call(caller, messages_calls.edit, **_message(request), body=request.body)
+        await self._speaking.call(caller, message_calls.edit, **_message(request), body=request.body)
         return _changed(request, True)
 
     @serves(LIST_VERSIONS)
     async def list_versions(self, request: OneMessage, caller: Subject) -> list[MessageVersion]:
-        versions = await self._speaking.call(caller, messages_calls.list_versions, **_message(request))
+        versions = await self._speaking.call(caller, message_calls.list_versions, **_message(request))
         return [MessageVersion(body=version["body_snapshot"], at=version["edited_at"]) for version in versions]
 
     @serves(DELETE_MESSAGE)
     async def delete_message(self, request: DeleteMessage, caller: Subject) -> MessageChange:
-        done = await self._speaking.call(caller, messages_calls.delete, **_message(request))
+        done = await self._speaking.call(caller, message_calls.delete, **_message(request))
         return _changed(request, done["deleted"])
 
     @serves(MODERATE_MESSAGE)

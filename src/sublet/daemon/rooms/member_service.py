@@ -21,8 +21,7 @@ from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.views import detail_of
-from sublet.messaging.calls import messages as messages_calls
-from sublet.messaging.calls import rooms as rooms_calls
+from sublet.messaging.calls import message_calls, room_calls
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 
@@ -55,25 +54,23 @@ class RoomMemberService:
             changes[EXTENSIONS] = [one for one in wanted if one not in request.disable]
         changes |= {f"power_levels.{name}": level for name, level in request.levels.items()}
         if changes:
-            await self._speaking.call(caller, rooms_calls.update_config, room_id=request.room_id, changes=changes)
+            await self._speaking.call(caller, room_calls.update_config, room_id=request.room_id, changes=changes)
         for entity, role in request.roles.items():
             await self._require_member(request.room_id, entity, caller)
-            await self._speaking.call(caller, rooms_calls.invite, room_id=request.room_id, entity=entity, role=role)
+            await self._speaking.call(caller, room_calls.invite, room_id=request.room_id, entity=entity, role=role)
         for entity, power in request.powers.items():
-            await self._speaking.call(
-                caller, rooms_calls.set_power, room_id=request.room_id, entity=entity, level=power
-            )
-        return detail_of(await self._speaking.call(caller, rooms_calls.get, room_id=request.room_id))
+            await self._speaking.call(caller, room_calls.set_power, room_id=request.room_id, entity=entity, level=power)
+        return detail_of(await self._speaking.call(caller, room_calls.get, room_id=request.room_id))
 
     @serves(KNOCK_AT_ROOM)
     async def knock_at_room(self, request: Knock, caller: Subject) -> RoomChange:
         await (await self._speaking.service()).find_room(request.room_id)
-        await self._speaking.call(caller, rooms_calls.knock, room_id=request.room_id, text=request.text)
+        await self._speaking.call(caller, room_calls.knock, room_id=request.room_id, text=request.text)
         return RoomChange(room_id=request.room_id)
 
     @serves(DECLINE_KNOCK)
     async def decline_knock(self, request: DeclineKnock, caller: Subject) -> RoomChange:
-        await self._speaking.call(caller, rooms_calls.decline, room_id=request.room_id, entity=request.entity)
+        await self._speaking.call(caller, room_calls.decline, room_id=request.room_id, entity=request.entity)
         return RoomChange(room_id=request.room_id, entity=request.entity)
 
     @serves(KICK_MEMBER)
@@ -89,7 +86,7 @@ class RoomMemberService:
 
     @serves(UNBAN_ENTITY)
     async def unban_entity(self, request: RemoveMember, caller: Subject) -> RoomChange:
-        if request.entity in await self._speaking.call(caller, rooms_calls.members, room_id=request.room_id):
+        if request.entity in await self._speaking.call(caller, room_calls.members, room_id=request.room_id):
             raise SubletError(LocalCode.CONFLICT, f"{request.entity} is a member", "Nobody who is banned is one.")
         # A removal that is none by a ban takes the place of the one that was.
         done = await self._remove(request, caller, ban=False)
@@ -99,22 +96,22 @@ class RoomMemberService:
     async def _remove(self, request: RemoveMember, caller: Subject, *, ban: bool) -> RoomChange:
         room_id, entity = request.room_id, request.entity
         await self._speaking.call(
-            caller, rooms_calls.kick, room_id=room_id, entity=entity, reason=request.reason, ban=ban
+            caller, room_calls.kick, room_id=room_id, entity=entity, reason=request.reason, ban=ban
         )
         return RoomChange(room_id=room_id, entity=entity)
 
     async def _mark(self, request: RemoveMember, caller: Subject, *, ban: bool) -> None:
         """Mark also what somebody has said before, in rooms that have that (EXT-07)."""
         if MODERATION in await self._enabled(request.room_id, caller):
-            decision = messages_calls.ban if ban else messages_calls.unban
+            decision = message_calls.ban if ban else message_calls.unban
             await self._speaking.call(
                 caller, decision, room_id=request.room_id, entity=request.entity, reason=request.reason
             )
 
     async def _enabled(self, room_id: str, caller: Subject) -> list[str]:
-        found = await self._speaking.call(caller, rooms_calls.get, room_id=room_id)
+        found = await self._speaking.call(caller, room_calls.get, room_id=room_id)
         return list(found["config"][EXTENSIONS])
 
     async def _require_member(self, room_id: str, entity: str, caller: Subject) -> None:
-        if entity not in await self._speaking.call(caller, rooms_calls.members, room_id=room_id):
+        if entity not in await self._speaking.call(caller, room_calls.members, room_id=room_id):
             raise SubletError(LocalCode.NOT_FOUND, f"{entity} is no member", "See: sublet room show ROOM")

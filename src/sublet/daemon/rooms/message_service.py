@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.room_messages import (
     GET_RECEIPTS,
@@ -24,7 +22,7 @@ from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.views import message_view
-from sublet.messaging.calls import messages as messages_calls
+from sublet.messaging.calls import message_calls
 from sublet.policy.model import Subject
 
 
@@ -49,26 +47,29 @@ class MessageService:
 
     @serves(READ_MESSAGES)
     async def read_messages(self, request: ReadMessages, caller: Subject) -> list[MessageView]:
-        paging: dict[str, Any] = {"room_id": request.room_id, "limit": request.limit, "before": request.before}
-        if request.channel is not None:
-            page = await self._speaking.call(caller, messages_calls.list_channel, channel=request.channel, **paging)
-        elif request.thread is not None:
-            page = await self._speaking.call(caller, messages_calls.list_threads, root=request.thread, **paging)
-        else:
-            page = await self._speaking.call(caller, messages_calls.list_timeline, peek=request.peek, **paging)
+        page = await self._speaking.page(
+            caller,
+            request.room_id,
+            thread=request.thread,
+            channel=request.channel,
+            limit=request.limit,
+            before=request.before,
+            peek=request.peek,
+        )
         return [message_view(ref) for ref in page["refs"]]
 
     @serves(LIST_THREADS)
     async def list_threads(self, request: ListThreads, caller: Subject) -> list[MessageView]:
-        paging: dict[str, Any] = {"limit": request.limit, "before": request.before}
-        page = await self._speaking.call(caller, messages_calls.list_threads, room_id=request.room_id, **paging)
+        room_id, limit, before = request.room_id, request.limit, request.before
+        page = await self._speaking.call(
+            caller, message_calls.list_threads, room_id=room_id, limit=limit, before=before
+        )
         return [message_view(ref) for ref in page["refs"]]
 
     @serves(LIST_CHANNELS)
     async def list_channels(self, request: Nothing, caller: Subject) -> list[ChannelView]:
-        return [
-            ChannelView.model_validate(one) for one in await self._speaking.call(caller, messages_calls.list_channels)
-        ]
+        found = await self._speaking.call(caller, message_calls.list_channels)
+        return [ChannelView.model_validate(one) for one in found]
 
     @serves(GET_RECEIPTS)
     async def get_receipts(self, request: AskReceipts, caller: Subject) -> MessageReceipts:

@@ -35,7 +35,7 @@ from sublet.daemon.rooms.answered import Answered
 from sublet.daemon.rooms.finding import RoomFinder
 from sublet.daemon.rooms.speaking import Speaking, may_read
 from sublet.daemon.rooms.views import placed_message, shortened
-from sublet.messaging.calls import messages as messages_calls
+from sublet.messaging.calls import message_calls
 from sublet.policy.model import Action, Subject
 from sublet.protocol.errors import SubletError
 
@@ -108,18 +108,18 @@ class NewsService:
         room_id = await self._written(request.room, caller)
         if request.ref_id is not None:
             flags = request.model_dump(include={"reason", "on_content_edit", "on_reply", "on_thread", "on_reaction"})
-            await self._speaking.call(caller, messages_calls.set_watch, room_id=room_id, ref_id=request.ref_id, **flags)
+            await self._speaking.call(caller, message_calls.set_watch, room_id=room_id, ref_id=request.ref_id, **flags)
         else:
             scope = "this_room" if request.this_room_only else "all_rooms"
             await self._speaking.call(
-                caller, messages_calls.set_watch, room_id=room_id, channels=request.channels, scope=scope
+                caller, message_calls.set_watch, room_id=room_id, channels=request.channels, scope=scope
             )
         return await self._watches(caller)
 
     @serves(UNSET_WATCH)
     async def unset_watch(self, request: UnsetWatch, caller: Subject) -> Watches:
         room_id = await self._written(request.room, caller)
-        ended = await self._speaking.call(caller, messages_calls.unset_watch, room_id=room_id, ref_id=request.ref_id)
+        ended = await self._speaking.call(caller, message_calls.unset_watch, room_id=room_id, ref_id=request.ref_id)
         return (await self._watches(caller)).model_copy(update={"removed": ended["removed"]})
 
     async def _written(self, given: str, caller: Subject) -> str:
@@ -146,7 +146,7 @@ class NewsService:
         message = None
         if ref_id is not None:
             try:
-                ref = await self._speaking.call(caller, messages_calls.get_ref, room_id=row["room_id"], ref_id=ref_id)
+                ref = await self._speaking.call(caller, message_calls.get_ref, room_id=row["room_id"], ref_id=ref_id)
                 message = shortened(placed_message(ref, self._speaking.entity(caller)), MAX_NEWS_CHARS)
             except SubletError:
                 message = None  # taken out of the room since then
@@ -154,7 +154,7 @@ class NewsService:
         return RoomEvent(cursor=row["cursor"], kind=row["kind"], room_id=row["room_id"], data=about, message=message)
 
     async def _watches(self, caller: Subject) -> Watches:
-        found = await self._speaking.call(caller, messages_calls.list_watches)
+        found = await self._speaking.call(caller, message_calls.list_watches)
         return Watches(
             refs=[WatchedRef.model_validate(one) for one in found["refs"]],
             channels=[WatchedChannels.model_validate(one) for one in found["channels"]],

@@ -23,7 +23,7 @@ from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking, may_read
 from sublet.daemon.rooms.views import detail_of
-from sublet.messaging.calls import rooms as rooms_calls
+from sublet.messaging.calls import room_calls
 from sublet.policy.model import Subject
 
 
@@ -46,30 +46,30 @@ class RoomService:
 
     @serves(LIST_ROOMS)
     async def list_rooms(self, request: Nothing, caller: Subject) -> list[RoomView]:
-        found = await self._speaking.call(caller, rooms_calls.list_rooms)
+        found = await self._speaking.call(caller, room_calls.list_rooms)
         return [RoomView.model_validate(room) for room in found if may_read(self._gate, caller, room["room_id"])]
 
     @serves(CREATE_ROOM)
     async def create_room(self, request: CreateRoom, caller: Subject) -> RoomChange:
-        made = await self._speaking.call(caller, rooms_calls.create, name=request.name, policy=request.policy)
+        made = await self._speaking.call(caller, room_calls.create, name=request.name, policy=request.policy)
         return RoomChange(room_id=made["room_id"], name=made["name"])
 
     @serves(GET_ROOM)
     async def get_room(self, request: OneRoom, caller: Subject) -> RoomDetail:
-        return detail_of(await self._speaking.call(caller, rooms_calls.get, room_id=request.room_id))
+        return detail_of(await self._speaking.call(caller, room_calls.get, room_id=request.room_id))
 
     @serves(INVITE_TO_ROOM)
     async def invite_to_room(self, request: InviteToRoom, caller: Subject) -> RoomChange:
-        await self._speaking.call(caller, rooms_calls.invite, room_id=request.room_id, entity=request.entity)
+        await self._speaking.call(caller, room_calls.invite, room_id=request.room_id, entity=request.entity)
         return RoomChange(room_id=request.room_id, entity=request.entity)
 
     @serves(JOIN_ROOM)
     async def join_room(self, request: OneRoom, caller: Subject) -> RoomChange:
         await (await self._speaking.service()).find_room(request.room_id)
-        joined = await self._speaking.call(caller, rooms_calls.join, room_id=request.room_id)
+        joined = await self._speaking.call(caller, room_calls.join, room_id=request.room_id)
         return RoomChange(room_id=request.room_id, name=joined["name"])
 
     @serves(LEAVE_ROOM)
     async def leave_room(self, request: OneRoom, caller: Subject) -> RoomChange:
-        await self._speaking.call(caller, rooms_calls.leave, room_id=request.room_id)
+        await self._speaking.call(caller, room_calls.leave, room_id=request.room_id)
         return RoomChange(room_id=request.room_id)

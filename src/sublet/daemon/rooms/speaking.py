@@ -10,7 +10,7 @@ from sublet.daemon.rooms.entities import entity_of
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.plain import plain
 from sublet.daemon.rooms.views import receipts_view
-from sublet.messaging.calls import messages as messages_calls
+from sublet.messaging.calls import message_calls
 from sublet.messaging.calls.engine_call import EngineCall, P, R
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import LocalCode, SubletError
@@ -54,7 +54,7 @@ class Speaking:
         Raises:
             SubletError: ``INVALID_ARGUMENT`` for what is no id of a room; the operation refuses.
         """
-        if "room_id" in arguments and not is_room_id(str(arguments["room_id"])):
+        if arguments.get("room_id") is not None and not is_room_id(str(arguments["room_id"])):
             raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no id of a room", "See: sublet room list")
         entity = self.entity(caller)
         answer: R = plain(await (await self.service()).call(entity, operation, *args, **arguments))
@@ -67,7 +67,7 @@ class Speaking:
         words: Words,
         media: str | dict[str, str] | None,
         files: list[str] | None = None,
-    ) -> messages_calls.RefSent:
+    ) -> message_calls.RefSent:
         """Say something in a room, and return its ref.
 
         Args:
@@ -86,7 +86,45 @@ class Speaking:
             arguments["ext"] = ext
         if files:
             arguments["media_refs"] = files
-        return await self.call(caller, messages_calls.send, room_id=room_id, **arguments)
+        return await self.call(caller, message_calls.send, room_id=room_id, **arguments)
+
+    async def page(
+        self,
+        caller: Subject,
+        room_id: RoomId | None,
+        *,
+        thread: str | None,
+        channel: str | None,
+        limit: int,
+        before: str | None,
+        peek: bool = False,
+    ) -> message_calls.RefPage:
+        """Return a page of a room, or of a thread or a channel of it; of a channel over all rooms where that is None.
+
+        Args:
+            caller: who reads.
+            room_id: the room.
+            thread: the first message of the thread.
+            channel: the channel.
+            limit: how many messages.
+            before: the cursor of the page after it.
+            peek: whether reading a room marks nothing as read.
+
+        Raises:
+            SubletError: as ``call``.
+        """
+        if channel is not None:
+            return await self.call(
+                caller, message_calls.list_channel, channel=channel, limit=limit, before=before, room_id=room_id
+            )
+        assert room_id is not None, "only channels are over all rooms"
+        if thread is not None:
+            return await self.call(
+                caller, message_calls.list_threads, room_id=room_id, root=thread, limit=limit, before=before
+            )
+        return await self.call(
+            caller, message_calls.list_timeline, room_id=room_id, limit=limit, before=before, peek=peek
+        )
 
     async def receipts(
         self, caller: Subject, room_id: RoomId, ref_id: str, until: str | None, seconds: float

@@ -16,7 +16,7 @@ from sublet.daemon.api.room_texts import (
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
-from sublet.messaging.calls import messages as texts
+from sublet.messaging.calls import message_calls as texts
 from sublet.policy.model import Subject
 
 

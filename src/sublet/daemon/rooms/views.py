@@ -9,8 +9,8 @@ from sublet.daemon.api.room_messages import MessageReceipts, MessageView, Recipi
 from sublet.daemon.api.rooms import RoomDetail
 from sublet.daemon.rooms.addressing import direct_with
 from sublet.daemon.rooms.lent_rooms import is_closed
-from sublet.messaging.calls.messages import Ref
-from sublet.messaging.calls.rooms import RoomFound
+from sublet.messaging.calls.message_calls import Ref
+from sublet.messaging.calls.room_calls import RoomFound
 from sublet.protocol.ezagent.ids import EntityId
 
 if TYPE_CHECKING:

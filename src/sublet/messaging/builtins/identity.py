@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from sublet.messaging.builtins.verifying import init, register, shown, verify_peer
-from sublet.messaging.calls import rooms as calls
+from sublet.messaging.calls import room_calls as calls
 from sublet.messaging.engine.contexts import PreSend
 from sublet.messaging.engine.declaration import (
     ANY_DATATYPE,

@@ -7,7 +7,7 @@ from typing import Any
 
 from sublet.messaging.builtins.timeline import DELETED
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.calls import messages as calls
+from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.engine.contexts import AfterRead, Intent, PreSend
 from sublet.messaging.engine.declaration import (
     AfterReadHook,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sublet.messaging.builtins import room_operations as operations
-from sublet.messaging.calls import rooms as calls
+from sublet.messaging.calls import room_calls as calls
 from sublet.messaging.engine.contexts import AfterWrite, Intent, PreSend
 from sublet.messaging.engine.declaration import (
     ANY_DATATYPE,

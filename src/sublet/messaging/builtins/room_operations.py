@@ -6,7 +6,7 @@ import os
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.calls import rooms as calls
+from sublet.messaging.calls import room_calls as calls
 from sublet.messaging.engine.declaration import AnnotationPlace, Origin
 from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.engine.timeline_shards import DEFAULT_REFS_PER_MONTH

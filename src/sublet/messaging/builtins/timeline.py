@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.calls import messages as calls
+from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.engine.contexts import AfterWrite, PreSend
 from sublet.messaging.engine.declaration import (
     QOS_DATA,

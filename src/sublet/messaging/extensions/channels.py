@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sublet.messaging.builtins.timeline import DEFAULT_LIMIT, DELETED, check_limit
-from sublet.messaging.calls import messages as calls
+from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite, PreSend
 from sublet.messaging.engine.declaration import (

@@ -10,7 +10,7 @@ import hashlib
 from functools import partial
 from typing import Any, Final
 
-from sublet.messaging.calls import people as calls
+from sublet.messaging.calls import people_calls as calls
 from sublet.messaging.engine.asking import AskingContext
 from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, PreSend
 from sublet.messaging.engine.declaration import (

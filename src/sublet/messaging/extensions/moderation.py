@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.calls import messages as calls
+from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite
 from sublet.messaging.engine.declaration import (
     AfterReadHook,

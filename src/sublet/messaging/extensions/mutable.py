@@ -11,7 +11,7 @@ from typing import Any, Final
 from sublet.messaging.builtins.message import as_sent
 from sublet.messaging.builtins.timeline import DELETED
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.calls import messages as calls
+from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, PreSend
 from sublet.messaging.engine.declaration import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.calls import people as calls
+from sublet.messaging.calls import people_calls as calls
 from sublet.messaging.engine.contexts import AfterWrite, Happened
 from sublet.messaging.engine.declaration import (
     QOS_LOW,

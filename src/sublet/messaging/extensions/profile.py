@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.calls import people as calls
+from sublet.messaging.calls import people_calls as calls
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterWrite, Happened, PreSend
 from sublet.messaging.engine.declaration import (

@@ -6,7 +6,7 @@ import unicodedata
 from typing import Any, Final
 
 from sublet.messaging.builtins.timeline import DELETED
-from sublet.messaging.calls import messages as calls
+from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, Intent, PreSend
 from sublet.messaging.engine.declaration import (
     AfterReadHook,

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from sublet.messaging.builtins.timeline import backwards
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.calls import people as calls
+from sublet.messaging.calls import people_calls as calls
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened
 from sublet.messaging.engine.declaration import (
