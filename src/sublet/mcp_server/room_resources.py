@@ -19,7 +19,7 @@ from sublet.daemon.api.conversations import (
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.room_news import FOLLOW_NEWS, GET_NEWEST, FollowNews
 from sublet.mcp_server.room_answers import room_facts
-from sublet.mcp_server.room_tools import page_answer
+from sublet.mcp_server.room_pages import page_answer
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import is_room_id
 from sublet.protocol.text import clean_line

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
-from pydantic import ValidationError
 
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.conversations import (
     LIST_CONVERSATIONS,
-    READ_CONVERSATION,
     READ_MESSAGE,
     SAY,
-    ConversationMessage,
     ReadConversation,
     Say,
     WhichMessage,
 )
 from sublet.daemon.api.operation import Nothing
-from sublet.daemon.api.room_files import FETCH_FILE, FetchFile
 from sublet.daemon.api.room_news import (
     FOLLOW_NEWS,
     LIST_WATCHES,
@@ -35,15 +30,11 @@ from sublet.daemon.api.room_news import (
     Watches,
 )
 from sublet.daemon.api.rooms import WHOAMI
-from sublet.daemon.operations.calling import Calls
 from sublet.mcp_server.answers import Answer
 from sublet.mcp_server.call import Call
-from sublet.mcp_server.present import MAX_ANSWER_CHARS
 from sublet.mcp_server.room_answers import (
     Event,
     KnownRooms,
-    Message,
-    Messages,
     Sent,
     Watched,
     WatchFacts,
@@ -51,18 +42,14 @@ from sublet.mcp_server.room_answers import (
     receipt_facts,
 )
 from sublet.mcp_server.room_arguments import ReadMessages, SendMessage, Watch
+from sublet.mcp_server.room_pages import MAX_LIST_CHARS, in_full, page_answer, size_in_list, with_attachment
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event as DaemonEvent
 from sublet.protocol.events import EventKind
 from sublet.protocol.text import clean_line
 
-MAX_BODY_SHOWN: Final = 3_000
 MAX_EVENT_CHARS: Final = 500
 MAX_WATCHES_SHOWN: Final = 40
-MAX_TEXT_BYTES: Final = 1 << 20
-"""Of a file that is shown as text."""
-RESERVED_CHARS: Final = 500
-"""For the fields around a list."""
 DELEGATION_EVENTS: Final = 100
 HALF_SECOND: Final = 0.5
 """Before the deadline, for putting the answer together."""
@@ -107,29 +94,11 @@ async def read_messages(call: Call, given: ReadMessages) -> Answer:
         message = await call.operations.call(READ_MESSAGE, request)
         if given.attachment:
             message = await with_attachment(call.operations, message)
-        return _in_full(message, int(given.cursor or 0))
+        return in_full(message, int(given.cursor or 0))
     asked = ReadConversation(
         room=given.room, thread=given.thread, channel=given.channel, limit=given.limit, before=given.cursor
     )
     return await page_answer(call.operations, asked)
-
-
-async def page_answer(daemon: Calls, asked: ReadConversation) -> Messages:
-    """Return as much of a page as fits an answer."""
-    page = await daemon.call(READ_CONVERSATION, asked)
-    fitting = _fitting(page.messages, page.room_id)
-    if 0 < len(fitting) < len(page.messages):
-        # Asked again for as many as fit, so that the cursor is the one before these.
-        page = await daemon.call(READ_CONVERSATION, asked.model_copy(update={"limit": len(fitting)}))
-        fitting = _fitting(page.messages, page.room_id)
-    more = page.next_cursor is not None
-    return Messages(
-        room_id=page.room_id,
-        messages=fitting,
-        next_cursor=page.next_cursor,
-        more=more,
-        next_step="send_message with reply_to answers one." + (" Pass next_cursor for earlier ones." if more else ""),
-    )
 
 
 async def watch(call: Call, given: Watch) -> Answer:
@@ -242,16 +211,16 @@ def _news(heard: _Heard) -> Watched:
     room, delegation, more = heard.room_cursor, heard.delegation_cursor, heard.more
     for number, event in enumerate(heard.rooms):
         facts = _room_event(event)
-        size += _size(facts)
-        if shown and size > MAX_ANSWER_CHARS - RESERVED_CHARS:
+        size += size_in_list(facts)
+        if shown and size > MAX_LIST_CHARS:
             more = True
             room = heard.rooms[number - 1].cursor
             break
         shown.append(facts)
     for number, one in enumerate(heard.delegations):
         news = _delegation_event(one)
-        size += _size(news)
-        if shown and size > MAX_ANSWER_CHARS - RESERVED_CHARS:
+        size += size_in_list(news)
+        if shown and size > MAX_LIST_CHARS:
             more = True
             delegation = heard.delegations[number - 1].seq if number else one.seq - 1
             break
@@ -305,63 +274,6 @@ def _delegation_event(event: DaemonEvent) -> Event:
     )
 
 
-# Messages
-
-
-async def with_attachment(daemon: Calls, message: ConversationMessage) -> ConversationMessage:
-    """Return a message with the text of the file that it comes with in place of its own."""
-    file = message.file
-    if file is None:
-        raise SubletError(LocalCode.NOT_FOUND, "this message comes with no file", "read_messages shows files.")
-    elsewhere = f"A person keeps it by: sublet attach {message.room_id} --get {message.ref_id}"
-    if file.size_bytes > MAX_TEXT_BYTES:
-        raise SubletError(
-            LocalCode.INVALID_ARGUMENT, f"it has more than {MAX_TEXT_BYTES >> 10} KiB, so it is not shown", elsewhere
-        )
-    try:
-        request = FetchFile(room_id=message.room_id, blob_hash=file.blob_hash)
-        found = await daemon.call(FETCH_FILE, request)
-        text = base64.b64decode(found.data).decode()
-    except ValidationError:
-        raise SubletError(LocalCode.NOT_FOUND, "its file has a name that no file can have", elsewhere) from None
-    except UnicodeDecodeError:
-        raise SubletError(LocalCode.INVALID_ARGUMENT, "it is no text in UTF-8", elsewhere) from None
-    return message.model_copy(update={"body": text})
-
-
-def _fitting(messages: Sequence[ConversationMessage], room_id: str | None) -> list[Message]:
-    """Return the newest of ``messages`` that fit an answer; at least one."""
-    shown: list[Message] = []
-    left = MAX_ANSWER_CHARS - RESERVED_CHARS
-    for message in reversed(messages):
-        facts = message_facts(message, MAX_BODY_SHOWN, of_room=room_id)
-        left -= _size(facts)
-        if shown and left < 0:
-            break
-        shown.append(facts)
-    return shown[::-1]
-
-
-def _in_full(message: ConversationMessage, start: int) -> Messages:
-    """Return as much of a message as fits, from a character of its body on."""
-    limit = MAX_ANSWER_CHARS - RESERVED_CHARS
-    body = message.body or ""
-    while True:
-        facts = message_facts(message, limit, start=start)
-        if facts.size() <= MAX_ANSWER_CHARS - RESERVED_CHARS or limit < 100:
-            break
-        limit = limit * 3 // 4
-    end = start + limit
-    more = end < len(body)
-    return Messages(
-        room_id=message.room_id,
-        messages=[facts],
-        next_cursor=str(end) if more else None,
-        more=more,
-        next_step="Pass next_cursor as cursor for the rest." if more else "That is all of it.",
-    )
-
-
 def _watches(found: Watches) -> Watched:
     every = [
         *(
@@ -383,8 +295,3 @@ def _watches(found: Watches) -> Watched:
         removed=found.removed,
         next_step="watch(action='wait', wait_seconds=45) tells what happens there.",
     )
-
-
-def _size(facts: Answer) -> int:
-    """Return what an answer inside a list costs, with the longer names that it has there."""
-    return facts.size() + 16 * (1 + facts.as_text().count("\n"))

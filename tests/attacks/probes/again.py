@@ -39,7 +39,7 @@ from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.daemon.supervising import replay_service
 from sublet.daemon.supervising.replay_service import ReplayService
-from sublet.mcp_server.room_tools import _in_full
+from sublet.mcp_server.room_pages import in_full
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.engine.held import Held, Need
@@ -374,9 +374,9 @@ PROBES: Sequence[Probe] = (
     ),
     CostProbe(
         name="again: a message of odd characters",
-        covers=("mcp_server.room_tools:_in_full",),
+        covers=("mcp_server.room_pages:in_full",),
         make=_message,
-        run=lambda message: _in_full(message, 0),
+        run=lambda message: in_full(message, 0),
         size=16_384,
     ),
     CostProbe(

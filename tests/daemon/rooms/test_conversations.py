@@ -47,7 +47,7 @@ from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.news_service import NewsService
 from sublet.daemon.rooms.room_service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
-from sublet.mcp_server.room_tools import MAX_TEXT_BYTES, with_attachment
+from sublet.mcp_server.room_pages import MAX_TEXT_BYTES, with_attachment
 from sublet.messaging.service import MessagingService
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
