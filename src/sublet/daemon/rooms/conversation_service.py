@@ -81,7 +81,7 @@ class ConversationService:
     @serves(READ_CONVERSATION)
     async def read_conversation(self, request: ReadConversation, caller: Subject) -> ConversationPage:
         await self._gate.ask(caller, Action.ROOM_READ, "*")
-        room_id = None if request.room is None else await self._read(request.room, caller)
+        room_id = None if request.room is None else await self._readable(request.room, caller)
         page = await self._speaking.page(
             caller,
             room_id,
@@ -101,7 +101,7 @@ class ConversationService:
     @serves(READ_MESSAGE)
     async def read_message(self, request: WhichMessage, caller: Subject) -> ConversationMessage:
         await self._gate.ask(caller, Action.ROOM_READ, "*")
-        room_id = await self._read(request.room, caller)
+        room_id = await self._readable(request.room, caller)
         ref = await self._speaking.call(caller, message_calls.get_ref, room_id=room_id, ref_id=request.ref_id)
         message = placed_message(ref, self._speaking.entity(caller))
         if not message.own:
@@ -121,9 +121,9 @@ class ConversationService:
     @serves(GET_CONVERSATION)
     async def get_conversation(self, request: WhichConversation, caller: Subject) -> Conversation:
         await self._gate.ask(caller, Action.ROOM_READ, "*")
-        return await self._shown(await self._read(request.room, caller), caller)
+        return await self._shown(await self._readable(request.room, caller), caller)
 
-    async def _read(self, given: str, caller: Subject) -> RoomId:
+    async def _readable(self, given: str, caller: Subject) -> RoomId:
         """Return the room of an address, which the caller may read."""
         room_id = await self._finder.find(given, caller)
         await self._gate.ask(caller, Action.ROOM_READ, room_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, NotRequired, TypeAlias, TypedDict
 
 from sublet.messaging.calls.engine_call import engine_call
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
@@ -26,6 +26,30 @@ class RefPage(TypedDict):
 
     refs: list[Ref]
     next_cursor: str | None
+
+
+class ChannelFound(TypedDict):
+    """A channel over the rooms of a reader; ``name`` is what an admin calls it."""
+
+    channel: str
+    room_count: int
+    last_activity: str
+    name: NotRequired[str]
+
+
+class Edited(TypedDict):
+    """A message whose text is another one now."""
+
+    ref_id: RefId
+    room_id: RoomId
+    content_id: str
+
+
+class VersionFound(TypedDict):
+    """What a message has said, and since when."""
+
+    body_snapshot: str
+    edited_at: Any
 
 
 class Deleted(TypedDict):
@@ -137,19 +161,19 @@ def list_channel(
 
 
 @engine_call("channels.list")
-def list_channels() -> list[dict[str, Any]]:
+def list_channels() -> list[ChannelFound]:
     """Return the channels of all rooms."""
     raise NotImplementedError
 
 
 @engine_call("mutable.update")
-def edit(room_id: RoomId, ref_id: RefId, body: str, format: str | None = None) -> dict[str, Any]:
+def edit(room_id: RoomId, ref_id: RefId, body: str, format: str | None = None) -> Edited:
     """Let a message say something else."""
     raise NotImplementedError
 
 
 @engine_call("mutable.versions")
-def list_versions(room_id: RoomId, ref_id: RefId) -> list[dict[str, Any]]:
+def list_versions(room_id: RoomId, ref_id: RefId) -> list[VersionFound]:
     """Return what a message has said."""
     raise NotImplementedError
 

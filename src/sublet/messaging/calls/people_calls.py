@@ -24,6 +24,24 @@ class Moved(TypedDict):
     moved: bool
 
 
+class PresenceFound(TypedDict):
+    """A member who is there, and what they say of themselves."""
+
+    entity: EntityId
+    typing: bool
+    status: str | None
+    window: str | None
+    last_active: str | None
+
+
+class ProfileFound(TypedDict):
+    """What an entity says of itself."""
+
+    entity_id: EntityId
+    frontmatter: dict[str, Any]
+    body: str
+
+
 class PresenceSaid(TypedDict):
     """Whether there was something to say."""
 
@@ -48,19 +66,19 @@ class FileKept(TypedDict):
 
 
 @engine_call("profile.get")
-def get_profile(entity: EntityId | None = None) -> dict[str, Any]:
+def get_profile(entity: EntityId | None = None) -> ProfileFound:
     """Return the profile of an entity, the caller's own where none is named."""
     raise NotImplementedError
 
 
 @engine_call("profile.update")
-def update_profile(frontmatter: dict[str, Any] | None = None, body: str | None = None) -> dict[str, Any]:
+def update_profile(frontmatter: dict[str, Any] | None = None, body: str | None = None) -> ProfileFound:
     """Change the caller's own profile, and return it."""
     raise NotImplementedError
 
 
 @engine_call("discovery.search")
-def search_profiles(query: str, limit: int = MAX_FOUND) -> list[dict[str, Any]]:
+def search_profiles(query: str, limit: int = MAX_FOUND) -> list[ProfileFound]:
     """Return the profiles that hold all words of a query."""
     raise NotImplementedError
 
@@ -86,7 +104,7 @@ def set_presence(
 
 
 @engine_call("presence.list")
-def list_presence(room_id: RoomId) -> list[dict[str, Any]]:
+def list_presence(room_id: RoomId) -> list[PresenceFound]:
     """Return the members who are there."""
     raise NotImplementedError
 

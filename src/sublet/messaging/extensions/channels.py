@@ -143,9 +143,9 @@ def _refs(
     }
 
 
-def _list(context: OperationContext) -> list[dict[str, Any]]:
+def _list(context: OperationContext) -> list[calls.ChannelFound]:
     """Return the channels of all rooms that the caller is in: in how many, when last, and what admins call them."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, calls.ChannelFound] = {}
     for state in context.engine.rooms_of(context.entity):
         hints = _hints(state)
         for entry in context.engine.store.scan_index(_CHANNELS, state.room_id, MAX_CHANNELS_LISTED):
@@ -157,7 +157,7 @@ def _list(context: OperationContext) -> list[dict[str, Any]]:
             channel["last_activity"] = max(channel["last_activity"], last)
             if entry.rank in hints:
                 channel.setdefault("name", hints[entry.rank])
-    return sorted(found.values(), key=lambda channel: str(channel["last_activity"]), reverse=True)
+    return sorted(found.values(), key=lambda channel: channel["last_activity"], reverse=True)
 
 
 def _last_activity(context: OperationContext, room_id: RoomId, name: str) -> str | None:

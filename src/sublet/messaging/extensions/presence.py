@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import people_calls as calls
@@ -100,14 +100,14 @@ def _set(
     return {"said": True}
 
 
-def _list(context: OperationContext, room_id: RoomId) -> list[dict[str, Any]]:
+def _list(context: OperationContext, room_id: RoomId) -> list[calls.PresenceFound]:
     """Return the members who are there, each with what they say of themselves."""
     engine, state = context.engine, context.state(room_id)
     present = [entity for entity in state.members() if engine.ephemeral.is_present(room_id, entity)]
     return [_view(entity, engine.ephemeral.said(room_id, entity), engine.now_ms()) for entity in sorted(present)]
 
 
-def _view(entity: EntityId, said: Passing | None, now_ms: int) -> dict[str, Any]:
+def _view(entity: EntityId, said: Passing | None, now_ms: int) -> calls.PresenceFound:
     value = said.value if said is not None else {}
     return {
         "entity": entity,

@@ -64,7 +64,7 @@ def _document(entity: EntityId) -> str:
 
 def _shown(
     entity: EntityId, fields: Callable[[str], Mapping[str, Any]], text: Callable[[str], str]
-) -> dict[str, Any] | None:
+) -> calls.ProfileFound | None:
     """Return a profile as readers get it; None where there is none, or what is there is none.
 
     Args:
@@ -86,7 +86,7 @@ def _shown(
     return {"entity_id": entity, "frontmatter": shown, "body": body} if len(body) <= MAX_BODY_CHARS else None
 
 
-def _read(engine: Engine, entity: EntityId) -> dict[str, Any] | None:
+def _read(engine: Engine, entity: EntityId) -> calls.ProfileFound | None:
     return _shown(entity, engine.reading.map_document, engine.texts.read)
 
 
@@ -100,7 +100,7 @@ def _fits(name: str, value: object) -> bool:
     return isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= MAX_FIELD_CHARS)
 
 
-def _get(context: OperationContext, entity: EntityId | None = None) -> dict[str, Any]:
+def _get(context: OperationContext, entity: EntityId | None = None) -> calls.ProfileFound:
     """Return the profile of an entity, the caller's own where none is named.
 
     Raises:
@@ -119,7 +119,7 @@ def _get(context: OperationContext, entity: EntityId | None = None) -> dict[str,
 
 def _update(
     context: OperationContext, frontmatter: dict[str, Scalar] | None = None, body: str | None = None
-) -> dict[str, Any]:
+) -> calls.ProfileFound:
     """Change the caller's own profile, and return it.
 
     Args:
@@ -192,7 +192,7 @@ def _entry(view: Mapping[str, Any] | None) -> IndexEntry | None:
     return IndexEntry(_INDEX, _ALL, entity, {"words": words[:MAX_SEARCHED_CHARS].casefold()})
 
 
-def _search(context: OperationContext, query: str, limit: int = MAX_FOUND) -> list[dict[str, Any]]:
+def _search(context: OperationContext, query: str, limit: int = MAX_FOUND) -> list[calls.ProfileFound]:
     """Return the profiles that are known here and hold all words of a query, those named by it first.
 
     Args:
@@ -208,7 +208,7 @@ def _search(context: OperationContext, query: str, limit: int = MAX_FOUND) -> li
         raise SubletError(
             LocalCode.INVALID_ARGUMENT, f"a query has 1 to {MAX_WORDS} words", "Such as: code review python"
         )
-    found: list[dict[str, Any]] = []
+    found: list[calls.ProfileFound] = []
     for entry in context.engine.store.scan_index(_INDEX, _ALL, MAX_PROFILES):
         if all(word in str(entry.value["words"]) for word in words):
             view = _read(context.engine, entry.rank)
