@@ -56,12 +56,15 @@ class RoomService:
 
     @serves(GET_ROOM)
     async def get_room(self, request: OneRoom, caller: Subject) -> RoomDetail:
-        return detail_of(await self._speaking.call(caller, room_calls.get, room_id=request.room_id))
+        shown = detail_of(await self._speaking.call(caller, room_calls.get, room_id=request.room_id))
+        apart = {entity: why for entity in shown.roles if (why := self._speaking.apart(entity))}
+        return shown.model_copy(update={"apart": apart})
 
     @serves(INVITE_TO_ROOM)
     async def invite_to_room(self, request: InviteToRoom, caller: Subject) -> RoomChange:
         await self._speaking.call(caller, room_calls.invite, room_id=request.room_id, entity=request.entity)
-        return RoomChange(room_id=request.room_id, entity=request.entity)
+        apart = self._speaking.apart(request.entity)
+        return RoomChange(room_id=request.room_id, entity=request.entity, apart=apart)
 
     @serves(JOIN_ROOM)
     async def join_room(self, request: OneRoom, caller: Subject) -> RoomChange:
