@@ -15,8 +15,8 @@ from sublet.daemon.api.conversations import (
     Conversation,
     ConversationMessage,
     ConversationPage,
+    MessageDelivery,
     ReadConversation,
-    Said,
     Say,
     WhichConversation,
     WhichMessage,
@@ -100,11 +100,11 @@ class FakeRooms:
         return WhoAmI(entity_id=ME)
 
     @answers(SAY)
-    async def say(self, request: Say) -> Said:
+    async def say(self, request: Say) -> MessageDelivery:
         self._called()
         self.said.append(request)
         sent = self.hear(request.body, ME)
-        return Said(
+        return MessageDelivery(
             room_id=ROOM,
             ref_id=sent.ref_id,
             created_at=sent.created_at,

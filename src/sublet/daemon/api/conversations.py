@@ -142,7 +142,7 @@ class ConversationPage(View):
     next_cursor: str | None
 
 
-class Said(MessageSent):
+class MessageDelivery(MessageSent):
     """A message that is durable here, as whom it was said, and how far it has come."""
 
     author: str
@@ -187,7 +187,7 @@ SAY = Operation(
     "POST",
     "/v1/conversation/messages",
     Say,
-    Said,
+    MessageDelivery,
     asks=_MAY_OPEN,
     summary="Say something; a direct conversation is found or opened. It is durable once this is answered.",
     status=201,

@@ -18,10 +18,10 @@ from sublet.daemon.api.conversations import (
     Conversation,
     ConversationMessage,
     ConversationPage,
+    MessageDelivery,
     Reach,
     Reached,
     ReadConversation,
-    Said,
     Say,
     WhichConversation,
     WhichMessage,
@@ -61,7 +61,7 @@ class ConversationService:
         return Reached(room_id=await self._finder.find(request.to, caller, open_for))
 
     @serves(SAY)
-    async def say(self, request: Say, caller: Subject) -> Said:
+    async def say(self, request: Say, caller: Subject) -> MessageDelivery:
         await self._gate.ask(caller, Action.ROOM_READ, "*")
         room_id = await self._finder.find(request.to, caller, request.size_bytes)
         await self._gate.ask(caller, Action.ROOM_SEND, room_id, size_bytes=request.size_bytes)
@@ -69,7 +69,7 @@ class ConversationService:
         # A message comes with one file (EXT-10); further ones are named by its content.
         sent = await self._speaking.send(caller, room_id, request, files[0] if files else None, files)
         receipts = await self._speaking.receipts(caller, room_id, sent["ref_id"], "delivered", RECEIPT_SECONDS)
-        return Said(
+        return MessageDelivery(
             room_id=room_id,
             ref_id=sent["ref_id"],
             created_at=sent["created_at"],
