@@ -13,7 +13,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from typer.main import get_command
@@ -21,9 +21,11 @@ from typer.main import get_command
 import sublet.daemon
 from sublet.a2a_server import routes as a2a_routes
 from sublet.cli.app import app
+from sublet.daemon.api.conversations import ReadConversation, Say
 from sublet.daemon.api.daemon_api import ExecutorApi, MessageApi, PairingApi, WhereaboutsApi
-from sublet.daemon.api.room_models import CreateRoom, ReadMessages, SendMessage, WatchRooms
-from sublet.daemon.api.talk_models import Follow, ReadTalk, Say, SetWatch, UnsetWatch
+from sublet.daemon.api.room_messages import ReadMessages, SendMessage
+from sublet.daemon.api.room_news import FollowNews, SetWatch, UnsetWatch, WatchRooms
+from sublet.daemon.api.rooms import CreateRoom
 from sublet.daemon.api.web_logins import WebLoginCheck
 from sublet.daemon.control_areas import operation_table
 from sublet.daemon.gatekeeper import Gatekeeper
@@ -34,18 +36,22 @@ from sublet.daemon.operations.document import declarations
 from sublet.daemon.operations.table import served_by
 from sublet.daemon.parts import Parts
 from sublet.daemon.ports import FaceContext, WebContext
+from sublet.daemon.rooms.conversation_service import ConversationService
 from sublet.daemon.rooms.entities import entity_of
+from sublet.daemon.rooms.finding import RoomFinder
 from sublet.daemon.rooms.mark_service import RoomMarkService
 from sublet.daemon.rooms.member_service import RoomMemberService
+from sublet.daemon.rooms.message_service import MessageService
+from sublet.daemon.rooms.news_service import NewsService
 from sublet.daemon.rooms.people_service import RoomPeopleService
 from sublet.daemon.rooms.presence_service import RoomPresenceService
-from sublet.daemon.rooms.service import RoomService
+from sublet.daemon.rooms.room_service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
-from sublet.daemon.rooms.talk_service import TalkService
 from sublet.daemon.rooms.text_service import RoomTextService
 from sublet.policy.defaults import CEILING, DEFAULT_RULES
 from sublet.policy.model import Action, Kind, Subject
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.web.room_routes import OF_ROOMS
 from sublet.web.routes import OF_THE_PAGE, PageApi
 from support.decisions import KeptDecisions, gatekeeper
 
@@ -64,7 +70,7 @@ SERVED_BY_PEERS = {
 OPEN_TO_STRANGERS = {"complete": "a pairing link that a person has asked policy for, proven by its secret"}
 TOLD_BY_PEERS = {"moved": "changes only where this very peer is called, and only to a host of its own"}
 UNGUARDED_SERVICES = {"PairingService": OPEN_TO_STRANGERS}
-FACE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(api\.\w+|ports|paths|net\.\w+)$")
+FACE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(api\.\w+|operations\.calling|ports|paths|net\.\w+)$")
 PAGE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(control\.requests|operations\.(answers|reading|routes|table))$")
 """How HTTP is read and answered, which the web page has in common with the control socket."""
 CLI_MAY_IMPORT = {
@@ -123,7 +129,7 @@ def test_what_is_enumerated_is_there() -> None:
     assert {"DaemonService", "SupervisorService", "PolicyService", "ReplayService", "RoomService"} <= {
         cls.__name__ for cls in SERVICES
     }
-    assert {"ControlApi", "ReplayArea", "RoomArea"} <= {cls.__name__ for cls in AREAS}
+    assert {"ControlApi", "ReplayArea"} <= {cls.__name__ for cls in AREAS}
     assert len(OPERATIONS) > 40
     assert len(DECLARED) > 20
 
@@ -141,7 +147,8 @@ def test_the_daemon_serves_every_service() -> None:
     serving = {service.__name__ for service in SERVICES if served_by(service)}
     named = set(re.findall(r"(\w+Service)\(", made))
     parts = re.findall(r"parts((?:\.\w+)+),\n", made)
-    assert named | {_type_at(Parts, path.strip(".").split(".")).__name__ for path in parts} == serving
+    found = [_type_at(Parts, path.strip(".").split(".")) for path in parts]
+    assert named | {one.__name__ for each in found for one in get_args(each) or (each,)} == serving
 
 
 def _type_at(owner: Any, path: list[str]) -> Any:
@@ -261,11 +268,15 @@ def test_every_command_has_a_call_of_the_client_or_is_local() -> None:
 
 
 def test_tools_of_the_mcp_server_do_everything_by_operations() -> None:
-    called: set[str] = set()
+    methods: set[str] = set()
+    declared: set[str] = set()
     for path in sorted((SOURCE / "mcp_server").rglob("*.py")):
-        called |= set(re.findall(r"\b(?:api|_?talk)\.(\w+)\(", path.read_text(encoding="utf-8")))
-    assert len(called) > 10
-    assert called <= OPERATIONS
+        source = path.read_text(encoding="utf-8")
+        methods |= set(re.findall(r"\bapi\.(\w+)\(", source))
+        declared |= set(re.findall(r"(?:operations|daemon)\.call\(\s*(\w+)", source))
+    assert len(methods) + len(declared) > 20
+    assert methods <= OPERATIONS
+    assert declared <= DECLARED.keys()
 
 
 def acting(context: type) -> set[str]:
@@ -276,7 +287,7 @@ def acting(context: type) -> set[str]:
 
 def test_what_the_a2a_face_is_given_is_guarded() -> None:
     """AWCP and plain A2A come in by these; a field more needs a place in one of the tables."""
-    assert acting(FaceContext) == {"api", "calls", "executor", "messages", "pairing", "talk", "nonces", "whereabouts"}
+    assert acting(FaceContext) == {"api", "calls", "executor", "messages", "pairing", "nonces", "whereabouts"}
     assert get_type_hints(FaceContext)["web"] == WebContext | None
     assert set(public_methods(ExecutorApi)) == set(SERVED_BY_PEERS)
     assert set(public_methods(MessageApi)) == {"answer"}
@@ -285,12 +296,13 @@ def test_what_the_a2a_face_is_given_is_guarded() -> None:
 
 
 def test_what_the_web_page_does_is_an_operation_of_its_owner_but_for_logging_in() -> None:
-    assert acting(WebContext) == {"approvals", "rooms", "files", "logins"}
-    assert set(OF_THE_PAGE.values()) <= set(DECLARED.values())
-    for path, one in OF_THE_PAGE.items():
+    assert acting(WebContext) == {"approvals", "logins"}
+    of_the_page = [*OF_THE_PAGE.items(), *OF_ROOMS]
+    assert {one for _, one in of_the_page} <= set(DECLARED.values())
+    for path, one in of_the_page:
         assert path.startswith("/api/")
         assert set(re.findall(r"{(\w+)}", path)) == set(one.path_fields)
-    assert "OperationRoutes(self._operations, lambda _: OWNER," in inspect.getsource(PageApi.app)
+    assert "OperationRoutes(self._operations, lambda _: OWNER," in inspect.getsource(PageApi._made)
     assert set(public_methods(WebLoginCheck)) == {"redeem"}, "opened by the secret of a link that an operation has made"
     source = inspect.getsource(PageApi)
     routes = re.findall(r'\("(?:GET|POST)", "(/api/[^"]*)", self\.(\w+)\)', source)
@@ -326,6 +338,9 @@ def test_rooms_are_open_to_people_and_mcp_hosts_of_this_machine_alone(kind: Kind
     assert refused.value.code is LocalCode.POLICY_DENIED
 
 
+SPEAKS = r"_speaking\.(?:call|send|page|receipts)\("
+
+
 def test_nobody_chooses_as_whom_it_speaks_in_rooms() -> None:
     """Requests hold no author, and each operation that acts on a room takes the caller's own entity."""
     assert inspect.getsource(Speaking).count("entity_of(") == 1
@@ -336,15 +351,28 @@ def test_nobody_chooses_as_whom_it_speaks_in_rooms() -> None:
         RoomPeopleService,
         RoomPresenceService,
         RoomTextService,
-        TalkService,
+        MessageService,
+        ConversationService,
+        NewsService,
+        RoomFinder,
     ):
         source = inspect.getsource(service)
-        assert source.count("_speaking.call(") == len(re.findall(r"_speaking\.call\(\s*caller,", source)) >= 4
+        assert len(re.findall(SPEAKS, source)) == len(re.findall(SPEAKS + r"\s*caller,", source)) >= 4
         assert source.count(".call(") == source.count("_speaking.call(")
         assert source.count("service.watch(") == source.count("service.watch(me,")
         assigned = re.findall(r"\bme = (.*)", source)
         assert all(value.endswith("self._speaking.entity(caller)") for value in assigned)
-    for model in (CreateRoom, SendMessage, ReadMessages, WatchRooms, Say, ReadTalk, Follow, SetWatch, UnsetWatch):
+    for model in (
+        CreateRoom,
+        SendMessage,
+        ReadMessages,
+        WatchRooms,
+        Say,
+        ReadConversation,
+        FollowNews,
+        SetWatch,
+        UnsetWatch,
+    ):
         assert not {"author", "entity", "entity_id"} & set(model.model_fields)
 
 

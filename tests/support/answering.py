@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 from sublet.daemon.api.operation import AnswerT, AnyOperation, EventT, Operation, RequestT, Streaming
+from sublet.daemon.operations.table import OperationTable
+from sublet.policy.model import Subject
 
 ServiceT = TypeVar("ServiceT")
 ANSWERS = "answers_operation"
@@ -54,3 +56,29 @@ class AnsweringCalls:
     def stream(self, operation: Streaming[RequestT, EventT], request: RequestT) -> AsyncGenerator[EventT, None]:
         """``Calls.stream``."""
         return cast("AsyncGenerator[EventT, None]", self._methods[operation.name](request))
+
+
+class AnsweringTable(OperationTable):
+    """A table of operations that the marked methods of some fakes answer.
+
+    Args:
+        fakes: what they have been called by is kept in their ``callers``, where they have that.
+    """
+
+    def __init__(self, *fakes: Any) -> None:
+        super().__init__()
+        self._fakes = fakes
+        self._calls = AnsweringCalls(*fakes)
+
+    async def call(self, operation: Operation[RequestT, AnswerT], request: RequestT, caller: Subject) -> AnswerT:
+        """``OperationTable.call``."""
+        for fake in self._fakes:
+            if hasattr(fake, "callers"):
+                fake.callers.append(caller)
+        return await self._calls.call(operation, request)
+
+    def stream(
+        self, operation: Streaming[RequestT, EventT], request: RequestT, caller: Subject
+    ) -> AsyncGenerator[EventT, None]:
+        """``OperationTable.stream``."""
+        return self._calls.stream(operation, request)

@@ -93,7 +93,6 @@ async def in_place_of(executor: Daemon, delegator: Daemon, state_dir: Path) -> A
         messages=ScriptedMessages(),
         pairing=ScriptedPairing(),
         whereabouts=cast(Any, None),
-        talk=cast(Any, None),
         key=mine.key,
         node_id=mine.node_id,
         fingerprint=mine.fingerprint,

@@ -56,8 +56,6 @@ def web_context(base: FaceContext, **changes: object) -> FaceContext:
     """Return ``base`` with a web page on any free port."""
     web = WebContext(
         approvals=ABSENT,
-        rooms=ABSENT,
-        files=ABSENT,
         logins=WebLogins(),
         port=0,
         chosen=True,

@@ -298,7 +298,6 @@ class _Daemon:
             messages=parts.messages,
             pairing=parts.pairing,
             whereabouts=parts.whereabouts,
-            talk=parts.rooms.talk,
             key=self._identity.key,
             node_id=self._identity.node_id,
             fingerprint=self._identity.fingerprint,
@@ -331,8 +330,6 @@ class _Daemon:
             return None
         return WebContext(
             approvals=parts.approvals,
-            rooms=parts.rooms.service,
-            files=parts.rooms.files,
             logins=parts.web_logins,
             port=wanted.free_port(self._last.web),
             chosen=wanted.chosen,

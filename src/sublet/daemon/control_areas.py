@@ -8,17 +8,8 @@ from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.approval_routes import ApprovalArea
 from sublet.daemon.control.capability_routes import CapabilityArea
 from sublet.daemon.control.config_service import ConfigService
-from sublet.daemon.control.delivery_routes import DeliveryArea
 from sublet.daemon.control.gateway_routes import GatewayArea
 from sublet.daemon.control.replay_routes import ReplayArea
-from sublet.daemon.control.room_file_routes import RoomFileArea
-from sublet.daemon.control.room_member_routes import RoomMemberArea
-from sublet.daemon.control.room_people_routes import RoomPeopleArea
-from sublet.daemon.control.room_presence_routes import RoomPresenceArea
-from sublet.daemon.control.room_routes import RoomArea
-from sublet.daemon.control.room_text_routes import RoomTextArea
-from sublet.daemon.control.room_watch_routes import RoomWatchArea
-from sublet.daemon.control.talk_routes import TalkArea
 from sublet.daemon.modules.gateway_service import GatewayService
 from sublet.daemon.operations.answers import ControlArea
 from sublet.daemon.operations.table import OperationTable
@@ -36,7 +27,7 @@ def operation_table(parts: Parts, config: DaemonConfig, web_page: Callable[[], s
     """
     return OperationTable(
         parts.supervising.service,
-        parts.rooms.marks,
+        *parts.rooms.serving,
         ConfigService(parts.gate, config),
         parts.policy_service,
         WebService(parts.gate, parts.web_logins, web_page),
@@ -47,15 +38,6 @@ def control_areas(parts: Parts) -> list[ControlArea]:
     """Return the areas of the control socket that are no part of the table yet."""
     return [
         ReplayArea(parts.replays),
-        RoomArea(parts.rooms.service),
-        DeliveryArea(parts.rooms.delivery),
-        TalkArea(parts.rooms.talk),
-        RoomMemberArea(parts.rooms.members),
-        RoomPeopleArea(parts.rooms.people),
-        RoomPresenceArea(parts.rooms.presence),
-        RoomFileArea(parts.rooms.files),
-        RoomTextArea(parts.rooms.texts),
-        RoomWatchArea(parts.rooms.talk),
         CapabilityArea(parts.modules.service),
         GatewayArea(GatewayService(parts.gate, parts.gateways)),
         ApprovalArea(parts.approvals),

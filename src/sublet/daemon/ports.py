@@ -23,9 +23,6 @@ from sublet.daemon.api.daemon_api import (
     WhereaboutsApi,
 )
 from sublet.daemon.api.peer_models import AgentView
-from sublet.daemon.api.room_api import RoomApi
-from sublet.daemon.api.room_file_api import RoomFileApi
-from sublet.daemon.api.talk_api import TalkApi
 from sublet.daemon.api.web_logins import WebLoginCheck
 from sublet.daemon.operations.table import OperationTable
 from sublet.policy.model import Subject
@@ -226,8 +223,6 @@ class WebContext:
     """
 
     approvals: ApprovalApi
-    rooms: RoomApi
-    files: RoomFileApi
     logins: WebLoginCheck
     port: int
     chosen: bool
@@ -252,7 +247,6 @@ class FaceContext:
     messages: MessageApi
     pairing: PairingApi
     whereabouts: WhereaboutsApi
-    talk: TalkApi
     key: SigningKey
     node_id: str
     fingerprint: str

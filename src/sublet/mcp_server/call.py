@@ -10,7 +10,7 @@ import anyio
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.models import DelegationView
-from sublet.daemon.api.talk_api import TalkApi
+from sublet.daemon.operations.calling import Calls
 from sublet.policy.model import Subject
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
@@ -31,14 +31,14 @@ class Call:
 
     Args:
         api: the daemon.
-        talk: its rooms.
+        operations: what it can be asked, as ``caller``.
         caller: the MCP host, with its roots.
         report: sends progress (a growing count and a line of text); does nothing if the host did not ask for it.
         deadline: loop time at which the answer must be on its way.
     """
 
     api: DaemonApi
-    talk: TalkApi
+    operations: Calls
     caller: Subject
     report: Progress
     deadline: float

@@ -34,7 +34,7 @@ from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.ports import WebContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.web.assets import load_assets
-from sublet.web.room_routes import RoomRoutes
+from sublet.web.room_routes import MAX_MESSAGE_BYTES, RoomRoutes
 from sublet.web.sessions import NewSession, Session, Sessions
 
 log = structlog.get_logger(__name__)
@@ -94,7 +94,6 @@ class PageApi:
         self._logins = web.logins
         self._sessions = sessions
         self._streams = EventStreams(api)
-        self._rooms = RoomRoutes(web.rooms, web.files, self._streams)
         self._streaming = 0
         self._cookie = ""
 
@@ -125,9 +124,9 @@ class PageApi:
             ("POST", "/api/grants/{id}/revoke", self._revoke_grant),
             ("GET", "/api/peers", self._list_peers),
             ("POST", "/api/logout", self._log_out),
-            *self._rooms.table(),
+            *RoomRoutes(self._made(MAX_MESSAGE_BYTES)).table(),
         ]
-        made = OperationRoutes(self._operations, lambda _: OWNER, self._streams.unless_stopping, MAX_BODY_BYTES)
+        made = self._made(MAX_BODY_BYTES)
         table += [(one.method, path, made.endpoint(one)) for path, one in OF_THE_PAGE.items()]
         routes = [
             Route(path, guarded(self._logged_in(endpoint), _anything), methods=[method])
@@ -138,6 +137,9 @@ class PageApi:
         app = Starlette(routes=routes, exception_handlers={HTTPException: no_route})
         app.router.redirect_slashes = False  # what is not here is not here
         return app
+
+    def _made(self, max_bytes: int) -> OperationRoutes:
+        return OperationRoutes(self._operations, lambda _: OWNER, self._streams.unless_stopping, max_bytes)
 
     def _logged_in(self, endpoint: Endpoint) -> Endpoint:
         """Return ``endpoint`` for those alone who are logged in."""

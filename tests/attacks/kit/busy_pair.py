@@ -14,8 +14,10 @@ from structlog.testing import capture_logs
 
 from daemon.test_app import Running, paired
 from sublet.daemon.api.models import CreateDelegation, DelegationView
+from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.policy import READ_AUDIT_LOG, ReadAuditLog
 from sublet.daemon.api.review_models import ApplyRequest
+from sublet.daemon.api.rooms import LIST_ROOMS, WHOAMI
 from sublet.daemon.api.sessions import ASK, AskRequest
 from sublet.protocol.errors import SubletError
 from sublet.protocol.lifecycle import DelegationState
@@ -95,8 +97,8 @@ class BusyPair:
     async def talk(self) -> None:
         """Ask for rooms."""
         with anyio.fail_after(SECONDS):
-            await self.lender.control.rooms.whoami()
-            await self.lender.control.rooms.list_rooms()
+            await self.lender.control.call(WHOAMI, Nothing())
+            await self.lender.control.call(LIST_ROOMS, Nothing())
 
     async def look(self) -> None:
         """Look at peers and at the audit log, and wait for news."""

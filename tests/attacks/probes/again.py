@@ -24,22 +24,22 @@ from attacks.probe import CostProbe, FailureProbe, Probe
 from daemon.audit_log import test_log
 from daemon.control import test_control
 from daemon.lending import test_delegator, test_steering
-from daemon.rooms import test_talk_service, test_work_talk
+from daemon.rooms import test_conversations, test_work_talk
 from daemon.web_access import test_logins
 from daemon.working import test_data_link
 from messaging import test_forgetting
 from messaging.builtins import test_identity
 from messaging.delivery import test_idle
 from sublet.a2a_server.text_link import A2ATextLink
+from sublet.daemon.api.conversations import ConversationMessage
 from sublet.daemon.api.replay_models import ReplayRequest
-from sublet.daemon.api.talk_models import TalkMessage
 from sublet.daemon.audit_log.segments import lines, torn
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.daemon.supervising import replay_service
 from sublet.daemon.supervising.replay_service import ReplayService
-from sublet.mcp_server.room_tools import _in_full
+from sublet.mcp_server.room_pages import in_full
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.engine.held import Held, Need
@@ -216,8 +216,8 @@ def _look_through(given: tuple[YataList, list[Node]]) -> None:
     assert made.precedes(walked[0], walked[-1]) or made.precedes(walked[-1], walked[0])
 
 
-def _message(size: int) -> TalkMessage:
-    return TalkMessage.model_validate(
+def _message(size: int) -> ConversationMessage:
+    return ConversationMessage.model_validate(
         {
             "ref_id": "r",
             "room_id": "#r:a",
@@ -301,10 +301,10 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: news of rooms after cursors that nobody has given",
-        covers=("daemon.rooms.talk_service:TalkService.news",),
+        covers=("daemon.rooms.news_service:NewsService.follow",),
         throw=throwing(
-            test_talk_service.test_what_json_can_not_say_takes_no_page_from_anybody,
-            partial(test_talk_service.test_a_cursor_that_no_event_has_is_refused, cursor=1 << 63),
+            test_conversations.test_what_json_can_not_say_takes_no_page_from_anybody,
+            partial(test_conversations.test_a_cursor_that_no_event_has_is_refused, cursor=1 << 63),
         ),
     ),
     FailureProbe(
@@ -378,9 +378,9 @@ PROBES: Sequence[Probe] = (
     ),
     CostProbe(
         name="again: a message of odd characters",
-        covers=("mcp_server.room_tools:_in_full",),
+        covers=("mcp_server.room_pages:in_full",),
         make=_message,
-        run=lambda message: _in_full(message, 0),
+        run=lambda message: in_full(message, 0),
         size=16_384,
     ),
     CostProbe(

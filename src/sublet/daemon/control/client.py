@@ -15,16 +15,9 @@ from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.control.approval_client import ApprovalClient
 from sublet.daemon.control.capability_client import CapabilityClient
-from sublet.daemon.control.delivery_client import DeliveryClient
 from sublet.daemon.control.gateway_client import GatewayClient
 from sublet.daemon.control.http import Fault, Query
 from sublet.daemon.control.replay_client import ReplayClient
-from sublet.daemon.control.room_client import RoomClient
-from sublet.daemon.control.room_clients import RoomMemberClient, RoomPeopleClient, RoomWatchClient
-from sublet.daemon.control.room_file_client import RoomFileClient
-from sublet.daemon.control.room_presence_client import RoomPresenceClient
-from sublet.daemon.control.room_text_client import RoomTextClient
-from sublet.daemon.control.talk_client import TalkClient
 from sublet.daemon.control.transport import SocketTransport, part, read
 from sublet.protocol.events import Event
 
@@ -218,51 +211,6 @@ class ControlClient(SocketTransport):
     def replays(self) -> ReplayClient:
         """The operations on recorded sessions."""
         return ReplayClient(self)
-
-    @property
-    def rooms(self) -> RoomClient:
-        """The operations around rooms."""
-        return RoomClient(self)
-
-    @property
-    def talk(self) -> TalkClient:
-        """The operations around whom somebody talks with."""
-        return TalkClient(self)
-
-    @property
-    def delivery(self) -> DeliveryClient:
-        """The operations on messages that were sent."""
-        return DeliveryClient(self)
-
-    @property
-    def members(self) -> RoomMemberClient:
-        """The operations around who is in a room."""
-        return RoomMemberClient(self)
-
-    @property
-    def people(self) -> RoomPeopleClient:
-        """The operations around people in rooms."""
-        return RoomPeopleClient(self)
-
-    @property
-    def presence(self) -> RoomPresenceClient:
-        """The operations around who is there, and drafts."""
-        return RoomPresenceClient(self)
-
-    @property
-    def files(self) -> RoomFileClient:
-        """The operations on files in rooms."""
-        return RoomFileClient(self)
-
-    @property
-    def texts(self) -> RoomTextClient:
-        """The operations on texts that several write."""
-        return RoomTextClient(self)
-
-    @property
-    def watching(self) -> RoomWatchClient:
-        """The operations around watches."""
-        return RoomWatchClient(self)
 
 
 def _bounded(timeout: float) -> float:
