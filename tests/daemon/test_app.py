@@ -13,9 +13,9 @@ import anyio
 import httpx
 import pytest
 
-from sublet.daemon.api.daemon_models import StatusView
+from sublet.daemon.api.daemon import StatusView
 from sublet.daemon.api.models import CreateDelegation
-from sublet.daemon.api.peer_models import AddPeer
+from sublet.daemon.api.peers import AddPeer
 from sublet.daemon.app import run_daemon
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.client import ControlClient

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from nacl.signing import SigningKey
 
-from sublet.daemon.api.approval_models import ApproveRequest, ForgetApprover, Terms
+from sublet.daemon.api.approvals import ApproveRequest, ForgetApprover, Terms
 from sublet.daemon.api.approval_statements import approve_statement
 from sublet.protocol.errors import SubletError
 from sublet.protocol.statement_signing import sign_statement

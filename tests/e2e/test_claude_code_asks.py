@@ -10,7 +10,7 @@ import anyio.to_thread
 import pytest
 from nacl.signing import SigningKey
 
-from sublet.daemon.api.approval_models import ApprovalView, ApproveRequest, Terms
+from sublet.daemon.api.approvals import ApprovalView, ApproveRequest, Terms
 from sublet.daemon.api.approval_statements import approve_statement
 from sublet.protocol.statement_signing import sign_statement
 from support import claude_code

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from nacl.signing import SigningKey
 
-from sublet.daemon.api.approval_models import ApprovalView, ApproveRequest, GrantView, IssueGrant, Terms
+from sublet.daemon.api.approvals import ApprovalView, ApproveRequest, GrantView, IssueGrant, Terms
 from sublet.daemon.api.approval_statements import approve_statement, issue_statement
 from sublet.daemon.approvals.grant_store import UNKNOWN_OUTCOME
 from sublet.protocol.errors import SubletError

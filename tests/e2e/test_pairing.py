@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from sublet.daemon.api.peer_models import PeerView
+from sublet.daemon.api.peers import PeerView
 from sublet.protocol.events import EventKind
 from support.daemons import SHELL_AGENT, Daemon, wait_for
 from support.leases import ask, begin, delegate, finish, marker, mount_of, processes_with

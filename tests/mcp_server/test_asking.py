@@ -22,7 +22,7 @@ from mcp.types import (
 from nacl.signing import SigningKey
 from pydantic import FileUrl
 
-from sublet.daemon.api.approval_models import ApprovalView
+from sublet.daemon.api.approvals import ApprovalView
 from sublet.daemon.approvals.call_gate import CallGate
 from sublet.daemon.approvals.tool_gate import GateParts
 from sublet.daemon.paths import Home

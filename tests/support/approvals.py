@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 from nacl.signing import SigningKey
 
-from sublet.daemon.api.approval_models import ApprovalView, ApproveRequest, SetApprover, Terms
+from sublet.daemon.api.approvals import ApprovalView, ApproveRequest, SetApprover, Terms
 from sublet.daemon.api.approval_statements import approve_statement
 from sublet.daemon.approvals.approver import Approver
 from sublet.daemon.approvals.grant_store import GrantStore

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.api.daemon_models import StatusView
+from sublet.daemon.api.daemon import StatusView
 from sublet.daemon.api.models import DelegationView
 from sublet.protocol.lifecycle import DelegationState
 

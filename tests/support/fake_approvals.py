@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sublet.daemon.api.approval_models import ApprovalView, ApproverView, GrantView
+from sublet.daemon.api.approvals import ApprovalView, ApproverView, GrantView
 from sublet.daemon.control.approval_client import ApprovalClient
 
 AT = "2026-11-27T10:00:00.000Z"

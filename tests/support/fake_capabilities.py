@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sublet.daemon.api.capability_models import (
+from sublet.daemon.api.capabilities import (
     CapabilityCheck,
     CapabilityChecks,
     CapabilityDetail,

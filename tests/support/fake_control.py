@@ -22,8 +22,8 @@ from sublet.daemon.api.models import (
     Usage,
 )
 from sublet.daemon.api.operation import AnswerT, EventT, Operation, RequestT, Streaming
-from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
-from sublet.daemon.api.replay_models import ReplayView
+from sublet.daemon.api.peers import AddPeer, Directory, PairLink, PeerView, TokenView
+from sublet.daemon.api.replays import ReplayView
 from sublet.daemon.api.review_models import (
     Applied,
     ApplyRequest,

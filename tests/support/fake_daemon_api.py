@@ -16,7 +16,7 @@ from sublet.daemon.api.models import (
     FollowUpView,
     ResultView,
 )
-from sublet.daemon.api.peer_models import AddPeer, AgentView, Directory, PairLink, PeerView, TokenView
+from sublet.daemon.api.peers import AddPeer, AgentView, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError

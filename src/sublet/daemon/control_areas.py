@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
+from sublet.daemon.api.daemon import StatusView
 from sublet.daemon.config import DaemonConfig
-from sublet.daemon.control.approval_routes import ApprovalArea
-from sublet.daemon.control.capability_routes import CapabilityArea
 from sublet.daemon.control.config_service import ConfigService
 from sublet.daemon.control.delivery_routes import DeliveryArea
-from sublet.daemon.control.gateway_routes import GatewayArea
-from sublet.daemon.control.replay_routes import ReplayArea
+from sublet.daemon.control.lend_root_service import LendRootService
+from sublet.daemon.control.peer_service import PeerParts, PeerService
 from sublet.daemon.control.room_file_routes import RoomFileArea
 from sublet.daemon.control.room_member_routes import RoomMemberArea
 from sublet.daemon.control.room_people_routes import RoomPeopleArea
@@ -18,23 +18,55 @@ from sublet.daemon.control.room_presence_routes import RoomPresenceArea
 from sublet.daemon.control.room_routes import RoomArea
 from sublet.daemon.control.room_text_routes import RoomTextArea
 from sublet.daemon.control.room_watch_routes import RoomWatchArea
+from sublet.daemon.control.state_service import StateService
 from sublet.daemon.control.talk_routes import TalkArea
+from sublet.daemon.control.token_service import TokenService
+from sublet.daemon.diagnosis import diagnose
 from sublet.daemon.modules.gateway_service import GatewayService
 from sublet.daemon.operations.answers import ControlArea
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.parts import Parts
+from sublet.daemon.peering.peer_directory import PeerDirectory
 from sublet.daemon.web_access.service import WebService
 
 
-def operation_table(parts: Parts, config: DaemonConfig, web_page: Callable[[], str | None]) -> OperationTable:
+def operation_table(
+    parts: Parts,
+    config: DaemonConfig,
+    web_page: Callable[[], str | None],
+    status: Callable[[], Awaitable[StatusView]],
+    stop: Callable[[], None],
+) -> OperationTable:
     """Return everything that the daemon can be asked.
 
     Args:
         parts: of the daemon.
         config: what was configured.
         web_page: returns where the web page is, None where it is switched off.
+        status: returns the daemon at a glance.
+        stop: asks the daemon to stop.
     """
+    peers = PeerParts(
+        gate=parts.gate,
+        policy=parts.policy,
+        peers=parts.peers,
+        directory=PeerDirectory(parts.peers, parts.link),
+        pairing=parts.pairing,
+        lend_roots=parts.lend_roots,
+        delegator=parts.delegator,
+        executor=parts.executor,
+        node_id=parts.identity.node_id,
+    )
+    doctor = partial(diagnose, config.home, running=True, limits=parts.cages.means)
     return OperationTable(
+        StateService(parts.gate, status, doctor, parts.reloader.reload, stop),
+        PeerService(peers),
+        TokenService(parts.gate, parts.tokens),
+        LendRootService(parts.gate, parts.lend_roots),
+        parts.approvals,
+        parts.modules.service,
+        GatewayService(parts.gate, parts.gateways),
+        parts.replays,
         parts.supervising.service,
         parts.rooms.marks,
         ConfigService(parts.gate, config),
@@ -46,7 +78,6 @@ def operation_table(parts: Parts, config: DaemonConfig, web_page: Callable[[], s
 def control_areas(parts: Parts) -> list[ControlArea]:
     """Return the areas of the control socket that are no part of the table yet."""
     return [
-        ReplayArea(parts.replays),
         RoomArea(parts.rooms.service),
         DeliveryArea(parts.rooms.delivery),
         TalkArea(parts.rooms.talk),
@@ -56,7 +87,4 @@ def control_areas(parts: Parts) -> list[ControlArea]:
         RoomFileArea(parts.rooms.files),
         RoomTextArea(parts.rooms.texts),
         RoomWatchArea(parts.rooms.talk),
-        CapabilityArea(parts.modules.service),
-        GatewayArea(GatewayService(parts.gate, parts.gateways)),
-        ApprovalArea(parts.approvals),
     ]

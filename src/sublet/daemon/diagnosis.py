@@ -7,7 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-from sublet.daemon.api.daemon_models import Check
+from sublet.daemon.api.daemon import Check
 from sublet.daemon.paths import Home
 from sublet.workspace.mount.table import mounted_below
 from sublet.workspace.requirements import check_requirements

@@ -9,7 +9,6 @@ from typing import Final, Protocol
 
 from nacl.signing import SigningKey
 
-from sublet.daemon.api.approval_api import ApprovalApi
 from sublet.daemon.api.call_api import CallApi
 from sublet.daemon.api.daemon_api import (
     DaemonApi,
@@ -22,7 +21,7 @@ from sublet.daemon.api.daemon_api import (
     PairRequest,
     WhereaboutsApi,
 )
-from sublet.daemon.api.peer_models import AgentView
+from sublet.daemon.api.peers import AgentView
 from sublet.daemon.api.room_api import RoomApi
 from sublet.daemon.api.room_file_api import RoomFileApi
 from sublet.daemon.api.talk_api import TalkApi
@@ -223,7 +222,6 @@ class WebContext:
     ``chosen`` tells whether somebody asked for that port: a default that is taken gives way.
     """
 
-    approvals: ApprovalApi
     rooms: RoomApi
     files: RoomFileApi
     logins: WebLoginCheck

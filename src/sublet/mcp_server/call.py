@@ -11,6 +11,7 @@ from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.models import DelegationView
 from sublet.daemon.api.talk_api import TalkApi
+from sublet.daemon.operations.calling import Calls
 from sublet.policy.model import Subject
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
@@ -31,6 +32,7 @@ class Call:
 
     Args:
         api: the daemon.
+        operations: calls the daemon's operations for the caller.
         talk: its rooms.
         caller: the MCP host, with its roots.
         report: sends progress (a growing count and a line of text); does nothing if the host did not ask for it.
@@ -38,6 +40,7 @@ class Call:
     """
 
     api: DaemonApi
+    operations: Calls
     talk: TalkApi
     caller: Subject
     report: Progress

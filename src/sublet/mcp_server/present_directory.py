@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sublet.daemon.api.peer_models import AgentView, Directory, PeerView
+from sublet.daemon.api.peers import AgentView, Directory, PeerView
 from sublet.daemon.api.talk_models import TalkRoom
 from sublet.mcp_server.answers import Answer
 from sublet.mcp_server.present import MAX_ANSWER_CHARS, MAX_WHY_CHARS, sandbox_text

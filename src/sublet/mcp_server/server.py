@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from sublet.daemon.api.call_api import AskedCall, CallApi
     from sublet.daemon.api.daemon_api import DaemonApi
     from sublet.daemon.api.talk_api import TalkApi
+    from sublet.daemon.operations.table import OperationTable
 
 log = structlog.get_logger(__name__)
 
@@ -70,6 +71,7 @@ class SubletServer:
 
     Args:
         api: the daemon.
+        operations: what it can be asked besides.
         talk: its rooms.
         calls: stands before every tool.
         page: returns the address of the web page, where there is one.
@@ -77,9 +79,16 @@ class SubletServer:
     """
 
     def __init__(
-        self, api: DaemonApi, talk: TalkApi, calls: CallApi, page: Callable[[], str | None], version: str
+        self,
+        api: DaemonApi,
+        operations: OperationTable,
+        talk: TalkApi,
+        calls: CallApi,
+        page: Callable[[], str | None],
+        version: str,
     ) -> None:
         self._api = api
+        self._operations = operations
         self._talk = talk
         self._calls = calls
         self._asking = Asking(calls, page)
@@ -188,7 +197,9 @@ class SubletServer:
         async def report(count: int, line: str) -> None:
             await ctx.session.report_progress(count, None, line)
 
-        call = Call(api=self._api, talk=self._talk, caller=_subject(ctx, roots), report=report, deadline=deadline)
+        caller = _subject(ctx, roots)
+        operations = self._operations.called_by(caller)
+        call = Call(self._api, operations, self._talk, caller, report, deadline)
         async with self._begun(asked_call):
             with anyio.move_on_at(deadline) as limit:
                 answer = await bound(call)

@@ -31,7 +31,7 @@ from messaging import test_forgetting
 from messaging.builtins import test_identity
 from messaging.delivery import test_idle
 from sublet.a2a_server.text_link import A2ATextLink
-from sublet.daemon.api.replay_models import ReplayRequest
+from sublet.daemon.api.replays import ReplayRequest
 from sublet.daemon.api.talk_models import TalkMessage
 from sublet.daemon.audit_log.segments import lines, torn
 from sublet.daemon.ports import PeerAddress

@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 
 from attacks.probe import FailureProbe, Probe
 from daemon.test_app import Running, config, daemon
-from sublet.daemon.api.gateway_models import SendToGateway
+from sublet.daemon.api.gateways import SendToGateway
 from sublet.protocol.errors import SubletError
 
 SECONDS = 60.0

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nacl.signing import SigningKey
 
-from sublet.daemon.api.approval_models import (
+from sublet.daemon.api.approvals import (
     ApproveRequest,
     ForgetApprover,
     IssueGrant,

@@ -21,7 +21,7 @@ from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport
 from sublet.daemon.api.models import AssignmentView, ChangeSet, CreateDelegation, EventPage
 from sublet.daemon.api.operation import MAX_BODY_BYTES
-from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
+from sublet.daemon.api.peers import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.control.client import ControlClient
 from sublet.daemon.control.server import ControlServer

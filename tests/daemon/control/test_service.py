@@ -14,7 +14,7 @@ from sublet.daemon import gatekeeper as gatekeeper_module
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.daemon_models import PruneRequest
 from sublet.daemon.api.models import CreateDelegation
-from sublet.daemon.api.peer_models import AddPeer
+from sublet.daemon.api.peers import AddPeer
 from sublet.daemon.api.review_models import ApplyRequest
 from sublet.daemon.control import delegation_service
 from sublet.daemon.control.service import DaemonService
