@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar, cast
 
@@ -43,7 +44,7 @@ class AnsweringCalls:
         self._methods: dict[str, Callable[[Any], Any]] = {
             getattr(method, ANSWERS): getattr(fake, name)
             for fake in fakes
-            for name, method in vars(type(fake)).items()
+            for name, method in inspect.getmembers(type(fake), inspect.isfunction)
             if hasattr(method, ANSWERS)
         }
 

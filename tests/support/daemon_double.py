@@ -1,13 +1,17 @@
-"""A ``DaemonApi`` that answers what the test has laid out, and remembers what it was asked."""
+"""A daemon that answers what the test has laid out, and remembers what it was asked: ``DaemonApi`` and operations."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
 
-from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.daemon import StatusView
+from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.models import DelegationView
+from sublet.daemon.api.operation import AnswerT, AnyOperation, Operation, RequestT
+from sublet.daemon.operations.document import declarations
+from sublet.daemon.operations.table import OperationTable
+from sublet.policy.model import Subject
 from sublet.protocol.lifecycle import DelegationState
 
 STATUS = StatusView(
@@ -38,9 +42,15 @@ DELEGATION = DelegationView(
 
 
 class DaemonDouble:
-    """``answers`` maps a method to its answer, to an exception to raise, or to an async function to call."""
+    """Answers by what it is given: an answer, an exception to raise, or an async function to call.
 
-    def __init__(self, **answers: object) -> None:
+    Args:
+        operations: what operations of the table are answered with.
+        answers: what methods of ``DaemonApi`` are answered with, by their names.
+    """
+
+    def __init__(self, operations: Mapping[AnyOperation, object] | None = None, **answers: object) -> None:
+        self.operations = {**(operations or {})}
         self.answers = answers
         self.asked: list[tuple[str, tuple[object, ...], dict[str, object]]] = []
 
@@ -50,14 +60,36 @@ class DaemonDouble:
 
         async def method(*args: object, **named: object) -> object:
             self.asked.append((name, args, named))
-            answer = self.answers[name]
-            if isinstance(answer, Exception):
-                raise answer
-            return await answer(*args, **named) if callable(answer) else answer
+            return await _answered(self.answers[name], *args, **named)
 
         return method
+
+    @property
+    def table(self) -> OperationTable:
+        """All operations that are declared, answered by the double; policy is not asked."""
+        return _ScriptedTable(self)
 
     @property
     def api(self) -> DaemonApi:
         """The double under the type that it plays."""
         return cast("DaemonApi", self)
+
+
+class _ScriptedTable(OperationTable):
+    def __init__(self, double: DaemonDouble) -> None:
+        super().__init__()
+        self._double = double
+
+    @property
+    def operations(self) -> tuple[AnyOperation, ...]:
+        return tuple(one for _, stated in declarations() for one in stated.values())
+
+    async def call(self, operation: Operation[RequestT, AnswerT], request: RequestT, caller: Subject) -> AnswerT:
+        self._double.asked.append((operation.name, (request, caller), {}))
+        return cast("AnswerT", await _answered(self._double.operations[operation], request, caller))
+
+
+async def _answered(answer: Any, *args: object, **named: object) -> object:
+    if isinstance(answer, Exception):
+        raise answer
+    return await answer(*args, **named) if callable(answer) else answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sublet.daemon.api.audit_models import AuditReport
-from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport, StatusView
+from sublet.daemon.api.daemon_models import PruneReport, PruneRequest
 from sublet.daemon.api.models import (
     AssignmentView,
     ChangeSet,
@@ -16,13 +16,16 @@ from sublet.daemon.api.models import (
     FollowUpView,
     ResultView,
 )
-from sublet.daemon.api.peers import AddPeer, AgentView, Directory, PairLink, PeerView, TokenView
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.peers import LIST_PEERS, SHOW_DIRECTORY, AgentView, Directory, PeerView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
+from sublet.daemon.operations.table import serves
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventFilter, EventKind
 from sublet.protocol.ids import new_delegation_id
 from sublet.protocol.lifecycle import DelegationState
+from support.decisions import YES
 
 AT = "2026-11-28T10:00:00Z"
 NODE_ID = "node-aaaaaaaaaaaaaaaa"
@@ -45,6 +48,8 @@ def a_peer(name: str = "bob", **changes: object) -> PeerView:
 
 class FakeDaemonApi:
     """See module. ``requests`` and ``callers`` record what the face asked for, in order."""
+
+    _gate = YES
 
     def __init__(self) -> None:
         self.delegations: dict[str, DelegationView] = {}
@@ -225,54 +230,17 @@ class FakeDaemonApi:
         self.reviews[delegation_id] = review.model_copy(update={"change_set": changes})
         return changes
 
-    async def directory(self, caller: Subject) -> Directory:
+    @serves(SHOW_DIRECTORY)
+    async def show_directory(self, request: Nothing, caller: Subject) -> Directory:
         self.callers.append(caller)
         return Directory(node_id=NODE_ID, peers=self.peers, lend_roots=self.lend_roots)
 
     async def prune_resources(self, request: PruneRequest, caller: Subject) -> PruneReport:
         return PruneReport()
 
-    async def create_pair_link(self, caller: Subject, *, ttl_seconds: int = 600) -> PairLink:
-        raise NotImplementedError
-
-    async def add_peer(self, request: AddPeer, caller: Subject) -> PeerView:
-        raise NotImplementedError
-
-    async def list_peers(self, caller: Subject) -> list[PeerView]:
+    @serves(LIST_PEERS)
+    async def list_peers(self, request: Nothing, caller: Subject) -> list[PeerView]:
         return self.peers
-
-    async def remove_peer(self, name: str, caller: Subject) -> PeerView:
-        raise NotImplementedError
-
-    async def create_token(self, name: str, ttl_seconds: int | None, caller: Subject) -> TokenView:
-        raise NotImplementedError
-
-    async def list_tokens(self, caller: Subject) -> list[TokenView]:
-        return []
-
-    async def revoke_token(self, name: str, caller: Subject) -> TokenView:
-        raise NotImplementedError
-
-    async def list_lend_roots(self, caller: Subject) -> list[str]:
-        return self.lend_roots
-
-    async def add_lend_root(self, path: str, caller: Subject) -> list[str]:
-        raise NotImplementedError
-
-    async def remove_lend_root(self, path: str, caller: Subject) -> list[str]:
-        raise NotImplementedError
-
-    async def status(self, caller: Subject) -> StatusView:
-        raise NotImplementedError
-
-    async def doctor(self, caller: Subject) -> list[Check]:
-        return []
 
     async def list_assignments(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
         return []
-
-    async def reload(self, caller: Subject) -> ReloadReport:
-        return ReloadReport(agents=[], policy_file="", agent_file="")
-
-    async def shutdown(self, caller: Subject) -> None:
-        raise NotImplementedError

@@ -72,7 +72,7 @@ def face_context(
     absent = cast(Any, None)
     return FaceContext(
         api=api,
-        operations=OperationTable(),
+        operations=OperationTable(api),
         calls=calls or FreeCalls(),
         executor=absent,
         messages=absent,

@@ -11,6 +11,7 @@ import anyio
 import httpx
 import pytest
 
+from sublet.daemon.api.approvals import DenyApproval
 from sublet.daemon.api.models import CreateDelegation, ErrorView
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
@@ -187,4 +188,4 @@ async def test_passphrases_wait_in_no_long_line(tmp_path: Path) -> None:
                     await anyio.lowlevel.checkpoint()
                 side.service._unsealing.release()
             assert sorted(statuses) == [403] * 4 + [503] * 2
-            await side.service.deny_approval(asked.id, HUMAN)
+            await side.service.deny_approval(DenyApproval(approval_id=asked.id), HUMAN)

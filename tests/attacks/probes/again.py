@@ -145,7 +145,7 @@ async def _sessions_without_end() -> None:
         ):
             for session, code in (("s1", LocalCode.INVALID_ARGUMENT), ("s2", LocalCode.NOT_FOUND)):
                 with pytest.raises(SubletError) as refused:
-                    await service.replay_session(session, ReplayRequest(), Subject("human"))
+                    await service.replay_session(ReplayRequest(session_id=session), Subject("human"))
                 assert refused.value.code is code
         await store.close()
 
