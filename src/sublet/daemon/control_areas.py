@@ -46,21 +46,10 @@ def operation_table(
         status: returns the daemon at a glance.
         stop: asks the daemon to stop.
     """
-    peers = PeerParts(
-        gate=parts.gate,
-        policy=parts.policy,
-        peers=parts.peers,
-        directory=PeerDirectory(parts.peers, parts.link),
-        pairing=parts.pairing,
-        lend_roots=parts.lend_roots,
-        delegator=parts.delegator,
-        executor=parts.executor,
-        node_id=parts.identity.node_id,
-    )
     doctor = partial(diagnose, config.home, running=True, limits=parts.cages.means)
     return OperationTable(
         StateService(parts.gate, status, doctor, parts.reloader.reload, stop),
-        PeerService(peers),
+        PeerService(_peer_parts(parts)),
         TokenService(parts.gate, parts.tokens),
         LendRootService(parts.gate, parts.lend_roots),
         parts.approvals,
@@ -88,3 +77,17 @@ def control_areas(parts: Parts) -> list[ControlArea]:
         RoomTextArea(parts.rooms.texts),
         RoomWatchArea(parts.rooms.talk),
     ]
+
+
+def _peer_parts(parts: Parts) -> PeerParts:
+    return PeerParts(
+        gate=parts.gate,
+        policy=parts.policy,
+        peers=parts.peers,
+        directory=PeerDirectory(parts.peers, parts.link),
+        pairing=parts.pairing,
+        lend_roots=parts.lend_roots,
+        delegator=parts.delegator,
+        executor=parts.executor,
+        node_id=parts.identity.node_id,
+    )
