@@ -76,7 +76,7 @@ from sublet.daemon.api.gateways import (
     SendToGateway,
 )
 from sublet.daemon.api.lend_roots import ADD_LEND_ROOT, LIST_LEND_ROOTS, REMOVE_LEND_ROOT, LendRoot
-from sublet.daemon.api.operation import AnyOperation, Nothing
+from sublet.daemon.api.operation import AnyOperation, Nothing, Operation
 from sublet.daemon.api.peers import (
     ADD_PEER,
     CREATE_PAIR_LINK,
@@ -132,7 +132,7 @@ GATEWAY = GatewayView(
 class Call:
     """An operation, and its request as an older client sends it: every argument, in path, query or body."""
 
-    operation: AnyOperation
+    operation: Operation[Any, Any]
     request: Request
     answer: object
     target: str
@@ -270,7 +270,7 @@ STATUSES: dict[AnyOperation, int] = {
 }
 """Of those whose answer has another one than 200."""
 NOT_FOR_PATHS = ["", "..", "../x", "a/b", "a?b", "a b", "-x", "a\n", "\u00fc", "x" * 65, "\udcff"]
-IN_PATHS: list[Callable[[str], tuple[AnyOperation, Request]]] = [
+IN_PATHS: list[Callable[[str], tuple[Operation[Any, Any], Request]]] = [
     lambda text: (REMOVE_PEER, OnePeer(name=text)),
     lambda text: (REVOKE_TOKEN, OneToken(name=text)),
     lambda text: (GET_APPROVAL, OneApproval(approval_id=text)),
