@@ -31,6 +31,7 @@ from sublet.daemon.control_areas import control_areas, operation_table
 from sublet.daemon.endings import Ending, Stop
 from sublet.daemon.faces import A2A_FACE, MCP_FACE, WEB_FACE, load_face
 from sublet.daemon.failures import sole_failure
+from sublet.daemon.heap import Heap
 from sublet.daemon.lock import InstanceLock
 from sublet.daemon.net.last_ports import LastPorts, read_ports, write_ports
 from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
@@ -157,7 +158,7 @@ class _Daemon:
             sockets = [self._faces[1], control]
             own_files = OwnFiles(self._home, self._lock, sockets, self._stop, self._moved)
             async with (
-                services.running(Service("stall watch", self._stalls.serve)),
+                services.running(Service("stall watch", self._stalls.serve), Service("heap", Heap().serve)),
                 services.running(Service("audit log", audit_log.serve)),
                 services.running(Service("sftp", parts.data_plane.serve)),
                 started(services, *self._faces, control),

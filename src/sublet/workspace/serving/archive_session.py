@@ -83,6 +83,7 @@ class ArchiveSession(ChannelSession):
         is_stalled: tells whether packets of the connection wait for a key exchange.
         on_end: called once when the channel has ended.
         held: whether the connection's socket is full now.
+        window: bytes that the client may send before any of them is worked off.
     """
 
     subsystem = SUBSYSTEM
@@ -95,8 +96,9 @@ class ArchiveSession(ChannelSession):
         on_end: Callable[[ChannelSession], None],
         *,
         held: bool,
+        window: int,
     ) -> None:
-        super().__init__(share, is_stalled, on_end, held=held, threads=transfers.threads)
+        super().__init__(share, is_stalled, on_end, held=held, window=window, threads=transfers.threads)
         self._transfers = transfers
         self._frames = Frames()
         self._download: Download | GitDownload | None = None
@@ -106,10 +108,15 @@ class ArchiveSession(ChannelSession):
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         """Take what the client sent."""
+        self._received(len(data))
         if not self._started or self._ended or self._over:
             return
         self._frames.add(data)
         self._pump()
+
+    @property
+    def _kept(self) -> int:
+        return self._frames.waiting
 
     def _close(self) -> None:
         self._frames.clear()
@@ -137,7 +144,7 @@ class ArchiveSession(ChannelSession):
                 self._work(self._send_next)
             else:
                 self._next()
-        self._pause_input()
+        self._steer_input()
 
     def _next(self) -> None:
         try:
