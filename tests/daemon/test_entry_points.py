@@ -64,7 +64,7 @@ SERVED_BY_PEERS = {
 OPEN_TO_STRANGERS = {"complete": "a pairing link that a person has asked policy for, proven by its secret"}
 TOLD_BY_PEERS = {"moved": "changes only where this very peer is called, and only to a host of its own"}
 UNGUARDED_SERVICES = {"PairingService": OPEN_TO_STRANGERS}
-FACE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(api\.\w+|operations\.(calling|table)|ports|paths|net\.\w+)$")
+FACE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(api\.\w+|operations\.calling|ports|paths|net\.\w+)$")
 PAGE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(control\.requests|operations\.(answers|reading|routes|table))$")
 """How HTTP is read and answered, which the web page has in common with the control socket."""
 CLI_MAY_IMPORT = {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from functools import partial
+from typing import cast
 
 from sublet.daemon.api.daemon import StatusView
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.models import DelegationView
-from sublet.daemon.api.operation import AnswerT, AnyOperation, Operation, RequestT
 from sublet.daemon.operations.document import declarations
 from sublet.daemon.operations.table import OperationTable
 from sublet.policy.model import Subject
@@ -42,16 +42,14 @@ DELEGATION = DelegationView(
 
 
 class DaemonDouble:
-    """Answers by what it is given: an answer, an exception to raise, or an async function to call.
+    """``answers`` maps a method of ``DaemonApi``, or the name of an operation, to its answer.
 
-    Args:
-        operations: what operations of the table are answered with.
-        answers: what methods of ``DaemonApi`` are answered with, by their names.
+    That may be an exception to raise, or an async function to call. ``asked`` are the calls of the former: the method,
+    its arguments; and of the latter: the name, the request and the caller.
     """
 
-    def __init__(self, operations: Mapping[AnyOperation, object] | None = None, **answers: object) -> None:
-        self.operations = {**(operations or {})}
-        self.answers = answers
+    def __init__(self, by_name: Mapping[str, object] | None = None, **answers: object) -> None:
+        self.answers = {**(by_name or {}), **answers}
         self.asked: list[tuple[str, tuple[object, ...], dict[str, object]]] = []
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
@@ -59,37 +57,35 @@ class DaemonDouble:
             raise AttributeError(name)
 
         async def method(*args: object, **named: object) -> object:
-            self.asked.append((name, args, named))
-            return await _answered(self.answers[name], *args, **named)
+            return await self._answer(name, args, named)
 
         return method
 
-    @property
-    def table(self) -> OperationTable:
-        """All operations that are declared, answered by the double; policy is not asked."""
-        return _ScriptedTable(self)
+    async def _answer(self, name: str, args: tuple[object, ...], named: dict[str, object]) -> object:
+        self.asked.append((name, args, named))
+        answer = self.answers[name]
+        if isinstance(answer, Exception):
+            raise answer
+        return await answer(*args, **named) if callable(answer) else answer
 
     @property
     def api(self) -> DaemonApi:
         """The double under the type that it plays."""
         return cast("DaemonApi", self)
 
-
-class _ScriptedTable(OperationTable):
-    def __init__(self, double: DaemonDouble) -> None:
-        super().__init__()
-        self._double = double
-
     @property
-    def operations(self) -> tuple[AnyOperation, ...]:
-        return tuple(one for _, stated in declarations() for one in stated.values())
-
-    async def call(self, operation: Operation[RequestT, AnswerT], request: RequestT, caller: Subject) -> AnswerT:
-        self._double.asked.append((operation.name, (request, caller), {}))
-        return cast("AnswerT", await _answered(self._double.operations[operation], request, caller))
+    def table(self) -> OperationTable:
+        """Every operation that is declared, answered by the double."""
+        return _Answering(self._answer)
 
 
-async def _answered(answer: Any, *args: object, **named: object) -> object:
-    if isinstance(answer, Exception):
-        raise answer
-    return await answer(*args, **named) if callable(answer) else answer
+class _Answering(OperationTable):
+    def __init__(self, answer: Callable[..., Awaitable[object]]) -> None:
+        super().__init__()
+        for _, stated in declarations():
+            for one in stated.values():
+                self._methods[one.name] = (one, partial(self._call, one.name))
+        self._answer = answer
+
+    async def _call(self, name: str, request: object, caller: Subject) -> object:
+        return await self._answer(name, (request, caller), {})

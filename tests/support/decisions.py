@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations.asking import note_decision
 from sublet.daemon.storage.journal import Journal
 from sublet.policy.defaults import DEFAULT_RULES
 from sublet.policy.engine import Policy
@@ -34,22 +32,6 @@ class KeptDecisions:
         seq = self.add(kind, fields)
         self.durable.add(seq)
         return seq
-
-
-class _Yes:
-    """Lets everybody do everything, and keeps nothing."""
-
-    async def ask(self, caller: Subject, action: Action, name: str, **_: object) -> object:
-        """Say yes."""
-        note_decision(self, None)
-        return None
-
-    def outcome(self, decision: int, error: str | None) -> None:
-        """Forget it."""
-
-
-YES: Final = _Yes()
-"""The gate of fakes whose methods serve operations: policy is not what is tested."""
 
 
 def gatekeeper(journal: Journal, policy: Policy | None = None, log: KeptDecisions | None = None) -> Gatekeeper:

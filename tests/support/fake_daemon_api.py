@@ -19,13 +19,12 @@ from sublet.daemon.api.models import (
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.peers import LIST_PEERS, SHOW_DIRECTORY, AgentView, Directory, PeerView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
-from sublet.daemon.operations.table import serves
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventFilter, EventKind
 from sublet.protocol.ids import new_delegation_id
 from sublet.protocol.lifecycle import DelegationState
-from support.decisions import YES
+from support.answering import AnsweringTable, plays
 
 AT = "2026-11-28T10:00:00Z"
 NODE_ID = "node-aaaaaaaaaaaaaaaa"
@@ -49,8 +48,6 @@ def a_peer(name: str = "bob", **changes: object) -> PeerView:
 class FakeDaemonApi:
     """See module. ``requests`` and ``callers`` record what the face asked for, in order."""
 
-    _gate = YES
-
     def __init__(self) -> None:
         self.delegations: dict[str, DelegationView] = {}
         self.audits: dict[str, AuditReport] = {}
@@ -66,6 +63,11 @@ class FakeDaemonApi:
         self.breaks: Exception | None = None
         self._keys: dict[tuple[str, str], str] = {}
         self._news = asyncio.Condition()
+
+    @property
+    def table(self) -> AnsweringTable:
+        """What it plays, as a table of operations."""
+        return AnsweringTable(self)
 
     async def push(self, delegation_id: str, kind: EventKind = EventKind.DELEGATION_STATE, **data: str | int) -> None:
         """Append an event."""
@@ -230,7 +232,7 @@ class FakeDaemonApi:
         self.reviews[delegation_id] = review.model_copy(update={"change_set": changes})
         return changes
 
-    @serves(SHOW_DIRECTORY)
+    @plays(SHOW_DIRECTORY)
     async def show_directory(self, request: Nothing, caller: Subject) -> Directory:
         self.callers.append(caller)
         return Directory(node_id=NODE_ID, peers=self.peers, lend_roots=self.lend_roots)
@@ -238,7 +240,7 @@ class FakeDaemonApi:
     async def prune_resources(self, request: PruneRequest, caller: Subject) -> PruneReport:
         return PruneReport()
 
-    @serves(LIST_PEERS)
+    @plays(LIST_PEERS)
     async def list_peers(self, request: Nothing, caller: Subject) -> list[PeerView]:
         return self.peers
 

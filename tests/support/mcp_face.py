@@ -18,10 +18,10 @@ from nacl.signing import SigningKey
 from sublet.daemon.api.call_api import AskedCall, Became, Begun, CallApi, OpenQuestion
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.talk_api import TalkApi
-from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.paths import Home
 from sublet.daemon.ports import FaceContext
 from sublet.mcp_server import host, relay
+from support.answering import AnsweringTable
 from support.fake_talk_api import FakeTalkApi
 
 SCRIPT = [str(Path(sys.executable).with_name("sublet")), "mcp"]
@@ -72,7 +72,7 @@ def face_context(
     absent = cast(Any, None)
     return FaceContext(
         api=api,
-        operations=OperationTable(api),
+        operations=AnsweringTable(api),
         calls=calls or FreeCalls(),
         executor=absent,
         messages=absent,

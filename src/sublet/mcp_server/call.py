@@ -32,7 +32,7 @@ class Call:
 
     Args:
         api: the daemon.
-        operations: calls the daemon's operations for the caller.
+        operations: what it can be asked, as ``caller``.
         talk: its rooms.
         caller: the MCP host, with its roots.
         report: sends progress (a growing count and a line of text); does nothing if the host did not ask for it.

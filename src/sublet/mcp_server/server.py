@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from sublet.daemon.api.call_api import AskedCall, CallApi
     from sublet.daemon.api.daemon_api import DaemonApi
     from sublet.daemon.api.talk_api import TalkApi
-    from sublet.daemon.operations.table import OperationTable
+    from sublet.daemon.operations.calling import Calls
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +71,7 @@ class SubletServer:
 
     Args:
         api: the daemon.
-        operations: what it can be asked besides.
+        called_by: returns what calls the operations of the table for whoever asks.
         talk: its rooms.
         calls: stands before every tool.
         page: returns the address of the web page, where there is one.
@@ -81,14 +81,14 @@ class SubletServer:
     def __init__(
         self,
         api: DaemonApi,
-        operations: OperationTable,
+        called_by: Callable[[Subject], Calls],
         talk: TalkApi,
         calls: CallApi,
         page: Callable[[], str | None],
         version: str,
     ) -> None:
         self._api = api
-        self._operations = operations
+        self._called_by = called_by
         self._talk = talk
         self._calls = calls
         self._asking = Asking(calls, page)
@@ -198,8 +198,7 @@ class SubletServer:
             await ctx.session.report_progress(count, None, line)
 
         caller = _subject(ctx, roots)
-        operations = self._operations.called_by(caller)
-        call = Call(self._api, operations, self._talk, caller, report, deadline)
+        call = Call(self._api, self._called_by(caller), self._talk, caller, report, deadline)
         async with self._begun(asked_call):
             with anyio.move_on_at(deadline) as limit:
                 answer = await bound(call)

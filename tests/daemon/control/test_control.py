@@ -178,7 +178,7 @@ async def test_no_name_becomes_another_path(home: Home, name: str) -> None:
     ],
 )
 async def test_failures_arrive_as_they_are(home: Home, error: SubletError, status: int) -> None:
-    double = DaemonDouble({SHOW_STATUS: error})
+    double = DaemonDouble({SHOW_STATUS.name: error})
     async with serving(double, home) as client:
         with pytest.raises(SubletError) as raised:
             await client.call(SHOW_STATUS, Nothing())
@@ -190,7 +190,7 @@ async def test_failures_arrive_as_they_are(home: Home, error: SubletError, statu
 
 
 async def test_what_breaks_inside_is_not_told(home: Home) -> None:
-    async with serving(DaemonDouble({SHOW_STATUS: RuntimeError("the secret is 42")}), home) as client:
+    async with serving(DaemonDouble({SHOW_STATUS.name: RuntimeError("the secret is 42")}), home) as client:
         with pytest.raises(SubletError) as raised:
             await client.call(SHOW_STATUS, Nothing())
     assert raised.value.code is LocalCode.INTERNAL
@@ -338,7 +338,7 @@ async def test_a_stop_lets_short_work_finish(home: Home) -> None:
         await finish.wait()
         return RELOADED
 
-    double = DaemonDouble({RELOAD: slow})
+    double = DaemonDouble({RELOAD.name: slow})
     server = ControlServer(double.api, home, double.table)
     await server.start()
     async with ControlClient(home) as client, asyncio.TaskGroup() as group:
@@ -377,7 +377,7 @@ async def test_without_a_daemon_the_hint_says_how_to_start_it(home: Home) -> Non
 
 async def test_a_socket_in_a_directory_of_others_is_not_spoken_to(home: Home) -> None:
     os.chmod(home.runtime_dir, 0o755)
-    async with serving(DaemonDouble({SHOW_STATUS: STATUS}), home) as client:
+    async with serving(DaemonDouble({SHOW_STATUS.name: STATUS}), home) as client:
         with pytest.raises(SubletError, match="others may enter"):
             await client.call(SHOW_STATUS, Nothing())
 
@@ -411,7 +411,7 @@ async def test_another_user_is_refused_even_where_the_socket_lets_him_in(home: H
         "except (BrokenPipeError, ConnectionResetError):\n"
         "    print('')\n"
     )
-    double = DaemonDouble({SHOW_STATUS: STATUS})
+    double = DaemonDouble({SHOW_STATUS.name: STATUS})
     async with serving(double, home):
         os.chmod(home.control_socket, 0o666)
         said = {}
@@ -429,7 +429,7 @@ async def test_another_user_is_refused_even_where_the_socket_lets_him_in(home: H
 
 
 async def test_nonsense_on_the_socket_harms_nobody(home: Home) -> None:
-    async with serving(DaemonDouble({SHOW_STATUS: STATUS}), home) as client:
+    async with serving(DaemonDouble({SHOW_STATUS.name: STATUS}), home) as client:
         for words in (
             b"\0\1\2\r\n\r\n",
             b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000,
@@ -454,7 +454,7 @@ async def test_the_client_does_not_load_the_server() -> None:
     [b"", b"GET /v1/sta", b"POST /v1/prune HTTP/1.1\r\nHost: sublet\r\nContent-Length: 9000\r\n\r\n{"],
 )
 async def test_a_thousand_half_requests_keep_nobody_out(home: Home, first_words: bytes) -> None:
-    async with serving(DaemonDouble({SHOW_STATUS: STATUS}), home) as client:
+    async with serving(DaemonDouble({SHOW_STATUS.name: STATUS}), home) as client:
         before = len(os.listdir("/proc/self/fd"))
         opened = []
         try:
@@ -476,7 +476,7 @@ async def test_nobody_waits_for_the_rest_of_half_requests_at_the_stop(
 ) -> None:
     half = b"POST /v1/prune HTTP/1.1\r\nHost: sublet\r\nContent-Type: application/json\r\nContent-Length: 9000\r\n\r\n{"
     readers = []
-    async with serving(DaemonDouble({SHOW_STATUS: STATUS}), home) as client:
+    async with serving(DaemonDouble({SHOW_STATUS.name: STATUS}), home) as client:
         for _ in range(20):
             reader, writer = await asyncio.open_unix_connection(home.control_socket)
             writer.write(half)

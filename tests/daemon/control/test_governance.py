@@ -301,7 +301,7 @@ async def test_every_operation_arrives_and_comes_back_as_it_was(tmp_path: Path) 
     double = DaemonDouble()
     async with serving(double, tmp_path) as (client, _):
         for one in CALLS:
-            double.operations[one.operation] = one.answer
+            double.answers[one.operation.name] = one.answer
             double.asked.clear()
             assert await client.call(one.operation, one.request) == one.answer
             assert double.asked == [(one.operation.name, (one.request, OWNER), {})]
@@ -313,7 +313,7 @@ async def test_what_an_older_client_sends_is_the_same_request_and_answered_in_th
         transport = httpx.AsyncHTTPTransport(uds=home.control_socket)
         async with httpx.AsyncClient(transport=transport, base_url="http://sublet", trust_env=False) as http:
             for one in CALLS:
-                double.operations[one.operation] = one.answer
+                double.answers[one.operation.name] = one.answer
                 double.asked.clear()
                 came = await http.request(one.method, one.target, json=one.body)
                 assert double.asked == [(one.operation.name, (one.request, OWNER), {})], came.text
