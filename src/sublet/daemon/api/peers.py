@@ -8,11 +8,12 @@ from pydantic import Field
 
 from sublet.daemon.api.base import Request, View
 from sublet.daemon.api.models import SandboxView
-from sublet.daemon.api.operation import Asks, Nothing, Operation
+from sublet.daemon.api.operation import ANY_SEGMENT, Asks, Nothing, Operation, Segment
 from sublet.policy.model import Action
 
 DEFAULT_LINK_SECONDS = 600
 """How long a pairing link is valid."""
+PeerName = Annotated[str, Segment(ANY_SEGMENT.fits, "name of a peer", "See: sublet peers list")]
 
 
 class AgentView(View):
@@ -74,7 +75,7 @@ class AddPeer(Request):
 class OnePeer(Request):
     """A peer, by its name here."""
 
-    name: str
+    name: PeerName
 
 
 SHOW_DIRECTORY = Operation(

@@ -7,8 +7,10 @@ from typing import Annotated
 from pydantic import Field
 
 from sublet.daemon.api.base import Request, View
-from sublet.daemon.api.operation import Asks, Nothing, Operation
+from sublet.daemon.api.operation import ANY_SEGMENT, Asks, Nothing, Operation, Segment
 from sublet.policy.model import Action
+
+TokenName = Annotated[str, Segment(ANY_SEGMENT.fits, "name of a token", "See: sublet token list")]
 
 
 class CreateToken(Request):
@@ -21,7 +23,7 @@ class CreateToken(Request):
 class OneToken(Request):
     """A token, by its name."""
 
-    name: str
+    name: TokenName
 
 
 class TokenView(View):
