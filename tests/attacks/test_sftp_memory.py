@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import asyncssh
 import pytest
+from structlog.testing import capture_logs
 
 from attacks.kit.executor import LSTAT, Hose, connected, extended, hose, on_handle, path_request
 from attacks.kit.repository import hostile_lender
@@ -95,28 +96,27 @@ async def test_variables_are_counted_in_bytes(root: Path) -> None:
 
 
 @pytest.mark.parametrize("request_name", [b"tcpip-forward", b"keepalive@openssh.com"])
-async def test_requests_about_the_connection_do_not_pile_up(
-    root: Path, request_name: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_requests_about_the_connection_do_not_pile_up(root: Path, request_name: bytes) -> None:
     """Some wait for another, and answers wait for the end of a key exchange that a client need not finish."""
-    async with scene(root) as lent, connected(lent.attacker) as connection:
-        await hose(connection)
-        raw = cast(Any, connection)
-        raw._recv_handler = lambda: False  # no answer is even looked at
-        body = string(request_name) + b"\x01"
-        if request_name.startswith(b"keepalive"):
-            raw._send_kexinit()
-            raw._kex_complete = True  # which it never is
-        else:
-            body += string(b"") + struct.pack(">I", 0)
-        for _ in range(200 * MAX_GLOBAL_REQUESTS):
-            if raw._transport is None or raw._transport.is_closing():
-                break
-            raw.send_packet(80, body)
-            if _ % 50 == 0:
-                await asyncio.sleep(0)
-        await connection.wait_closed()
-        assert "makes us keep what nobody asked for" in caplog.text
+    with capture_logs() as told:
+        async with scene(root) as lent, connected(lent.attacker) as connection:
+            await hose(connection)
+            raw = cast(Any, connection)
+            raw._recv_handler = lambda: False  # no answer is even looked at
+            body = string(request_name) + b"\x01"
+            if request_name.startswith(b"keepalive"):
+                raw._send_kexinit()
+                raw._kex_complete = True  # which it never is
+            else:
+                body += string(b"") + struct.pack(">I", 0)
+            for _ in range(200 * MAX_GLOBAL_REQUESTS):
+                if raw._transport is None or raw._transport.is_closing():
+                    break
+                raw.send_packet(80, body)
+                if _ % 50 == 0:
+                    await asyncio.sleep(0)
+            await connection.wait_closed()
+            assert any("makes us keep what nobody asked for" in entry["event"] for entry in told)
 
 
 async def test_channels_of_all_leases_of_a_peer_have_one_bound(root: Path) -> None:

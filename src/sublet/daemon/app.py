@@ -29,7 +29,7 @@ from sublet.daemon.control.service import DaemonService
 from sublet.daemon.control.service_parts import ServiceParts
 from sublet.daemon.control_areas import control_areas, operation_table
 from sublet.daemon.endings import Ending, Stop
-from sublet.daemon.faces import A2A_FACE, MCP_FACE, WEB_FACE, load_face
+from sublet.daemon.faces import A2A_FACE, MCP_FACE, WEB_FACE, load_face, load_face_stores
 from sublet.daemon.failures import sole_failure
 from sublet.daemon.heap import Heap
 from sublet.daemon.lock import InstanceLock
@@ -50,6 +50,7 @@ from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.running import KeptFace, signals, started
 from sublet.daemon.stalls import Stalls
 from sublet.daemon.status_facts import enforced, sandbox_shown, service_view, set_aside_lines
+from sublet.daemon.storage.state import STORE, take_up
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import SubletError
@@ -65,14 +66,17 @@ async def run_daemon(config: DaemonConfig, ready: Callable[[StatusView], None] =
     """Run the daemon until SIGTERM, SIGINT or ``shutdown``; ``ready`` is called once it can be talked to.
 
     Raises:
-        SubletError: ``ALREADY_RUNNING``, ``UNAVAILABLE``, ``INVALID_ARGUMENT`` or ``DEP_MISSING`` where it can't start.
+        SubletError: ``ALREADY_RUNNING``, ``UNAVAILABLE``, ``STATE_VERSION``, ``INVALID_ARGUMENT`` or ``DEP_MISSING``
+            where it can't start.
     """
     config.home.make()
     _raise_file_limit()
     with InstanceLock.acquire(config.home) as lock:
         try:
-            identity = load_identity(Path(config.home.state_dir) / "keys")
-            store = await Store.open(Path(config.home.state_dir) / "sublet.db")
+            state_dir = Path(config.home.state_dir)
+            await asyncio.to_thread(take_up, state_dir, version("sublet"), load_face_stores())
+            identity = load_identity(state_dir / "keys")
+            store = await Store.open(state_dir / STORE)
             try:
                 with sole_failure(SubletError):
                     await _Daemon(config, identity, store, lock).run(ready)

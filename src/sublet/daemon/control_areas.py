@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from sublet.daemon.api.daemon import StatusView
+from sublet.daemon.api.daemon import Check, StatusView
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.config_service import ConfigService
 from sublet.daemon.control.delivery_routes import DeliveryArea
@@ -46,9 +46,8 @@ def operation_table(
         status: returns the daemon at a glance.
         stop: asks the daemon to stop.
     """
-    doctor = partial(diagnose, config.home, running=True, limits=parts.cages.means)
     return OperationTable(
-        StateService(parts.gate, status, doctor, parts.reloader.reload, stop),
+        StateService(parts.gate, status, partial(_doctor, parts, config), parts.reloader.reload, stop),
         PeerService(_peer_parts(parts)),
         TokenService(parts.gate, parts.tokens),
         LendRootService(parts.gate, parts.lend_roots),
@@ -79,12 +78,17 @@ def control_areas(parts: Parts) -> list[ControlArea]:
     ]
 
 
+async def _doctor(parts: Parts, config: DaemonConfig) -> list[Check]:
+    apart = parts.rooms.messaging.apart()
+    return await diagnose(config.home, running=True, limits=parts.cages.means, apart=apart)
+
+
 def _peer_parts(parts: Parts) -> PeerParts:
     return PeerParts(
         gate=parts.gate,
         policy=parts.policy,
         peers=parts.peers,
-        directory=PeerDirectory(parts.peers, parts.link),
+        directory=PeerDirectory(parts.peers, parts.link, parts.rooms.messaging.why_apart),
         pairing=parts.pairing,
         lend_roots=parts.lend_roots,
         delegator=parts.delegator,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final, Protocol
+
+import structlog
 
 from sublet.protocol.errors import SubletError
 from sublet.workspace.archive.server import Download, TransferOver, Upload
@@ -30,7 +31,7 @@ from sublet.workspace.ssh.turns import Share
 from sublet.workspace.view.walk import WalkOverrunError
 from sublet.workspace.viewpath import refused
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 _EXPECTED: Final = (OSError, MalformedFrame, MalformedTar, TransferOver, Halted, WalkOverrunError, TreeChanged)
@@ -198,7 +199,7 @@ class ArchiveSession(ChannelSession):
                 self._over = True
                 return pack_failure("IO", exc.message)
             except Exception:
-                _log.exception("a transfer broke")
+                log.exception("a transfer broke")
                 self._over = True
                 return pack_failure("IO", "the lender had an internal error")
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, cast
 
 import asyncssh
+import structlog
 
 from sublet.workspace.byte_budget import ByteBudget
 from sublet.workspace.serving.archive_session import ArchiveSession
 from sublet.workspace.serving.input_feed import InputFeed
 from sublet.workspace.serving.served_lease import ServedLease
 from sublet.workspace.sftp.session import SftpSession
+from sublet.workspace.ssh import inner
 from sublet.workspace.ssh.channel_session import ChannelSession
 from sublet.workspace.ssh.tuning import tune
 from sublet.workspace.ssh.turns import Share
@@ -43,7 +44,7 @@ KEY_EXCHANGES: Final = ("curve25519-sha256", "curve25519-sha256@libssh.org")
 """The only ones offered: they take a millisecond. Some others that asyncssh knows take a stranger's word for a large
 group, or make a key for each caller, and hold the loop for a tenth of a second."""
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 FindLease = Callable[[str], ServedLease | None]
 
@@ -239,7 +240,7 @@ class LeaseConnection(asyncssh.SSHServer):
             self._strange_bytes += size
             if self._strange_bytes <= MAX_STRANGER_BYTES:
                 return True
-            _log.info("a connection was cut: its caller sends without end, and does not log in")
+            log.info("a connection was cut: its caller sends without end, and does not log in")
         elif not self._full:
             self._blocked.empty()
             if not any(session.is_held and session.is_excessive for session in self._sessions):
@@ -247,33 +248,32 @@ class LeaseConnection(asyncssh.SSHServer):
         elif self._blocked.take(size) and not self._keeps_too_much():
             return True
         else:
-            _log.warning("a connection was cut: its client sends without end and does not read")
+            log.warning("a connection was cut: its client sends without end and does not read")
         self.sever()
         return False
 
     def _keeps_too_much(self) -> bool:
         """Tell whether more waits for the client than its channels are counted for."""
-        transport = getattr(self._connection, "_transport", None)
+        transport = None if self._connection is None else inner.transport_of(self._connection)
         unsent = 0 if transport is None else transport.get_write_buffer_size()
         return unsent > len(self._sessions) * CHANNEL_BYTES + MAX_UNSENT_CONTROL or any(
             session.is_excessive for session in self._sessions
         )
 
     def _cut_if_excessive(self) -> None:
-        # The lists are asyncssh's own, and have no other bound. Without these attributes, the tests of them fail.
+        # The lists are asyncssh's own, and have no other bound.
         connection = self._connection
         if (
             any(session.is_excessive for session in self._sessions)
-            or len(getattr(connection, "_deferred_packets", ())) > MAX_DEFERRED_PACKETS
-            or len(getattr(connection, "_global_request_queue", ())) > MAX_GLOBAL_REQUESTS
+            or inner.deferred_packets(connection) > MAX_DEFERRED_PACKETS
+            or inner.global_requests(connection) > MAX_GLOBAL_REQUESTS
         ):
-            _log.warning("a connection was cut: its client makes us keep what nobody asked for")
+            log.warning("a connection was cut: its client makes us keep what nobody asked for")
             self.sever()
 
     def _is_stalled(self) -> bool:
-        # During a key exchange asyncssh queues packets without bound and tells nobody, so we have to look. Without
-        # the attribute, the test that never finishes a key exchange fails.
-        return bool(getattr(self._connection, "_deferred_packets", ()))
+        # During a key exchange asyncssh queues packets without bound and tells nobody, so we have to look.
+        return bool(inner.deferred_packets(self._connection))
 
     def _pause(self) -> None:
         self._full = True

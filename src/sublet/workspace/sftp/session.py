@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator
 from concurrent.futures import Executor
 from typing import Final
+
+import structlog
 
 from sublet.workspace.sftp.core import ProtocolAbort, SftpCore
 from sublet.workspace.sftp.reply import Reply, SlowReply, SteppedReply
@@ -14,7 +15,7 @@ from sublet.workspace.ssh.turns import Share
 
 _WRITE_BATCH: Final = 32 * 1024
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class SftpSession(ChannelSession):
@@ -92,7 +93,7 @@ class SftpSession(ChannelSession):
                     self._send(out)
                     size = 0
         except ProtocolAbort as exc:
-            _log.info("an SFTP channel was closed: %s", exc)
+            log.info("an SFTP channel was closed", reason=str(exc))
             self._abort()
             return
         self._send(out)

@@ -11,6 +11,7 @@ from typing import Final
 
 import asyncssh
 
+from sublet.workspace.ssh.inner import channel_requests, packet_bytes, unread_pieces
 from sublet.workspace.ssh.receive_window import ReceiveWindow
 from sublet.workspace.ssh.tuning import ChannelPort, port_of
 from sublet.workspace.ssh.turns import Share
@@ -102,8 +103,7 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         self._port = port_of(chan)
         self._window = ReceiveWindow(chan, self._window_bytes)
         chan.set_write_buffer_limits(MAX_UNSENT_BYTES)
-        # Where another version of asyncssh has no such attribute, the test of tiny packets fails.
-        if getattr(chan, "_send_pktsize", MIN_PACKET_BYTES) < MIN_PACKET_BYTES:
+        if packet_bytes(chan, MIN_PACKET_BYTES) < MIN_PACKET_BYTES:
             self._loop.call_soon(self._abort)
 
     def pty_requested(self, term_type: str, term_size: tuple[int, int, int, int], term_modes: object) -> bool:
@@ -170,8 +170,8 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         return (
             len(variables) > MAX_ENVIRONMENT
             or sum(len(name) + len(value) for name, value in variables.items()) > MAX_ENVIRONMENT_BYTES
-            or len(getattr(channel, "_recv_buf", ())) > MAX_PIECES
-            or len(getattr(channel, "_request_queue", ())) > MAX_REQUESTS
+            or unread_pieces(channel) > MAX_PIECES
+            or channel_requests(channel) > MAX_REQUESTS
         )
 
     def sever(self) -> None:

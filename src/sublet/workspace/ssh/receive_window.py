@@ -5,18 +5,18 @@ buffer or with us. So a client whose requests take long, and are worked off a fe
 of windows' bytes kept. Here the window is opened by what has been worked off, and by nothing else: what was received
 and waits, wherever it waits, and what may still come are never more than one window together.
 
-Weak: these are private parts of asyncssh. Where another version has none of that name, asyncssh does as it always does;
-the tests of this module then fail.
+Weak: that takes private parts of asyncssh (``ssh.inner``). Where another version has none of that name, asyncssh does
+as it always does, and ``sublet doctor`` says so.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import asyncssh
 
-MSG_CHANNEL_WINDOW_ADJUST: Final = 93
-"""RFC 4254, section 5.2."""
+from sublet.workspace.ssh.inner import open_window, steer_window
+
 _PART: Final = 4
 """The window is opened again once a part of this size of it has been worked off, so that few packets say so."""
 
@@ -30,13 +30,11 @@ class ReceiveWindow:
     """
 
     def __init__(self, channel: asyncssh.SSHServerChannel[bytes], size: int) -> None:
-        self._channel: Any = channel
+        self._channel = channel
         self._size = size
         self._granted = size
         self._delivered = 0
-        self._steered = hasattr(channel, "_init_recv_window") and hasattr(channel, "_recv_window")
-        if self._steered:
-            self._channel._init_recv_window = 0  # below which asyncssh opens it by itself: never
+        self._steered = steer_window(channel)
 
     def delivered(self, size: int) -> None:
         """Take note that ``size`` bytes were handed on by asyncssh."""
@@ -51,5 +49,4 @@ class ReceiveWindow:
         room = self._size - kept - (self._granted - self._delivered)
         if self._steered and room >= self._size // _PART and not self._channel.is_closing():
             self._granted += room
-            self._channel._recv_window += room
-            self._channel.send_packet(MSG_CHANNEL_WINDOW_ADJUST, room.to_bytes(4, "big"))
+            open_window(self._channel, room)
