@@ -17,6 +17,8 @@ import anyio
 import pytest
 
 from attacks.kit.caller import address_of, caller, many
+from sublet.daemon.api.daemon import SHOW_STATUS
+from sublet.daemon.api.operation import Nothing
 from sublet.daemon.control.client import ControlClient
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.net.slots import Slots, Standing
@@ -119,7 +121,7 @@ async def test_beyond_its_connections_the_control_socket_says_so(tmp_path: Path)
     home = _home(tmp_path)
     async with serving(DaemonDouble(status=STATUS), home) as client:
         async with many(home.control_socket, 300, b"GET /v1/sta") as half:
-            assert await client.status() == STATUS
+            assert await client.call(SHOW_STATUS, Nothing()) == STATUS
             status, body = await half[0].answer()
         assert status == 503
         error = SubletError.from_json(json.loads(body)["error"])

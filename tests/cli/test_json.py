@@ -10,7 +10,7 @@ import pytest
 
 from sublet.cli.app import run
 from sublet.daemon.api.audit_models import AuditReport
-from sublet.daemon.api.daemon_models import Check
+from sublet.daemon.api.daemon import Check
 from sublet.daemon.api.models import CreateDelegation, ErrorView
 from sublet.protocol.errors import ErrorCode, LocalCode
 from sublet.protocol.lifecycle import DelegationState

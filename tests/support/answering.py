@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from sublet.daemon.api.operation import AnswerT, AnyOperation, EventT, Operation, RequestT, Streaming
@@ -30,9 +32,19 @@ def tells(
     return _marked(operation)
 
 
+def plays(
+    operation: Operation[RequestT, AnswerT],
+) -> Callable[
+    [Callable[[ServiceT, RequestT, Subject], Awaitable[AnswerT]]],
+    Callable[[ServiceT, RequestT, Subject], Awaitable[AnswerT]],
+]:
+    """Make a method of a fake answer ``operation`` for a caller, in an ``AnsweringTable``."""
+    return _marked(operation)
+
+
 def _marked(operation: AnyOperation) -> Callable[[Any], Any]:
     def mark(method: Any) -> Any:
-        setattr(method, ANSWERS, operation.name)
+        setattr(method, ANSWERS, operation)
         return method
 
     return mark
@@ -43,10 +55,7 @@ class AnsweringCalls:
 
     def __init__(self, *fakes: object) -> None:
         self._methods: dict[str, Callable[[Any], Any]] = {
-            getattr(method, ANSWERS): getattr(fake, name)
-            for fake in fakes
-            for name, method in vars(type(fake)).items()
-            if hasattr(method, ANSWERS)
+            operation.name: getattr(fake, name) for fake in fakes for name, operation in _marks(type(fake)).items()
         }
 
     async def call(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> AnswerT:
@@ -59,26 +68,32 @@ class AnsweringCalls:
 
 
 class AnsweringTable(OperationTable):
-    """A table of operations that the marked methods of some fakes answer.
+    """Serves what some fakes answer, and asks policy nothing.
 
     Args:
-        fakes: what they have been called by is kept in their ``callers``, where they have that.
+        fakes: those whose methods take no caller have it kept in their ``callers``.
     """
 
-    def __init__(self, *fakes: Any) -> None:
+    def __init__(self, *fakes: object) -> None:
         super().__init__()
-        self._fakes = fakes
-        self._calls = AnsweringCalls(*fakes)
+        for fake in fakes:
+            for name, operation in _marks(type(fake)).items():
+                self._methods[operation.name] = (operation, partial(_called, fake, name))
 
-    async def call(self, operation: Operation[RequestT, AnswerT], request: RequestT, caller: Subject) -> AnswerT:
-        """``OperationTable.call``."""
-        for fake in self._fakes:
-            if hasattr(fake, "callers"):
-                fake.callers.append(caller)
-        return await self._calls.call(operation, request)
 
-    def stream(
-        self, operation: Streaming[RequestT, EventT], request: RequestT, caller: Subject
-    ) -> AsyncGenerator[EventT, None]:
-        """``OperationTable.stream``."""
-        return self._calls.stream(operation, request)
+def _called(fake: Any, name: str, request: Any, caller: Subject) -> Any:
+    """Call the method that the fake has now, since a test may have put another one in its place."""
+    method = getattr(fake, name)
+    if len(inspect.signature(method).parameters) > 1:
+        return method(request, caller)
+    if hasattr(fake, "callers"):
+        fake.callers.append(caller)
+    return method(request)
+
+
+def _marks(fake: type) -> dict[str, AnyOperation]:
+    """Return the marks of a class and its bases; a method that overrides one that is marked stands for the same."""
+    methods = {
+        name: one for base in reversed(fake.__mro__) for name, one in vars(base).items() if hasattr(one, ANSWERS)
+    }
+    return {name: getattr(method, ANSWERS) for name, method in methods.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sublet.daemon.api.audit_models import AuditReport
-from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport, StatusView
+from sublet.daemon.api.daemon_models import PruneReport, PruneRequest
 from sublet.daemon.api.models import (
     AssignmentView,
     ChangeSet,
@@ -16,13 +16,15 @@ from sublet.daemon.api.models import (
     FollowUpView,
     ResultView,
 )
-from sublet.daemon.api.peer_models import AddPeer, AgentView, Directory, PairLink, PeerView, TokenView
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.peers import LIST_PEERS, SHOW_DIRECTORY, AgentView, Directory, PeerView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventFilter, EventKind
 from sublet.protocol.ids import new_delegation_id
 from sublet.protocol.lifecycle import DelegationState
+from support.answering import AnsweringTable, plays
 
 AT = "2026-11-28T10:00:00Z"
 NODE_ID = "node-aaaaaaaaaaaaaaaa"
@@ -61,6 +63,11 @@ class FakeDaemonApi:
         self.breaks: Exception | None = None
         self._keys: dict[tuple[str, str], str] = {}
         self._news = asyncio.Condition()
+
+    @property
+    def table(self) -> AnsweringTable:
+        """What it plays, as a table of operations."""
+        return AnsweringTable(self)
 
     async def push(self, delegation_id: str, kind: EventKind = EventKind.DELEGATION_STATE, **data: str | int) -> None:
         """Append an event."""
@@ -225,54 +232,17 @@ class FakeDaemonApi:
         self.reviews[delegation_id] = review.model_copy(update={"change_set": changes})
         return changes
 
-    async def directory(self, caller: Subject) -> Directory:
+    @plays(SHOW_DIRECTORY)
+    async def show_directory(self, request: Nothing, caller: Subject) -> Directory:
         self.callers.append(caller)
         return Directory(node_id=NODE_ID, peers=self.peers, lend_roots=self.lend_roots)
 
     async def prune_resources(self, request: PruneRequest, caller: Subject) -> PruneReport:
         return PruneReport()
 
-    async def create_pair_link(self, caller: Subject, *, ttl_seconds: int = 600) -> PairLink:
-        raise NotImplementedError
-
-    async def add_peer(self, request: AddPeer, caller: Subject) -> PeerView:
-        raise NotImplementedError
-
-    async def list_peers(self, caller: Subject) -> list[PeerView]:
+    @plays(LIST_PEERS)
+    async def list_peers(self, request: Nothing, caller: Subject) -> list[PeerView]:
         return self.peers
-
-    async def remove_peer(self, name: str, caller: Subject) -> PeerView:
-        raise NotImplementedError
-
-    async def create_token(self, name: str, ttl_seconds: int | None, caller: Subject) -> TokenView:
-        raise NotImplementedError
-
-    async def list_tokens(self, caller: Subject) -> list[TokenView]:
-        return []
-
-    async def revoke_token(self, name: str, caller: Subject) -> TokenView:
-        raise NotImplementedError
-
-    async def list_lend_roots(self, caller: Subject) -> list[str]:
-        return self.lend_roots
-
-    async def add_lend_root(self, path: str, caller: Subject) -> list[str]:
-        raise NotImplementedError
-
-    async def remove_lend_root(self, path: str, caller: Subject) -> list[str]:
-        raise NotImplementedError
-
-    async def status(self, caller: Subject) -> StatusView:
-        raise NotImplementedError
-
-    async def doctor(self, caller: Subject) -> list[Check]:
-        return []
 
     async def list_assignments(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
         return []
-
-    async def reload(self, caller: Subject) -> ReloadReport:
-        return ReloadReport(agents=[], policy_file="", agent_file="")
-
-    async def shutdown(self, caller: Subject) -> None:
-        raise NotImplementedError

@@ -71,7 +71,7 @@ def face_context(
     absent = cast(Any, None)
     return FaceContext(
         api=api,
-        operations=AnsweringTable(talk or FakeRooms()),
+        operations=AnsweringTable(api, talk or FakeRooms()),
         calls=calls or FreeCalls(),
         executor=absent,
         messages=absent,

@@ -118,7 +118,10 @@ def complete_peer(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Return peer names for the shell."""
 
     async def ask(control: Control) -> list[tuple[str, str]]:
-        return [(peer.name, peer.a2a_url or "") for peer in await control.list_peers()]
+        from sublet.daemon.api.operation import Nothing
+        from sublet.daemon.api.peers import LIST_PEERS
+
+        return [(peer.name, peer.a2a_url or "") for peer in await control.call(LIST_PEERS, Nothing())]
 
     return [entry for entry in _quietly(ctx, ask) if entry[0].startswith(incomplete)]
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import anyio
 import structlog
 
-from sublet.daemon.api.daemon_models import StatusView
+from sublet.daemon.api.daemon import StatusView
 from sublet.daemon.approvals.views import approver_remarks
 from sublet.daemon.assembly import make_parts
 from sublet.daemon.audit_log.log import AuditLog
@@ -28,7 +28,6 @@ from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.service import DaemonService
 from sublet.daemon.control.service_parts import ServiceParts
 from sublet.daemon.control_areas import control_areas, operation_table
-from sublet.daemon.diagnosis import diagnose
 from sublet.daemon.endings import Ending, Stop
 from sublet.daemon.faces import A2A_FACE, MCP_FACE, WEB_FACE, load_face, load_face_stores
 from sublet.daemon.failures import sole_failure
@@ -43,7 +42,6 @@ from sublet.daemon.paths import Home
 from sublet.daemon.peering.identity import Identity, TlsFiles, load_identity, load_tls
 from sublet.daemon.peering.key_reports import key_reporter
 from sublet.daemon.peering.pairing import OwnAddress
-from sublet.daemon.peering.peer_directory import PeerDirectory
 from sublet.daemon.peering.peers import name_remark
 from sublet.daemon.ports import BusDoor, Face, FaceContext, WebContext
 from sublet.daemon.recovery import keep_swept, recover
@@ -138,7 +136,7 @@ class _Daemon:
             await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port(self._last.sftp))
             service = self._service(parts)
             parts.onward.use(service)
-            table = operation_table(parts, self._config, self._web_page)
+            table = operation_table(parts, self._config, self._web_page, lambda: self._status(parts), self._stop.ask)
             areas = control_areas(parts)
             control = KeptFace(
                 "control socket", lambda _: ControlServer(service, self._home, table, areas, parts.callers.agent)
@@ -257,7 +255,6 @@ class _Daemon:
         return [*ports, *parts.reloader.remarks, *watching, *names, *set_aside_lines(parts.aside)]
 
     def _service(self, parts: Parts) -> DaemonService:
-        directory = PeerDirectory(parts.peers, parts.link, parts.rooms.messaging.why_apart)
         return DaemonService(
             ServiceParts(
                 git=parts.git,
@@ -265,21 +262,9 @@ class _Daemon:
                 gate=parts.gate,
                 journal=parts.journal,
                 delegator=parts.delegator,
-                executor=parts.executor,
                 peers=parts.peers,
-                peer_directory=directory.views,
-                pairing=parts.pairing,
-                tokens=parts.tokens,
-                lend_roots=parts.lend_roots,
                 pruning=parts.pruning,
                 results=parts.results,
-                status=lambda: self._status(parts),
-                doctor=lambda: diagnose(
-                    self._config.home, running=True, limits=parts.cages.means, apart=parts.rooms.messaging.apart()
-                ),
-                reload=parts.reloader.reload,
-                stop=self._stop.ask,
-                node_id=self._identity.node_id,
                 chain_of=parts.callers.chain,
                 rest_of=parts.callers.rest,
                 max_depth=lambda: self._config.supervisor.max_depth,
@@ -329,7 +314,6 @@ class _Daemon:
         if wanted is None:
             return None
         return WebContext(
-            approvals=parts.approvals,
             logins=parts.web_logins,
             port=wanted.free_port(self._last.web),
             chosen=wanted.chosen,

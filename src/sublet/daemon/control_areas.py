@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
+from sublet.daemon.api.daemon import Check, StatusView
 from sublet.daemon.config import DaemonConfig
-from sublet.daemon.control.approval_routes import ApprovalArea
-from sublet.daemon.control.capability_routes import CapabilityArea
 from sublet.daemon.control.config_service import ConfigService
-from sublet.daemon.control.gateway_routes import GatewayArea
-from sublet.daemon.control.replay_routes import ReplayArea
+from sublet.daemon.control.lend_root_service import LendRootService
+from sublet.daemon.control.peer_service import PeerParts, PeerService
+from sublet.daemon.control.state_service import StateService
+from sublet.daemon.control.token_service import TokenService
+from sublet.daemon.diagnosis import diagnose
 from sublet.daemon.modules.gateway_service import GatewayService
 from sublet.daemon.operations.answers import ControlArea
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.parts import Parts
+from sublet.daemon.peering.peer_directory import PeerDirectory
 from sublet.daemon.web_access.service import WebService
 
 
-def operation_table(parts: Parts, config: DaemonConfig, web_page: Callable[[], str | None]) -> OperationTable:
+def operation_table(
+    parts: Parts,
+    config: DaemonConfig,
+    web_page: Callable[[], str | None],
+    status: Callable[[], Awaitable[StatusView]],
+    stop: Callable[[], None],
+) -> OperationTable:
     """Return everything that the daemon can be asked.
 
     Args:
         parts: of the daemon.
         config: what was configured.
         web_page: returns where the web page is, None where it is switched off.
+        status: returns the daemon at a glance.
+        stop: asks the daemon to stop.
     """
     return OperationTable(
+        StateService(parts.gate, status, partial(_doctor, parts, config), parts.reloader.reload, stop),
+        PeerService(_peer_parts(parts)),
+        TokenService(parts.gate, parts.tokens),
+        LendRootService(parts.gate, parts.lend_roots),
+        parts.approvals,
+        parts.modules.service,
+        GatewayService(parts.gate, parts.gateways),
+        parts.replays,
         parts.supervising.service,
         *parts.rooms.serving,
         ConfigService(parts.gate, config),
@@ -36,9 +56,23 @@ def operation_table(parts: Parts, config: DaemonConfig, web_page: Callable[[], s
 
 def control_areas(parts: Parts) -> list[ControlArea]:
     """Return the areas of the control socket that are no part of the table yet."""
-    return [
-        ReplayArea(parts.replays),
-        CapabilityArea(parts.modules.service),
-        GatewayArea(GatewayService(parts.gate, parts.gateways)),
-        ApprovalArea(parts.approvals),
-    ]
+    return []
+
+
+async def _doctor(parts: Parts, config: DaemonConfig) -> list[Check]:
+    apart = parts.rooms.messaging.apart()
+    return await diagnose(config.home, running=True, limits=parts.cages.means, apart=apart)
+
+
+def _peer_parts(parts: Parts) -> PeerParts:
+    return PeerParts(
+        gate=parts.gate,
+        policy=parts.policy,
+        peers=parts.peers,
+        directory=PeerDirectory(parts.peers, parts.link, parts.rooms.messaging.why_apart),
+        pairing=parts.pairing,
+        lend_roots=parts.lend_roots,
+        delegator=parts.delegator,
+        executor=parts.executor,
+        node_id=parts.identity.node_id,
+    )

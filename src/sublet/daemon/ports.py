@@ -9,7 +9,6 @@ from typing import Final, Protocol
 
 from nacl.signing import SigningKey
 
-from sublet.daemon.api.approval_api import ApprovalApi
 from sublet.daemon.api.call_api import CallApi
 from sublet.daemon.api.daemon_api import (
     DaemonApi,
@@ -22,7 +21,7 @@ from sublet.daemon.api.daemon_api import (
     PairRequest,
     WhereaboutsApi,
 )
-from sublet.daemon.api.peer_models import AgentView
+from sublet.daemon.api.peers import AgentView
 from sublet.daemon.api.web_logins import WebLoginCheck
 from sublet.daemon.operations.table import OperationTable
 from sublet.policy.model import Subject
@@ -222,7 +221,6 @@ class WebContext:
     ``chosen`` tells whether somebody asked for that port: a default that is taken gives way.
     """
 
-    approvals: ApprovalApi
     logins: WebLoginCheck
     port: int
     chosen: bool

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from sublet.daemon.api.conversations import Conversation
-from sublet.daemon.api.peer_models import AgentView, Directory, PeerView
+from sublet.daemon.api.peers import AgentView, Directory, PeerView
 from sublet.mcp_server.answers import Answer
 from sublet.mcp_server.present import MAX_ANSWER_CHARS, MAX_WHY_CHARS, sandbox_text
 from sublet.mcp_server.room_answers import KnownRooms, RoomFacts, room_facts

@@ -17,11 +17,21 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from sublet.daemon.api.approval_models import PassphraseApproval
+from sublet.daemon.api.approvals import (
+    APPROVE_BY_PASSPHRASE,
+    DENY_APPROVAL,
+    GET_APPROVAL,
+    GET_APPROVER,
+    LIST_APPROVALS,
+    LIST_GRANTS,
+    REVOKE_GRANT,
+)
 from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.api.base import Request as Arguments
+from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.operation import AnyOperation, Nothing
+from sublet.daemon.api.peers import LIST_PEERS
 from sublet.daemon.api.policy import LIST_DENIALS, SHOW_POLICY
 from sublet.daemon.api.sessions import LIST_AGENTS, LIST_SESSIONS
 from sublet.daemon.control.requests import Events, ListDelegations, Patch
@@ -50,6 +60,14 @@ RECENT_EVENTS = 300
 
 
 OF_THE_PAGE: Final[Mapping[str, AnyOperation]] = {
+    "/api/status": SHOW_STATUS,
+    "/api/peers": LIST_PEERS,
+    "/api/approvals": LIST_APPROVALS,
+    "/api/approvals/{approval_id}": GET_APPROVAL,
+    "/api/approvals/{approval_id}/approve": APPROVE_BY_PASSPHRASE,
+    "/api/approvals/{approval_id}/deny": DENY_APPROVAL,
+    "/api/grants": LIST_GRANTS,
+    "/api/grants/{grant_id}": REVOKE_GRANT,
     "/api/denials": LIST_DENIALS,
     "/api/policy": SHOW_POLICY,
     "/api/agents": LIST_AGENTS,
@@ -62,13 +80,6 @@ class LogIn(Arguments):
     """What stands in a login link."""
 
     secret: Annotated[str, Field(min_length=1, max_length=200, repr=False)]
-
-
-class Listing(Arguments):
-    """How many to list, and whether only those that are still open or usable."""
-
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 100
-    open: bool = False
 
 
 class RecentEvents(Arguments):
@@ -90,7 +101,6 @@ class PageApi:
     def __init__(self, api: DaemonApi, operations: OperationTable, web: WebContext, sessions: Sessions) -> None:
         self._api = api
         self._operations = operations
-        self._approvals = web.approvals
         self._logins = web.logins
         self._sessions = sessions
         self._streams = EventStreams(api)
@@ -105,7 +115,6 @@ class PageApi:
         """Return the ASGI application, whose session cookie is named ``cookie``."""
         self._cookie = cookie
         table: list[tuple[str, str, Endpoint]] = [
-            ("GET", "/api/status", self._status),
             ("GET", "/api/delegations", self._list_delegations),
             ("GET", "/api/delegations/{id}", self._get_delegation),
             ("GET", "/api/delegations/{id}/audit", self._get_audit),
@@ -116,13 +125,6 @@ class PageApi:
             ("GET", "/api/events", self._recent_events),
             ("GET", "/api/events/stream", self._stream_events),
             ("GET", "/api/approver", self._get_approver),
-            ("GET", "/api/approvals", self._list_approvals),
-            ("GET", "/api/approvals/{id}", self._get_approval),
-            ("POST", "/api/approvals/{id}/approve", self._approve),
-            ("POST", "/api/approvals/{id}/deny", self._deny),
-            ("GET", "/api/grants", self._list_grants),
-            ("POST", "/api/grants/{id}/revoke", self._revoke_grant),
-            ("GET", "/api/peers", self._list_peers),
             ("POST", "/api/logout", self._log_out),
             *RoomRoutes(self._made(MAX_MESSAGE_BYTES)).table(),
         ]
@@ -174,10 +176,6 @@ class PageApi:
         return response
 
     # Delegations
-
-    async def _status(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answer(await self._api.status(OWNER))
 
     async def _list_delegations(self, request: Request) -> Response:
         query = read_query(request, ListDelegations)
@@ -241,39 +239,9 @@ class PageApi:
 
     async def _get_approver(self, request: Request) -> Response:
         read_query(request, Nothing)
-        found = await self._approvals.get_approver(OWNER)
+        found = await self._operations.call(GET_APPROVER, Nothing(), OWNER)
         # Not the sealed key: a page has no use for it, and whoever has it can try passphrases elsewhere.
         return answer(found.model_copy(update={"sealed": None}))
-
-    async def _list_approvals(self, request: Request) -> Response:
-        query = read_query(request, Listing)
-        return answers(await self._approvals.list_approvals(OWNER, limit=query.limit, pending=query.open))
-
-    async def _get_approval(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answer(await self._approvals.get_approval(request.path_params["id"], OWNER))
-
-    async def _approve(self, request: Request) -> Response:
-        body = await read_body(request, PassphraseApproval, MAX_BODY_BYTES)
-        return answer(await self._approvals.approve_by_passphrase(request.path_params["id"], body, OWNER))
-
-    async def _deny(self, request: Request) -> Response:
-        await read_body(request, Nothing, MAX_BODY_BYTES)
-        return answer(await self._approvals.deny_approval(request.path_params["id"], OWNER))
-
-    async def _list_grants(self, request: Request) -> Response:
-        query = read_query(request, Listing)
-        return answers(await self._approvals.list_grants(OWNER, limit=query.limit, usable=query.open))
-
-    async def _revoke_grant(self, request: Request) -> Response:
-        await read_body(request, Nothing, MAX_BODY_BYTES)
-        return answer(await self._approvals.revoke_grant(request.path_params["id"], OWNER))
-
-    # Policy and agents
-
-    async def _list_peers(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answers(await self._api.list_peers(OWNER))
 
 
 _FUTURE = 10**17

@@ -13,8 +13,10 @@ import anyio
 from structlog.testing import capture_logs
 
 from daemon.test_app import Running, paired
+from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.models import CreateDelegation, DelegationView
 from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.peers import SHOW_DIRECTORY
 from sublet.daemon.api.policy import READ_AUDIT_LOG, ReadAuditLog
 from sublet.daemon.api.review_models import ApplyRequest
 from sublet.daemon.api.rooms import LIST_ROOMS, WHOAMI
@@ -53,7 +55,9 @@ class BusyPair:
         """Assert that both daemons serve and all of their services run."""
         for daemon in (self.lender, self.worker):
             with anyio.fail_after(SECONDS):
-                while any(one.state != "running" for one in (await daemon.control.status()).services):
+                while any(
+                    one.state != "running" for one in (await daemon.control.call(SHOW_STATUS, Nothing())).services
+                ):
                     await anyio.sleep(0.01)
 
     async def check(self) -> None:
@@ -104,7 +108,7 @@ class BusyPair:
         """Look at peers and at the audit log, and wait for news."""
         with anyio.fail_after(SECONDS):
             await self.lender.control.call(READ_AUDIT_LOG, ReadAuditLog(cursor=0, timeout=0.1))
-            await self.lender.control.directory()
+            await self.lender.control.call(SHOW_DIRECTORY, Nothing())
             with anyio.move_on_after(0.1):
                 await self.lender.control.events_since(1 << 40, timeout=5)
 

@@ -32,7 +32,7 @@ from messaging.builtins import test_identity
 from messaging.delivery import test_idle
 from sublet.a2a_server.text_link import A2ATextLink
 from sublet.daemon.api.conversations import ConversationMessage
-from sublet.daemon.api.replay_models import ReplayRequest
+from sublet.daemon.api.replays import ReplayRequest
 from sublet.daemon.audit_log.segments import lines, torn
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.storage.journal import Journal
@@ -145,7 +145,7 @@ async def _sessions_without_end() -> None:
         ):
             for session, code in (("s1", LocalCode.INVALID_ARGUMENT), ("s2", LocalCode.NOT_FOUND)):
                 with pytest.raises(SubletError) as refused:
-                    await service.replay_session(session, ReplayRequest(), Subject("human"))
+                    await service.replay_session(ReplayRequest(session_id=session), Subject("human"))
                 assert refused.value.code is code
         await store.close()
 

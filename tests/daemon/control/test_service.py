@@ -14,7 +14,6 @@ from sublet.daemon import gatekeeper as gatekeeper_module
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.daemon_models import PruneRequest
 from sublet.daemon.api.models import CreateDelegation
-from sublet.daemon.api.peer_models import AddPeer
 from sublet.daemon.api.review_models import ApplyRequest
 from sublet.daemon.control import delegation_service
 from sublet.daemon.control.service import DaemonService
@@ -23,12 +22,13 @@ from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.storage.records import ResourceRecord
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Decision, Kind, Resource, Subject
+from sublet.policy.model import Kind, Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import EventFilter
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from support.decisions import KeptDecisions
+from support.effects import AskedPolicy, Effect, LendRoots, effects
 
 pytestmark = pytest.mark.anyio
 
@@ -49,44 +49,10 @@ FOR_MCP = {
     "apply_delegation",
     "discard_delegation",
     "undo_delegation",
-    "directory",
 }
 
 NARROWED = {"events_since": 1}
 """Questions of which a no only narrows what is shown: events of sessions."""
-
-LOOKED_UP = ("results.workspaces", "peers.unknown", "peers.get")
-"""What is known without asking anybody, or looked up between two questions."""
-
-
-class Effect:
-    """Stands for any part of the daemon; whatever is called on it is written down and returns the like."""
-
-    def __init__(self, log: list[str], name: str) -> None:
-        self._log = log
-        self._name = name
-
-    def __getattr__(self, name: str) -> Effect:
-        return Effect(self._log, f"{self._name}.{name}")
-
-    def __call__(self, *arguments: object, **more: object) -> Effect:
-        self._log.append(self._name)
-        return self
-
-    def __await__(self) -> Any:
-        return self
-        yield
-
-    def __iter__(self) -> Any:
-        return iter(())
-
-
-class LendRoots(Effect):
-    """None; that they are listed is written down."""
-
-    def paths(self) -> list[str]:
-        self._log.append("lend_roots.paths")
-        return []
 
 
 class Results(Effect):
@@ -101,44 +67,17 @@ class Results(Effect):
         return [str(self._directory)]
 
 
-class AskedPolicy:
-    """Says yes ``grants`` times, then no; writes down every question."""
-
-    def __init__(self, log: list[str], grants: int) -> None:
-        self._log = log
-        self._left = grants
-        real = Policy(Protected(Path("/home/nobody")))
-        self.limits, self.rule_set, self.now = real.limits, real.rule_set, real.now
-
-    def decide(
-        self,
-        subject: Subject,
-        action: Action,
-        resource: Resource,
-        request: object = (),
-        *,
-        granted: bool = False,
-        at: float | None = None,
-    ) -> Decision:
-        self._log.append(f"ask {action}")
-        self._left -= 1
-        return Decision(self._left >= 0, "test", "test", "the test says so")
-
-
 def parts(log: list[str], policy: object, workspace: Path = Path("/srv/project")) -> ServiceParts:
     made: dict[str, object] = {name: Effect(log, name) for name in inspect.signature(ServiceParts).parameters}
     roots = LendRoots(log, "lend_roots")
     gate = Gatekeeper(cast("Any", policy), cast("Any", made["journal"]), roots.paths, KeptDecisions())
-    made |= {"policy": policy, "gate": gate, "lend_roots": roots, "results": Results(log, workspace)}
-    return ServiceParts(
-        **cast("Any", {**made, "node_id": "node-x", "chain_of": lambda _: Chain(), "max_depth": lambda: 4})
-    )
+    made |= {"policy": policy, "gate": gate, "results": Results(log, workspace)}
+    return ServiceParts(**cast("Any", {**made, "chain_of": lambda _: Chain(), "max_depth": lambda: 4}))
 
 
 def arguments(method: Callable[..., object], workspace: Path) -> dict[str, object]:
     """Return something plausible for each parameter; a new kind of parameter has to be added here."""
     requests: dict[str, object] = {
-        "add_peer": AddPeer(link="sublet:x", name="bob"),
         "create_delegation": CreateDelegation(
             workspace_dir=str(workspace), peer="bob", prompt="p", reveal=[".env", "keys"]
         ),
@@ -150,9 +89,6 @@ def arguments(method: Callable[..., object], workspace: Path) -> dict[str, objec
         "delegation_id": "dlg_1",
         "timeout": 0.0,
         "cursor": 0,
-        "name": "bob",
-        "ttl_seconds": 60,
-        "path": str(workspace),
         "seconds": 60,
         "prompt": "and then",
     }
@@ -175,19 +111,6 @@ async def refused(service: DaemonService, name: str, caller: Subject, workspace:
     except SubletError as error:
         return error
     return None
-
-
-def effects(log: list[str]) -> list[int]:
-    """Return where the log tells of more than asking; what a question needs to know belongs to the one after it."""
-    following = [*log[1:], ""]
-    return [
-        index
-        for index, (entry, after) in enumerate(zip(log, following, strict=True))
-        if not entry.startswith("ask ")
-        and entry != "journal.append_event"
-        and not (entry == "lend_roots.paths" and after.startswith("ask "))
-        and entry not in LOOKED_UP
-    ]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -403,36 +326,6 @@ async def test_a_disk_that_does_not_answer_blocks_nobody(tmp_path: Path, monkeyp
         await lending(Recorder(), tmp_path).create_delegation(request, Subject("human"))
     answer.set()
     assert no.value.code is LocalCode.UNAVAILABLE
-
-
-async def test_a_refusal_is_journalled_with_its_rule_and_bounded(tmp_path: Path) -> None:
-    told: list[dict[str, object]] = []
-
-    class Journal(Effect):
-        async def append_event(
-            self, kind: str, delegation_id: str | None, data: dict[str, object], **_: object
-        ) -> None:
-            told.append(data)
-
-    service = lending(Recorder(), tmp_path, journal=Journal([], "journal"))
-    with pytest.raises(SubletError):
-        await service.remove_peer("x" * 100_000, Subject("mcp", "claude"))
-    [data] = told
-    assert data["subject"] == "mcp claude"
-    assert data["action"] == "peer.manage"
-    assert data["rule"] == "ceiling"
-    assert len(str(data["resource"])) < 1_000
-
-
-async def test_a_removed_peer_loses_its_leases_and_its_work(tmp_path: Path) -> None:
-    log: list[str] = []
-    policy = Policy(Protected(tmp_path / "home"))
-    await DaemonService(parts(log, policy)).remove_peer("bob", Subject("human"))
-    assert [entry for entry in log if entry.endswith(("remove", "end_peer"))] == [
-        "peers.remove",
-        "delegator.end_peer",
-        "executor.end_peer",
-    ]
 
 
 async def test_an_agent_writes_by_a_result_only_where_it_may_lend(tmp_path: Path) -> None:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sublet.daemon.api.audit_models import AuditReport
-from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport, StatusView
-from sublet.daemon.api.models import DEFAULT_LINK_SECONDS, AssignmentView, CreateDelegation, DelegationView, EventPage
-from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
+from sublet.daemon.api.daemon_models import PruneReport, PruneRequest
+from sublet.daemon.api.models import AssignmentView, CreateDelegation, DelegationView, EventPage
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
@@ -88,51 +87,6 @@ class DaemonApi(Protocol):
 
     async def list_assignments(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
         """Return what is or was done here for peers, the newest first."""
-
-    async def directory(self, caller: Subject) -> Directory:
-        """Return the peers and agents that the caller may use, and why not the others."""
-
-    async def create_pair_link(self, caller: Subject, *, ttl_seconds: int = DEFAULT_LINK_SECONDS) -> PairLink:
-        """Make a one-time pairing link."""
-
-    async def add_peer(self, request: AddPeer, caller: Subject) -> PeerView:
-        """Use the other side's pairing link."""
-
-    async def list_peers(self, caller: Subject) -> list[PeerView]:
-        """Return all paired daemons."""
-
-    async def remove_peer(self, name: str, caller: Subject) -> PeerView:
-        """Forget a peer: its key, and with it all its access."""
-
-    async def create_token(self, name: str, ttl_seconds: int | None, caller: Subject) -> TokenView:
-        """Make a bearer token for a plain A2A client."""
-
-    async def list_tokens(self, caller: Subject) -> list[TokenView]:
-        """Return the tokens, without their secrets."""
-
-    async def revoke_token(self, name: str, caller: Subject) -> TokenView:
-        """Make a token useless."""
-
-    async def list_lend_roots(self, caller: Subject) -> list[str]:
-        """Return the directories below which MCP callers may lend."""
-
-    async def add_lend_root(self, path: str, caller: Subject) -> list[str]:
-        """Allow MCP callers to lend below ``path``."""
-
-    async def remove_lend_root(self, path: str, caller: Subject) -> list[str]:
-        """Take ``path`` off the list."""
-
-    async def status(self, caller: Subject) -> StatusView:
-        """Return the daemon at a glance."""
-
-    async def doctor(self, caller: Subject) -> list[Check]:
-        """Check what this machine has and lacks."""
-
-    async def reload(self, caller: Subject) -> ReloadReport:
-        """Read agents and policy anew; a file that is bad changes nothing."""
-
-    async def shutdown(self, caller: Subject) -> None:
-        """Ask the daemon to stop."""
 
 
 @dataclass(frozen=True, slots=True)

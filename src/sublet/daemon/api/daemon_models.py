@@ -1,8 +1,8 @@
-"""What the faces exchange with the daemon about itself: its state, its checks, what it forgets."""
+"""What the faces exchange with the daemon about what it forgets."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -43,74 +43,3 @@ class PruneReport(View):
         default=0, description="Of the database on the disk; none where nothing was removed"
     )
     store_bytes_after: int = Field(default=0, description="The same once the room of what went was given back")
-
-
-class ReloadReport(View):
-    """What ``reload`` has put in force."""
-
-    agents: list[str] = Field(description="Those that are offered now")
-    policy_file: str
-    agent_file: str
-
-
-class Check(View):
-    """One line of ``doctor``."""
-
-    name: str
-    ok: bool
-    detail: str
-    fix: str = ""
-    required_for: str = ""
-
-
-class ServiceView(View):
-    """One service of the daemon: it is started again, after a pause that grows, where it fails."""
-
-    name: str
-    state: Literal["running", "pausing", "stopped"]
-    restarts: int = Field(default=0, description="How often it was started again since the daemon runs")
-    last_error: str = Field(default="", description="How it failed last")
-    failed_at: str | None = Field(default=None, description="When that was")
-
-
-class StallView(View):
-    """A time in which the daemon could serve nobody else."""
-
-    at: str = Field(description="When it began")
-    milliseconds: int
-    cpu_milliseconds: int = Field(description="Of these, at work; the rest it waited for the disk or a processor")
-    ran: str = Field(default="", description="The function that ran, as module:function; empty where it was not seen")
-
-
-class StatusView(View):
-    """The daemon at a glance."""
-
-    pid: int
-    version: str
-    home: str
-    node_id: str
-    fingerprint: str
-    a2a_url: str
-    sftp: str
-    web: str | None = Field(default=None, description="The web page; None where it is switched off")
-    control_socket: str
-    started_at: str
-    uptime_seconds: int
-    peers: int
-    delegations: dict[str, int] = Field(description="Delegations by state")
-    assignments_active: int = 0
-    slots: int = 0
-    tasks: int = Field(default=0, description="Tasks on the daemon's event loop; it must not grow with finished work")
-    agents: list[str] = Field(default=[])
-    sandbox: str = ""
-    bus: str | None = Field(default=None, description="Where paired daemons join the message bus")
-    ezagent_level: int | None = Field(default=None, description="Compliance level of messaging in rooms; None below 0")
-    limits: str = Field(default="", description="By what agents are held to their limits")
-    mount_guard: str = Field(default="", description="What keeps programs out of the directory of a lost mount")
-    config_dir: str = ""
-    state_dir: str = ""
-    remarks: list[str] = Field(default=[], description="What its owner should know")
-    enforced: list[str] = Field(default=[], description="What is enforced for the first agent, as ACCEPT tells it")
-    services: list[ServiceView] = Field(default=[], description="The services of the daemon, by name")
-    stalls: list[StallView] = Field(default=[], description="The newest times it served nobody else for 250 ms or more")
-    stall_count: int = Field(default=0, description="How many there were since it runs")

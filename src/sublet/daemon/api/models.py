@@ -24,8 +24,6 @@ from sublet.protocol.events import Event
 from sublet.protocol.lifecycle import AssignmentState, DelegationState
 
 DEFAULT_TTL_SECONDS = 3600
-DEFAULT_LINK_SECONDS = 600
-"""How long a pairing link is valid."""
 Pattern = Annotated[str, Field(min_length=1, max_length=1024)]
 BranchName = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+@=-]*$")]
 Bound = Annotated[int, Field(ge=0, le=1 << 50)]

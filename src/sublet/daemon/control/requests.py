@@ -9,7 +9,6 @@ from starlette.requests import Request
 
 from sublet.daemon.api.base import MAX_PAGE, MAX_WAIT_SECONDS
 from sublet.daemon.api.base import Request as Arguments
-from sublet.daemon.api.models import DEFAULT_LINK_SECONDS
 from sublet.daemon.control.http import HOST
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventFilter, EventKind
@@ -52,25 +51,6 @@ class EventsPage(Events):
 
     timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 100
-
-
-class CreatePairLink(Arguments):
-    """How long the link is valid."""
-
-    ttl_seconds: int = DEFAULT_LINK_SECONDS
-
-
-class CreateToken(Arguments):
-    """Name of the token, and how long it is valid."""
-
-    name: Annotated[str, Field(max_length=200)]
-    ttl_seconds: int | None = None
-
-
-class LendRoot(Arguments):
-    """A directory."""
-
-    path: Annotated[str, Field(min_length=1, max_length=4096)]
 
 
 def check_headers(request: Request) -> None:

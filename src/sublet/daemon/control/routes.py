@@ -12,19 +12,16 @@ from collections.abc import Sequence
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from sublet.daemon.api import daemon_models, models, peer_models
+from sublet.daemon.api import daemon_models, models
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.review_models import ApplyRequest
 from sublet.daemon.control.requests import (
-    CreatePairLink,
-    CreateToken,
     Events,
     EventsPage,
-    LendRoot,
     ListDelegations,
     Patch,
     Wait,
@@ -78,21 +75,6 @@ class ControlApi:
             ("GET", "/v1/events", self._stream_events),
             ("GET", "/v1/events/page", self._events_since),
             ("GET", "/v1/assignments", self._list_assignments),
-            ("GET", "/v1/directory", self._directory),
-            ("POST", "/v1/pair-links", self._create_pair_link),
-            ("POST", "/v1/peers", self._add_peer),
-            ("GET", "/v1/peers", self._list_peers),
-            ("DELETE", "/v1/peers/{name}", self._remove_peer),
-            ("POST", "/v1/tokens", self._create_token),
-            ("GET", "/v1/tokens", self._list_tokens),
-            ("DELETE", "/v1/tokens/{name}", self._revoke_token),
-            ("GET", "/v1/lend-roots", self._list_lend_roots),
-            ("POST", "/v1/lend-roots", self._add_lend_root),
-            ("DELETE", "/v1/lend-roots", self._remove_lend_root),
-            ("GET", "/v1/status", self._status),
-            ("GET", "/v1/doctor", self._doctor),
-            ("POST", "/v1/reload", self._reload),
-            ("POST", "/v1/shutdown", self._shutdown),
         ]
         made = OperationRoutes(self._table, who, self._streams.unless_stopping)
         table += [(one.method, one.path, made.endpoint(one)) for one in self._table.operations]
@@ -190,66 +172,3 @@ class ControlApi:
         query = read_query(request, Events)
         last = request.headers.get("last-event-id", "")
         return await self._streams.stream(query.cursor, query.only(), who(request), last_event_id=last)
-
-    # Peers, tokens, roots
-
-    async def _directory(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answer(await self._api.directory(who(request)))
-
-    async def _create_pair_link(self, request: Request) -> Response:
-        body = await read_body(request, CreatePairLink)
-        return answer(await self._api.create_pair_link(who(request), ttl_seconds=body.ttl_seconds), status=201)
-
-    async def _add_peer(self, request: Request) -> Response:
-        return answer(await self._api.add_peer(await read_body(request, peer_models.AddPeer), who(request)), status=201)
-
-    async def _list_peers(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answers(await self._api.list_peers(who(request)))
-
-    async def _remove_peer(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answer(await self._api.remove_peer(request.path_params["name"], who(request)))
-
-    async def _create_token(self, request: Request) -> Response:
-        body = await read_body(request, CreateToken)
-        return answer(await self._api.create_token(body.name, body.ttl_seconds, who(request)), status=201)
-
-    async def _list_tokens(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answers(await self._api.list_tokens(who(request)))
-
-    async def _revoke_token(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answer(await self._api.revoke_token(request.path_params["name"], who(request)))
-
-    async def _list_lend_roots(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return JSONResponse(await self._api.list_lend_roots(who(request)))
-
-    async def _add_lend_root(self, request: Request) -> Response:
-        body = await read_body(request, LendRoot)
-        return JSONResponse(await self._api.add_lend_root(body.path, who(request)), status_code=201)
-
-    async def _remove_lend_root(self, request: Request) -> Response:
-        return JSONResponse(await self._api.remove_lend_root(read_query(request, LendRoot).path, who(request)))
-
-    # The daemon itself
-
-    async def _status(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answer(await self._api.status(who(request)))
-
-    async def _doctor(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answers(await self._api.doctor(who(request)))
-
-    async def _reload(self, request: Request) -> Response:
-        await read_body(request, Nothing)
-        return answer(await self._api.reload(who(request)))
-
-    async def _shutdown(self, request: Request) -> Response:
-        await read_body(request, Nothing)
-        await self._api.shutdown(who(request))
-        return JSONResponse({}, status_code=202)
