@@ -171,7 +171,7 @@ def _found_again(state: Delegation, event: FoundAgain, now: Now) -> Step:
     if state.state is DelegationState.ACCEPTED and state.accept is not None:
         return _open(state, now)
     if resumable(state.accept):
-        going, turn = steering.next_turn(state, now)
+        going, turn = steering.next_turn(replace(state, served=True), now)
         return going, (Serve(state.deadline, again=True), Follow(), *turn)
     return _end(state, DelegationEvent.FAIL, reasons.interrupted())
 
@@ -229,7 +229,9 @@ def _open(state: Delegation, now: Now) -> Step:
 
 def _opened(state: Delegation, event: Opened, now: Now) -> Step:
     expires_at = rfc3339_of(now.wall + state.deadline - now.steady)
-    started = _advanced(state, DelegationEvent.START, expires_at=expires_at)
+    # What is written down is rounded, and nothing is served for longer than that says.
+    deadline = now.steady + unix_seconds(expires_at) - now.wall
+    started = _advanced(state, DelegationEvent.START, expires_at=expires_at, deadline=deadline, served=True)
     return started, (Record(started), Serve(started.deadline), SendStart())
 
 

@@ -66,6 +66,7 @@ class Delegation:
         follow_ups: in the order in which they were said.
         began: whether this process has begun to drive it.
         deadline: when it ends by the steady clock, the time that was asked for or, from START on, the lease.
+        served: whether this process has let the executor in.
         held: whether the executor may hold a task that it was not told the end of.
         reached: whether some INVITE may have arrived there.
         inviting_since: when this process first sent INVITE, on the steady clock.
@@ -95,6 +96,7 @@ class Delegation:
     follow_ups: tuple[Said, ...] = ()
     began: bool = False
     deadline: float = inf
+    served: bool = False
     held: bool = False
     reached: bool = False
     inviting_since: float | None = None

@@ -168,8 +168,13 @@ def heard(state: Delegation, prompts: Iterable[PromptState]) -> Step:
 
 
 def next_turn(state: Delegation, now: Now) -> Step:
-    """Begin what waits, where nothing is being agreed on."""
+    """Begin what waits, where nothing is being agreed on.
+
+    A process that has taken the delegation over has nothing to send before it serves the lease again.
+    """
     outputs: tuple[Output, ...] = ()
+    if not state.served:
+        return state, outputs
     while state.turn is None and state.extensions:
         first, state = state.extensions[0], replace(state, extensions=state.extensions[1:])
         state, more = _begin_extension(state, first, now)
