@@ -143,7 +143,8 @@ class Executor(Process):
                 self._ask(output, reply)
             case Begin(start, deadline):
                 self._begin(start, deadline)
-            case Renew(start, deadline):
+            case Renew(start, deadline, ends_at):
+                check(ends_at <= deadline, "no renewal goes on beyond a lease")
                 self._renewed(start, deadline)
             case Interrupt():
                 self.during_life(self.world.random.uniform(0, 0.5), lambda: self._unmount(None, self.agent))

@@ -89,7 +89,7 @@ def accept_of(world: World) -> Accept:
 
 
 class Lender(Process):
-    """``disk`` and ``owes`` outlive the process: the record, and whether the executor is still to be told of the end."""
+    """``disk`` and ``owes`` outlive the process: the record, and whether the executor has yet to hear of the end."""
 
     executor: Executor
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from sublet.protocol.assignment.model import Assignment
 from sublet.protocol.lifecycle import (
     ASSIGNMENT_TABLE,
     DELEGATION_TABLE,
@@ -59,12 +58,8 @@ def _begin_anew(lender: Lender, executor: Executor) -> None:
     """Restart what has met a journal that failed: the next process settles what this one could not."""
     if lender.up and lender.state.left:
         lender.die(1.0)
-    state = executor.state
-    if (
-        executor.up
-        and isinstance(state, Assignment)
-        and (executor.disk is None or state.state is not executor.disk.state)
-    ):
+    kept = executor.disk
+    if executor.up and kept is not None and not is_terminal(ASSIGNMENT_TABLE, kept.state) and not executor.works():
         executor.die(1.0)
 
 

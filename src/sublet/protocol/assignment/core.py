@@ -87,7 +87,7 @@ def phase_of(state: State) -> Phase:
         return Phase.UNKNOWN
     if isinstance(state, Considered):
         return Phase.CONSIDERED
-    if is_terminal(ASSIGNMENT_TABLE, state.state):
+    if is_terminal(ASSIGNMENT_TABLE, state.state) or not state.holds:
         return Phase.ENDED
     return Phase.WAITING if state.state is AssignmentState.PENDING else Phase.WORKING
 
@@ -269,7 +269,8 @@ def _renew(state: Assignment, event: PolicySaid, now: Now) -> Step:
     seconds = max(1, int(grant.seconds))
     constraints = state.accept.remote_constraints.model_copy(update={"max_ttl_seconds": seconds})
     answer = Answer(state.accept.model_copy(update={"remote_constraints": constraints}))
-    return renewed, (Record(renewed, transition=False), Renew(start, grant.until), answer)
+    ends_at = min(renewed.deadline, renewed.winds_down_at)
+    return renewed, (Record(renewed, transition=False), Renew(start, renewed.deadline, ends_at), answer)
 
 
 def _not_running(state: State, event: RenewalCame, now: Now) -> Step:
@@ -402,6 +403,8 @@ def _free_unrecorded(state: Assignment, event: Undone) -> Step:
 
 def _killed(state: Assignment, event: Restarted, now: Now) -> Step:
     """End what an earlier process was at: its mount and its agent died with it."""
+    if is_terminal(ASSIGNMENT_TABLE, state.state):
+        return state, ()
     reason = "crashed" if state.state is AssignmentState.ACTIVE else None
     over = replace(state, state=advance(ASSIGNMENT_TABLE, state.state, AssignmentEvent.FAIL), holds=False)
     return over, (Record(over, error=event.error, reason=reason),)
@@ -453,7 +456,6 @@ _TABLE: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         StopCame: _give_up,
         WindDownCame: _give_up,
         TimePassed: _never_started,
-        Restarted: _killed,
         Undone: _could_not_start,
     },
     Phase.WORKING: {
@@ -468,7 +470,6 @@ _TABLE: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         QuestionAsked: _question_asked,
         WorkEnded: _work_ended,
         TimePassed: _time_over,
-        Restarted: _killed,
         Undone: _could_not_go_on,
     },
     Phase.ENDED: {
@@ -478,6 +479,7 @@ _TABLE: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         PolicySaid: _asked_too_late,
         StopCame: _stranger,
         WindDownCame: _stranger,
+        Restarted: _killed,
     },
 }
 """What each event does in each phase; what is not here changes nothing and says nothing."""

@@ -53,7 +53,7 @@ class Assignment:
         generation: the highest of the delegator's processes that has been heard.
         access_mode: as START gives it.
         expires_at: when the lease ends, by the delegator's clock.
-        holds: whether it holds a slot and a place for its files, which are given back once.
+        holds: whether this process holds a slot and a place for its files for it, which are given back once.
         waits_until: until when it waits for START, on the steady clock.
         waits_seconds: for how long that is in all.
         began: when the work began, on the steady clock.
@@ -334,10 +334,11 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Go on with what ``start`` says, until ``deadline`` on the steady clock."""
+    """Go on with what ``start`` says, until ``deadline`` on the steady clock; the agent ends at ``ends_at``."""
 
     start: Start
     deadline: float
+    ends_at: float
 
 
 @dataclass(frozen=True, slots=True)
