@@ -398,7 +398,7 @@ def _could_not_go_on(state: Assignment, event: Undone, now: Now) -> Step:
 
 def _free_unrecorded(state: Assignment, event: Undone) -> Step:
     assert isinstance(event.output, Record)
-    return replace(event.output.now, holds=False), (*((Free(),) if state.holds else ()), Refuse(event.error))
+    return replace(event.output.now, holds=False), ((Free(),) if state.holds else ())
 
 
 def _killed(state: Assignment, event: Restarted, now: Now) -> Step:
