@@ -1,11 +1,11 @@
 # `make demo` shows the main job on real parts; `make test` runs everything. Both set up what they need.
-.PHONY: setup demo test nightly fuzz lint types bench soak lock hosts states locked attacks clean help
+.PHONY: setup demo test nightly fuzz lint types bench soak lock hosts states locked attacks documents clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
 setup: ## install what is missing and make .venv; quick when all is there
 	@scripts/setup-system
@@ -57,6 +57,9 @@ locked: setup ## draw the table of names that are locked in docs/what-is-lent.md
 
 attacks: setup ## draw the table of attacks in docs/reliability.md
 	@$(PY) scripts/draw-attacks
+
+documents: setup ## draw docs/control-api.md and docs/openapi.json from the operations
+	@$(PY) scripts/draw-documents
 
 clean: ## remove what setup and the tools made
 	@rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from _report import Row, add_options, show
 from delegation import Side, sublet
-from sublet.daemon.api.supervisor_models import AskAnswer, AskRequest
+from sublet.daemon.api.sessions import ASK, AskAnswer, AskRequest
 from sublet.daemon.control.client import ControlClient
 
 ARGV = ["sh", "-c", """cat >/dev/null; echo '{"count": 3}'"""]
@@ -40,7 +40,7 @@ async def asked(control: ControlClient, session: str | None, *, checked: bool) -
     document = {"text": "How many?", "session_id": session, "answer_schema": SCHEMA if checked else None}
     request = AskRequest.model_validate(document)
     start = time.perf_counter()
-    async for update in control.supervisor.ask(request):
+    async for update in control.stream(ASK, request):
         if isinstance(update, AskAnswer):
             if update.route_decision != "dispatch_agent":
                 raise RuntimeError(f"not answered: {update.reason}")

@@ -20,6 +20,7 @@ from attacks.kit.caller import address_of, caller, many
 from sublet.daemon.control.client import ControlClient
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.net.slots import Slots, Standing
+from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.paths import Home, resolve_home
 from sublet.mcp_server import host
 from sublet.protocol.errors import SubletError
@@ -177,7 +178,7 @@ async def test_a_connection_gives_the_loop_to_others_whatever_it_has_buffered() 
 @asynccontextmanager
 async def serving(double: DaemonDouble, home: Home) -> AsyncIterator[ControlClient]:
     """Serve the control API of ``double`` and yield a client of it."""
-    server = ControlServer(double.api, home)
+    server = ControlServer(double.api, home, OperationTable())
     await server.start()
     async with anyio.create_task_group() as group:
         group.start_soon(server.serve)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sublet.cli.app import run
-from sublet.daemon.api.supervisor_models import AskAnswer, AskBegun, AskOutput, LocalAgentView, MessageView
+from sublet.daemon.api.sessions import AskAnswer, AskBegun, AskOutput, LocalAgentView, MessageView
 from sublet.protocol.errors import ErrorCode, SubletError
 from support.fake_control import FakeControl
 from support.fake_supervisor import a_session

@@ -35,7 +35,7 @@ NEW = ReplayStep(seq=12, kind="of_tomorrow", result="unknown", note="not known h
 
 def replayed(*steps: ReplayStep) -> FakeControl:
     fake = FakeControl()
-    fake.supervisor.sessions = [a_session(SESSION)]
+    fake.asking.sessions = [a_session(SESSION)]
     equal = all(one.result == "equal" for one in steps)
     fake.replayed = ReplayView(session=SESSION, rules="recorded", events=20, equal=equal, steps=list(steps))
     return fake
@@ -77,7 +77,7 @@ def test_people_see_what_became_of_what_and_what_is_wrong_with_the_log(capsys: p
 
 def test_a_session_that_is_deleted_is_replayed_by_its_whole_id(capsys: pytest.CaptureFixture[str]) -> None:
     control = replayed(SAME)
-    control.supervisor.sessions = []
+    control.asking.sessions = []
     assert run(["replay", SESSION], session=control.session()) == 0
     assert run(["replay", "last"], session=control.session()) != 0
     assert control.requests == [{"replay": SESSION, "current": False}]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import httpx
 import pytest
 
 from sublet.daemon.api.daemon_models import StatusView
@@ -17,6 +19,7 @@ from sublet.daemon.api.peer_models import AddPeer
 from sublet.daemon.app import run_daemon
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.client import ControlClient
+from sublet.daemon.operations.document import declarations
 from sublet.daemon.paths import Home, resolve_home
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
@@ -68,6 +71,21 @@ async def daemon(root: Path, made: DaemonConfig | None = None) -> AsyncIterator[
         yield running
         if not ended.is_set():
             await running.stop()
+
+
+async def test_every_declared_operation_is_served(tmp_path: Path) -> None:
+    async with daemon(tmp_path) as running, raw(running.home) as http:
+        for _, stated in declarations():
+            for one in stated.values():
+                path = re.sub(r"{[^}]*}", "x", one.path)
+                # Of a path that is served only the method is wrong.
+                assert (await http.request("TRACE", path)).status_code == 405, one.name
+
+
+def raw(home: Home) -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        transport=httpx.AsyncHTTPTransport(uds=home.control_socket), base_url="http://sublet", trust_env=False
+    )
 
 
 @asynccontextmanager

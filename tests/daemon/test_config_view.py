@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sublet.daemon.api.config_models import ConfigEntry, Origin
+from sublet.daemon.api.configuration import ConfigEntry, Origin
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.config_view import config_view
 from sublet.daemon.paths import Home, resolve_home

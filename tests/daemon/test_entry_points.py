@@ -24,11 +24,15 @@ from sublet.cli.app import app
 from sublet.daemon.api.daemon_api import ExecutorApi, MessageApi, PairingApi, WhereaboutsApi
 from sublet.daemon.api.room_models import CreateRoom, ReadMessages, SendMessage, WatchRooms
 from sublet.daemon.api.talk_models import Follow, ReadTalk, Say, SetWatch, UnsetWatch
-from sublet.daemon.api.web_api import WebLoginCheck
-from sublet.daemon.control.answers import OWNER
+from sublet.daemon.api.web_logins import WebLoginCheck
+from sublet.daemon.control_areas import operation_table
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.net.event_stream import EventStreams
-from sublet.daemon.operations import MARK, operations
+from sublet.daemon.operations.answers import OWNER
+from sublet.daemon.operations.asking import MARK, operations
+from sublet.daemon.operations.document import declarations
+from sublet.daemon.operations.table import served_by
+from sublet.daemon.parts import Parts
 from sublet.daemon.ports import FaceContext, WebContext
 from sublet.daemon.rooms.entities import entity_of
 from sublet.daemon.rooms.mark_service import RoomMarkService
@@ -42,7 +46,7 @@ from sublet.daemon.rooms.text_service import RoomTextService
 from sublet.policy.defaults import CEILING, DEFAULT_RULES
 from sublet.policy.model import Action, Kind, Subject
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.web.routes import PageApi
+from sublet.web.routes import OF_THE_PAGE, PageApi
 from support.decisions import KeptDecisions, gatekeeper
 
 SOURCE = Path(sublet.daemon.__file__).parents[1]
@@ -61,7 +65,7 @@ OPEN_TO_STRANGERS = {"complete": "a pairing link that a person has asked policy 
 TOLD_BY_PEERS = {"moved": "changes only where this very peer is called, and only to a host of its own"}
 UNGUARDED_SERVICES = {"PairingService": OPEN_TO_STRANGERS}
 FACE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(api\.\w+|ports|paths|net\.\w+)$")
-PAGE_MAY_IMPORT = re.compile(r"sublet\.daemon\.control\.(answers|requests)$")
+PAGE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(control\.requests|operations\.(answers|reading|routes|table))$")
 """How HTTP is read and answered, which the web page has in common with the control socket."""
 CLI_MAY_IMPORT = {
     "sublet.daemon.app": "starts the daemon in this process",
@@ -110,13 +114,49 @@ AREAS = classes(lambda cls: cls.__name__.endswith(("Area", "ControlApi")) and cl
 OPERATIONS = {name for cls in SERVICES for name, method in public_methods(cls).items() if hasattr(method, MARK)}
 
 
+DECLARED = {name: one for _, stated in declarations() for name, one in stated.items()}
+"""Operations by the names of their constants."""
+
+
 def test_what_is_enumerated_is_there() -> None:
     """An empty list would let everything pass."""
     assert {"DaemonService", "SupervisorService", "PolicyService", "ReplayService", "RoomService"} <= {
         cls.__name__ for cls in SERVICES
     }
-    assert {"ControlApi", "SupervisorArea", "PolicyArea", "ReplayArea", "RoomArea"} <= {cls.__name__ for cls in AREAS}
+    assert {"ControlApi", "ReplayArea", "RoomArea"} <= {cls.__name__ for cls in AREAS}
     assert len(OPERATIONS) > 40
+    assert len(DECLARED) > 20
+
+
+def test_every_declared_operation_is_served_by_one_service_once() -> None:
+    served = [one.name for service in SERVICES for one in served_by(service).values()]
+    assert sorted(served) == sorted(one.name for one in DECLARED.values())
+    routes = [(one.method, re.sub(r"{[^}]*}", "{}", one.path)) for one in DECLARED.values()]
+    assert len(set(routes)) == len(routes)
+
+
+def test_the_daemon_serves_every_service() -> None:
+    """What the table is made of has the services of its operations, by the types of the parts."""
+    made = inspect.getsource(operation_table)
+    serving = {service.__name__ for service in SERVICES if served_by(service)}
+    named = set(re.findall(r"(\w+Service)\(", made))
+    parts = re.findall(r"parts((?:\.\w+)+),\n", made)
+    assert named | {_type_at(Parts, path.strip(".").split(".")).__name__ for path in parts} == serving
+
+
+def _type_at(owner: Any, path: list[str]) -> Any:
+    for name in path:
+        owner = get_type_hints(owner).get(name) or type_of_attribute(owner, name)
+    return owner
+
+
+def type_of_attribute(owner: type, name: str) -> type:
+    """Return the class of an attribute that ``__init__`` makes."""
+    made = re.search(rf"self\.{name} = (\w+)\(", inspect.getsource(owner))
+    assert made is not None, f"{owner.__name__}.{name}"
+    found = getattr(inspect.getmodule(owner), made[1])
+    assert isinstance(found, type)
+    return found
 
 
 @pytest.mark.parametrize("service", SERVICES, ids=lambda cls: cls.__name__)
@@ -214,8 +254,10 @@ def test_every_command_has_a_call_of_the_client_or_is_local() -> None:
             full = f"{name} {inner}".strip()
             module = inspect.getmodule(inspect.unwrap(one.callback)) if one.callback else None
             assert module is not None, full
-            called = set(re.findall(r"control\.(?:\w+\.)?(\w+)\(", inspect.getsource(module)))
-            assert called & OPERATIONS or full in local, f"`sublet {full}` reaches no operation"
+            source = inspect.getsource(module)
+            called = set(re.findall(r"control\.(?:\w+\.)?(\w+)\(", source)) & OPERATIONS
+            called |= set(re.findall(r"control\.(?:call|stream)\(\s*(\w+)", source)) & DECLARED.keys()
+            assert called or full in local, f"`sublet {full}` reaches no operation"
 
 
 def test_tools_of_the_mcp_server_do_everything_by_operations() -> None:
@@ -243,14 +285,19 @@ def test_what_the_a2a_face_is_given_is_guarded() -> None:
 
 
 def test_what_the_web_page_does_is_an_operation_of_its_owner_but_for_logging_in() -> None:
-    assert acting(WebContext) == {"supervisor", "policy", "approvals", "rooms", "files", "logins"}
+    assert acting(WebContext) == {"approvals", "rooms", "files", "logins"}
+    assert set(OF_THE_PAGE.values()) <= set(DECLARED.values())
+    for path, one in OF_THE_PAGE.items():
+        assert path.startswith("/api/")
+        assert set(re.findall(r"{(\w+)}", path)) == set(one.path_fields)
+    assert "OperationRoutes(self._operations, lambda _: OWNER," in inspect.getsource(PageApi.app)
     assert set(public_methods(WebLoginCheck)) == {"redeem"}, "opened by the secret of a link that an operation has made"
     source = inspect.getsource(PageApi)
     routes = re.findall(r'\("(?:GET|POST)", "(/api/[^"]*)", self\.(\w+)\)', source)
     assert len(routes) == inspect.getsource(PageApi.app).count('"/api/') - 1 > 15, "every row but the login is read"
     for path, endpoint in routes:
         text = _with_helpers(PageApi, endpoint)
-        called = set(re.findall(r"self\._(?:api|policy|approvals|supervisor)\.(\w+)", text))
+        called = set(re.findall(r"self\._(?:api|approvals)\.(\w+)", text))
         called |= _streamed(text)
         assert called or path == "/api/logout", f"{path} does nothing by an operation"
         assert called <= OPERATIONS, f"{path} calls {called - OPERATIONS}"

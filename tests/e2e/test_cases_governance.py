@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from sublet.daemon.api.policy import READ_AUDIT_LOG, ReadAuditLog
 from sublet.daemon.paths import resolve_home
 from sublet.protocol.errors import ErrorCode
 from sublet.protocol.messages import Error
@@ -50,7 +51,7 @@ def project(tmp_path: Path) -> Path:
 
 def log_since(daemon: Daemon, since: int) -> list[dict[str, Any]]:
     """Return the entries of the audit log after number ``since``."""
-    return ask(daemon, lambda client: client.policy.audit_entries(cursor=since, limit=500)).entries
+    return ask(daemon, lambda client: client.call(READ_AUDIT_LOG, ReadAuditLog(cursor=since, limit=500))).entries
 
 
 def denials(daemon: Daemon, rule: str, since: int) -> list[dict[str, Any]]:
@@ -59,7 +60,7 @@ def denials(daemon: Daemon, rule: str, since: int) -> list[dict[str, Any]]:
 
 
 def head(daemon: Daemon) -> int:
-    return ask(daemon, lambda client: client.policy.audit_entries(limit=1)).cursor
+    return ask(daemon, lambda client: client.call(READ_AUDIT_LOG, ReadAuditLog(limit=1))).cursor
 
 
 def without(name: str, told: Any) -> Any:

@@ -13,7 +13,8 @@ from acp.schema import RequestPermissionRequest
 from pydantic import ValidationError
 
 from fuzz.targets import _file, _json, _scratch, target
-from sublet.daemon.control import supervisor_client
+from sublet.daemon.api.sessions import ASK
+from sublet.daemon.operations.calling import read_event
 from sublet.daemon.working.job_files import job_files
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.errors import SubletError
@@ -76,11 +77,11 @@ def _ask_text(data: bytes) -> None:
     syntax.words(asked)
 
 
-@target("ask_events", "daemon.control.supervisor_client:_read", raises=[SubletError])
+@target("ask_events", "daemon.operations.calling:read_event", raises=[SubletError])
 def _ask_events(data: bytes) -> None:
     """The first line is the kind of the event."""
     kind, _, event = data.decode("utf-8", "replace").partition("\n")
-    supervisor_client._read(kind, event)
+    read_event(ASK, kind, event)
 
 
 class _Ends:

@@ -24,6 +24,7 @@ from sublet.a2a_server.parts import to_part
 from sublet.a2a_server.peer_http import PeerAuth
 from sublet.a2a_server.signer import signed
 from sublet.daemon.api.daemon_api import AskedBack, KnownPeer, PairReply, PairRequest
+from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.ports import FaceContext, PeerAddress
 from sublet.policy.model import Subject
 from sublet.protocol import ids
@@ -298,6 +299,7 @@ async def world(state_dir: Path, *, agents: tuple[AgentConfig, ...] = (AGENT,), 
     peers = {node.node_id: node.known() for node in (alice, mallory)}
     context = FaceContext(
         api=FakeDaemonApi(),
+        operations=OperationTable(),
         calls=FreeCalls(),
         executor=executor,
         messages=messages,

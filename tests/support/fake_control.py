@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 from sublet.cli.connection import Session
@@ -21,6 +21,7 @@ from sublet.daemon.api.models import (
     ResultView,
     Usage,
 )
+from sublet.daemon.api.operation import AnswerT, EventT, Operation, RequestT, Streaming
 from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.replay_models import ReplayView
 from sublet.daemon.api.review_models import (
@@ -38,6 +39,7 @@ from sublet.daemon.control.replay_client import ReplayClient
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventFilter, EventKind
 from sublet.protocol.lifecycle import DelegationState
+from support.answering import AnsweringCalls
 from support.fake_approvals import FakeApprovals
 from support.fake_capabilities import FakeCapabilities
 from support.fake_policy import FakePolicy
@@ -165,11 +167,6 @@ class FakeControl(ControlClient):
     ruling: FakePolicy = field(default_factory=lambda: FakePolicy())
 
     @property
-    def policy(self) -> FakePolicy:
-        """The policy of this daemon."""
-        return self.ruling
-
-    @property
     def capabilities(self) -> FakeCapabilities:
         """The capabilities of this daemon."""
         return FakeCapabilities()
@@ -179,15 +176,15 @@ class FakeControl(ControlClient):
         """What waits for a person; nothing."""
         return FakeApprovals()
 
-    @property
-    def web(self) -> FakeWeb:
-        """The web page of this daemon."""
-        return FakeWeb()
+    async def call(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> AnswerT:
+        """Answer as the fakes do."""
+        return await AnsweringCalls(self.asking, self.ruling, FakeWeb()).call(operation, request)
 
-    @property
-    def supervisor(self) -> FakeSupervisor:
-        """The supervisor of this daemon."""
-        return self.asking
+    async def stream(self, operation: Streaming[RequestT, EventT], request: RequestT) -> AsyncGenerator[EventT, None]:
+        """Tell what the fakes do."""
+        async with aclosing(AnsweringCalls(self.asking).stream(operation, request)) as events:
+            async for event in events:
+                yield event
 
     def session(self) -> Session:
         """Return a session whose daemon this is."""

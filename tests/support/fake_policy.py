@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sublet.daemon.api.policy_models import AuditPage, AuditVerdict, ExplainRequest, Explanation, PolicyView, RuleView
-from sublet.daemon.control.policy_client import PolicyClient
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.policy import (
+    EXPLAIN,
+    LIST_DENIALS,
+    READ_AUDIT_LOG,
+    SHOW_POLICY,
+    VERIFY_AUDIT_LOG,
+    AuditPage,
+    AuditVerdict,
+    ExplainRequest,
+    Explanation,
+    ListDenials,
+    PolicyView,
+    ReadAuditLog,
+    RuleView,
+)
 from sublet.protocol.canonical import JsonValue
+from support.answering import answers
 
 
 def a_rule(**more: object) -> RuleView:
@@ -29,7 +44,7 @@ def a_rule(**more: object) -> RuleView:
 
 
 @dataclass
-class FakePolicy(PolicyClient):
+class FakePolicy:
     """Keeps what it was asked."""
 
     view: PolicyView = field(
@@ -39,9 +54,11 @@ class FakePolicy(PolicyClient):
     verdict: AuditVerdict = field(default_factory=lambda: AuditVerdict(ok=True, entries=7, first=1, last=7, signed=6))
     asked: list[ExplainRequest] = field(default_factory=list)
 
-    async def show_policy(self) -> PolicyView:
+    @answers(SHOW_POLICY)
+    async def show_policy(self, request: Nothing) -> PolicyView:
         return self.view
 
+    @answers(EXPLAIN)
     async def explain(self, request: ExplainRequest) -> Explanation:
         self.asked.append(request)
         return Explanation(
@@ -57,13 +74,18 @@ class FakePolicy(PolicyClient):
             resource=request.resource,
         )
 
-    async def audit_entries(self, *, cursor: int | None = None, limit: int = 100, timeout: float = 0) -> AuditPage:
+    @answers(READ_AUDIT_LOG)
+    async def read_audit_log(self, request: ReadAuditLog) -> AuditPage:
+        cursor, limit = request.cursor, request.limit
         found = [entry for entry in self.entries if cursor is None or int(str(entry["seq"])) > cursor][:limit]
         return AuditPage(entries=found, cursor=int(str(found[-1]["seq"])) if found else cursor or 0)
 
-    async def list_denials(self, *, before: int | None = None, limit: int = 100) -> AuditPage:
+    @answers(LIST_DENIALS)
+    async def list_denials(self, request: ListDenials) -> AuditPage:
+        limit = request.limit
         denied = [one for one in self.entries if one.get("decision") in ("deny", "needs_grant")]
         return AuditPage(entries=denied[::-1][:limit], cursor=0 if len(denied) <= limit else 7)
 
-    async def verify_audit(self) -> AuditVerdict:
+    @answers(VERIFY_AUDIT_LOG)
+    async def verify_audit_log(self, request: Nothing) -> AuditVerdict:
         return self.verdict

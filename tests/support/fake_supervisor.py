@@ -5,20 +5,32 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
-from sublet.daemon.api.supervisor_models import (
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.sessions import (
+    ASK,
+    CHANGE_SESSION,
+    CREATE_SESSION,
+    DELETE_SESSION,
+    GET_SESSION,
+    LIST_AGENTS,
+    LIST_SESSIONS,
     AskAnswer,
     AskBegun,
     AskOutput,
     AskRequest,
+    ListSessions,
     LocalAgents,
     LocalAgentView,
     MessageView,
+    NewSession,
+    OneSession,
+    SessionChange,
     SessionDetail,
     SessionView,
-    Status,
+    ShowSession,
 )
-from sublet.daemon.control.supervisor_client import SupervisorClient
 from sublet.protocol.errors import LocalCode, SubletError
+from support.answering import answers, tells
 
 AT = "2026-01-01T00:00:00Z"
 
@@ -39,7 +51,7 @@ def a_session(session_id: str = "ses_1", **more: object) -> SessionView:
 
 
 @dataclass
-class FakeSupervisor(SupervisorClient):
+class FakeSupervisor:
     """Yields ``updates`` for what is asked, then fails where there is a ``failure``."""
 
     updates: list[AskBegun | AskOutput | AskAnswer] = field(default_factory=list)
@@ -50,6 +62,7 @@ class FakeSupervisor(SupervisorClient):
     asked: list[AskRequest] = field(default_factory=list)
     changes: list[tuple[str, str]] = field(default_factory=list)
 
+    @tells(ASK)
     async def ask(self, request: AskRequest) -> AsyncGenerator[AskBegun | AskOutput | AskAnswer, None]:
         self.asked.append(request)
         for update in self.updates:
@@ -57,26 +70,32 @@ class FakeSupervisor(SupervisorClient):
         if self.failure is not None:
             raise self.failure
 
-    async def list_agents(self) -> LocalAgents:
+    @answers(LIST_AGENTS)
+    async def list_agents(self, request: Nothing) -> LocalAgents:
         return LocalAgents(agents=self.agents)
 
-    async def list_sessions(self, *, limit: int = 50) -> list[SessionView]:
-        return self.sessions[:limit]
+    @answers(LIST_SESSIONS)
+    async def list_sessions(self, request: ListSessions) -> list[SessionView]:
+        return self.sessions[: request.limit]
 
-    async def get_session(self, session_id: str, *, messages: int = 20) -> SessionDetail:
-        self.changes.append((session_id, f"show {messages}"))
+    @answers(GET_SESSION)
+    async def get_session(self, request: ShowSession) -> SessionDetail:
+        self.changes.append((request.session_id, f"show {request.messages}"))
         if not self.sessions:
             raise SubletError(LocalCode.NOT_FOUND, "there is no session", "")
         return SessionDetail(**self.sessions[0].model_dump(), messages=self.said)
 
-    async def create_session(self, title: str) -> SessionView:
-        self.changes.append(("new", title))
-        return a_session(title=title)
+    @answers(CREATE_SESSION)
+    async def create_session(self, request: NewSession) -> SessionView:
+        self.changes.append(("new", request.title))
+        return a_session(title=request.title)
 
-    async def change_session(self, session_id: str, status: Status) -> SessionView:
-        self.changes.append((session_id, status))
-        return a_session(session_id, status=status)
+    @answers(CHANGE_SESSION)
+    async def change_session(self, request: SessionChange) -> SessionView:
+        self.changes.append((request.session_id, request.status))
+        return a_session(request.session_id, status=request.status)
 
-    async def delete_session(self, session_id: str) -> SessionView:
-        self.changes.append((session_id, "delete"))
-        return a_session(session_id)
+    @answers(DELETE_SESSION)
+    async def delete_session(self, request: OneSession) -> SessionView:
+        self.changes.append((request.session_id, "delete"))
+        return a_session(request.session_id)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import asyncssh
 
 from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.peering.identity import load_identity
 from sublet.daemon.ports import FaceContext
 from sublet.protocol.messages import Accept, Done, Invite, Progress, RemoteConstraints, RemoteMount, Start
@@ -86,6 +87,7 @@ async def in_place_of(executor: Daemon, delegator: Daemon, state_dir: Path) -> A
     known = KnownPeer("alice", theirs.public_key, theirs.fingerprint)
     context = FaceContext(
         api=FakeDaemonApi(),
+        operations=OperationTable(),
         calls=FreeCalls(),
         executor=worker,
         messages=ScriptedMessages(),

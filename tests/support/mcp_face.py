@@ -18,6 +18,7 @@ from nacl.signing import SigningKey
 from sublet.daemon.api.call_api import AskedCall, Became, Begun, CallApi, OpenQuestion
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.talk_api import TalkApi
+from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.paths import Home
 from sublet.daemon.ports import FaceContext
 from sublet.mcp_server import host, relay
@@ -71,6 +72,7 @@ def face_context(
     absent = cast(Any, None)
     return FaceContext(
         api=api,
+        operations=OperationTable(),
         calls=calls or FreeCalls(),
         executor=absent,
         messages=absent,

@@ -55,8 +55,6 @@ class Page:
 def web_context(base: FaceContext, **changes: object) -> FaceContext:
     """Return ``base`` with a web page on any free port."""
     web = WebContext(
-        supervisor=ABSENT,
-        policy=ABSENT,
         approvals=ABSENT,
         rooms=ABSENT,
         files=ABSENT,

@@ -22,7 +22,7 @@ from sublet.protocol.faults import fault_words
 from sublet.protocol.text import clean
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.supervisor_models import AskAnswer, AskBegun, AskRequest
+    from sublet.daemon.api.sessions import AskAnswer, AskBegun, AskRequest
     from sublet.daemon.control.client import ControlClient as Control
 
 MAX_PIECE_CHARS = 1 << 20
@@ -117,7 +117,10 @@ def agents(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        found = await control.supervisor.list_agents()
+        from sublet.daemon.api.operation import Nothing
+        from sublet.daemon.api.sessions import LIST_AGENTS
+
+        found = await control.call(LIST_AGENTS, Nothing())
         if as_json:
             screen.emit(found.model_dump(mode="json", by_alias=True))
         elif found.agents:
@@ -145,7 +148,7 @@ def _asked(
     async def body(control: Control) -> Exit | None:
         from pydantic import ValidationError
 
-        from sublet.daemon.api.supervisor_models import AskRequest
+        from sublet.daemon.api.sessions import AskRequest
 
         found = await resolve_session(control, session) if session is not None else None
         try:
@@ -177,12 +180,12 @@ def read_schema(path: Path) -> object:
 
 async def _follow(control: Control, screen: Screen, request: AskRequest) -> Exit | None:
     """Show what is said as it comes, then what came of it."""
-    from sublet.daemon.api.supervisor_models import AskAnswer, AskBegun, AskOutput
+    from sublet.daemon.api.sessions import ASK, AskAnswer, AskBegun, AskOutput
 
     begun: AskBegun | None = None
     told = ""
     try:
-        async with aclosing(control.supervisor.ask(request)) as updates:
+        async with aclosing(control.stream(ASK, request)) as updates:
             async for update in updates:
                 match update:
                     case AskBegun():
@@ -203,8 +206,11 @@ async def _follow(control: Control, screen: Screen, request: AskRequest) -> Exit
 
 async def _decided(control: Control, begun: AskBegun) -> str | None:
     """Return where a request went that has failed, as its session remembers it; None where it did not come so far."""
+    from sublet.daemon.api.sessions import GET_SESSION, ShowSession
+
+    request = ShowSession(session_id=begun.finger_session_id, messages=RECENT_MESSAGES)
     try:
-        found = await control.supervisor.get_session(begun.finger_session_id, messages=RECENT_MESSAGES)
+        found = await control.call(GET_SESSION, request)
     except SubletError:
         return None
     return next(
@@ -214,7 +220,7 @@ async def _decided(control: Control, begun: AskBegun) -> str | None:
 
 
 def _piece(screen: Screen, update: object, told: str) -> str:
-    from sublet.daemon.api.supervisor_models import AskOutput
+    from sublet.daemon.api.sessions import AskOutput
 
     assert isinstance(update, AskOutput)
     if screen.as_json:
@@ -256,7 +262,9 @@ async def resolve_session(control: Control, given: str) -> str:
     Raises:
         SubletError: ``NOT_FOUND`` for none, ``INVALID_ARGUMENT`` for an abbreviation that fits several.
     """
-    known = await control.supervisor.list_sessions(limit=500)
+    from sublet.daemon.api.sessions import LIST_SESSIONS, ListSessions
+
+    known = await control.call(LIST_SESSIONS, ListSessions(limit=500))
     if given == LAST:
         fitting = [one.finger_session_id for one in known[:1]]
     else:

@@ -101,6 +101,7 @@ def _of_room(
 
     async def body(control: Control) -> None:
         from sublet.cli.room_arguments import resolve_ref, resolve_room
+        from sublet.daemon.api.room_marks import GET_MESSAGE, OneMessage
         from sublet.daemon.api.room_models import SendMessage
 
         room_id = await resolve_room(control, room)
@@ -113,7 +114,8 @@ def _of_room(
             else:
                 screen.out.print(sent.ref_id)
             return
-        one = await control.marks.get_message(room_id, await resolve_ref(control, room_id, str(get)))
+        ref_id = await resolve_ref(control, room_id, str(get))
+        one = await control.call(GET_MESSAGE, OneMessage(room_id=room_id, ref_id=ref_id))
         path = await download(control, room_id, one, output)
         if as_json:
             screen.emit({"room_id": room_id, "ref_id": one.ref_id, "path": path})

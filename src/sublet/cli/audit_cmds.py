@@ -61,7 +61,9 @@ def audit_log(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        page, left = await control.policy.audit_entries(cursor=cursor, limit=limit), limit
+        from sublet.daemon.api.policy import READ_AUDIT_LOG, ReadAuditLog
+
+        page, left = await control.call(READ_AUDIT_LOG, ReadAuditLog(cursor=cursor, limit=limit)), limit
         while True:
             left -= len(page.entries)
             for entry in page.entries:
@@ -72,11 +74,12 @@ def audit_log(
 
                     screen.show(entry_line(entry))
             if page.more and left > 0:  # long entries come in several pages
-                page = await control.policy.audit_entries(cursor=page.cursor, limit=left)
+                page = await control.call(READ_AUDIT_LOG, ReadAuditLog(cursor=page.cursor, limit=left))
                 continue
             if not follow:
                 return
-            page = await control.policy.audit_entries(cursor=page.cursor, limit=limit, timeout=FOLLOW_SECONDS)
+            request = ReadAuditLog(cursor=page.cursor, limit=limit, timeout=FOLLOW_SECONDS)
+            page = await control.call(READ_AUDIT_LOG, request)
 
     run(ctx, screen, body)
 
@@ -97,7 +100,9 @@ def audit_denials(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        page = await control.policy.list_denials(before=before, limit=limit)
+        from sublet.daemon.api.policy import LIST_DENIALS, ListDenials
+
+        page = await control.call(LIST_DENIALS, ListDenials(before=before, limit=limit))
         if as_json:
             screen.emit(page.model_dump(mode="json"))
             return
@@ -125,7 +130,10 @@ def audit_verify(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> Exit | None:
-        verdict = await control.policy.verify_audit()
+        from sublet.daemon.api.operation import Nothing
+        from sublet.daemon.api.policy import VERIFY_AUDIT_LOG
+
+        verdict = await control.call(VERIFY_AUDIT_LOG, Nothing())
         if as_json:
             screen.emit(verdict.model_dump(mode="json"))
         elif verdict.ok:

@@ -17,7 +17,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from sublet.daemon.api.config_models import ConfigEntry, ConfigView
+    from sublet.daemon.api.configuration import ConfigEntry, ConfigView
 
 config = group("config", "The configuration: every value, and where it comes from.", cls=Defaulting)
 
@@ -36,9 +36,12 @@ def config_show(
     screen, session = Screen(as_json=as_json), session_of(ctx)
 
     async def ask() -> ConfigView:
+        from sublet.daemon.api.configuration import SHOW_CONFIG
+        from sublet.daemon.api.operation import Nothing
+
         try:
             async with session.connect() as control:
-                return await control.config.show_config()
+                return await control.call(SHOW_CONFIG, Nothing())
         except SubletError as error:
             if error.code != LocalCode.DAEMON_UNAVAILABLE:
                 raise

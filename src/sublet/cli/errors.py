@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.faults import malformed
 from sublet.protocol.lifecycle import DelegationState
 
 if TYPE_CHECKING:
@@ -108,8 +109,15 @@ def error_object(error: SubletError) -> dict[str, object]:
 
 
 def sole_error(error: BaseException) -> SubletError | None:
-    """Return the failure that a user is told about, also out of the groups that task groups wrap it in."""
+    """Return the failure that a user is told about, also out of the groups that task groups wrap it in.
+
+    An argument that no request can hold is one as well.
+    """
+    from pydantic import ValidationError
+
     while isinstance(error, BaseExceptionGroup):
         known = [inner for inner in error.exceptions if isinstance(inner, SubletError)]
         error = known[0] if known else error.exceptions[0]
+    if isinstance(error, ValidationError):
+        return malformed(error)
     return error if isinstance(error, SubletError) else None

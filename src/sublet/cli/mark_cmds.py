@@ -14,7 +14,7 @@ from sublet.cli.room_arguments import ReasonOption, RefArgument, RoomArgument, r
 from sublet.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.room_mark_models import MessageChange
+    from sublet.daemon.api.room_marks import MessageChange
     from sublet.daemon.control.client import ControlClient as Control
 
 MAX_REASON_CHARS = 500
@@ -37,15 +37,13 @@ def react(
     """React to a message with an emoji, or take that back."""
 
     async def change(control: Control, room_id: str, ref_id: str) -> MessageChange:
-        from sublet.daemon.api.room_mark_models import React
+        from sublet.daemon.api.room_marks import ADD_REACTION, REMOVE_REACTION, React
 
         try:
-            request = React(emoji=emoji)
+            request = React(room_id=room_id, ref_id=ref_id, emoji=emoji)
         except ValidationError:
             raise typer.BadParameter("give one emoji") from None
-        if remove:
-            return await control.marks.remove_reaction(room_id, ref_id, request)
-        return await control.marks.add_reaction(room_id, ref_id, request)
+        return await control.call(REMOVE_REACTION if remove else ADD_REACTION, request)
 
     words = ("Taken back.", "There was no such reaction of yours.") if remove else ("Added.", "It was there already.")
     _do(ctx, room, ref, change, words, as_json)
@@ -71,9 +69,9 @@ def edit(
     said = text_argument(text)
 
     async def change(control: Control, room_id: str, ref_id: str) -> MessageChange:
-        from sublet.daemon.api.room_mark_models import EditMessage
+        from sublet.daemon.api.room_marks import EDIT_MESSAGE, EditMessage
 
-        return await control.marks.edit_message(room_id, ref_id, EditMessage(body=said))
+        return await control.call(EDIT_MESSAGE, EditMessage(room_id=room_id, ref_id=ref_id, body=said))
 
     _do(ctx, room, ref, change, ("Edited.", ""), as_json, own=True)
 
@@ -82,7 +80,9 @@ def delete(ctx: typer.Context, room: RoomArgument, ref: OwnRefArgument, as_json:
     """Delete a message of yours."""
 
     async def change(control: Control, room_id: str, ref_id: str) -> MessageChange:
-        return await control.marks.delete_message(room_id, ref_id)
+        from sublet.daemon.api.room_marks import DELETE_MESSAGE, DeleteMessage
+
+        return await control.call(DELETE_MESSAGE, DeleteMessage(room_id=room_id, ref_id=ref_id))
 
     _do(ctx, room, ref, change, ("Deleted.", "It was deleted already."), as_json, own=True)
 
@@ -114,10 +114,12 @@ def _moderate(
         raise typer.BadParameter(f"a reason has {MAX_REASON_CHARS} characters at most")
 
     async def change(control: Control, room_id: str, ref_id: str) -> MessageChange:
-        from sublet.daemon.api.room_mark_models import Moderate
+        from sublet.daemon.api.room_marks import MODERATE_MESSAGE, Moderate
 
-        request = Moderate.model_validate({"action": action, "reason": reason})
-        return await control.marks.moderate_message(room_id, ref_id, request)
+        message = {"room_id": room_id, "ref_id": ref_id}
+        return await control.call(
+            MODERATE_MESSAGE, Moderate.model_validate({**message, "action": action, "reason": reason})
+        )
 
     _do(ctx, room, ref, change, words, as_json)
 
@@ -126,8 +128,11 @@ def _versions(ctx: typer.Context, room: str, ref: str, as_json: bool) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
+        from sublet.daemon.api.room_marks import LIST_VERSIONS, OneMessage
+
         room_id = await resolve_room(control, room)
-        found = await control.marks.list_versions(room_id, await resolve_ref(control, room_id, ref))
+        request = OneMessage(room_id=room_id, ref_id=await resolve_ref(control, room_id, ref))
+        found = await control.call(LIST_VERSIONS, request)
         if as_json:
             screen.emit([one.model_dump(mode="json") for one in found])
             return

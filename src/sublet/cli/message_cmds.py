@@ -143,6 +143,7 @@ def thread(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
+        from sublet.daemon.api.room_marks import GET_MESSAGE, OneMessage
         from sublet.daemon.api.room_models import ReadMessages
 
         room_id = await resolve_room(control, room)
@@ -153,7 +154,8 @@ def thread(
             root = await resolve_ref(control, room_id, ref)
             found = await control.rooms.read_messages(room_id, ReadMessages(limit=limit, before=older, thread=root))
             if older is None and not as_json:
-                found = [await control.marks.get_message(room_id, root), *found]
+                first = await control.call(GET_MESSAGE, OneMessage(room_id=room_id, ref_id=root))
+                found = [first, *found]
         await _show(control, screen, found)
 
     run(ctx, screen, body)

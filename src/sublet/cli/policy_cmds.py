@@ -18,7 +18,7 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.policy_models import ExplainRequest, Explanation
+    from sublet.daemon.api.policy import ExplainRequest, Explanation
     from sublet.daemon.control.client import ControlClient as Control
     from sublet.policy.config import PolicyConfig
 
@@ -46,7 +46,10 @@ def policy_show(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        view = await control.policy.show_policy()
+        from sublet.daemon.api.operation import Nothing
+        from sublet.daemon.api.policy import SHOW_POLICY
+
+        view = await control.call(SHOW_POLICY, Nothing())
         if as_json:
             screen.emit(view.model_dump(mode="json"))
             return
@@ -93,7 +96,7 @@ def policy_explain(
     Nothing is done.
     Without a daemon, your files are asked.
     """
-    from sublet.daemon.api.policy_models import ExplainRequest
+    from sublet.daemon.api.policy import EXPLAIN, ExplainRequest
 
     screen = Screen(as_json=as_json)
     if file is not None and not file.exists():
@@ -117,7 +120,7 @@ def policy_explain(
             return _offline(request, file)
         try:
             async with session_of(ctx).connect() as control:
-                return await control.policy.explain(request)
+                return await control.call(EXPLAIN, request)
         except Exception as error:
             told = sole_error(error)
             if told is None or told.code is not LocalCode.DAEMON_UNAVAILABLE:

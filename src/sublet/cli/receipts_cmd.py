@@ -43,8 +43,8 @@ def receipts(
 
     async def body(control: Control) -> None:
         from sublet.cli.entity_names import load_names
+        from sublet.daemon.api.base import MAX_WAIT_SECONDS
         from sublet.daemon.api.delivery_models import AskReceipts
-        from sublet.daemon.api.models import MAX_WAIT_SECONDS
 
         room_id, end = await resolve_room(control, room), time.monotonic() + (wait if until is not None else 0)
         ref_id = await resolve_ref(control, room_id, ref, of=(await control.rooms.whoami()).entity_id)

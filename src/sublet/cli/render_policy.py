@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from sublet.cli.screen import Symbols
-    from sublet.daemon.api.policy_models import Explanation, PolicyView, RuleView
+    from sublet.daemon.api.policy import Explanation, PolicyView, RuleView
     from sublet.policy.rule_tests import TestResult
     from sublet.protocol.canonical import JsonValue
 

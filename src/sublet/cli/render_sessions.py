@@ -15,7 +15,7 @@ from sublet.protocol.text import clean, clean_line
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from sublet.daemon.api.supervisor_models import LocalAgentView, SessionDetail, SessionView
+    from sublet.daemon.api.sessions import LocalAgentView, SessionDetail, SessionView
 
 MAX_SHOWN_CHARS = 2_000
 _STYLES = {"active": "green", "paused": "yellow", "completed": "dim", "error": "red"}

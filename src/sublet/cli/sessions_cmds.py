@@ -13,7 +13,7 @@ from sublet.cli.options import JsonFlag
 from sublet.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.supervisor_models import Status
+    from sublet.daemon.api.sessions import Settable
     from sublet.daemon.control.client import ControlClient as Control
 
 IdArgument = Annotated[
@@ -34,7 +34,9 @@ def sessions_list(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        found = await control.supervisor.list_sessions(limit=limit)
+        from sublet.daemon.api.sessions import LIST_SESSIONS, ListSessions
+
+        found = await control.call(LIST_SESSIONS, ListSessions(limit=limit))
         if as_json:
             screen.emit({"sessions": [one.model_dump(mode="json", by_alias=True) for one in found]})
         elif found:
@@ -60,7 +62,10 @@ def sessions_show(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        found = await control.supervisor.get_session(await resolve_session(control, session_id), messages=messages)
+        from sublet.daemon.api.sessions import GET_SESSION, ShowSession
+
+        request = ShowSession(session_id=await resolve_session(control, session_id), messages=messages)
+        found = await control.call(GET_SESSION, request)
         if as_json:
             screen.emit(found.model_dump(mode="json", by_alias=True))
             return
@@ -81,7 +86,9 @@ def sessions_create(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        made = await control.supervisor.create_session(title)
+        from sublet.daemon.api.sessions import CREATE_SESSION, NewSession
+
+        made = await control.call(CREATE_SESSION, NewSession(title=title))
         if as_json:
             screen.emit(made.model_dump(mode="json", by_alias=True))
         else:
@@ -123,7 +130,9 @@ def sessions_delete(ctx: typer.Context, session_id: IdArgument, as_json: JsonFla
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        gone = await control.supervisor.delete_session(await resolve_session(control, session_id))
+        from sublet.daemon.api.sessions import DELETE_SESSION, OneSession
+
+        gone = await control.call(DELETE_SESSION, OneSession(session_id=await resolve_session(control, session_id)))
         if as_json:
             screen.emit(gone.model_dump(mode="json", by_alias=True))
         else:
@@ -132,11 +141,14 @@ def sessions_delete(ctx: typer.Context, session_id: IdArgument, as_json: JsonFla
     run(ctx, screen, body)
 
 
-def _change(ctx: typer.Context, session_id: str, status: Status, *, as_json: bool) -> None:
+def _change(ctx: typer.Context, session_id: str, status: Settable, *, as_json: bool) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        changed = await control.supervisor.change_session(await resolve_session(control, session_id), status)
+        from sublet.daemon.api.sessions import CHANGE_SESSION, SessionChange
+
+        request = SessionChange(session_id=await resolve_session(control, session_id), status=status)
+        changed = await control.call(CHANGE_SESSION, request)
         if as_json:
             screen.emit(changed.model_dump(mode="json", by_alias=True))
         else:

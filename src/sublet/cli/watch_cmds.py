@@ -58,7 +58,7 @@ def watch_events(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.models import MAX_WAIT_SECONDS
+        from sublet.daemon.api.base import MAX_WAIT_SECONDS
         from sublet.daemon.api.room_models import WatchRooms
 
         room_id = await resolve_room(control, room) if room is not None else None
@@ -179,9 +179,10 @@ async def _show_message(control: Control, screen: Screen, room_id: str, ref_id: 
     """Print what a message says, unless it is gone by now."""
     from sublet.cli.columns import Quoted
     from sublet.cli.render_rooms import attached, said
+    from sublet.daemon.api.room_marks import GET_MESSAGE, OneMessage
 
     try:
-        one = await control.marks.get_message(room_id, ref_id)
+        one = await control.call(GET_MESSAGE, OneMessage(room_id=room_id, ref_id=ref_id))
     except SubletError:
         return
     screen.show(Quoted("\n".join(filter(None, (said(one), attached(one)))), f"{screen.symbols.bar} "))

@@ -36,10 +36,10 @@ def web(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.web_api import DEFAULT_LINK_SECONDS, CreateWebLogin
+        from sublet.daemon.api.web_logins import CREATE_WEB_LOGIN, DEFAULT_LINK_SECONDS, CreateWebLogin
 
         opener = _opener() if open_browser else None
-        login = await control.web.create_web_login(CreateWebLogin(ttl_seconds=DEFAULT_LINK_SECONDS))
+        login = await control.call(CREATE_WEB_LOGIN, CreateWebLogin(ttl_seconds=DEFAULT_LINK_SECONDS))
         if as_json:
             screen.emit(login.model_dump(mode="json"))
         else:

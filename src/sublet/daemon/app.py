@@ -27,7 +27,7 @@ from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.service import DaemonService
 from sublet.daemon.control.service_parts import ServiceParts
-from sublet.daemon.control_areas import control_areas
+from sublet.daemon.control_areas import control_areas, operation_table
 from sublet.daemon.diagnosis import diagnose
 from sublet.daemon.endings import Ending, Stop
 from sublet.daemon.faces import A2A_FACE, MCP_FACE, WEB_FACE, load_face
@@ -35,6 +35,7 @@ from sublet.daemon.failures import sole_failure
 from sublet.daemon.lock import InstanceLock
 from sublet.daemon.net.last_ports import LastPorts, read_ports, write_ports
 from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
+from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.own_files import OwnFiles
 from sublet.daemon.parts import Parts
 from sublet.daemon.paths import Home
@@ -132,12 +133,13 @@ class _Daemon:
             await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port(self._last.sftp))
             service = self._service(parts)
             parts.onward.use(service)
-            areas = control_areas(parts, self._config, self._web_page)
+            table = operation_table(parts, self._config, self._web_page)
+            areas = control_areas(parts)
             control = KeptFace(
-                "control socket", lambda _: ControlServer(service, self._home, areas, parts.callers.agent)
+                "control socket", lambda _: ControlServer(service, self._home, table, areas, parts.callers.agent)
             )
             async with anyio.create_task_group() as reports:
-                context = self._context(parts, service, key_reporter(parts.peers, reports))
+                context = self._context(parts, service, table, key_reporter(parts.peers, reports))
                 self._faces = self._made_faces(context)
                 await self._serve(parts, control, ready, audit_log)
         finally:
@@ -277,10 +279,13 @@ class _Daemon:
             )
         )
 
-    def _context(self, parts: Parts, service: DaemonService, key_changed: Callable[[str, str], None]) -> FaceContext:
+    def _context(
+        self, parts: Parts, service: DaemonService, table: OperationTable, key_changed: Callable[[str, str], None]
+    ) -> FaceContext:
         home = self._config.home
         return FaceContext(
             api=service,
+            operations=table,
             calls=parts.calls,
             executor=parts.executor,
             messages=parts.messages,
@@ -318,8 +323,6 @@ class _Daemon:
         if wanted is None:
             return None
         return WebContext(
-            supervisor=parts.supervising.service,
-            policy=parts.policy_service,
             approvals=parts.approvals,
             rooms=parts.rooms.service,
             files=parts.rooms.files,

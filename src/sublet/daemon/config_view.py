@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
-from sublet.daemon.api.config_models import ConfigEntry, ConfigView, Origin
+from sublet.daemon.api.configuration import ConfigEntry, ConfigView, Origin
 from sublet.daemon.config import WEB_OFF, DaemonConfig, Listen
 from sublet.daemon.config_file import CONFIG_FILE, read_config
 from sublet.protocol.errors import SubletError

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar, TypeVarTuple
 
 from sublet import deadlines
 from sublet.daemon.background import in_background
-from sublet.daemon.operations import note_decision
+from sublet.daemon.operations.asking import note_decision
 from sublet.daemon.storage.journal import Journal
 from sublet.policy.effects import only_looks
 from sublet.policy.engine import Policy

@@ -23,12 +23,11 @@ from sublet.daemon.api.daemon_api import (
     WhereaboutsApi,
 )
 from sublet.daemon.api.peer_models import AgentView
-from sublet.daemon.api.policy_api import PolicyApi
 from sublet.daemon.api.room_api import RoomApi
 from sublet.daemon.api.room_file_api import RoomFileApi
-from sublet.daemon.api.supervisor_api import SupervisorApi
 from sublet.daemon.api.talk_api import TalkApi
-from sublet.daemon.api.web_api import WebLoginCheck
+from sublet.daemon.api.web_logins import WebLoginCheck
+from sublet.daemon.operations.table import OperationTable
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
@@ -224,8 +223,6 @@ class WebContext:
     ``chosen`` tells whether somebody asked for that port: a default that is taken gives way.
     """
 
-    supervisor: SupervisorApi
-    policy: PolicyApi
     approvals: ApprovalApi
     rooms: RoomApi
     files: RoomFileApi
@@ -238,14 +235,16 @@ class WebContext:
 class FaceContext:
     """What a face gets from the composition root.
 
-    ``identify`` returns the agent of this daemon to which a process belongs, if any, and raises ``ProcessLookupError``
-    where nobody can tell. ``find_peer`` maps a node id to the paired peer, ``find_token`` a bearer secret to its
-    token's name. ``listener`` is the bound TCP socket's host and port for the A2A face. ``state_dir`` is private to the
-    daemon (0700). ``services`` keeps what a face runs for as long as it lives. ``web`` is None where the web page
-    is switched off; ``web_page`` returns where it is, once it is.
+    ``operations`` are what the daemon can be asked, ``api`` those that are not in that table yet. ``identify`` returns
+    the agent of this daemon to which a process belongs, if any, and raises ``ProcessLookupError`` where nobody can
+    tell. ``find_peer`` maps a node id to the paired peer, ``find_token`` a bearer secret to its token's name.
+    ``listener`` is the bound TCP socket's host and port for the A2A face. ``state_dir`` is private (0700). ``services``
+    keeps what a face runs for as long as it lives. ``web`` is None where the web page is switched off; ``web_page``
+    returns where it is, once it is.
     """
 
     api: DaemonApi
+    operations: OperationTable
     calls: CallApi
     executor: ExecutorApi
     messages: MessageApi

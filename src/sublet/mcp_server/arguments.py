@@ -10,7 +10,8 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 from pydantic.config import JsonDict
 
-from sublet.daemon.api.models import DEFAULT_TTL_SECONDS, MAX_WAIT_SECONDS, Bound, Pattern
+from sublet.daemon.api.base import MAX_WAIT_SECONDS
+from sublet.daemon.api.models import DEFAULT_TTL_SECONDS, Bound, Pattern
 from sublet.mcp_server.answers import ReviewAction, Section
 from sublet.protocol.bounds import (
     DEMAND,

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import anyio
 
+from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.api.models import MAX_WAIT_SECONDS, DelegationView
+from sublet.daemon.api.models import DelegationView
 from sublet.daemon.api.talk_api import TalkApi
 from sublet.policy.model import Subject
 from sublet.protocol.events import Event, EventKind

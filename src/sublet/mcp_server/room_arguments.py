@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from sublet.daemon.api.models import MAX_WAIT_SECONDS
+from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.room_models import MAX_BODY_CHARS, RefId
 from sublet.daemon.api.talk_models import (
     DEFAULT_PAGE_MESSAGES,

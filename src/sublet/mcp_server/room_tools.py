@@ -8,7 +8,7 @@ from typing import Final
 
 import anyio
 
-from sublet.daemon.api.models import MAX_WAIT_SECONDS
+from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.talk_api import TalkApi
 from sublet.daemon.api.talk_models import (
     Follow,

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from sublet.protocol.errors import LocalCode, SubletError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 _WORDS = {
     "extra_forbidden": "there is no such field",
@@ -24,3 +29,12 @@ def fault_words(fault: Mapping[str, Any]) -> str:
     if message.startswith("Input should "):
         return "it should " + message.removeprefix("Input should ")
     return _WORDS.get(kind, message)
+
+
+def malformed(error: ValidationError) -> SubletError:
+    """Return the failure of a request whose first wrong field ``error`` names."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "the request"
+    return SubletError(
+        LocalCode.INVALID_ARGUMENT, f"{where}: {fault_words(first)}", "Correct the argument and try again."
+    )

@@ -7,13 +7,14 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.room_api import RoomApi
 from sublet.daemon.api.room_file_api import RoomFileApi
 from sublet.daemon.api.room_file_models import FetchFile
 from sublet.daemon.api.room_models import ReadMessages, SendMessage, WatchRooms
-from sublet.daemon.control.answers import OWNER, Endpoint, answer, answers
-from sublet.daemon.control.requests import Nothing, read_body, read_query
 from sublet.daemon.net.event_stream import EventStreams
+from sublet.daemon.operations.answers import OWNER, Endpoint, answer, answers
+from sublet.daemon.operations.reading import read_body, read_query
 from sublet.protocol.errors import LocalCode, SubletError
 
 MAX_BODY_BYTES: Final = 512 << 10

@@ -6,11 +6,11 @@ Failures are ``{"error": …}``, as on the control socket.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator
-from typing import Annotated, TypeAlias
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from typing import Annotated, Final, TypeAlias
 
 import structlog
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -18,14 +18,19 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sublet.daemon.api.approval_models import PassphraseApproval
+from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.api.base import Request as Arguments
 from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.api.models import MAX_PAGE
-from sublet.daemon.api.policy_models import MAX_AUDIT_PAGE
-from sublet.daemon.control.answers import OWNER, Endpoint, answer, answers, failure, guarded, no_route
-from sublet.daemon.control.requests import Events, ListDelegations, Nothing, Patch, read_body, read_query
+from sublet.daemon.api.operation import AnyOperation, Nothing
+from sublet.daemon.api.policy import LIST_DENIALS, SHOW_POLICY
+from sublet.daemon.api.sessions import LIST_AGENTS, LIST_SESSIONS
+from sublet.daemon.control.requests import Events, ListDelegations, Patch
 from sublet.daemon.net.event_stream import EventStreams
 from sublet.daemon.net.http_connection import mark_known
+from sublet.daemon.operations.answers import OWNER, Endpoint, answer, answers, failure, guarded, no_route
+from sublet.daemon.operations.reading import read_body, read_query
+from sublet.daemon.operations.routes import OperationRoutes
+from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.ports import WebContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.web.assets import load_assets
@@ -44,6 +49,15 @@ RECENT_EVENTS = 300
 """How far back a page begins that has seen nothing yet."""
 
 
+OF_THE_PAGE: Final[Mapping[str, AnyOperation]] = {
+    "/api/denials": LIST_DENIALS,
+    "/api/policy": SHOW_POLICY,
+    "/api/agents": LIST_AGENTS,
+    "/api/sessions": LIST_SESSIONS,
+}
+"""The operations of the table that the page may call, as its owner, by where they are on the page."""
+
+
 class LogIn(Arguments):
     """What stands in a login link."""
 
@@ -57,13 +71,6 @@ class Listing(Arguments):
     open: bool = False
 
 
-class Denials(Arguments):
-    """Which denials."""
-
-    before: Annotated[int, Field(ge=1)] | None = None
-    limit: Annotated[int, Field(ge=1, le=MAX_AUDIT_PAGE)] = 50
-
-
 class RecentEvents(Arguments):
     """Events before now: how many."""
 
@@ -74,15 +81,15 @@ class PageApi:
     """Makes the application; ``stop`` ends its streams.
 
     Args:
-        api: the daemon's operations.
+        api: the daemon's operations that are not in the table yet.
+        operations: what the daemon can be asked; the page takes ``OF_THE_PAGE``.
         web: further ones, and who may log in.
         sessions: who has.
     """
 
-    def __init__(self, api: DaemonApi, web: WebContext, sessions: Sessions) -> None:
+    def __init__(self, api: DaemonApi, operations: OperationTable, web: WebContext, sessions: Sessions) -> None:
         self._api = api
-        self._supervisor = web.supervisor
-        self._policy = web.policy
+        self._operations = operations
         self._approvals = web.approvals
         self._logins = web.logins
         self._sessions = sessions
@@ -116,14 +123,12 @@ class PageApi:
             ("POST", "/api/approvals/{id}/deny", self._deny),
             ("GET", "/api/grants", self._list_grants),
             ("POST", "/api/grants/{id}/revoke", self._revoke_grant),
-            ("GET", "/api/denials", self._list_denials),
-            ("GET", "/api/policy", self._show_policy),
-            ("GET", "/api/agents", self._list_agents),
-            ("GET", "/api/sessions", self._list_sessions),
             ("GET", "/api/peers", self._list_peers),
             ("POST", "/api/logout", self._log_out),
             *self._rooms.table(),
         ]
+        made = OperationRoutes(self._operations, lambda _: OWNER, self._streams.unless_stopping, MAX_BODY_BYTES)
+        table += [(one.method, path, made.endpoint(one)) for path, one in OF_THE_PAGE.items()]
         routes = [
             Route(path, guarded(self._logged_in(endpoint), _anything), methods=[method])
             for method, path, endpoint in table
@@ -264,38 +269,12 @@ class PageApi:
 
     # Policy and agents
 
-    async def _list_denials(self, request: Request) -> Response:
-        query = read_query(request, Denials)
-        return answer(await self._policy.list_denials(OWNER, before=query.before, limit=query.limit))
-
-    async def _show_policy(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answer(await self._policy.show_policy(OWNER))
-
-    async def _list_agents(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return _named(await self._supervisor.list_agents(OWNER))
-
-    async def _list_sessions(self, request: Request) -> Response:
-        query = read_query(request, Listing)
-        found = await self._supervisor.list_sessions(OWNER, limit=query.limit)
-        return Response(f"[{','.join(_json(one) for one in found)}]", media_type="application/json")
-
     async def _list_peers(self, request: Request) -> Response:
         read_query(request, Nothing)
         return answers(await self._api.list_peers(OWNER))
 
 
 _FUTURE = 10**17
-
-
-def _json(view: BaseModel) -> str:
-    """Return a view under the specification's names."""
-    return view.model_dump_json(by_alias=True)
-
-
-def _named(view: BaseModel) -> Response:
-    return Response(_json(view), media_type="application/json")
 
 
 def _anything(_: Request) -> None:

@@ -14,8 +14,9 @@ from structlog.testing import capture_logs
 
 from daemon.test_app import Running, paired
 from sublet.daemon.api.models import CreateDelegation, DelegationView
+from sublet.daemon.api.policy import READ_AUDIT_LOG, ReadAuditLog
 from sublet.daemon.api.review_models import ApplyRequest
-from sublet.daemon.api.supervisor_models import AskRequest
+from sublet.daemon.api.sessions import ASK, AskRequest
 from sublet.protocol.errors import SubletError
 from sublet.protocol.lifecycle import DelegationState
 
@@ -100,7 +101,7 @@ class BusyPair:
     async def look(self) -> None:
         """Look at peers and at the audit log, and wait for news."""
         with anyio.fail_after(SECONDS):
-            await self.lender.control.policy.audit_entries(cursor=0, timeout=0.1)
+            await self.lender.control.call(READ_AUDIT_LOG, ReadAuditLog(cursor=0, timeout=0.1))
             await self.lender.control.directory()
             with anyio.move_on_after(0.1):
                 await self.lender.control.events_since(1 << 40, timeout=5)
@@ -108,7 +109,7 @@ class BusyPair:
     async def ask(self) -> None:
         """Ask the shell of a daemon something."""
         with anyio.fail_after(SECONDS):
-            async for _ in self.worker.control.supervisor.ask(AskRequest(text="echo hello")):
+            async for _ in self.worker.control.stream(ASK, AskRequest(text="echo hello")):
                 pass
 
     async def mcp(self) -> None:

@@ -242,7 +242,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="services: each task that something else starts",
-        covers=(*BY_OTHER_WORK, "daemon.governing.policy_service:PolicyService.audit_entries"),
+        covers=(*BY_OTHER_WORK, "daemon.governing.policy_service:PolicyService.read_audit_log"),
         throw=_by_other_work,
     ),
     FailureProbe(

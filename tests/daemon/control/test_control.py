@@ -20,13 +20,14 @@ from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport
 from sublet.daemon.api.models import AssignmentView, ChangeSet, CreateDelegation, EventPage
+from sublet.daemon.api.operation import MAX_BODY_BYTES
 from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
-from sublet.daemon.control.answers import OWNER
 from sublet.daemon.control.client import ControlClient
-from sublet.daemon.control.requests import MAX_BODY_BYTES
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.net.unix_socket import bind_private
+from sublet.daemon.operations.answers import OWNER
+from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.paths import Home, resolve_home
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
@@ -71,7 +72,7 @@ def home(tmp_path: Path) -> Home:
 
 @asynccontextmanager
 async def serving(double: DaemonDouble, home: Home) -> AsyncIterator[ControlClient]:
-    server = ControlServer(double.api, home)
+    server = ControlServer(double.api, home, OperationTable())
     await server.start()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(server.serve())
@@ -339,7 +340,7 @@ async def test_a_stop_ends_long_polls_at_once(home: Home) -> None:
         asked.set()
         await asyncio.Event().wait()
 
-    server = ControlServer(DaemonDouble(wait_for_result=forever).api, home)
+    server = ControlServer(DaemonDouble(wait_for_result=forever).api, home, OperationTable())
     await server.start()
     async with asyncio.TaskGroup() as group, ControlClient(home) as client:
         serving = group.create_task(server.serve())
@@ -357,7 +358,7 @@ async def test_a_stop_lets_short_work_finish(home: Home) -> None:
         await finish.wait()
         return STATUS
 
-    server = ControlServer(DaemonDouble(status=slow).api, home)
+    server = ControlServer(DaemonDouble(status=slow).api, home, OperationTable())
     await server.start()
     async with ControlClient(home) as client, asyncio.TaskGroup() as group:
         async with anyio.create_task_group() as serving:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sublet.daemon.api.room_file_models import FetchFile, UploadFile
-from sublet.daemon.api.room_mark_models import EditMessage, Moderate, React
+from sublet.daemon.api.room_marks import DeleteMessage, EditMessage, Moderate, OneMessage, React
 from sublet.daemon.api.room_member_models import ConfigureRoom, DeclineKnock, Knock, RemoveMember
 from sublet.daemon.api.room_people_models import FindProfile, MarkRead, SearchProfiles, UpdateProfile
 from sublet.daemon.api.room_presence_models import SaveDraft, SetPresence
@@ -41,13 +41,13 @@ CALLS: dict[type, list[Callable[[Any, Subject], Any]]] = {
         lambda api, who: api.unban_entity(ROOM, BOB, who),
     ],
     RoomMarkService: [
-        lambda api, who: api.get_message(ROOM, REF, who),
-        lambda api, who: api.add_reaction(ROOM, REF, React(emoji="+1"), who),
-        lambda api, who: api.remove_reaction(ROOM, REF, React(emoji="+1"), who),
-        lambda api, who: api.edit_message(ROOM, REF, EditMessage(body="no"), who),
-        lambda api, who: api.list_versions(ROOM, REF, who),
-        lambda api, who: api.delete_message(ROOM, REF, who),
-        lambda api, who: api.moderate_message(ROOM, REF, Moderate(action="pin"), who),
+        lambda api, who: api.get_message(OneMessage(room_id=ROOM, ref_id=REF), who),
+        lambda api, who: api.add_reaction(React(room_id=ROOM, ref_id=REF, emoji="+1"), who),
+        lambda api, who: api.remove_reaction(React(room_id=ROOM, ref_id=REF, emoji="+1"), who),
+        lambda api, who: api.edit_message(EditMessage(room_id=ROOM, ref_id=REF, body="no"), who),
+        lambda api, who: api.list_versions(OneMessage(room_id=ROOM, ref_id=REF), who),
+        lambda api, who: api.delete_message(DeleteMessage(room_id=ROOM, ref_id=REF), who),
+        lambda api, who: api.moderate_message(Moderate(room_id=ROOM, ref_id=REF, action="pin"), who),
     ],
     RoomPeopleService: [
         lambda api, who: api.get_profile(FindProfile(), who),

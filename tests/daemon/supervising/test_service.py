@@ -9,7 +9,16 @@ from typing import Any
 import anyio
 import pytest
 
-from sublet.daemon.api.supervisor_models import AskAnswer, AskRequest, SessionChange
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.sessions import (
+    AskAnswer,
+    AskRequest,
+    ListSessions,
+    NewSession,
+    OneSession,
+    SessionChange,
+    ShowSession,
+)
 from sublet.daemon.config_file import SupervisorConfig
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.storage.journal import Journal
@@ -158,11 +167,11 @@ async def test_a_person_answers_and_the_request_goes_on(side: Side) -> None:
     assert (asked.route_decision, asked.result, asked.options) == ("ask_human", None, ["writer", "other"])
     [event] = await side.events(EventKind.ASK_HUMAN)
     assert data(event)["options"] == ["writer", "other"]
-    shown = await side.service.get_session(asked.finger_session_id, ME)
+    shown = await side.service.get_session(ShowSession(session_id=asked.finger_session_id), ME)
     assert shown.question == asked.question
     done = await side.ask("2", asked.finger_session_id, answer=True)
     assert (done.target, done.result) == ("other", "did [write docs]")
-    assert (await side.service.get_session(asked.finger_session_id, ME)).question is None
+    assert (await side.service.get_session(ShowSession(session_id=asked.finger_session_id), ME)).question is None
     with pytest.raises(SubletError) as no:
         await side.ask("2", asked.finger_session_id, answer=True)
     assert no.value.code is LocalCode.CONFLICT
@@ -208,32 +217,32 @@ async def test_policy_stands_before_modules_and_agents(side: Side) -> None:
     assert (rejected.route_decision, rejected.result) == ("reject", None)
     assert "not him" in rejected.reason
     assert (await side.ask("fix the python")).target != "coder"
-    assert [one.denied for one in (await side.service.list_agents(ME)).agents] == ["not him", "", ""]
+    assert [one.denied for one in (await side.service.list_agents(Nothing(), ME)).agents] == ["not him", "", ""]
 
 
 @pytest.mark.parametrize("kind", ["mcp", "peer", "a2a", "agent"])
 async def test_nobody_but_a_person_asks_or_manages_sessions(side: Side, kind: Any) -> None:
-    session = await side.service.create_session("mine", ME)
+    session = await side.service.create_session(NewSession(title="mine"), ME)
     caller, one = Subject(kind, "x"), session.finger_session_id
-    change = SessionChange(status="paused")
+    change = SessionChange(session_id=one, status="paused")
     for attempt in (
         side.ask("x", caller=caller),
-        side.service.list_agents(caller),
-        side.service.list_sessions(caller),
-        side.service.get_session(one, caller),
-        side.service.create_session("theirs", caller),
-        side.service.change_session(one, change, caller),
-        side.service.delete_session(one, caller),
+        side.service.list_agents(Nothing(), caller),
+        side.service.list_sessions(ListSessions(), caller),
+        side.service.get_session(ShowSession(session_id=one), caller),
+        side.service.create_session(NewSession(title="theirs"), caller),
+        side.service.change_session(change, caller),
+        side.service.delete_session(OneSession(session_id=one), caller),
     ):
         with pytest.raises(SubletError) as no:
             await attempt
         assert no.value.code is LocalCode.POLICY_DENIED
-    assert [s.status for s in await side.service.list_sessions(ME)] == ["active"]
+    assert [s.status for s in await side.service.list_sessions(ListSessions(), ME)] == ["active"]
 
 
 async def test_a_closed_session_refuses_and_a_deleted_one_is_gone(side: Side) -> None:
     one = (await side.ask("fix python")).finger_session_id
-    await side.service.change_session(one, SessionChange(status="completed"), ME)
+    await side.service.change_session(SessionChange(session_id=one, status="completed"), ME)
     with pytest.raises(SubletError) as closed:
         await side.ask("more", one)
     assert closed.value.code is LocalCode.SESSION_CLOSED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sublet.daemon.api.web_api import CreateWebLogin
+from sublet.daemon.api.web_logins import CreateWebLogin
 from sublet.daemon.web_access.logins import MAX_LINKS, MAX_WRONG_SECRETS, UNKNOWN_PER_MINUTE, WebLogins
 from sublet.daemon.web_access.service import WebService
 from sublet.policy.model import Kind, Subject

@@ -14,7 +14,19 @@ from sublet.cli.entity_names import EntityNames, load_names
 from sublet.cli.render_rooms import room_name
 from sublet.cli.room_arguments import LAST, pick
 from sublet.cli.room_files import download, media_of, typed_path, upload
-from sublet.daemon.api.room_mark_models import EditMessage, Moderate, React
+from sublet.daemon.api.room_marks import (
+    ADD_REACTION,
+    DELETE_MESSAGE,
+    EDIT_MESSAGE,
+    GET_MESSAGE,
+    MODERATE_MESSAGE,
+    REMOVE_REACTION,
+    DeleteMessage,
+    EditMessage,
+    Moderate,
+    OneMessage,
+    React,
+)
 from sublet.daemon.api.room_models import MAX_BODY_CHARS, MessageView, ReadMessages, RoomDetail, SendMessage, WatchRooms
 from sublet.daemon.api.room_people_models import MarkRead
 from sublet.daemon.api.room_presence_models import PresenceView, SaveDraft, SetPresence
@@ -177,7 +189,7 @@ class Talk:
             return
         for ref_id in refs:
             try:
-                one = await self._control.marks.get_message(self.room_id, ref_id)
+                one = await self._control.call(GET_MESSAGE, OneMessage(room_id=self.room_id, ref_id=ref_id))
             except SubletError as error:
                 if error.code in GONE:
                     raise
@@ -255,22 +267,22 @@ class Talk:
 
     async def edit(self, ref_id: str, text: str) -> None:
         """Let a message say something else."""
-        await self._control.marks.edit_message(self.room_id, ref_id, EditMessage(body=text))
+        await self._control.call(EDIT_MESSAGE, EditMessage(room_id=self.room_id, ref_id=ref_id, body=text))
 
     async def react(self, ref_id: str, emoji: str, *, remove: bool) -> None:
         """React to a message, or take that back."""
-        request = React.model_validate({"emoji": emoji[:64]})
-        marks = self._control.marks
-        await (marks.remove_reaction if remove else marks.add_reaction)(self.room_id, ref_id, request)
+        request = React(room_id=self.room_id, ref_id=ref_id, emoji=emoji[:64])
+        await self._control.call(REMOVE_REACTION if remove else ADD_REACTION, request)
 
     async def delete(self, ref_id: str) -> None:
         """Delete a message."""
-        await self._control.marks.delete_message(self.room_id, ref_id)
+        await self._control.call(DELETE_MESSAGE, DeleteMessage(room_id=self.room_id, ref_id=ref_id))
 
     async def moderate(self, ref_id: str, action: str, reason: str = "") -> None:
         """Take a message down, pin it, or pin it no longer."""
-        request = Moderate.model_validate({"action": action, "reason": reason[:500]})
-        await self._control.marks.moderate_message(self.room_id, ref_id, request)
+        message = {"room_id": self.room_id, "ref_id": ref_id}
+        request = Moderate.model_validate({**message, "action": action, "reason": reason[:500]})
+        await self._control.call(MODERATE_MESSAGE, request)
 
     async def invite(self, given: str) -> None:
         """Make somebody a member."""

@@ -12,6 +12,10 @@ from sublet.protocol.text import clean_line
 from sublet.protocol.times import told_time
 
 MAX_WORD_CHARS: Final = 256
+MAX_WAIT_SECONDS: Final = 45.0
+"""No call waits longer: MCP hosts give up at 60 s."""
+MAX_PAGE: Final = 500
+"""Entries that a list has at most."""
 
 
 def _line(text: object) -> object:
@@ -36,12 +40,17 @@ class View(BaseModel):
     model_config = ConfigDict(defer_build=True, frozen=True)
 
 
+def size_of(text: str) -> int:
+    """Return how many bytes ``text`` is, which rules may look at."""
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
 def json_of(view: BaseModel) -> str:
-    """Return a view as JSON; bytes of a path or an argument that are not UTF-8 appear as ``\\xNN``."""
+    """Return a view as JSON under the names of the wire. Bytes that are not UTF-8 appear as ``\\xNN``."""
     try:
-        return view.model_dump_json()
+        return view.model_dump_json(by_alias=True)
     except PydanticSerializationError:
-        return json.dumps(in_utf8(view.model_dump(mode="json")))
+        return json.dumps(in_utf8(view.model_dump(mode="json", by_alias=True)))
 
 
 def in_utf8(value: Any) -> Any:

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sublet.daemon.api.base import Request, ToldTime, View
-from sublet.daemon.api.models import MAX_WAIT_SECONDS
+from sublet.daemon.api.base import MAX_WAIT_SECONDS, Request, ToldTime, View
 
 ReceiptState = Literal["undeliverable", "queued", "delivered", "read"]
 """Worst first: not to be delivered any more; durable here; durable at the recipient's daemon; read."""

@@ -26,11 +26,6 @@ from sublet.protocol.lifecycle import AssignmentState, DelegationState
 DEFAULT_TTL_SECONDS = 3600
 DEFAULT_LINK_SECONDS = 600
 """How long a pairing link is valid."""
-MAX_WAIT_SECONDS = 45.0
-"""No call waits longer: MCP hosts give up at 60 s."""
-MAX_PAGE = 500
-
-
 Pattern = Annotated[str, Field(min_length=1, max_length=1024)]
 BranchName = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+@=-]*$")]
 Bound = Annotated[int, Field(ge=0, le=1 << 50)]

@@ -6,8 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from sublet.daemon.api.base import Request, ToldLine, ToldTime, View
-from sublet.daemon.api.models import MAX_WAIT_SECONDS
+from sublet.daemon.api.base import MAX_WAIT_SECONDS, Request, ToldLine, ToldTime, View
 
 MAX_BODY_CHARS = 65_536
 MAX_MESSAGES = 200

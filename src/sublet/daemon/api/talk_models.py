@@ -6,9 +6,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, JsonValue, StringConstraints, model_validator
 
-from sublet.daemon.api.base import Request, ToldLine, ToldTime, View
+from sublet.daemon.api.base import MAX_WAIT_SECONDS, Request, ToldLine, ToldTime, View
 from sublet.daemon.api.delivery_models import ReceiptState, RecipientReceipt
-from sublet.daemon.api.models import MAX_WAIT_SECONDS
 from sublet.daemon.api.room_models import MAX_BODY_CHARS, RefId
 
 MAX_ADDRESS_CHARS = 400

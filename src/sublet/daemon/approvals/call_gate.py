@@ -15,7 +15,7 @@ from sublet.daemon.api.call_api import AskedCall, Became, Begun, OpenQuestion
 from sublet.daemon.approvals.grant_store import Called
 from sublet.daemon.approvals.questions import Approval, Asking
 from sublet.daemon.approvals.tool_gate import MAX_JOURNALLED_ARGUMENTS, GateParts
-from sublet.daemon.operations import decisions_noted, note_decision
+from sublet.daemon.operations.asking import decisions_noted, note_decision
 from sublet.daemon.storage.event_log import Recorder
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
 from sublet.policy.model import Subject

@@ -20,14 +20,14 @@ from sublet.daemon.api.approval_models import (
     Terms,
 )
 from sublet.daemon.api.approval_statements import approve_statement, issue_statement
-from sublet.daemon.api.models import MAX_PAGE
+from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.approvals.approver import Approver
 from sublet.daemon.approvals.grant_store import GrantStore
 from sublet.daemon.approvals.questions import Approval, Questions
 from sublet.daemon.approvals.views import approval_view, approver_view, grant_view
 from sublet.daemon.background import in_background
 from sublet.daemon.gatekeeper import Gatekeeper, who
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.policy.grants import Grant, arguments_digest, canonical_arguments, check_issuer
 from sublet.policy.model import Action, Subject
 from sublet.policy.names import plain

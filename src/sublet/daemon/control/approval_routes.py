@@ -16,10 +16,11 @@ from sublet.daemon.api.approval_models import (
     PassphraseApproval,
     SetApprover,
 )
+from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.api.base import Request as Arguments
-from sublet.daemon.api.models import MAX_PAGE
-from sublet.daemon.control.answers import Endpoint, answer, answers, who
-from sublet.daemon.control.requests import Nothing, read_body, read_query
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.operations.answers import Endpoint, answer, answers, who
+from sublet.daemon.operations.reading import read_body, read_query
 
 
 class ListApprovals(Arguments):

@@ -6,8 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sublet.daemon.api.capability_models import CapabilityApi, InspectCapability, RunCapability
-from sublet.daemon.control.answers import Endpoint, answer, who
-from sublet.daemon.control.requests import Nothing, read_body, read_query
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.operations.answers import Endpoint, answer, who
+from sublet.daemon.operations.reading import read_body, read_query
 
 
 class CapabilityArea:

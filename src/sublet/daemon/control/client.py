@@ -8,34 +8,24 @@ from contextlib import aclosing
 from pydantic import TypeAdapter
 
 from sublet.daemon.api.audit_models import AuditReport
+from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport, StatusView
-from sublet.daemon.api.models import (
-    DEFAULT_LINK_SECONDS,
-    MAX_WAIT_SECONDS,
-    AssignmentView,
-    CreateDelegation,
-    DelegationView,
-    EventPage,
-)
+from sublet.daemon.api.models import DEFAULT_LINK_SECONDS, AssignmentView, CreateDelegation, DelegationView, EventPage
 from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.control.approval_client import ApprovalClient
 from sublet.daemon.control.capability_client import CapabilityClient
-from sublet.daemon.control.config_client import ConfigClient
 from sublet.daemon.control.delivery_client import DeliveryClient
 from sublet.daemon.control.gateway_client import GatewayClient
 from sublet.daemon.control.http import Fault, Query
-from sublet.daemon.control.policy_client import PolicyClient
 from sublet.daemon.control.replay_client import ReplayClient
 from sublet.daemon.control.room_client import RoomClient
-from sublet.daemon.control.room_clients import RoomMarkClient, RoomMemberClient, RoomPeopleClient, RoomWatchClient
+from sublet.daemon.control.room_clients import RoomMemberClient, RoomPeopleClient, RoomWatchClient
 from sublet.daemon.control.room_file_client import RoomFileClient
 from sublet.daemon.control.room_presence_client import RoomPresenceClient
 from sublet.daemon.control.room_text_client import RoomTextClient
-from sublet.daemon.control.supervisor_client import SupervisorClient
 from sublet.daemon.control.talk_client import TalkClient
 from sublet.daemon.control.transport import SocketTransport, part, read
-from sublet.daemon.control.web_client import WebClient
 from sublet.protocol.events import Event
 
 _STRINGS: TypeAdapter[list[str]] = TypeAdapter(list[str])
@@ -98,7 +88,7 @@ class ControlClient(SocketTransport):
             SubletError: ``DAEMON_UNAVAILABLE`` when the connection breaks, or what the daemon says.
         """
         query: Query = {"cursor": cursor, "delegation_id": delegation_id, "session_id": session_id, "kind": kind}
-        async with aclosing(self.stream("GET", "/v1/events", query)) as events:
+        async with aclosing(self.listen("GET", "/v1/events", query)) as events:
             async for _, data in events:
                 yield Event.model_validate_json(data)
         raise self.unavailable(Fault.BROKEN)
@@ -183,15 +173,15 @@ class ControlClient(SocketTransport):
 
     async def list_lend_roots(self) -> list[str]:
         """Return the directories below which MCP callers may lend."""
-        return read(_STRINGS, await self.call("GET", "/v1/lend-roots"))
+        return read(_STRINGS, await self.send("GET", "/v1/lend-roots"))
 
     async def add_lend_root(self, path: str) -> list[str]:
         """Allow MCP callers to lend below ``path``."""
-        return read(_STRINGS, await self.call("POST", "/v1/lend-roots", body={"path": path}))
+        return read(_STRINGS, await self.send("POST", "/v1/lend-roots", body={"path": path}))
 
     async def remove_lend_root(self, path: str) -> list[str]:
         """Take ``path`` off the list."""
-        return read(_STRINGS, await self.call("DELETE", "/v1/lend-roots", {"path": path}))
+        return read(_STRINGS, await self.send("DELETE", "/v1/lend-roots", {"path": path}))
 
     async def status(self) -> StatusView:
         """Return the daemon at a glance."""
@@ -207,12 +197,7 @@ class ControlClient(SocketTransport):
 
     async def shutdown(self) -> None:
         """Ask the daemon to stop."""
-        await self.call("POST", "/v1/shutdown")
-
-    @property
-    def policy(self) -> PolicyClient:
-        """The operations around policy and the audit log."""
-        return PolicyClient(self)
+        await self.send("POST", "/v1/shutdown")
 
     @property
     def capabilities(self) -> CapabilityClient:
@@ -228,11 +213,6 @@ class ControlClient(SocketTransport):
     def gateways(self) -> GatewayClient:
         """The operations on gateways."""
         return GatewayClient(self)
-
-    @property
-    def web(self) -> WebClient:
-        """The operations around the web page."""
-        return WebClient(self)
 
     @property
     def replays(self) -> ReplayClient:
@@ -260,11 +240,6 @@ class ControlClient(SocketTransport):
         return RoomMemberClient(self)
 
     @property
-    def marks(self) -> RoomMarkClient:
-        """The operations on messages that are there."""
-        return RoomMarkClient(self)
-
-    @property
     def people(self) -> RoomPeopleClient:
         """The operations around people in rooms."""
         return RoomPeopleClient(self)
@@ -280,11 +255,6 @@ class ControlClient(SocketTransport):
         return RoomFileClient(self)
 
     @property
-    def config(self) -> ConfigClient:
-        """The operation that shows the configuration."""
-        return ConfigClient(self)
-
-    @property
     def texts(self) -> RoomTextClient:
         """The operations on texts that several write."""
         return RoomTextClient(self)
@@ -293,11 +263,6 @@ class ControlClient(SocketTransport):
     def watching(self) -> RoomWatchClient:
         """The operations around watches."""
         return RoomWatchClient(self)
-
-    @property
-    def supervisor(self) -> SupervisorClient:
-        """The operations around asking and sessions."""
-        return SupervisorClient(self)
 
 
 def _bounded(timeout: float) -> float:

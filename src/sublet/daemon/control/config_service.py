@@ -1,20 +1,20 @@
-"""``ConfigApi``: the configuration that the daemon runs with."""
+"""Serves the configuration that the daemon runs with."""
 
 from __future__ import annotations
 
 import asyncio
 
-from sublet.daemon.api.config_models import ConfigView
+from sublet.daemon.api.configuration import SHOW_CONFIG, ConfigView
+from sublet.daemon.api.operation import Nothing
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.config_view import config_view
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations import operations
-from sublet.policy.model import Action, Subject
+from sublet.daemon.operations.table import serves
+from sublet.policy.model import Subject
 
 
-@operations
 class ConfigService:
-    """Implements ``ConfigApi``.
+    """Serves the operation of ``api.configuration``.
 
     Args:
         gate: asks policy.
@@ -25,7 +25,6 @@ class ConfigService:
         self._gate = gate
         self._config = config
 
-    async def show_config(self, caller: Subject) -> ConfigView:
-        """``ConfigApi.show_config``."""
-        await self._gate.ask(caller, Action.DAEMON_CONTROL, "config")
+    @serves(SHOW_CONFIG)
+    async def show_config(self, request: Nothing, caller: Subject) -> ConfigView:
         return await asyncio.to_thread(config_view, self._config, running=True)

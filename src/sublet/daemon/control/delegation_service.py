@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from sublet.daemon.api.audit_models import AuditReport
-from sublet.daemon.api.models import MAX_WAIT_SECONDS, CreateDelegation, DelegationView, EventPage
+from sublet.daemon.api.base import MAX_WAIT_SECONDS
+from sublet.daemon.api.models import CreateDelegation, DelegationView, EventPage
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.control.service_parts import PartOfService
 from sublet.daemon.gatekeeper import looked_up, who
 from sublet.daemon.lending.lend_roots import real_directory
 from sublet.daemon.lending.lent_resources import asked_for, check_apart, check_staged, revealed, unlocked, widest
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.daemon.storage.records import ResourceRecord
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.chain import address, check_call

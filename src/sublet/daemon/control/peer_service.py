@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from sublet.daemon.api.models import MAX_PAGE, DelegationView, SandboxView
+from sublet.daemon.api.base import MAX_PAGE
+from sublet.daemon.api.models import DelegationView, SandboxView
 from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.control.service_parts import PartOfService
 from sublet.daemon.gatekeeper import looked_up, who
 from sublet.daemon.lending.lend_roots import real_directory
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.policy.model import Action, Resource, Subject
 
 

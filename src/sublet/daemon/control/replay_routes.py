@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from sublet.daemon.api.replay_api import ReplayApi
 from sublet.daemon.api.replay_models import ReplayRequest
-from sublet.daemon.control.answers import Endpoint, answer, who
-from sublet.daemon.control.requests import read_query
+from sublet.daemon.operations.answers import Endpoint, answer, who
+from sublet.daemon.operations.reading import read_query
 
 
 class ReplayArea:

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from typing import Annotated
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field
 from starlette.requests import Request
 
+from sublet.daemon.api.base import MAX_PAGE, MAX_WAIT_SECONDS
 from sublet.daemon.api.base import Request as Arguments
-from sublet.daemon.api.models import DEFAULT_LINK_SECONDS, MAX_PAGE, MAX_WAIT_SECONDS
+from sublet.daemon.api.models import DEFAULT_LINK_SECONDS
 from sublet.daemon.control.http import HOST
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventFilter, EventKind
-from sublet.protocol.faults import fault_words
-
-MAX_BODY_BYTES = 2 << 20
-
-ModelT = TypeVar("ModelT", bound=BaseModel)
-
-
-class Nothing(Arguments):
-    """No arguments."""
 
 
 class Wait(Arguments):
@@ -90,47 +82,3 @@ def check_headers(request: Request) -> None:
     headers = request.headers
     if headers.getlist("host") != [HOST] or "origin" in headers or "sec-fetch-site" in headers:
         raise SubletError(LocalCode.POLICY_DENIED, "the control socket answers the command line only", "Use `sublet`.")
-
-
-async def read_body(request: Request, model: type[ModelT], max_bytes: int = MAX_BODY_BYTES) -> ModelT:
-    """Return the validated body; an empty one counts as an empty object.
-
-    Raises:
-        SubletError: ``INVALID_ARGUMENT``, also for more than ``max_bytes``.
-    """
-    raw = bytearray()
-    async for chunk in request.stream():
-        raw += chunk
-        if len(raw) > max_bytes:
-            raise SubletError(LocalCode.INVALID_ARGUMENT, f"the body is larger than {max_bytes} bytes", "Send less.")
-    if raw and request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise SubletError(LocalCode.INVALID_ARGUMENT, "the body is not JSON", "Send application/json.")
-    read_query(request, Nothing)
-    try:
-        return model.model_validate_json(bytes(raw) or b"{}")
-    except ValidationError as error:
-        raise _malformed(error) from None
-
-
-def read_query(request: Request, model: type[ModelT]) -> ModelT:
-    """Return the validated query; names that are unknown or come twice are errors.
-
-    Raises:
-        SubletError: ``INVALID_ARGUMENT``.
-    """
-    items = request.query_params.multi_items()
-    values = dict(items)
-    if len(values) != len(items):
-        raise SubletError(LocalCode.INVALID_ARGUMENT, "a query parameter comes twice", "Give each one once.")
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        raise _malformed(error) from None
-
-
-def _malformed(error: ValidationError) -> SubletError:
-    first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"]) or "the request"
-    return SubletError(
-        LocalCode.INVALID_ARGUMENT, f"{where}: {fault_words(first)}", "Correct the argument and try again."
-    )

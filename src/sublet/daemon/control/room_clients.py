@@ -1,10 +1,9 @@
-"""Typed clients beside ``RoomClient``: who is in a room, messages that are there, people, and watches."""
+"""Typed clients beside ``RoomClient``: who is in a room, people, and watches."""
 
 from __future__ import annotations
 
-from sublet.daemon.api.room_mark_models import EditMessage, MessageChange, MessageVersion, Moderate, React
 from sublet.daemon.api.room_member_models import ConfigureRoom, DeclineKnock, Knock, RemoveMember
-from sublet.daemon.api.room_models import MessageView, RoomChange, RoomCursor, RoomDetail
+from sublet.daemon.api.room_models import RoomChange, RoomCursor, RoomDetail
 from sublet.daemon.api.room_people_models import (
     FindProfile,
     MarkRead,
@@ -14,7 +13,7 @@ from sublet.daemon.api.room_people_models import (
     UpdateProfile,
 )
 from sublet.daemon.api.talk_models import SetWatch, UnsetWatch, Watches
-from sublet.daemon.control.room_paths import message_path, room_path
+from sublet.daemon.control.room_paths import room_path
 from sublet.daemon.control.transport import Transport
 
 
@@ -47,44 +46,6 @@ class RoomMemberClient:
     async def unban_entity(self, room_id: str, request: RemoveMember) -> RoomChange:
         """Lift a ban."""
         return await self._transport.fetch(RoomChange, "POST", f"{room_path(room_id)}/unban", body=request)
-
-
-class RoomMarkClient:
-    """``RoomMarkApi`` as its owner calls it. Failures are ``SubletError``."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    async def get_message(self, room_id: str, ref_id: str) -> MessageView:
-        """Return one message."""
-        return await self._transport.fetch(MessageView, "GET", message_path(room_id, ref_id))
-
-    async def add_reaction(self, room_id: str, ref_id: str, request: React) -> MessageChange:
-        """React to a message."""
-        path = f"{message_path(room_id, ref_id)}/reactions"
-        return await self._transport.fetch(MessageChange, "POST", path, body=request)
-
-    async def remove_reaction(self, room_id: str, ref_id: str, request: React) -> MessageChange:
-        """Take a reaction back."""
-        path = f"{message_path(room_id, ref_id)}/reactions"
-        return await self._transport.fetch(MessageChange, "DELETE", path, {"emoji": request.emoji})
-
-    async def edit_message(self, room_id: str, ref_id: str, request: EditMessage) -> MessageChange:
-        """Let a message say something else."""
-        return await self._transport.fetch(MessageChange, "PATCH", message_path(room_id, ref_id), body=request)
-
-    async def list_versions(self, room_id: str, ref_id: str) -> list[MessageVersion]:
-        """Return what a message has said."""
-        return await self._transport.fetch_many(MessageVersion, f"{message_path(room_id, ref_id)}/versions")
-
-    async def delete_message(self, room_id: str, ref_id: str) -> MessageChange:
-        """Delete a message."""
-        return await self._transport.fetch(MessageChange, "DELETE", message_path(room_id, ref_id))
-
-    async def moderate_message(self, room_id: str, ref_id: str, request: Moderate) -> MessageChange:
-        """Take a message down, pin it, or pin it no longer."""
-        path = f"{message_path(room_id, ref_id)}/moderation"
-        return await self._transport.fetch(MessageChange, "POST", path, body=request)
 
 
 class RoomPeopleClient:

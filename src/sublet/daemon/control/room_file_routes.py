@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from sublet.daemon.api.room_file_api import RoomFileApi
 from sublet.daemon.api.room_file_models import MAX_UPLOAD_BYTES, FetchFile, UploadFile
-from sublet.daemon.control.answers import Endpoint, answer, who
-from sublet.daemon.control.requests import read_body, read_query
+from sublet.daemon.operations.answers import Endpoint, answer, who
+from sublet.daemon.operations.reading import read_body, read_query
 
 
 class RoomFileArea:

@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from sublet.daemon.api.room_member_api import RoomMemberApi
 from sublet.daemon.api.room_member_models import ConfigureRoom, DeclineKnock, Knock, RemoveMember
-from sublet.daemon.control.answers import Endpoint, answer, who
-from sublet.daemon.control.requests import read_body
+from sublet.daemon.operations.answers import Endpoint, answer, who
+from sublet.daemon.operations.reading import read_body
 
 
 class RoomMemberArea:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.room_text_api import RoomTextApi
 from sublet.daemon.api.room_text_models import EditText, ShareText
-from sublet.daemon.control.answers import Endpoint, answer, who
-from sublet.daemon.control.requests import Nothing, read_body, read_query
+from sublet.daemon.operations.answers import Endpoint, answer, who
+from sublet.daemon.operations.reading import read_body, read_query
 
 
 class RoomTextArea:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.room_models import RoomCursor
 from sublet.daemon.api.talk_api import TalkApi
 from sublet.daemon.api.talk_models import SetWatch, UnsetWatch
-from sublet.daemon.control.answers import Endpoint, answer, who
-from sublet.daemon.control.requests import Nothing, read_body, read_query
+from sublet.daemon.operations.answers import Endpoint, answer, who
+from sublet.daemon.operations.reading import read_body, read_query
 
 
 class RoomWatchArea:

@@ -17,8 +17,21 @@ from starlette.routing import Route
 
 from sublet.daemon.api import daemon_models, models, peer_models
 from sublet.daemon.api.daemon_api import DaemonApi
+from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.review_models import ApplyRequest
-from sublet.daemon.control.answers import (
+from sublet.daemon.control.requests import (
+    CreatePairLink,
+    CreateToken,
+    Events,
+    EventsPage,
+    LendRoot,
+    ListDelegations,
+    Patch,
+    Wait,
+    check_headers,
+)
+from sublet.daemon.net.event_stream import EventStreams
+from sublet.daemon.operations.answers import (
     ControlArea,
     Endpoint,
     answer,
@@ -27,28 +40,18 @@ from sublet.daemon.control.answers import (
     no_route,
     who,
 )
-from sublet.daemon.control.requests import (
-    CreatePairLink,
-    CreateToken,
-    Events,
-    EventsPage,
-    LendRoot,
-    ListDelegations,
-    Nothing,
-    Patch,
-    Wait,
-    read_body,
-    read_query,
-)
-from sublet.daemon.net.event_stream import EventStreams
+from sublet.daemon.operations.reading import read_body, read_query
+from sublet.daemon.operations.routes import OperationRoutes
+from sublet.daemon.operations.table import OperationTable
 
 
 class ControlApi:
     """Makes the application; ``stop`` ends streams and long polls, so that a stop of the daemon needs no patience."""
 
-    def __init__(self, api: DaemonApi, areas: Sequence[ControlArea] = ()) -> None:
+    def __init__(self, api: DaemonApi, table: OperationTable, areas: Sequence[ControlArea] = ()) -> None:
         self._api = api
         self._areas = areas
+        self._table = table
         self._streams = EventStreams(api)
 
     def stop(self) -> None:
@@ -91,13 +94,15 @@ class ControlApi:
             ("POST", "/v1/reload", self._reload),
             ("POST", "/v1/shutdown", self._shutdown),
         ]
+        made = OperationRoutes(self._table, who, self._streams.unless_stopping)
+        table += [(one.method, one.path, made.endpoint(one)) for one in self._table.operations]
         for area in self._areas:
             # What only reads may wait, for as long as the daemon runs.
             table += [
                 (method, path, self._while_running(endpoint) if method == "GET" else endpoint)
                 for method, path, endpoint in area.table()
             ]
-        routes = [Route(path, guarded(endpoint), methods=[method]) for method, path, endpoint in table]
+        routes = [Route(path, guarded(endpoint, check_headers), methods=[method]) for method, path, endpoint in table]
         return Starlette(routes=routes, exception_handlers={HTTPException: no_route})
 
     def _while_running(self, endpoint: Endpoint) -> Endpoint:

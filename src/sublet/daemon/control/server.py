@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.control.answers import OWNER, ControlArea
 from sublet.daemon.control.routes import ControlApi
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
 from sublet.daemon.net.unix_socket import bind_private, remove
+from sublet.daemon.operations.answers import OWNER, ControlArea
+from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.paths import Home
 from sublet.policy.model import Subject
 from sublet.unix_sockets import peer_pid, peer_uid
@@ -75,11 +76,12 @@ class ControlServer:
         self,
         api: DaemonApi,
         home: Home,
+        table: OperationTable,
         areas: Sequence[ControlArea] = (),
         identify: Callable[[int], Subject | None] = lambda _: None,
     ) -> None:
         self._identify = identify
-        self._control = ControlApi(api, areas)
+        self._control = ControlApi(api, table, areas)
         self._path = home.control_socket
         self._socket: socket.socket | None = None
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 
+from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport, StatusView
-from sublet.daemon.api.models import (
-    MAX_PAGE,
-    AssignmentView,
-)
+from sublet.daemon.api.models import AssignmentView
 from sublet.daemon.control.delegation_service import DelegationService
 from sublet.daemon.control.peer_service import PeerService
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.policy.model import Action, Subject
 
 

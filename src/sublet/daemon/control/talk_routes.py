@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from sublet.daemon.api.talk_api import TalkApi
 from sublet.daemon.api.talk_models import Reach
-from sublet.daemon.control.answers import Endpoint, answer, who
-from sublet.daemon.control.requests import read_body
+from sublet.daemon.operations.answers import Endpoint, answer, who
+from sublet.daemon.operations.reading import read_body
 
 
 class TalkArea:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from types import TracebackType
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from sublet.daemon.api.operation import AnswerT, EventT, Operation, RequestT, Streaming
 from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
+from sublet.daemon.operations.calling import not_understood, read_answer, read_event, write_request
 from sublet.daemon.paths import Home
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.patterns import Pattern
@@ -39,7 +42,7 @@ class Transport(Protocol):
     async def fetch_many(self, model: type[ModelT], path: str, query: Query | None = None) -> list[ModelT]:
         """Return the views that an operation answers with."""
 
-    def stream(
+    def listen(
         self,
         method: str,
         path: str,
@@ -51,7 +54,7 @@ class Transport(Protocol):
 
 
 class SocketTransport:
-    """``Transport`` over the control socket of ``home``. To be used in ``async with``; failures are ``SubletError``."""
+    """``Calls`` over the control socket of ``home``. To be used in ``async with``; failures are ``SubletError``."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -64,7 +67,20 @@ class SocketTransport:
     ) -> None:
         """Nothing is kept between two calls."""
 
-    async def stream(
+    async def call(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> AnswerT:
+        """``Calls.call``."""
+        written = write_request(operation, request)
+        return read_answer(operation, await self._received(operation.method, written.path, written.query, written.body))
+
+    async def stream(self, operation: Streaming[RequestT, EventT], request: RequestT) -> AsyncGenerator[EventT, None]:
+        """``Calls.stream``."""
+        written = write_request(operation, request)
+        lines = self._listen(operation.method, written.path, written.query, written.body)
+        async with aclosing(lines) as events:
+            async for kind, data in events:
+                yield read_event(operation, kind, data)
+
+    async def listen(
         self,
         method: str,
         path: str,
@@ -77,10 +93,17 @@ class SocketTransport:
         Raises:
             SubletError: ``DAEMON_UNAVAILABLE`` where the connection breaks, or what the daemon says.
         """
-        home = self._checked_home()
         content = _encoded(body or {}) if method in WITH_BODY else None
+        async with aclosing(self._listen(method, path, query, content)) as events:
+            async for event in events:
+                yield event
+
+    async def _listen(
+        self, method: str, path: str, query: Query | None, body: bytes | None
+    ) -> AsyncGenerator[tuple[str, str], None]:
+        home = self._checked_home()
         try:
-            async with exchange(home.control_socket, method, path, query, content) as answer:
+            async with exchange(home.control_socket, method, path, query, body) as answer:
                 if answer.status >= 400:
                     raise _failure(answer.status, await answer.body())
                 kind = ""
@@ -105,13 +128,13 @@ class SocketTransport:
         body: BaseModel | Mapping[str, object] | None = None,
     ) -> ModelT:
         """Return the one view that an operation answers with."""
-        return read(TypeAdapter(model), await self.call(method, path, query, body=body))
+        return read(TypeAdapter(model), await self.send(method, path, query, body=body))
 
     async def fetch_many(self, model: type[ModelT], path: str, query: Query | None = None) -> list[ModelT]:
         """Return the views that an operation answers with."""
-        return read(TypeAdapter(list[model]), await self.call("GET", path, query))  # type: ignore[valid-type]
+        return read(TypeAdapter(list[model]), await self.send("GET", path, query))  # type: ignore[valid-type]
 
-    async def call(
+    async def send(
         self,
         method: str,
         path: str,
@@ -120,10 +143,12 @@ class SocketTransport:
         body: BaseModel | Mapping[str, object] | None = None,
     ) -> bytes:
         """Return what an operation answers, as it came."""
+        return await self._received(method, path, query, _encoded(body or {}) if method in WITH_BODY else None)
+
+    async def _received(self, method: str, path: str, query: Query | None, body: bytes | None) -> bytes:
         home = self._checked_home()
-        content = _encoded(body or {}) if method in WITH_BODY else None
         try:
-            async with exchange(home.control_socket, method, path, query, content) as answer:
+            async with exchange(home.control_socket, method, path, query, body) as answer:
                 received = await answer.body()
         except TransportFailed as failed:
             raise self.unavailable(failed.fault) from None
@@ -186,9 +211,7 @@ def read(adapter: TypeAdapter[T], raw: bytes) -> T:
     try:
         return adapter.validate_json(raw)
     except ValidationError:
-        raise SubletError(
-            LocalCode.INTERNAL, "the daemon's answer is not understood", "Restart it with this version of sublet."
-        ) from None
+        raise not_understood() from None
 
 
 def _failure(status: int, body: bytes) -> SubletError:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from sublet.daemon.api.policy_models import ExplainRequest, Explanation, PolicyView, RuleView, explanation
+from sublet.daemon.api.policy import ExplainRequest, Explanation, PolicyView, RuleView, explanation
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.working.offer import rules_of
 from sublet.policy.defaults import DEFAULT_RULES

@@ -1,4 +1,4 @@
-"""``PolicyApi``: one method per operation, and before each the question to policy."""
+"""Serves the operations on policy and the audit log."""
 
 from __future__ import annotations
 
@@ -7,26 +7,32 @@ from typing import cast
 
 import anyio
 
-from sublet.daemon.api.models import MAX_WAIT_SECONDS
-from sublet.daemon.api.policy_models import (
-    MAX_AUDIT_PAGE,
+from sublet.daemon.api.base import MAX_WAIT_SECONDS
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.policy import (
+    EXPLAIN,
+    LIST_DENIALS,
+    READ_AUDIT_LOG,
+    SHOW_POLICY,
+    VERIFY_AUDIT_LOG,
     AuditPage,
     AuditVerdict,
     ExplainRequest,
     Explanation,
+    ListDenials,
     PolicyView,
+    ReadAuditLog,
 )
 from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.gatekeeper import Gatekeeper, looked_up
 from sublet.daemon.governing.explain import explained, shown
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.table import serves
 from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Subject
 
 
-@operations
 class PolicyService:
-    """Implements ``PolicyApi``.
+    """Serves the operations of ``api.policy``.
 
     Args:
         gate: asks policy.
@@ -50,26 +56,22 @@ class PolicyService:
         self._role_of = role_of
         self._lend_roots = lend_roots
 
-    async def show_policy(self, caller: Subject) -> PolicyView:
-        """``PolicyApi.show_policy``."""
-        await self._gate.ask(caller, Action.POLICY_READ, "*")
+    @serves(SHOW_POLICY)
+    async def show_policy(self, request: Nothing, caller: Subject) -> PolicyView:
         return shown(self._policy)
 
+    @serves(EXPLAIN)
     async def explain(self, request: ExplainRequest, caller: Subject) -> Explanation:
-        """``PolicyApi.explain``."""
-        await self._gate.ask(caller, Action.POLICY_READ, "*")
         return await looked_up(explained, self._policy, request, self._role_of, tuple(self._lend_roots()))
 
-    async def audit_entries(
-        self, caller: Subject, *, cursor: int | None = None, limit: int = 100, timeout: float = 0
-    ) -> AuditPage:
-        """``PolicyApi.audit_entries``."""
+    @serves(READ_AUDIT_LOG)
+    async def read_audit_log(self, request: ReadAuditLog, caller: Subject) -> AuditPage:
         newest = self._audit_log.head.seq
         await self._gate.ask(caller, Action.AUDIT_READ, "*")
-        limit = min(limit, MAX_AUDIT_PAGE)
-        start = await self._audit_log.tail(limit) if cursor is None else cursor
+        limit = request.limit
+        start = await self._audit_log.tail(limit) if request.cursor is None else request.cursor
         found = await self._audit_log.entries(start, limit=limit)
-        with anyio.move_on_after(min(timeout, MAX_WAIT_SECONDS)):
+        with anyio.move_on_after(request.timeout):
             # That somebody reads the log is in it as well; who follows it waits for something else.
             while not any(entry.get("action") != Action.AUDIT_READ for entry in found) and len(found) < limit:
                 seen = cast("int", found[-1]["seq"]) if found else start
@@ -77,15 +79,13 @@ class PolicyService:
         last = cast("int", found[-1]["seq"]) if found else start
         return AuditPage(entries=found, cursor=last, more=bool(found) and len(found) < limit and last < newest)
 
-    async def list_denials(self, caller: Subject, *, before: int | None = None, limit: int = 100) -> AuditPage:
-        """``PolicyApi.list_denials``."""
-        await self._gate.ask(caller, Action.AUDIT_READ, "*")
-        found, cursor = await self._audit_log.denials(before, limit=min(limit, MAX_AUDIT_PAGE))
+    @serves(LIST_DENIALS)
+    async def list_denials(self, request: ListDenials, caller: Subject) -> AuditPage:
+        found, cursor = await self._audit_log.denials(request.before, limit=request.limit)
         return AuditPage(entries=found, cursor=cursor)
 
-    async def verify_audit(self, caller: Subject) -> AuditVerdict:
-        """``PolicyApi.verify_audit``."""
-        await self._gate.ask(caller, Action.AUDIT_READ, "*")
+    @serves(VERIFY_AUDIT_LOG)
+    async def verify_audit_log(self, request: Nothing, caller: Subject) -> AuditVerdict:
         verdict = await self._audit_log.verify()
         return AuditVerdict(
             ok=not verdict.problem,

@@ -21,7 +21,7 @@ from sublet.daemon.api.capability_models import (
     RunCapability,
 )
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.policy.capabilities.disclosure import disclose
 from sublet.policy.capabilities.module_file import TOOL_PREFIX, Level
 from sublet.policy.model import Action, Subject

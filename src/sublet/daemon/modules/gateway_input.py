@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import Final
 
-from sublet.daemon.api.supervisor_models import AskAnswer
+from sublet.daemon.api.sessions import AskAnswer
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.supervising.service import Asked, SupervisorParts, run_asked
 from sublet.policy.model import Action, Subject

@@ -12,7 +12,7 @@ from sublet.daemon.api.gateway_models import (
 )
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.modules.gateways import Gateway, Gateways
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.policy.model import Action, Subject
 
 

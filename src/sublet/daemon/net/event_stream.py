@@ -10,8 +10,9 @@ from typing import TypeVar
 import anyio
 from starlette.responses import StreamingResponse
 
+from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.api.models import MAX_PAGE, EventPage
+from sublet.daemon.api.models import EventPage
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventFilter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sublet.daemon.api.delivery_models import AskReceipts, MessageReceipts, RecipientReceipt
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.policy.model import Action, Subject
 

@@ -6,7 +6,7 @@ import base64
 
 from sublet.daemon.api.room_file_models import FetchFile, FileContent, FileView, UploadFile
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.policy.model import Action, Subject
 

@@ -1,19 +1,33 @@
-"""``RoomMarkApi``: what is done to messages that are there."""
+"""Serves the operations on messages that are there."""
 
 from __future__ import annotations
 
-from sublet.daemon.api.room_mark_models import EditMessage, MessageChange, MessageVersion, Moderate, React
+from sublet.daemon.api.room_marks import (
+    ADD_REACTION,
+    DELETE_MESSAGE,
+    EDIT_MESSAGE,
+    GET_MESSAGE,
+    LIST_VERSIONS,
+    MODERATE_MESSAGE,
+    REMOVE_REACTION,
+    DeleteMessage,
+    EditMessage,
+    MessageChange,
+    MessageVersion,
+    Moderate,
+    OneMessage,
+    React,
+)
 from sublet.daemon.api.room_models import MessageView
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.views import message_view
-from sublet.policy.model import Action, Subject
+from sublet.policy.model import Subject
 
 
-@operations
 class RoomMarkService:
-    """Implements ``RoomMarkApi``.
+    """Serves the operations of ``api.room_marks``.
 
     Args:
         gate: asks policy.
@@ -24,51 +38,45 @@ class RoomMarkService:
         self._gate = gate
         self._speaking = speaking
 
-    async def get_message(self, room_id: str, ref_id: str, caller: Subject) -> MessageView:
-        """``RoomMarkApi.get_message``."""
-        await self._gate.ask(caller, Action.ROOM_READ, room_id)
-        return message_view(await self._speaking.call(caller, "timeline.get_ref", room_id=room_id, ref_id=ref_id))
+    @serves(GET_MESSAGE)
+    async def get_message(self, request: OneMessage, caller: Subject) -> MessageView:
+        return message_view(await self._speaking.call(caller, "timeline.get_ref", **_message(request)))
 
-    async def add_reaction(self, room_id: str, ref_id: str, request: React, caller: Subject) -> MessageChange:
-        """``RoomMarkApi.add_reaction``."""
-        await self._may_send(room_id, request.emoji, caller)
-        arguments = {"ref_id": ref_id, "emoji": request.emoji}
-        done = await self._speaking.call(caller, "reactions.add", room_id=room_id, **arguments)
-        return MessageChange(room_id=room_id, ref_id=ref_id, changed=done["added"])
+    @serves(ADD_REACTION)
+    async def add_reaction(self, request: React, caller: Subject) -> MessageChange:
+        done = await self._speaking.call(caller, "reactions.add", **_message(request), emoji=request.emoji)
+        return _changed(request, done["added"])
 
-    async def remove_reaction(self, room_id: str, ref_id: str, request: React, caller: Subject) -> MessageChange:
-        """``RoomMarkApi.remove_reaction``."""
-        await self._may_send(room_id, request.emoji, caller)
-        arguments = {"ref_id": ref_id, "emoji": request.emoji}
-        done = await self._speaking.call(caller, "reactions.remove", room_id=room_id, **arguments)
-        return MessageChange(room_id=room_id, ref_id=ref_id, changed=done["removed"])
+    @serves(REMOVE_REACTION)
+    async def remove_reaction(self, request: React, caller: Subject) -> MessageChange:
+        done = await self._speaking.call(caller, "reactions.remove", **_message(request), emoji=request.emoji)
+        return _changed(request, done["removed"])
 
-    async def edit_message(self, room_id: str, ref_id: str, request: EditMessage, caller: Subject) -> MessageChange:
-        """``RoomMarkApi.edit_message``."""
-        await self._may_send(room_id, request.body, caller)
-        arguments = {"ref_id": ref_id, "body": request.body}
-        await self._speaking.call(caller, "mutable.update", room_id=room_id, **arguments)
-        return MessageChange(room_id=room_id, ref_id=ref_id)
+    @serves(EDIT_MESSAGE)
+    async def edit_message(self, request: EditMessage, caller: Subject) -> MessageChange:
+        await self._speaking.call(caller, "mutable.update", **_message(request), body=request.body)
+        return _changed(request, True)
 
-    async def list_versions(self, room_id: str, ref_id: str, caller: Subject) -> list[MessageVersion]:
-        """``RoomMarkApi.list_versions``."""
-        await self._gate.ask(caller, Action.ROOM_READ, room_id)
-        found = await self._speaking.call(caller, "mutable.versions", room_id=room_id, ref_id=ref_id)
-        return [MessageVersion(body=one["body_snapshot"], at=one["edited_at"]) for one in found]
+    @serves(LIST_VERSIONS)
+    async def list_versions(self, request: OneMessage, caller: Subject) -> list[MessageVersion]:
+        versions = await self._speaking.call(caller, "mutable.versions", **_message(request))
+        return [MessageVersion(body=version["body_snapshot"], at=version["edited_at"]) for version in versions]
 
-    async def delete_message(self, room_id: str, ref_id: str, caller: Subject) -> MessageChange:
-        """``RoomMarkApi.delete_message``."""
-        await self._may_send(room_id, "", caller)
-        done = await self._speaking.call(caller, "message.delete", room_id=room_id, ref_id=ref_id)
-        return MessageChange(room_id=room_id, ref_id=ref_id, changed=done["deleted"])
+    @serves(DELETE_MESSAGE)
+    async def delete_message(self, request: DeleteMessage, caller: Subject) -> MessageChange:
+        done = await self._speaking.call(caller, "message.delete", **_message(request))
+        return _changed(request, done["deleted"])
 
-    async def moderate_message(self, room_id: str, ref_id: str, request: Moderate, caller: Subject) -> MessageChange:
-        """``RoomMarkApi.moderate_message``."""
-        await self._gate.ask(caller, Action.ROOM_MANAGE, room_id)
+    @serves(MODERATE_MESSAGE)
+    async def moderate_message(self, request: Moderate, caller: Subject) -> MessageChange:
         operation = f"moderation.{request.action}"
-        done = await self._speaking.call(caller, operation, room_id=room_id, ref_id=ref_id, reason=request.reason)
-        return MessageChange(room_id=room_id, ref_id=ref_id, changed=done["changed"])
+        done = await self._speaking.call(caller, operation, **_message(request), reason=request.reason)
+        return _changed(request, done["changed"])
 
-    async def _may_send(self, room_id: str, text: str, caller: Subject) -> None:
-        size = len(text.encode("utf-8", "surrogatepass"))
-        await self._gate.ask(caller, Action.ROOM_SEND, room_id, size_bytes=size)
+
+def _message(request: OneMessage) -> dict[str, str]:
+    return {"room_id": request.room_id, "ref_id": request.ref_id}
+
+
+def _changed(request: OneMessage, changed: bool) -> MessageChange:
+    return MessageChange(room_id=request.room_id, ref_id=request.ref_id, changed=changed)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from sublet.daemon.api.room_member_models import ConfigureRoom, DeclineKnock, Knock, RemoveMember
 from sublet.daemon.api.room_models import RoomChange, RoomDetail
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.views import detail_of
 from sublet.policy.model import Action, Subject

@@ -12,7 +12,7 @@ from sublet.daemon.api.room_people_models import (
     UpdateProfile,
 )
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.policy.model import Action, Subject
 

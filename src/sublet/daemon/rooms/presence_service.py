@@ -5,7 +5,7 @@ from __future__ import annotations
 from sublet.daemon.api.room_models import RoomChange
 from sublet.daemon.api.room_presence_models import DraftView, PresenceView, SaveDraft, SetPresence
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.policy.model import Action, Subject
 

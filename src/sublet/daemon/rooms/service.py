@@ -20,7 +20,7 @@ from sublet.daemon.api.room_models import (
     WhoAmI,
 )
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.views import detail_of, message_view
 from sublet.policy.model import Action, Resource, Subject

@@ -29,7 +29,7 @@ from sublet.daemon.api.talk_models import (
     Watches,
 )
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.daemon.rooms.addressing import MAX_SHOWN_CHARS, Addresses, direct_name, direct_with
 from sublet.daemon.rooms.answered import Answered
 from sublet.daemon.rooms.entities import daemon_of

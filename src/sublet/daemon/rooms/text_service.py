@@ -6,7 +6,7 @@ from typing import Any
 
 from sublet.daemon.api.room_text_models import EditText, ShareText, TextAccess, TextView
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.policy.model import Action, Subject
 

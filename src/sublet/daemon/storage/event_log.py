@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar, cast
 
 from sublet import deadlines
-from sublet.daemon.api.models import MAX_PAGE, EventPage
+from sublet.daemon.api.base import MAX_PAGE
+from sublet.daemon.api.models import EventPage
 from sublet.daemon.storage.kept_documents import drop_unused, keep, kept
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from sublet.daemon.api.models import MAX_PAGE
+from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.api.replay_models import MAX_REPLAYED_EVENTS, ReplayRequest, ReplayStep, ReplayView
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.asking import operations
 from sublet.daemon.storage.journal import Journal
 from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Subject

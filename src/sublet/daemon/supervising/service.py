@@ -1,4 +1,4 @@
-"""``SupervisorApi``: one method per operation, and before each the question to policy (SuperAgent 4.3)."""
+"""Serves the operations on the supervisor, its sessions and its agents (SuperAgent 4.3)."""
 
 from __future__ import annotations
 
@@ -9,28 +9,39 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from sublet.daemon.api.supervisor_models import (
-    MAX_MESSAGES_SHOWN,
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.sessions import (
+    ASK,
+    CHANGE_SESSION,
+    CREATE_SESSION,
+    DELETE_SESSION,
+    GET_SESSION,
+    LIST_AGENTS,
+    LIST_SESSIONS,
     AskAnswer,
     AskBegun,
     AskOutput,
     AskRequest,
     BindingView,
+    ListSessions,
     LocalAgents,
     LocalAgentView,
     MessageView,
+    NewSession,
+    OneSession,
     RouteView,
     SessionChange,
     SessionDetail,
     SessionView,
+    ShowSession,
 )
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.table import serves
 from sublet.daemon.supervising.agents import AgentSet
 from sublet.daemon.supervising.runs import Runs
 from sublet.policy.guardrail.mask import Mask
 from sublet.policy.guardrail.options import GuardOptions
-from sublet.policy.model import Action, Subject
+from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKeys
@@ -92,16 +103,15 @@ class SupervisorParts:
     guard: Callable[[], GuardOptions]
 
 
-@operations
 class SupervisorService:
-    """Implements ``SupervisorApi``."""
+    """Serves the operations of ``api.sessions``."""
 
     def __init__(self, parts: SupervisorParts) -> None:
         self._parts = parts
+        self._gate = parts.gate
 
+    @serves(ASK)
     async def ask(self, request: AskRequest, caller: Subject) -> AsyncGenerator[AskBegun | AskOutput | AskAnswer, None]:
-        """``SupervisorApi.ask``."""
-        await self._parts.gate.ask(caller, Action.AGENT_ASK, request.agent or "*")
         metadata: dict[str, JsonValue] = {ANSWER: request.answer}
         if request.agent is not None:
             metadata[AGENT] = request.agent
@@ -126,25 +136,22 @@ class SupervisorService:
             mask=Mask(tuple(request.mask)) if request.mask is not None else None,
         )
 
-    async def list_agents(self, caller: Subject) -> LocalAgents:
-        """``SupervisorApi.list_agents``."""
-        await self._parts.gate.ask(caller, Action.SESSION_READ, "*")
+    @serves(LIST_AGENTS)
+    async def list_agents(self, request: Nothing, caller: Subject) -> LocalAgents:
         denied = {one.agent_id: one.denied for one in self._parts.supervisor.candidates(caller)}
         return LocalAgents(
             agents=[await self._agent_view(one, denied.get(one.id, "")) for one in self._parts.configs()]
         )
 
-    async def list_sessions(self, caller: Subject, *, limit: int = 50) -> list[SessionView]:
-        """``SupervisorApi.list_sessions``."""
-        await self._parts.gate.ask(caller, Action.SESSION_READ, "*")
-        return [self._view(one) for one in await self._parts.sessions.list(limit)]
+    @serves(LIST_SESSIONS)
+    async def list_sessions(self, request: ListSessions, caller: Subject) -> list[SessionView]:
+        return [self._view(session) for session in await self._parts.sessions.list(request.limit)]
 
-    async def get_session(self, session_id: str, caller: Subject, *, messages: int = 20) -> SessionDetail:
-        """``SupervisorApi.get_session``."""
-        await self._parts.gate.ask(caller, Action.SESSION_READ, session_id)
-        session = await self._parts.sessions.get(session_id)
-        bindings = await self._parts.sessions.bindings(session_id)
-        said = await self._parts.sessions.messages(session_id, min(messages, MAX_MESSAGES_SHOWN))
+    @serves(GET_SESSION)
+    async def get_session(self, request: ShowSession, caller: Subject) -> SessionDetail:
+        session = await self._parts.sessions.get(request.session_id)
+        bindings = await self._parts.sessions.bindings(request.session_id)
+        said = await self._parts.sessions.messages(request.session_id, request.messages)
         return SessionDetail(
             **self._view(session).model_dump(),
             bindings=[BindingView.model_validate(one.model_dump()) for one in bindings],
@@ -152,20 +159,17 @@ class SupervisorService:
             unreadable_messages=said.unreadable,
         )
 
-    async def create_session(self, title: str, caller: Subject) -> SessionView:
-        """``SupervisorApi.create_session``."""
-        await self._parts.gate.ask(caller, Action.SESSION_MANAGE, "*")
-        return self._view(await self._parts.sessions.create(title=title))
+    @serves(CREATE_SESSION)
+    async def create_session(self, request: NewSession, caller: Subject) -> SessionView:
+        return self._view(await self._parts.sessions.create(title=request.title))
 
-    async def change_session(self, session_id: str, change: SessionChange, caller: Subject) -> SessionView:
-        """``SupervisorApi.change_session``."""
-        await self._parts.gate.ask(caller, Action.SESSION_MANAGE, session_id)
-        return self._view(await self._parts.sessions.set_status(session_id, change.status))
+    @serves(CHANGE_SESSION)
+    async def change_session(self, request: SessionChange, caller: Subject) -> SessionView:
+        return self._view(await self._parts.sessions.set_status(request.session_id, request.status))
 
-    async def delete_session(self, session_id: str, caller: Subject) -> SessionView:
-        """``SupervisorApi.delete_session``."""
-        await self._parts.gate.ask(caller, Action.SESSION_MANAGE, session_id)
-        return self._view(await self._parts.sessions.delete(session_id))
+    @serves(DELETE_SESSION)
+    async def delete_session(self, request: OneSession, caller: Subject) -> SessionView:
+        return self._view(await self._parts.sessions.delete(request.session_id))
 
     def _view(self, session: MainSession) -> SessionView:
         waiting = pending(session, self._parts.clock())
@@ -211,7 +215,7 @@ def _check_schema(document: Mapping[str, JsonValue]) -> None:
 async def run_asked(
     parts: SupervisorParts, asked: Asked, session_id: str | None, metadata: Mapping[str, JsonValue] | None = None
 ) -> AsyncGenerator[AskBegun | AskOutput | AskAnswer, None]:
-    """Have the supervisor see to a request that policy has admitted: as ``SupervisorApi.ask``.
+    """Have the supervisor see to a request that policy has admitted: as ``ASK``.
 
     Args:
         parts: of the service.

@@ -1,22 +1,21 @@
-"""``WebApi``: before a link is made, the question to policy."""
+"""Serves the operation that makes login links."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from sublet.daemon.api.web_api import CreateWebLogin, WebLogin
+from sublet.daemon.api.web_logins import CREATE_WEB_LOGIN, CreateWebLogin, WebLogin
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations import operations
+from sublet.daemon.operations.table import serves
 from sublet.daemon.times import rfc3339
 from sublet.daemon.web_access.logins import WebLogins
-from sublet.policy.model import Action, Subject
+from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 
 
-@operations
 class WebService:
-    """Implements ``WebApi``.
+    """Serves the operation of ``api.web_logins``.
 
     Args:
         gate: asks policy.
@@ -29,13 +28,13 @@ class WebService:
         self._logins = logins
         self._page = page
 
+    @serves(CREATE_WEB_LOGIN)
     async def create_web_login(self, request: CreateWebLogin, caller: Subject) -> WebLogin:
-        """``WebApi.create_web_login``.
+        """Make a login link.
 
         Raises:
             SubletError: ``UNAVAILABLE`` where the page is switched off.
         """
-        await self._gate.ask(caller, Action.WEB_LOGIN, "*")
         page = self._page()
         if page is None:
             raise SubletError(

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
 from sublet.daemon.api.daemon_api import AskedBack
-from sublet.daemon.api.supervisor_models import AskAnswer, AskOutput
+from sublet.daemon.api.sessions import AskAnswer, AskOutput
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.supervising.service import Asked, SupervisorParts, run_asked
 from sublet.policy.model import Action, Resource, Subject

@@ -11,8 +11,9 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.api.models import MAX_WAIT_SECONDS, CreateDelegation, DelegationView
+from sublet.daemon.api.models import CreateDelegation, DelegationView
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError

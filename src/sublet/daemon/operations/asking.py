@@ -54,16 +54,18 @@ def decisions_noted() -> Iterator[Asked]:
 def operations(service: ServiceT) -> ServiceT:
     """Make every public method that ``service`` defines itself an operation."""
     for name, method in list(vars(service).items()):
-        if name.startswith("_"):
+        if name.startswith("_") or hasattr(method, MARK):
             continue
         if inspect.iscoroutinefunction(method):
-            setattr(service, name, _operation(method))
+            setattr(service, name, asked_operation(method))
         elif inspect.isasyncgenfunction(method):
-            setattr(service, name, _stream(method))
+            setattr(service, name, asked_stream(method))
     return service
 
 
-def _operation(method: Callable[..., Any]) -> Callable[..., Any]:
+def asked_operation(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``method``, which fails where it asks policy nothing, and whose outcome the audit log is told."""
+
     @functools.wraps(method)
     async def operation(*arguments: Any, **named: Any) -> Any:
         asked: Asked = []
@@ -78,7 +80,9 @@ def _operation(method: Callable[..., Any]) -> Callable[..., Any]:
     return operation
 
 
-def _stream(method: Callable[..., AsyncGenerator[Any, None]]) -> Callable[..., AsyncGenerator[Any, None]]:
+def asked_stream(method: Callable[..., AsyncGenerator[Any, None]]) -> Callable[..., AsyncGenerator[Any, None]]:
+    """Return ``method``, an asynchronous generator, with the same promise as ``asked_operation``."""
+
     @functools.wraps(method)
     async def operation(*arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
         asked: Asked = []

@@ -1,4 +1,4 @@
-"""What the daemon and the web page exchange about logging in: links that are good once, and for a short time."""
+"""Operations on the web page: links that log a browser in, each good once and for a short time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from sublet.daemon.api.base import Request
-from sublet.policy.model import Subject
+from sublet.daemon.api.operation import Asks, Operation
+from sublet.policy.model import Action
 
 DEFAULT_LINK_SECONDS = 120
 MAX_LINK_SECONDS = 3600
@@ -29,13 +30,6 @@ class WebLogin(BaseModel):
     expires_at: str
 
 
-class WebApi(Protocol):
-    """Operations around the web page. Each asks policy first. Failures are ``SubletError``."""
-
-    async def create_web_login(self, request: CreateWebLogin, caller: Subject) -> WebLogin:
-        """Make a login link."""
-
-
 class WebLoginCheck(Protocol):
     """Checks login links, as the web page does for whoever knocks."""
 
@@ -46,3 +40,15 @@ class WebLoginCheck(Protocol):
             SubletError: ``TOKEN_INVALID``, in the same words for an unknown, used or expired one; ``UNAVAILABLE``
                 where too many unknown ones were tried.
         """
+
+
+CREATE_WEB_LOGIN = Operation(
+    "web.login",
+    "POST",
+    "/v1/web-logins",
+    CreateWebLogin,
+    WebLogin,
+    asks=Asks(Action.WEB_LOGIN),
+    summary="Make a login link.",
+    status=201,
+)

@@ -1,14 +1,14 @@
-"""What faces exchange with the daemon about its configuration, and the operation that shows it."""
+"""Operations on the configuration: what holds, and where it comes from."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Protocol
 
 from pydantic import JsonValue
 
 from sublet.daemon.api.base import View
-from sublet.policy.model import Subject
+from sublet.daemon.api.operation import Asks, Nothing, Operation
+from sublet.policy.model import Action
 
 
 class Origin(StrEnum):
@@ -44,8 +44,12 @@ class ConfigView(View):
     values: list[ConfigEntry]
 
 
-class ConfigApi(Protocol):
-    """The configuration, as its owner sees it. Asks policy; failures are ``SubletError``."""
-
-    async def show_config(self, caller: Subject) -> ConfigView:
-        """Return every value that holds, and where it comes from, without secrets."""
+SHOW_CONFIG = Operation(
+    "config.show",
+    "GET",
+    "/v1/config",
+    Nothing,
+    ConfigView,
+    asks=Asks(Action.DAEMON_CONTROL, "config"),
+    summary="Return every value that holds, and where it comes from, without secrets.",
+)

@@ -1,4 +1,4 @@
-"""What every part of the control API answers with: views as JSON, failures with their status, and who has asked."""
+"""Writes what HTTP faces answer: views as JSON, failures with their status, streams of events; and tells who asks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from sublet.daemon.api.base import in_utf8, json_of
-from sublet.daemon.control.requests import check_headers
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -65,7 +64,7 @@ def error_body(error: SubletError) -> dict[str, JsonValue]:
     return {"error": error.as_json()}
 
 
-def guarded(endpoint: Endpoint, check: Callable[[Request], None] = check_headers) -> Endpoint:
+def guarded(endpoint: Endpoint, check: Callable[[Request], None]) -> Endpoint:
     """Return ``endpoint`` with every failure as the answer that tells of it; ``check`` refuses by raising one."""
 
     async def guard(request: Request) -> Response:
@@ -106,7 +105,7 @@ def answers(views: Sequence[BaseModel]) -> Response:
     return Response(f"[{','.join(map(json_of, views))}]", media_type="application/json")
 
 
-def stream(events: AsyncIterator[tuple[str, str]]) -> StreamingResponse:
+def sse(events: AsyncIterator[tuple[str, str]]) -> StreamingResponse:
     """Return server-sent events of a kind and JSON each, which end with ``error`` where they fail."""
 
     async def lines() -> AsyncIterator[str]:

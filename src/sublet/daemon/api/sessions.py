@@ -1,4 +1,4 @@
-"""What faces exchange with the supervisor: requests, answers, sessions and agents, with the specification's names."""
+"""Operations on the supervisor, its sessions and its agents: answers have the names of the specification."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
-from sublet.daemon.api.base import Request
+from sublet.daemon.api.base import MAX_PAGE, Request
+from sublet.daemon.api.operation import Asks, Nothing, Operation, Segment, Streaming
 from sublet.policy.guardrail.mask import MAX_FIELDS
 from sublet.policy.guardrail.options import MAX_RETRIES, OnFailure
+from sublet.policy.model import Action
 from sublet.protocol.bounds import MAX_PROMPT_CHARS
+from sublet.protocol.ids import SESSION_ID
 
 MAX_MESSAGES_SHOWN = 200
 Decision = Literal["direct_reply", "dispatch_agent", "dispatch_module", "ask_human", "reject"]
 Status = Literal["active", "paused", "completed", "error"]
+Settable = Literal["active", "paused", "completed"]
+"""What a session can be made by hand."""
 SessionId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 
 
@@ -138,16 +143,37 @@ class SessionDetail(SessionView):
     unreadable_messages: int = 0
 
 
+SessionInPath = Annotated[str, Segment(SESSION_ID.match, "id of a session", "See: sublet sessions list")]
+
+
+class ListSessions(Request):
+    """How many sessions to list."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
+
+
+class OneSession(Request):
+    """A session."""
+
+    session_id: SessionInPath
+
+
+class ShowSession(OneSession):
+    """A session, and how many of its messages to show."""
+
+    messages: Annotated[int, Field(ge=0, le=MAX_MESSAGES_SHOWN)] = 20
+
+
 class NewSession(Request):
     """Begin a session."""
 
     title: Annotated[str, Field(max_length=200)] = ""
 
 
-class SessionChange(Request):
+class SessionChange(OneSession):
     """Pause, complete or resume a session."""
 
-    status: Literal["active", "paused", "completed"]
+    status: Settable
 
 
 class LocalAgentView(Named):
@@ -170,3 +196,71 @@ class LocalAgents(Named):
     """The agents of this daemon, the default one first."""
 
     agents: list[LocalAgentView] = []
+
+
+_SESSION = "/v1/sessions/{session_id}"
+
+ASK: Streaming[AskRequest, AskBegun | AskOutput | AskAnswer] = Streaming(
+    "supervisor.ask",
+    "POST",
+    "/v1/ask",
+    AskRequest,
+    {"begun": AskBegun, "output": AskOutput, "answer": AskAnswer},
+    asks=Asks(Action.AGENT_ASK, "{agent}"),
+    summary="Have the supervisor see to a request: its ids, then what is said, then what came of it.",
+)
+LIST_AGENTS = Operation(
+    "agents.list",
+    "GET",
+    "/v1/agents",
+    Nothing,
+    LocalAgents,
+    asks=Asks(Action.SESSION_READ),
+    summary="Return the agents of this daemon, and which of them the caller may not have.",
+)
+LIST_SESSIONS = Operation(
+    "sessions.list",
+    "GET",
+    "/v1/sessions",
+    ListSessions,
+    list[SessionView],
+    asks=Asks(Action.SESSION_READ),
+    summary="Return the sessions that were used last.",
+)
+CREATE_SESSION = Operation(
+    "sessions.create",
+    "POST",
+    "/v1/sessions",
+    NewSession,
+    SessionView,
+    asks=Asks(Action.SESSION_MANAGE),
+    summary="Begin a session.",
+    status=201,
+)
+GET_SESSION = Operation(
+    "sessions.get",
+    "GET",
+    _SESSION,
+    ShowSession,
+    SessionDetail,
+    asks=Asks(Action.SESSION_READ, "{session_id}"),
+    summary="Return a session with its bindings and newest messages.",
+)
+CHANGE_SESSION = Operation(
+    "sessions.change",
+    "POST",
+    _SESSION,
+    SessionChange,
+    SessionView,
+    asks=Asks(Action.SESSION_MANAGE, "{session_id}"),
+    summary="Pause, complete or resume a session.",
+)
+DELETE_SESSION = Operation(
+    "sessions.delete",
+    "DELETE",
+    _SESSION,
+    OneSession,
+    SessionView,
+    asks=Asks(Action.SESSION_MANAGE, "{session_id}"),
+    summary="Forget a session with its messages and bindings. What its providers keep is theirs.",
+)

@@ -1,4 +1,4 @@
-"""What is asked of policy and the audit log, and what they answer (SuperAgent 6.1, DESIGN 7)."""
+"""Operations on policy and the audit log: rules, explanations, decisions (SuperAgent 6.1, DESIGN 7)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
-from sublet.daemon.api.base import Request
-from sublet.policy.model import Decision
+from sublet.daemon.api.base import MAX_WAIT_SECONDS, Request
+from sublet.daemon.api.operation import Asks, AsksInside, Nothing, Operation
+from sublet.policy.model import Action, Decision
 
 Outcome = Literal["allow", "deny", "needs_grant"]
 MAX_AUDIT_PAGE = 500
@@ -77,6 +78,21 @@ class PolicyView(BaseModel):
     tests: int
 
 
+class ReadAuditLog(Request):
+    """Which entries to return: those after ``cursor``, or the newest. ``timeout`` is how long to wait for the first."""
+
+    cursor: Annotated[int, Field(ge=0)] | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_AUDIT_PAGE)] = 100
+    timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0
+
+
+class ListDenials(Request):
+    """Which denials to return: those before the cursor of an earlier page, or the newest."""
+
+    before: Annotated[int, Field(ge=1)] | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_AUDIT_PAGE)] = 100
+
+
 class AuditPage(BaseModel):
     """Entries of the audit log; ``cursor`` is where to go on."""
 
@@ -98,6 +114,53 @@ class AuditVerdict(BaseModel):
     last: int
     signed: int
     problem: str = ""
+
+
+SHOW_POLICY = Operation(
+    "policy.show",
+    "GET",
+    "/v1/policy",
+    Nothing,
+    PolicyView,
+    asks=Asks(Action.POLICY_READ),
+    summary="Return every rule and limit that holds now.",
+)
+EXPLAIN = Operation(
+    "policy.explain",
+    "POST",
+    "/v1/policy/explain",
+    ExplainRequest,
+    Explanation,
+    asks=Asks(Action.POLICY_READ),
+    summary="Answer a question as policy would, and name the rule that decided it. Nothing is done or recorded.",
+)
+READ_AUDIT_LOG = Operation(
+    "audit.read",
+    "GET",
+    "/v1/audit-log",
+    ReadAuditLog,
+    AuditPage,
+    asks=AsksInside("the question is an entry as well, and the page ends before it", (Action.AUDIT_READ,)),
+    summary="Return entries of the audit log, waiting for the first one as long as the request says.",
+)
+LIST_DENIALS = Operation(
+    "audit.denials",
+    "GET",
+    "/v1/audit-log/denials",
+    ListDenials,
+    AuditPage,
+    asks=Asks(Action.AUDIT_READ),
+    summary="Return what policy has denied or left to a person, the newest first. A cursor of 0 is the end.",
+)
+VERIFY_AUDIT_LOG = Operation(
+    "audit.verify",
+    "GET",
+    "/v1/audit-log/verify",
+    Nothing,
+    AuditVerdict,
+    asks=Asks(Action.AUDIT_READ),
+    summary="Check the whole chain of the audit log.",
+)
 
 
 def explanation(decision: Decision, subject: str, role: str, action: str, resource: str) -> Explanation:

@@ -1,0 +1,186 @@
+"""Binds operations to the methods that serve them, and calls them inside the daemon's own process.
+
+A service marks its methods with ``serves``. A marked method asks policy before its body runs, however it is called: by
+a route, by ``OperationTable.call``, or directly.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any, Protocol, TypeVar, cast, overload
+
+from sublet.daemon.api.operation import (
+    AnswerT,
+    AnyOperation,
+    Asks,
+    EventT,
+    Operation,
+    RequestT,
+    Stated,
+    Streaming,
+)
+from sublet.daemon.operations.asking import asked_operation, asked_stream
+from sublet.policy.model import Action, Subject
+from sublet.protocol.events import EventKeys
+
+SERVES = "serves_operation"
+"""Attribute of a method: the operation that it serves."""
+
+
+class Gate(Protocol):
+    """What asks policy: the gatekeeper."""
+
+    async def ask(
+        self,
+        caller: Subject,
+        action: Action,
+        name: str,
+        *,
+        keys: EventKeys | None = None,
+        **attributes: str | int | bool,
+    ) -> object:
+        """Return if ``caller`` may do ``action`` to ``name``.
+
+        Raises:
+            SubletError: ``POLICY_DENIED``, ``NOT_FOUND`` or ``UNAVAILABLE``.
+        """
+
+
+class Guarded(Protocol):
+    """A service that can ask policy."""
+
+    @property
+    def _gate(self) -> Gate: ...
+
+
+ServiceT = TypeVar("ServiceT", bound=Guarded)
+AnswerMethod = Callable[[ServiceT, RequestT, Subject], Coroutine[Any, Any, AnswerT]]
+EventMethod = Callable[[ServiceT, RequestT, Subject], AsyncGenerator[EventT, None]]
+
+
+@overload
+def serves(
+    operation: Operation[RequestT, AnswerT],
+) -> Callable[[AnswerMethod[ServiceT, RequestT, AnswerT]], AnswerMethod[ServiceT, RequestT, AnswerT]]: ...
+
+
+@overload
+def serves(
+    operation: Streaming[RequestT, EventT],
+) -> Callable[[EventMethod[ServiceT, RequestT, EventT]], EventMethod[ServiceT, RequestT, EventT]]: ...
+
+
+def serves(operation: AnyOperation) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a method ``(request, caller)`` of a service serve ``operation``, and ask policy what that says before."""
+
+    def mark(method: Callable[..., Any]) -> Callable[..., Any]:
+        marked = _streams(operation, method) if isinstance(operation, Streaming) else _answers(operation, method)
+        marked.__doc__ = method.__doc__ or operation.summary
+        setattr(marked, SERVES, operation)
+        return marked
+
+    return mark
+
+
+class OperationTable:
+    """Everything that this daemon can be asked, each operation with the method that serves it.
+
+    Args:
+        services: their marked methods are served.
+    """
+
+    def __init__(self, *services: object) -> None:
+        self._methods: dict[str, tuple[AnyOperation, Callable[[Any, Subject], Any]]] = {}
+        for service in services:
+            self.add(service)
+
+    def add(self, service: object) -> None:
+        """Serve every marked method of ``service``; serving an operation twice is a programming error."""
+        for name, operation in served_by(type(service)).items():
+            if operation.name in self._methods:
+                raise ValueError(f"{operation.name} is served twice")
+            self._methods[operation.name] = (operation, getattr(service, name))
+
+    @property
+    def operations(self) -> tuple[AnyOperation, ...]:
+        """All operations that are served."""
+        return tuple(operation for operation, _ in self._methods.values())
+
+    async def call(self, operation: Operation[RequestT, AnswerT], request: RequestT, caller: Subject) -> AnswerT:
+        """Do ``operation`` for ``caller`` and return its answer.
+
+        Raises:
+            SubletError: what policy says, or what the operation fails with.
+        """
+        return cast("AnswerT", await self._method(operation)(request, caller))
+
+    def stream(
+        self, operation: Streaming[RequestT, EventT], request: RequestT, caller: Subject
+    ) -> AsyncGenerator[EventT, None]:
+        """Do ``operation`` for ``caller`` and yield its events; policy is asked when the first one is fetched.
+
+        Raises:
+            SubletError: what policy says, or what the operation fails with.
+        """
+        return cast("AsyncGenerator[EventT, None]", self._method(operation)(request, caller))
+
+    def called_by(self, caller: Subject) -> CallsInside:
+        """Return what calls operations as ``caller``."""
+        return CallsInside(self, caller)
+
+    def _method(self, operation: Stated[Any]) -> Callable[[Any, Subject], Any]:
+        stated, method = self._methods[operation.name]
+        assert stated is operation, f"there are two operations {operation.name}"
+        return method
+
+
+class CallsInside:
+    """Implements ``Calls`` inside the daemon's own process, for one caller."""
+
+    def __init__(self, table: OperationTable, caller: Subject) -> None:
+        self._table = table
+        self._caller = caller
+
+    async def call(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> AnswerT:
+        """``Calls.call``."""
+        return await self._table.call(operation, request, self._caller)
+
+    def stream(self, operation: Streaming[RequestT, EventT], request: RequestT) -> AsyncGenerator[EventT, None]:
+        """``Calls.stream``."""
+        return self._table.stream(operation, request, self._caller)
+
+
+def served_by(service: type) -> dict[str, AnyOperation]:
+    """Return the operations that a class of services serves, by the names of its methods."""
+    marked = {name: getattr(method, SERVES, None) for name, method in inspect.getmembers(service)}
+    return {name: operation for name, operation in marked.items() if operation is not None}
+
+
+def _answers(operation: Stated[Any], method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    async def ask_and_do(service: Guarded, request: Any, caller: Subject) -> Any:
+        await _ask(operation, service, request, caller)
+        return await method(service, request, caller)
+
+    return asked_operation(ask_and_do)
+
+
+def _streams(operation: Stated[Any], method: Callable[..., AsyncGenerator[Any, None]]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    async def ask_and_do(service: Guarded, request: Any, caller: Subject) -> AsyncGenerator[Any, None]:
+        await _ask(operation, service, request, caller)
+        async with aclosing(method(service, request, caller)) as events:
+            async for event in events:
+                yield event
+
+    return asked_stream(ask_and_do)
+
+
+async def _ask(operation: Stated[Any], service: Guarded, request: Any, caller: Subject) -> None:
+    asks = operation.asks
+    if isinstance(asks, Asks):
+        name, attributes = asks.resource_of(request), asks.attributes_of(request)
+        await service._gate.ask(caller, asks.action, name, keys=None, **attributes)
