@@ -12,7 +12,7 @@ import structlog
 from sublet.daemon.background import in_background
 from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.lending.staged_tree import Trees
-from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.journal import NOTHING, Journal
 from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord, error_view, interrupted
 from sublet.daemon.times import rfc3339
 from sublet.daemon.working.decisions import assignment_of, now
@@ -128,4 +128,4 @@ async def end_interrupted(
     else:
         await tree.drop()
     await journal.release_owned(record.id)
-    await keeper.note(**news)
+    await keeper.note(NOTHING, **news)

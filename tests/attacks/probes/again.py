@@ -26,7 +26,7 @@ from daemon.control import test_control
 from daemon.lending import test_delegator, test_steering
 from daemon.rooms import test_talk_service, test_work_talk
 from daemon.web_access import test_logins
-from daemon.working import test_data_link
+from daemon.working import test_data_link, test_executor
 from messaging import test_forgetting
 from messaging.builtins import test_identity
 from messaging.delivery import test_idle
@@ -289,6 +289,11 @@ PROBES: Sequence[Probe] = (
             test_steering.test_a_follow_up_waits_for_a_peer_that_is_silent,
             test_steering.test_a_follow_up_that_is_refused_or_too_late_says_why,
         ),
+    ),
+    FailureProbe(
+        name="again: an accepted INVITE whose START never comes",
+        covers=("daemon.working.executor:Executor._hold",),
+        throw=throwing(test_executor.test_a_start_that_never_comes_gives_everything_back),
     ),
     FailureProbe(
         name="again: a quiet stream of events",

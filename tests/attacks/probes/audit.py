@@ -356,7 +356,11 @@ PROBES: Sequence[Probe] = (
     ),
     KeptProbe(
         name="audit: many long names",
-        covers=("workspace.audit.auditor:Auditor.result", "workspace.audit.auditor:Auditor.baseline"),
+        covers=(
+            "workspace.audit.auditor:Auditor.__init__",
+            "workspace.audit.auditor:Auditor.result",
+            "workspace.audit.auditor:Auditor.baseline",
+        ),
         attack=many_names,
     ),
     FailureProbe(

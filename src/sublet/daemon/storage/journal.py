@@ -10,9 +10,9 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.storage.event_log import PRUNE_EVERY, EventLog, Recorder, load_object
@@ -50,6 +50,26 @@ def _marks(values: Sequence[str]) -> str:
     return ", ".join("?" for _ in values)
 
 
+def _take(connection: sqlite3.Connection, owner: str, kind: str, detail: Mapping[str, JsonValue]) -> int:
+    cursor = connection.execute(
+        "INSERT INTO resources (owner, kind, detail, acquired_at) VALUES (?, ?, ?, ?)",
+        (owner, kind, json.dumps(detail), rfc3339()),
+    )
+    number = cursor.lastrowid
+    assert number is not None
+    if number % PRUNE_EVERY == 0:
+        connection.execute("DELETE FROM resources WHERE released_at IS NOT NULL AND id <= ?", (number - KEEP_RELEASED,))
+    return number
+
+
+def _give_back(connection: sqlite3.Connection, owner: str, kinds: Sequence[str]) -> int:
+    only = f" AND kind IN ({_marks(kinds)})" if kinds else ""
+    return connection.execute(
+        f"UPDATE resources SET released_at = ? WHERE owner = ? AND released_at IS NULL{only}",  # noqa: S608 - marks
+        (rfc3339(), owner, *kinds),
+    ).rowcount
+
+
 class _Table:
     """A table of records: its name, its columns besides the common ones, and the states it goes through."""
 
@@ -67,6 +87,25 @@ class _Table:
 
 _DELEGATIONS = _Table("delegations", ("caller", "idempotency_key"), DelegationState.CREATED, DELEGATION_TABLE)
 _ASSIGNMENTS = _Table("assignments", ("peer",), AssignmentState.PENDING, ASSIGNMENT_TABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is taken and given back in the transaction of a record, one commit instead of two.
+
+    Args:
+        takes: details of what the record's owner is about to take, by kind.
+        gives_back: kinds of what was given back, where empty stands for all kinds; None for nothing.
+    """
+
+    takes: Mapping[str, Mapping[str, JsonValue]] = field(default_factory=dict)
+    gives_back: tuple[str, ...] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.takes) or self.gives_back is not None
+
+
+NOTHING: Final = Held()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +145,15 @@ class Journal(EventLog):
     # Delegations and assignments
 
     async def save_delegation(
-        self, record: DelegationRecord, kind: EventKind | None = None, data: Mapping[str, JsonValue] | None = None
+        self,
+        record: DelegationRecord,
+        kind: EventKind | None = None,
+        data: Mapping[str, JsonValue] | None = None,
+        held: Held = NOTHING,
     ) -> Event | None:
         """Add or replace the record of a delegation and, where ``kind`` is given, tell of it in the same transaction.
+
+        What is ``held`` is journalled in it as well.
 
         Raises:
             IllegalTransition: the table has no way from the recorded state to this one, or a new record does not
@@ -116,7 +161,8 @@ class Journal(EventLog):
             SubletError: ``CONFLICT`` where the caller's idempotency key belongs to another delegation, or where the
                 record on the disk is of a newer generation: the words of a zombie change nothing.
         """
-        return await self._save(_DELEGATIONS, record, (record.caller, record.request.idempotency_key), kind, data)
+        extra = (record.caller, record.request.idempotency_key)
+        return await self._save(_DELEGATIONS, record, extra, kind, data, held)
 
     async def load_delegation(self, delegation_id: str) -> DelegationRecord | None:
         """Return one delegation, or None."""
@@ -161,10 +207,14 @@ class Journal(EventLog):
         return await self.read(work)
 
     async def save_assignment(
-        self, record: AssignmentRecord, kind: EventKind | None = None, data: Mapping[str, JsonValue] | None = None
+        self,
+        record: AssignmentRecord,
+        kind: EventKind | None = None,
+        data: Mapping[str, JsonValue] | None = None,
+        held: Held = NOTHING,
     ) -> Event | None:
         """Add or replace the record of an assignment; as ``save_delegation``."""
-        return await self._save(_ASSIGNMENTS, record, (record.peer,), kind, data)
+        return await self._save(_ASSIGNMENTS, record, (record.peer,), kind, data, held)
 
     async def load_assignment(self, delegation_id: str) -> AssignmentRecord | None:
         """Return one assignment, or None."""
@@ -262,21 +312,7 @@ class Journal(EventLog):
 
     async def acquire(self, owner: str, kind: str, detail: Mapping[str, JsonValue]) -> int:
         """Journal that ``owner`` is about to take something, and return the number to release it by."""
-
-        def work(connection: sqlite3.Connection, _: Recorder) -> int:
-            cursor = connection.execute(
-                "INSERT INTO resources (owner, kind, detail, acquired_at) VALUES (?, ?, ?, ?)",
-                (owner, kind, json.dumps(detail), rfc3339()),
-            )
-            number = cursor.lastrowid
-            assert number is not None
-            if number % PRUNE_EVERY == 0:
-                connection.execute(
-                    "DELETE FROM resources WHERE released_at IS NOT NULL AND id <= ?", (number - KEEP_RELEASED,)
-                )
-            return number
-
-        return await self.transact(work)
+        return await self.transact(lambda connection, _: _take(connection, owner, kind, detail))
 
     async def release(self, number: int) -> None:
         """Journal that a resource was given back; twice is no error."""
@@ -290,15 +326,7 @@ class Journal(EventLog):
 
     async def release_owned(self, owner: str, *kinds: str) -> int:
         """Journal that all resources of ``owner``, or those of some kinds, were given back; return how many."""
-
-        def work(connection: sqlite3.Connection, _: Recorder) -> int:
-            only = f" AND kind IN ({_marks(kinds)})" if kinds else ""
-            return connection.execute(
-                f"UPDATE resources SET released_at = ? WHERE owner = ? AND released_at IS NULL{only}",  # noqa: S608 - marks
-                (rfc3339(), owner, *kinds),
-            ).rowcount
-
-        return await self.transact(work)
+        return await self.transact(lambda connection, _: _give_back(connection, owner, kinds))
 
     async def open_resources(self, owner: str | None = None) -> list[HeldResource]:
         """Return what is held, the oldest first; after a start, what the last process left behind."""
@@ -321,6 +349,7 @@ class Journal(EventLog):
         extra: tuple[str | None, ...],
         kind: EventKind | None,
         data: Mapping[str, JsonValue] | None,
+        held: Held,
     ) -> Event | None:
         new, text = str(record.state), record.model_dump_json()
 
@@ -341,6 +370,10 @@ class Journal(EventLog):
                     f"UPDATE {table.name} SET state = ?, record = ?, updated_at = ? WHERE id = ?",  # noqa: S608 - constant
                     (new, text, record.updated_at, record.id),
                 )
+            for one, detail in held.takes.items():
+                _take(connection, record.id, one, detail)
+            if held.gives_back is not None:
+                _give_back(connection, record.id, held.gives_back)
             keys = EventKeys(agent_id=record.agent, request_id=_request_of(data, record.id))
             return None if kind is None else events.add(kind, record.id, data or {}, keys=keys)
 

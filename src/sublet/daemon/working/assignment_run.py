@@ -26,7 +26,8 @@ from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Done, PromptState, Start
 from sublet.protocol.names import parse_plain_name
 from sublet.protocol.text import clean_line
-from sublet.supervisor.model import Deadline, Outcome
+from sublet.supervisor.guarded_process import ReadyGuard
+from sublet.supervisor.model import Deadline, Outcome, runs_program
 from sublet.workspace.carrier import Carried
 
 LAST_WORD_SECONDS = 1.0
@@ -79,6 +80,7 @@ class AssignmentRun:
         self._lost: str | None = None
         self._flushed = False
         self._tried = False
+        self._guard: ReadyGuard | None = None
         self._interrupted = 0
         self._left = ""
         self._news = Updates(record.id)
@@ -188,6 +190,10 @@ class AssignmentRun:
         """Connect, mount, work and unmount."""
         self._news.phase("mounting")
         try:
+            if runs_program(self._tools.provider(self._record.agent)):
+                # It takes about as long as the mount, and needs nothing of it.
+                with anyio.CancelScope(shield=True):
+                    self._guard = await ReadyGuard.start()
             mount = await self._link.view(self._attach)
             try:
                 self._news.phase("running")
@@ -205,6 +211,9 @@ class AssignmentRun:
                     await self._told.wait()
         finally:
             self._link.close()
+            if self._guard is not None:
+                with anyio.CancelScope(shield=True):
+                    await self._guard.close()
 
     async def _detached(self, mount: Carried, *, flush: bool) -> bool:
         """Give the view up, and tell whether everything has arrived.
@@ -321,6 +330,7 @@ class AssignmentRun:
                 deadline=self.deadline,
                 gate=lambda resources: self._tools.gate(self._record, resources, self.deadline, self._news.waiting),
                 session=session,
+                guard=self._guard,
             )
             await self._decisions.feed(AgentLaunched())
             outcome = await self._tools.provider(self._record.agent).run(job, self._news.output)

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.journal import NOTHING, Held, Journal
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.daemon.times import rfc3339
 from sublet.protocol.events import EventKind
@@ -42,13 +42,20 @@ class Assignments:
         await self._journal.save_assignment(record, EventKind.ASSIGNMENT_STATE, {"state": str(record.state)})
         self.under_way[record.id] = record
 
-    async def change(self, record: AssignmentRecord, *, transition: bool, **changes: object) -> AssignmentRecord:
-        """Journal what has become of an assignment, as an event where that is a ``transition``; return the record."""
+    async def change(
+        self, record: AssignmentRecord, held: Held = NOTHING, *, transition: bool, **changes: object
+    ) -> AssignmentRecord:
+        """Journal what has become of an assignment, with what is ``held``, and return the record.
+
+        It is told as an event where it is a ``transition``.
+        """
         changed = record.model_copy(update={**changes, "updated_at": rfc3339()})
         if transition:
-            await self._journal.save_assignment(changed, EventKind.ASSIGNMENT_STATE, {"state": str(changed.state)})
+            await self._journal.save_assignment(
+                changed, EventKind.ASSIGNMENT_STATE, {"state": str(changed.state)}, held
+            )
         else:
-            await self._journal.save_assignment(changed)
+            await self._journal.save_assignment(changed, held=held)
         self.under_way[record.id] = changed
         return changed
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -72,7 +71,7 @@ class Run(Protocol):
 
 
 @dataclass(slots=True)
-class Held:
+class Holdings:
     """What an assignment holds of this machine.
 
     Args:
@@ -81,6 +80,8 @@ class Held:
         mount_point: where they come.
         key: our half of the lease's credential, which never touches the disk.
         slot: gives the slot back.
+        removed: whether nothing of the place for the files is there any more.
+        given_back: whether that is journalled.
     """
 
     agent: str = ""
@@ -88,6 +89,8 @@ class Held:
     mount_point: Path | None = None
     key: asyncssh.SSHKey | None = None
     slot: ExitStack = field(default_factory=ExitStack)
+    removed: bool = False
+    given_back: bool = False
 
 
 class Decisions:
@@ -109,7 +112,7 @@ class Decisions:
         record: AssignmentRecord | None = None,
     ) -> None:
         self.id = delegation_id
-        self.held = Held()
+        self.held = Holdings()
         self._peer = peer
         self.record = record
         self.state: State = None if record is None else assignment_of(record)
@@ -121,7 +124,7 @@ class Decisions:
         """Set, and replaced, when it is renewed."""
         self._perform = perform
         self._turn = asyncio.Lock()
-        self._next: deque[Event] = deque()
+        self._next: Event | None = None
 
     @property
     def phase(self) -> Phase:
@@ -154,13 +157,14 @@ class Decisions:
         with anyio.CancelScope(shield=True):
             async with self._turn:
                 replies = await self._step(event, host)
-                while self._next:
-                    await self._step(self._next.popleft(), "")
+                if (event_after := self._next) is not None:
+                    self._next = None
+                    await self._step(event_after, "")
         return replies
 
     def feed_next(self, event: Event) -> None:
         """Have an event taken as soon as the outputs are done that are being done now."""
-        self._next.append(event)
+        self._next = event
 
     async def _step(self, event: Event, host: str) -> tuple[Reply, ...]:
         durable = self.state

@@ -8,7 +8,7 @@ import anyio
 import structlog
 
 from sublet.daemon.own_tasks import OwnTasks
-from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.journal import NOTHING, Held, Journal
 from sublet.daemon.storage.records import AssignmentRecord, error_view
 from sublet.daemon.times import rfc3339
 from sublet.daemon.working.assignment_run import AssignmentRun
@@ -132,16 +132,23 @@ class Performing:
             "access_mode": now.access_mode,
             "expires_at": now.expires_at,
         }
+        held = NOTHING
         if over:
+            # One commit for the end and for what is given back with it.
+            if await self._removed(decisions):
+                held = Held(gives_back=())
             error = None if output.error is None else error_view(output.error)
             changes |= {"error": error, "outcome": output.reason, "exit_code": output.exit_code}
             ended = str(output.error.code) if output.error is not None else "done"
             log.info("work ends", **names_of(decisions.record), ended=ended, exit_code=output.exit_code)
         try:
-            decisions.record = await self._assignments.change(decisions.record, transition=output.transition, **changes)
+            decisions.record = await self._assignments.change(
+                decisions.record, held, transition=output.transition, **changes
+            )
         except SubletError as failure:
             log.error("an assignment could not be journalled", delegation_id=now.id, reason=str(failure))
             raise
+        decisions.held.given_back = bool(held)
         if now.state is AssignmentState.ACTIVE and output.transition:
             record = decisions.record
             log.info("work begins", **names_of(record), access_mode=record.access_mode, expires_at=record.expires_at)
@@ -166,13 +173,23 @@ class Performing:
                 log.error("what is kept of a peer could not be counted", peer=record.peer, reason=str(broken_count))
         decisions.held.slot.close()
         self._slots.release(decisions.id)
-        try:
-            carrier = self._tools.carriers[decisions.held.transport]
-            mount_point = decisions.held.mount_point
-            if mount_point is None or await asyncio.to_thread(carrier.release, mount_point):
+        if await self._removed(decisions) and not decisions.held.given_back:
+            try:
                 await self._journal.release_owned(decisions.id)
-        except (OSError, SubletError) as error:
-            log.error("a mount point was not freed", delegation_id=decisions.id, reason=str(error))
+            except SubletError as error:
+                log.error("what was given back could not be journalled", delegation_id=decisions.id, reason=str(error))
+
+    async def _removed(self, decisions: Decisions) -> bool:
+        """Remove the reserved place of a view, and tell whether nothing is there any more."""
+        held = decisions.held
+        if not held.removed:
+            try:
+                place = held.mount_point
+                carrier = self._tools.carriers[held.transport]
+                held.removed = place is None or await asyncio.to_thread(carrier.release, place)
+            except (OSError, SubletError) as error:
+                log.error("a mount point was not freed", delegation_id=decisions.id, reason=str(error))
+        return held.removed
 
     async def _work(self, run: AssignmentRun, decisions: Decisions, work: Work) -> None:
         # Shielded: a stop of the daemon ends it in order, by ``_stop_all``.

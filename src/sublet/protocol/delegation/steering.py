@@ -175,10 +175,10 @@ def next_turn(state: Delegation, now: Now) -> Step:
     outputs: tuple[Output, ...] = ()
     if not state.served:
         return state, outputs
-    while state.turn is None and state.extensions:
-        first, state = state.extensions[0], replace(state, extensions=state.extensions[1:])
-        state, more = _begin_extension(state, first, now)
-        outputs += more
+    for asked in state.extensions:
+        if state.turn is None:
+            state, more = _begin_extension(replace(state, extensions=state.extensions[1:]), asked, now)
+            outputs += more
     if state.turn is None and state.state is DelegationState.RUNNING and resumable(state.accept):
         said = next((one for one in state.follow_ups if one.state == "pending"), None)
         if said is not None:
