@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from sublet.protocol.bounds import AccessMode
@@ -12,6 +12,7 @@ from sublet.protocol.delegation.model import (
     AcceptCame,
     Answer,
     AskPolicy,
+    CallerLeft,
     CancelCame,
     Created,
     Delegation,
@@ -31,6 +32,7 @@ from sublet.protocol.delegation.model import (
     FollowUpUnheard,
     FoundAgain,
     GiveBack,
+    Heard,
     InviteDue,
     InviteLater,
     InviteUnheard,
@@ -137,7 +139,10 @@ class Lender(Process):
         if self.up:
             self._keys += 1
             seconds = self.world.random.choice([10, 100, 1000])
-            self.feed(ExtensionAsked(f"key_{self._keys}", seconds, POLICY_LONGEST, self.asked.within))
+            key = f"key_{self._keys}"
+            self.feed(ExtensionAsked(key, seconds, POLICY_LONGEST, self.asked.within))
+            if self.world.chance(0.1):
+                self.during_life(self.world.random.uniform(0, 5), lambda: self.feed(CallerLeft(key)))
 
     def say(self, follow_up_id: str, prompt: str) -> None:
         if self.up:
@@ -183,11 +188,11 @@ class Lender(Process):
             self.guarded(Failed(end, by_peer=True))
         else:
             failure = SubletError(ErrorCode.TASK_FAILED, "quota") if self.world.chance(0.05) else None
-            self.guarded(DoneCame(tuple(end.sublet.prompts), failure))
+            self.guarded(DoneCame(_heard(end.sublet.prompts), failure))
 
     def hear_progress(self, prompts: tuple[PromptState, ...]) -> None:
         if self.up:
-            self.guarded(ProgressCame(True, prompts))
+            self.guarded(ProgressCame(True, _heard(prompts)))
 
     # The core
 
@@ -496,6 +501,10 @@ class Lender(Process):
 def core_over(state: Delegation) -> bool:
     """Tell whether nothing may be reached any more."""
     return state.done or is_terminal(DELEGATION_TABLE, state.state)
+
+
+def _heard(prompts: Iterable[PromptState]) -> tuple[Heard, ...]:
+    return tuple(Heard(one.follow_up_id, one.state) for one in prompts if one.follow_up_id is not None)
 
 
 def _unreachable() -> SubletError:

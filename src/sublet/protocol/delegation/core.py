@@ -31,6 +31,7 @@ from sublet.protocol.delegation.agreement import (
 )
 from sublet.protocol.delegation.model import (
     AcceptCame,
+    CallerLeft,
     CancelCame,
     Created,
     Delegation,
@@ -48,6 +49,7 @@ from sublet.protocol.delegation.model import (
     FollowUpUnheard,
     FoundAgain,
     GiveBack,
+    Heard,
     InviteDue,
     InviteLater,
     InviteUnheard,
@@ -144,6 +146,9 @@ def _not_created(state: Delegation, event: Undone, now: Now) -> Step:
 
 def _take_over(state: Delegation, event: TakenOver, now: Now) -> Step:
     ends = unix_seconds(state.expires_at) if state.expires_at else state.created_at + state.ttl_seconds
+    if state.expires_at is not None and ends <= now.wall:
+        # It is over; what it takes to audit it is held all the same.
+        ends = now.wall + state.ttl_seconds
     taken = replace(
         state,
         generation=state.generation + 1,
@@ -243,19 +248,19 @@ def _progress(state: Delegation, event: ProgressCame, now: Now) -> Step:
     if event.running and state.state is DelegationState.STARTED:
         state = _advanced(state, DelegationEvent.RUN)
         outputs = (Record(state),)
-    state, heard = steering.heard(state, event.prompts)
+    state, heard = steering.heard(state, event.heard)
     state, turn = steering.next_turn(state, now)
     return state, (*outputs, *heard, *turn)
 
 
 def _done(state: Delegation, event: DoneCame, now: Now) -> Step:
     if event.failure is not None:
-        return _end(state, DelegationEvent.FAIL, event.failure, held=False, prompts=event.prompts)
+        return _end(state, DelegationEvent.FAIL, event.failure, held=False, heard=event.heard)
     outputs: tuple[Output, ...] = ()
     if state.state is DelegationState.STARTED:
         state = _advanced(state, DelegationEvent.RUN)
         outputs = (Record(state),)
-    state, heard = steering.heard(state, event.prompts)
+    state, heard = steering.heard(state, event.heard)
     done = replace(state, done=True, held=False)
     return _closed(done, (*outputs, *heard, Record(done), Revoke("over"), Settle(tell=False)))
 
@@ -272,7 +277,7 @@ def _failed(state: Delegation, event: Failed, now: Now) -> Step:
     how = DelegationEvent.FAIL
     if code in (ErrorCode.CANCELLED, ErrorCode.EXPIRED):
         how = DelegationEvent.CANCEL if code == ErrorCode.CANCELLED else DelegationEvent.EXPIRE
-    return _end(state, how, event.error, held=state.held and not event.by_peer, prompts=event.prompts)
+    return _end(state, how, event.error, held=state.held and not event.by_peer, heard=event.heard)
 
 
 def _unrecorded(state: Delegation, event: Undone, now: Now) -> Step:
@@ -289,13 +294,11 @@ def _unsettled(state: Delegation, event: Undone, now: Now) -> Step:
 
 
 def _settled(state: Delegation, event: Settled, now: Now) -> Step:
-    outputs: tuple[Output, ...] = ()
-    if state.done and state.state is DelegationState.RUNNING:
-        state = _advanced(state, DelegationEvent.DONE)
-        outputs = (Record(state),)
     untold = state.held and not event.told
     settled = replace(state, settled=True, held=untold)
-    return settled, (*outputs, GiveBack(untold), Record(settled))
+    if state.done and state.state is DelegationState.RUNNING:
+        settled = _advanced(settled, DelegationEvent.DONE)
+    return settled, (Record(settled), GiveBack(untold))
 
 
 def _end(
@@ -304,12 +307,12 @@ def _end(
     error: SubletError,
     *,
     held: bool | None = None,
-    prompts: tuple[Any, ...] = (),
+    heard: tuple[Heard, ...] = (),
 ) -> Step:
     """End by ``how``: journal it, cut access, and then tell the peer, if it may still ``held`` anything, and audit."""
-    state, heard = steering.heard(state, prompts)
+    state, news = steering.heard(state, heard)
     over = _advanced(state, how, held=state.held if held is None else held)
-    return _closed(over, (*heard, Record(over, error=error), Revoke(str(error.code)), Settle(tell=over.held)))
+    return _closed(over, (*news, Record(over, error=error), Revoke(str(error.code)), Settle(tell=over.held)))
 
 
 def _closed(state: Delegation, outputs: tuple[Output, ...]) -> Step:
@@ -366,6 +369,7 @@ _TABLE: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         ExtensionAsked: steering.extension_asked,
         ExtensionAllowed: steering.extension_allowed,
         ExtensionAnswered: steering.extension_answered,
+        CallerLeft: steering.caller_left,
         FollowUpSaid: steering.follow_up_said,
         FollowUpAnswered: steering.follow_up_answered,
         FollowUpUnheard: steering.follow_up_unheard,

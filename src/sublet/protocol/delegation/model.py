@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from sublet.protocol.bounds import AccessMode
 from sublet.protocol.errors import SubletError
 from sublet.protocol.lifecycle import DelegationState
-from sublet.protocol.messages import Accept, PromptState
+from sublet.protocol.messages import Accept
 
 FollowUpState: TypeAlias = Literal["pending", "delivered", "running", "done", "failed", "refused"]
 
@@ -43,6 +43,15 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
+class Heard:
+    """What the executor says of the follow-up ``id``; ``why`` it failed, where it did."""
+
+    id: str
+    state: FollowUpState
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Delegation:
     """One delegation.
 
@@ -53,6 +62,7 @@ class Delegation:
         ttl_seconds: how long the lease is, as ACCEPT has narrowed it and extensions have lengthened it.
         created_at: Unix seconds.
         within: until when the caller's own lease lasts (Unix seconds), where an agent asked.
+        callers: who called until here, in words, where an agent asked.
         demands: what the executor has to enforce.
         transports: what INVITE offers, the best first.
         patient: whether an executor that can't be reached is waited for.
@@ -83,6 +93,7 @@ class Delegation:
     ttl_seconds: int
     created_at: float
     within: float | None = None
+    callers: str = ""
     demands: tuple[str, ...] = ()
     transports: tuple[str, ...] = ("sshfs",)
     patient: bool = False
@@ -116,6 +127,7 @@ def journalled(state: Delegation) -> Delegation:
         state.ttl_seconds,
         state.created_at,
         within=state.within,
+        callers=state.callers,
         demands=state.demands,
         transports=state.transports,
         patient=state.patient,
@@ -183,14 +195,14 @@ class ProgressCame:
     """The executor tells how far it is; ``running`` once its agent has the files."""
 
     running: bool
-    prompts: tuple[PromptState, ...] = ()
+    heard: tuple[Heard, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DoneCame:
     """The executor says that the work is done. ``failure`` is why it is not, as far as this side can tell."""
 
-    prompts: tuple[PromptState, ...] = ()
+    heard: tuple[Heard, ...] = ()
     failure: SubletError | None = None
 
 
@@ -200,7 +212,7 @@ class Failed:
 
     error: SubletError
     by_peer: bool = False
-    prompts: tuple[PromptState, ...] = ()
+    heard: tuple[Heard, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +262,13 @@ class ExtensionAnswered:
     asked: int = 0
     agreed: int = 0
     error: SubletError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallerLeft:
+    """Who asked for the extension ``key`` does not wait for it any more; what was sent of it may have arrived."""
+
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +332,7 @@ Event: TypeAlias = (
     | ExtensionAsked
     | ExtensionAllowed
     | ExtensionAnswered
+    | CallerLeft
     | FollowUpSaid
     | FollowUpAnswered
     | FollowUpUnheard

@@ -58,10 +58,12 @@ def longest_already(longest: int) -> SubletError:
     )
 
 
-def caller_over() -> SubletError:
+def caller_over(callers: str) -> SubletError:
     """Return the refusal of an extension beyond the lease of the agent that asked."""
     return SubletError(
-        LocalCode.LEASE_OVER, "the lease of the agent that asked for this one ends no later", "Extend that one first."
+        LocalCode.LEASE_OVER,
+        f"the lease of the agent that asked for this one ends no later: {callers}",
+        "Extend that one first.",
     )
 
 

@@ -17,6 +17,7 @@ from sublet.protocol.delegation.agreement import resumable
 from sublet.protocol.delegation.model import (
     Answer,
     AskPolicy,
+    CallerLeft,
     Delegation,
     Deliver,
     DeliverLater,
@@ -29,6 +30,7 @@ from sublet.protocol.delegation.model import (
     FollowUpSaid,
     FollowUpState,
     FollowUpUnheard,
+    Heard,
     Lengthen,
     Output,
     Record,
@@ -39,7 +41,6 @@ from sublet.protocol.delegation.model import (
 )
 from sublet.protocol.errors import SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationState, is_terminal
-from sublet.protocol.messages import PromptState
 from sublet.protocol.times import Now, rfc3339_of, unix_seconds
 
 FIRST_RETRY_SECONDS: Final = 0.5
@@ -72,7 +73,7 @@ def _begin_extension(state: Delegation, event: ExtensionAsked, now: Now) -> Step
     if event.within is not None and state.expires_at is not None:
         more = min(more, int(event.within - unix_seconds(state.expires_at)))
         if more <= 0:
-            return state, (Refuse(event.key, reasons.caller_over()),)
+            return state, (Refuse(event.key, reasons.caller_over(state.callers)),)
     return replace(state, turn=event.key), (AskPolicy(event.key, more, state.ttl_seconds + more),)
 
 
@@ -103,6 +104,13 @@ def extension_answered(state: Delegation, event: ExtensionAnswered, now: Now) ->
         deadline=state.deadline + gained,
     )
     return _end_turn(longer, now, Record(longer, extended=gained), Lengthen(gained), Answer(event.key))
+
+
+def caller_left(state: Delegation, event: CallerLeft, now: Now) -> Step:
+    """Go on with what waits for its turn."""
+    if event.key == state.turn:
+        return _end_turn(state, now)
+    return replace(state, extensions=tuple(one for one in state.extensions if one.key != event.key)), ()
 
 
 # Further prompts
@@ -153,13 +161,12 @@ def follow_up_due(state: Delegation, event: FollowUpDue, now: Now) -> Step:
     return next_turn(state, now)
 
 
-def heard(state: Delegation, prompts: Iterable[PromptState]) -> Step:
+def heard(state: Delegation, heard: Iterable[Heard]) -> Step:
     """Keep what the executor says of follow-ups; of one that was never said nothing is kept."""
     outputs: tuple[Output, ...] = ()
-    for prompt in prompts:
-        if prompt.follow_up_id is not None and (known := _find(state, prompt.follow_up_id)) is not None:
-            why = (prompt.reason or "failed") if prompt.state == "failed" else ""
-            state, news = _note(state, replace(known, state=prompt.state, why=why))
+    for one in heard:
+        if (known := _find(state, one.id)) is not None:
+            state, news = _note(state, replace(known, state=one.state, why=one.why))
             outputs += news
     return state, outputs
 
