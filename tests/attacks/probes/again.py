@@ -275,7 +275,11 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: an executor that can't be dialled, and one that hears nothing of the end",
-        covers=("daemon.lending.going_along:GoingAlong._dial", "daemon.lending.late_news:LateNews.tell"),
+        covers=(
+            "daemon.lending.delegation_run:DelegationRun._work",
+            "daemon.lending.going_along:GoingAlong._dial",
+            "daemon.lending.late_news:LateNews.tell",
+        ),
         throw=throwing(
             test_delegator.test_an_executor_that_can_not_be_dialled_ends_it,
             test_delegator.test_an_executor_is_dialled_once_however_often_it_asks,
@@ -284,10 +288,11 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: a peer that is silent when it is given a further prompt",
-        covers=("daemon.lending.steering:Steering.say",),
+        covers=("daemon.lending.steering:Steering.extend", "daemon.lending.steering:Steering.say"),
         throw=throwing(
             test_steering.test_a_follow_up_waits_for_a_peer_that_is_silent,
             test_steering.test_a_follow_up_that_is_refused_or_too_late_says_why,
+            test_steering.test_an_end_that_is_journalled_first_stays,
         ),
     ),
     FailureProbe(

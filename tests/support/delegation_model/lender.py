@@ -43,6 +43,7 @@ from sublet.protocol.delegation.model import (
     Prepare,
     Prepared,
     ProgressCame,
+    ReadAsOver,
     Record,
     Refuse,
     Revoke,
@@ -155,7 +156,7 @@ class Lender(Process):
         shown = self.disk.state
         if not self.disk.done and not is_terminal(DELEGATION_TABLE, shown) and self._lapsed(self.disk):
             shown = advance(DELEGATION_TABLE, shown, DelegationEvent.EXPIRE)
-            self.feed(TimePassed())
+            self.feed(ReadAsOver())
         if is_terminal(DELEGATION_TABLE, shown):
             check(self.told in (None, shown), "an end that was told stays")
             self.told = shown

@@ -60,6 +60,7 @@ from sublet.protocol.delegation.model import (
     Prepare,
     Prepared,
     ProgressCame,
+    ReadAsOver,
     Record,
     Refuse,
     Revoke,
@@ -80,6 +81,8 @@ RETRY_PEER_SECONDS: Final = 2.0
 """How often an offline peer is tried again where the caller asked to wait for it."""
 RECONNECT_PEER_SECONDS: Final = 5.0
 """How long a peer that nobody answers for is tried again: longer than the restart of a daemon takes."""
+FIRST_RECONNECT_SECONDS: Final = 0.25
+"""Doubled with each try."""
 BUSY_PEER_SECONDS: Final = 30.0
 """How long a peer that says it is busy is asked again before the delegation fails for it."""
 
@@ -96,7 +99,7 @@ def step(state: Delegation, event: Event, now: Now) -> Step:
         now: the time.
     """
     phase = phase_of(state)
-    if phase in _LIVE and overdue(state, now) and not isinstance(event, TakenOver | Undone):
+    if phase in _LIVE and _is_expiry(state, event, now):
         expired, outputs = _end(state, DelegationEvent.EXPIRE, _time_over(state), held=_still_held(state, event))
         return expired, (*outputs, *steering.refusals(expired, event))
     return _TABLE[phase].get(type(event), _ignore)(state, event, now)
@@ -158,21 +161,23 @@ def _take_over(state: Delegation, event: TakenOver, now: Now) -> Step:
         reached=state.prepared,
     )
     if phase_of(taken) is Phase.ENDING:
-        return taken, (Record(taken), Settle(tell=taken.held))
+        return taken, (Record(taken), Settle(tell=taken.held, again=True))
     if taken.state is DelegationState.CREATED:
         return taken, (Record(taken), Prepare(again=True))
-    return taken, (Record(taken), FindAgain())
+    serve = taken.state in _GOING and resumable(taken.accept) and not overdue(taken, now)
+    return taken, (Record(taken), FindAgain(serve))
 
 
 def _prepared(state: Delegation, event: Prepared, now: Now) -> Step:
-    invited = _advanced(state, DelegationEvent.INVITE, prepared=True, held=True, inviting_since=now.steady)
+    asking = replace(state, prepared=True, held=True, inviting_since=now.steady, patience=FIRST_RECONNECT_SECONDS)
+    invited = _advanced(asking, DelegationEvent.INVITE)
     return invited, (Record(invited), SendInvite())
 
 
 def _found_again(state: Delegation, event: FoundAgain, now: Now) -> Step:
     if state.state is DelegationState.INVITED:
         # An earlier process has invited, and may have been heard: the peer knows a repeated INVITE by its id.
-        return replace(state, inviting_since=now.steady), (SendInvite(),)
+        return replace(state, inviting_since=now.steady, patience=FIRST_RECONNECT_SECONDS), (SendInvite(),)
     if state.state is DelegationState.ACCEPTED and state.accept is not None:
         return _open(state, now)
     if resumable(state.accept):
@@ -272,6 +277,10 @@ def _cancel(state: Delegation, event: CancelCame, now: Now) -> Step:
     return _end(state, DelegationEvent.CANCEL, event.error)
 
 
+def _read_as_over(state: Delegation, event: ReadAsOver, now: Now) -> Step:
+    return _end(state, DelegationEvent.EXPIRE, _time_over(state))
+
+
 def _failed(state: Delegation, event: Failed, now: Now) -> Step:
     code = event.error.code
     how = DelegationEvent.FAIL
@@ -325,6 +334,15 @@ def _time_over(state: Delegation) -> SubletError:
     return reasons.lease_over(state.ttl_seconds) if state.expires_at is not None else reasons.never_began()
 
 
+def _is_expiry(state: Delegation, event: Event, now: Now) -> bool:
+    """Tell whether the time is over that bounds ``event``.
+
+    Nobody was told of an end before there was a lease, so that another one may still be the first.
+    """
+    ends = isinstance(event, CancelCame | Failed) and state.expires_at is None
+    return overdue(state, now) and not ends and not isinstance(event, Undone)
+
+
 def _still_held(state: Delegation, event: Event) -> bool:
     """Tell whether the peer may still hold its task after ``event``, which comes too late to count."""
     return state.held and not isinstance(event, DoneCame) and not (isinstance(event, Failed) and event.by_peer)
@@ -343,7 +361,12 @@ def _ignore(state: Delegation, event: Event, now: Now) -> Step:
 
 
 Handler = Callable[[Any, Any, Now], Step]
-_ENDS: Final[Mapping[type[Event], Handler]] = {CancelCame: _cancel, Failed: _failed, Undone: _unrecorded}
+_ENDS: Final[Mapping[type[Event], Handler]] = {
+    CancelCame: _cancel,
+    Failed: _failed,
+    ReadAsOver: _read_as_over,
+    Undone: _unrecorded,
+}
 _TOO_EARLY: Final[Mapping[type[Event], Handler]] = {
     ExtensionAsked: steering.refuse,
     ExtensionAllowed: steering.refuse,

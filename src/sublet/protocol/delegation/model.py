@@ -83,7 +83,7 @@ class Delegation:
         patience: seconds until INVITE is sent again to an executor that nobody answers for.
         turn: the key of the extension, or the id of the follow-up, that is being agreed on with the executor.
         extensions: those that wait for their turn.
-        delivery_wait: seconds until a follow-up is sent again to a silent executor.
+        delivery_wait: seconds until a follow-up is sent again to a silent executor; 0 where it was heard last.
         left: whether its end could not be journalled, so that the next process has to settle it.
     """
 
@@ -111,10 +111,10 @@ class Delegation:
     held: bool = False
     reached: bool = False
     inviting_since: float | None = None
-    patience: float = 0.25
+    patience: float = 0.0
     turn: str | None = None
     extensions: tuple[ExtensionAsked, ...] = ()
-    delivery_wait: float = 0.5
+    delivery_wait: float = 0.0
     left: bool = False
 
 
@@ -224,7 +224,12 @@ class CancelCame:
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """A moment has come that ``core.wake_at`` has named, or somebody has looked."""
+    """A moment has come that ``core.wake_at`` has named."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAsOver:
+    """A reader was told that the lease is over by the clock. That stays true, even where the clock is set back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +334,7 @@ Event: TypeAlias = (
     | Failed
     | CancelCame
     | TimePassed
+    | ReadAsOver
     | ExtensionAsked
     | ExtensionAllowed
     | ExtensionAnswered
@@ -370,7 +376,12 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class FindAgain:
-    """Hold the directories again, as an earlier process has prepared them; come back with ``FoundAgain``."""
+    """Hold the directories again, as an earlier process has prepared them; come back with ``FoundAgain``.
+
+    ``serve`` where they are to be ready to be served again by then.
+    """
+
+    serve: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,9 +483,13 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Make the audit and, where ``tell``, tell the executor of the end; come back with ``Settled``."""
+    """Make the audit and, where ``tell``, tell the executor of the end; come back with ``Settled``.
+
+    ``again`` where an earlier process has held the directories, which are held again meanwhile.
+    """
 
     tell: bool
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

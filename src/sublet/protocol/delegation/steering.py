@@ -140,14 +140,14 @@ def follow_up_answered(state: Delegation, event: FollowUpAnswered, now: Now) -> 
         state, news = _note(state, taken)
     if event.id != state.turn:
         return state, news
-    return _end_turn(replace(state, delivery_wait=FIRST_RETRY_SECONDS), now, *news)
+    return _end_turn(replace(state, delivery_wait=0.0), now, *news)
 
 
 def follow_up_unheard(state: Delegation, event: FollowUpUnheard, now: Now) -> Step:
     """Send it again in a while; others may have their turn meanwhile."""
     if event.id != state.turn:
         return state, ()
-    wait = state.delivery_wait
+    wait = state.delivery_wait or FIRST_RETRY_SECONDS
     waiting = replace(state, turn=None, delivery_wait=min(2 * wait, MAX_RETRY_SECONDS))
     # What is asked for now has its turn; what is to be delivered waits.
     if waiting.extensions:
