@@ -113,13 +113,13 @@ class DelegationKeeper:
         durable = self.state
         after, outputs = core.step(self.state, event, self._now())
         done: list[Output] = []
-        meant = [output for output in outputs if isinstance(output, Record) and fits(output)][-1:]
+        fitting = [output for output in outputs if isinstance(output, Record) and fits(output)]
+        meant = fitting[-1] if fitting else None
         for output in outputs:
             try:
                 if isinstance(output, Record):
-                    more = facts if output in meant else {}
-                    first = isinstance(event, Created)
-                    await self._record(output, held if output in meant else NOTHING, more, first=first)
+                    more, taken = (facts, held) if output is meant else (NO_FACTS, NOTHING)
+                    await self._record(output, taken, more, first=isinstance(event, Created))
                     durable = self.state = output.now
                 else:
                     self._perform(output)
