@@ -44,11 +44,10 @@ OPERATIONS = {
     "supervisor.chat.mcp_server:McpServer._program",
     "supervisor.chat.mcp_server:McpServer.serve",
     "supervisor.chat.mcp_tools:McpTools.__aenter__",
-    "supervisor.chat.provider:ModelProvider._work",
     "supervisor.confined_runs:ConfinedRuns.run",
     "supervisor.gateways.stdio:StdioGateway._once",
+    "supervisor.output:flushed_regularly",
     "supervisor.program_run:ProgramRunner._run",
-    "supervisor.remote_agent:RemoteAgentProvider.run",
     "supervisor.tool_server.opened:OwnTools.opened",
     "supervisor.tool_server.opened:_accept",
     # Steps of a stop, bounded in time.

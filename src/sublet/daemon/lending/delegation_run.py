@@ -11,6 +11,7 @@ from typing import TypeAlias
 import anyio
 import structlog
 
+from sublet import deadlines
 from sublet.daemon.api.models import DelegationView
 from sublet.daemon.api.reports import failed_result, refusal
 from sublet.daemon.background import in_background
@@ -355,7 +356,7 @@ class DelegationRun:
         """
         self.untold = True
         try:
-            with anyio.fail_after(CANCEL_PEER_SECONDS):
+            async with deadlines.timeout(CANCEL_PEER_SECONDS):
                 await self._tools.link.cancel(self._peer, self._task)
             self.untold = False
         except (SubletError, TimeoutError) as error:

@@ -176,10 +176,11 @@ class LiveTree:
                 self._forget([kept])
                 continue
             try:
-                before = self._auditor.manifest(lent.path, record.snapshots[lent.name])
-                after = self._auditor.manifest(lent.path, results[lent.name])
-                found = compare(before, after, author_of(touched, usage.touched_overflow))
+                snapshot = record.snapshots[lent.name]
+                differing = self._auditor.differing(lent.path, snapshot, results[lent.name])
+                found = compare(*differing, author_of(touched, usage.touched_overflow))
                 changed = [file.path for file in found.files if file.by == "executor"]
+                before = self._auditor.manifest(lent.path, snapshot)
                 accounts[lent.name] = settle(kept, lent.path, touched, usage.touched_overflow, before, changed)
             except (SubletError, OSError) as error:
                 log.warning("what was overwritten can't be told", delegation_id=record.id, reason=str(error))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,6 +18,7 @@ from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.storage.event_log import PRUNE_EVERY, EventLog, Recorder, load_object
 from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord
 from sublet.daemon.storage.store import Store
+from sublet.daemon.storage.stored import read_assignment, read_delegation, to_json
 from sublet.daemon.storage.torn_rows import RowsOf, TornRows
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.disk.set_aside import SetAside
@@ -166,7 +167,7 @@ class Journal(EventLog):
 
     async def load_delegation(self, delegation_id: str) -> DelegationRecord | None:
         """Return one delegation, or None."""
-        found = await self._load(_DELEGATIONS, DelegationRecord, "WHERE id = ?", (delegation_id,))
+        found = await self._load(_DELEGATIONS, read_delegation, "WHERE id = ?", (delegation_id,))
         return found[0] if found else None
 
     async def require_delegation(self, delegation_id: str) -> DelegationRecord:
@@ -185,17 +186,17 @@ class Journal(EventLog):
     async def find_delegation(self, caller: str, idempotency_key: str) -> DelegationRecord | None:
         """Return the delegation that ``caller`` made with this key, or None."""
         only = "WHERE caller = ? AND idempotency_key = ?"
-        found = await self._load(_DELEGATIONS, DelegationRecord, only, (caller, idempotency_key))
+        found = await self._load(_DELEGATIONS, read_delegation, only, (caller, idempotency_key))
         return found[0] if found else None
 
     async def list_delegations(self, *, limit: int = MAX_PAGE, active: bool = False) -> list[DelegationRecord]:
         """Return delegations, the newest first; with ``active`` only those that are not over."""
-        return await self._list(_DELEGATIONS, DelegationRecord, limit, active)
+        return await self._list(_DELEGATIONS, read_delegation, limit, active)
 
     async def list_settled(self, *, settled: bool, limit: int = MAX_PAGE) -> list[DelegationRecord]:
         """Return delegations that are over and cleaned up after, the oldest first, or else those that are not yet."""
         only = "WHERE json_extract(record, '$.settled') = ? ORDER BY created_at, id LIMIT ?"
-        return await self._load(_DELEGATIONS, DelegationRecord, only, (int(settled), limit))
+        return await self._load(_DELEGATIONS, read_delegation, only, (int(settled), limit))
 
     async def count_delegations(self) -> dict[str, int]:
         """Return how many delegations there are in each state."""
@@ -218,12 +219,12 @@ class Journal(EventLog):
 
     async def load_assignment(self, delegation_id: str) -> AssignmentRecord | None:
         """Return one assignment, or None."""
-        found = await self._load(_ASSIGNMENTS, AssignmentRecord, "WHERE id = ?", (delegation_id,))
+        found = await self._load(_ASSIGNMENTS, read_assignment, "WHERE id = ?", (delegation_id,))
         return found[0] if found else None
 
     async def list_assignments(self, *, limit: int = MAX_PAGE, active: bool = False) -> list[AssignmentRecord]:
         """Return assignments, the newest first; with ``active`` only those that are not over."""
-        return await self._list(_ASSIGNMENTS, AssignmentRecord, limit, active)
+        return await self._list(_ASSIGNMENTS, read_assignment, limit, active)
 
     async def list_forgettable(self, table: Literal["delegations", "assignments"], limit: int) -> list[Forgettable]:
         """Return what is over and settled, that which ended first first, with what forgetting it would free."""
@@ -351,7 +352,7 @@ class Journal(EventLog):
         data: Mapping[str, JsonValue] | None,
         held: Held,
     ) -> Event | None:
-        new, text = str(record.state), record.model_dump_json()
+        new, text = str(record.state), to_json(record)
 
         def work(connection: sqlite3.Connection, events: Recorder) -> Event | None:
             known = "SELECT state, json_extract(record, '$.generation') AS generation"
@@ -384,16 +385,18 @@ class Journal(EventLog):
                 LocalCode.CONFLICT, "the idempotency key belongs to another delegation", "Use a new key."
             ) from None
 
-    async def _list(self, table: _Table, model: type[RecordT], limit: int, active: bool) -> list[RecordT]:
+    async def _list(self, table: _Table, read: Callable[[bytes], RecordT], limit: int, active: bool) -> list[RecordT]:
         only = f"WHERE state NOT IN ({_marks(table.ends)})" if active else ""
         values: tuple[str, ...] = table.ends if active else ()
-        return await self._load(table, model, f"{only} ORDER BY created_at DESC, id DESC LIMIT ?", (*values, limit))
+        return await self._load(table, read, f"{only} ORDER BY created_at DESC, id DESC LIMIT ?", (*values, limit))
 
-    async def _load(self, table: _Table, model: type[RecordT], rest: str, values: Sequence[str | int]) -> list[RecordT]:
+    async def _load(
+        self, table: _Table, read: Callable[[bytes], RecordT], rest: str, values: Sequence[str | int]
+    ) -> list[RecordT]:
         """Return records. A row that is none is set aside, and the others are asked for once more."""
 
         def record_of(row: sqlite3.Row) -> RecordT:
-            record = model.model_validate_json(bytes(row["record"]))
+            record = read(bytes(row["record"]))
             if (row["id"], row["state"], row["updated_at"]) != (record.id, record.state, record.updated_at):
                 raise ValueError("its columns are not those of its record")
             for at in (record.created_at, record.updated_at, record.expires_at):

@@ -202,6 +202,15 @@ class Auditor:
         with self._locked(root) as shadow:
             return shadow.manifest(checked_id(snapshot))
 
+    def differing(self, root: Path, before: str, after: str) -> tuple[Manifest, Manifest]:
+        """Return what two snapshots of ``root`` hold, with what is the same in both left out where that is cheap.
+
+        Raises:
+            SubletError: as ``manifest``.
+        """
+        with self._locked(root) as shadow:
+            return shadow.differing(checked_id(before), checked_id(after))
+
     def salt(self, root: Path) -> bytes:
         """Return the secret by which the snapshots of ``root`` name files that are too large to keep.
 

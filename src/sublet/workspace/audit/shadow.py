@@ -21,7 +21,6 @@ from sublet.workspace.audit.shadow_git import (
     Importer,
     Packs,
     ShadowGit,
-    blob_id,
     checked_id,
 )
 from sublet.workspace.audit.snapshot import SETTLED_NS, take
@@ -208,9 +207,8 @@ def _commit(importer: Importer, parent: str | None, known: Manifest, found: Mani
         and ((new := found.get(path)) is None or new.is_directory or (record.mode == SYMLINK) != (new.mode == SYMLINK))
     ]
     # Two snapshots that differ in directories only are two commits, each with a manifest of its own.
-    listed = manifests.listing(found)
-    importer.blob(listed)
-    return importer.commit(parent, deleted, changed, f"{_LISTING} {blob_id(listed)}".encode())
+    listed = importer.pieces(manifests.Listing(found))
+    return importer.commit(parent, deleted, changed, f"{_LISTING} {listed}".encode())
 
 
 def _own_changes(

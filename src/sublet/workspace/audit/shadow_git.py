@@ -261,6 +261,17 @@ class Importer:
         """Store ``content``; its name is ``blob_id(content)``."""
         self._write(b"blob\ndata %d\n" % len(content), content, b"\n")
 
+    def pieces(self, content: Iterable[bytes]) -> str:
+        """Store a content that can be gone through again and again without being kept as a whole; return its name."""
+        size = sum(map(len, content))
+        digest = hashlib.sha256(b"blob %d\0" % size)
+        self._write(b"blob\ndata %d\n" % size)
+        for piece in content:
+            digest.update(piece)
+            self._write(piece)
+        self._write(b"\n")
+        return digest.hexdigest()
+
     def commit(
         self,
         parent: str | None,

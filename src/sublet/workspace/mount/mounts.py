@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import resource
 import shutil
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import anyio
 import asyncssh
+import structlog
 
 from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, SubletError
@@ -32,7 +32,7 @@ from sublet.workspace.mount.stuck_reads import StuckReads
 from sublet.workspace.mount.table import is_mounted, mounted_below, table_changes
 from sublet.workspace.requirements import require_mount
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 MOUNT_SECONDS = 10.0
 FLUSH_SECONDS = 10.0
@@ -102,7 +102,7 @@ class Mounts:
         """Remember and log whether the directory at ``path`` is protected below its mount. For ``Mount`` only."""
         self._guarded = guarded
         if not guarded:
-            _log.warning("nothing protects %s, should its mount be lost: %s", path, NO_GUARD)
+            log.warning("nothing protects a directory, should its mount be lost", path=str(path), reason=NO_GUARD)
 
     def reserve(self, delegation_id: str) -> Path:
         """Make the empty directory for a delegation and return its path, for ACCEPT to name (AWCP 4.2).
