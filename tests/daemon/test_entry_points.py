@@ -60,7 +60,7 @@ SOURCE = Path(sublet.daemon.__file__).parents[1]
 SERVED_BY_PEERS = {
     "invite": "asks: Acceptance.check",
     "run": "asks: Acceptance.admit",
-    "renew": "asks: Acceptance.renewal",
+    "renew": "asks: Acceptance.admit",
     "cancel": "ends only what this peer has begun",
     "wind_down": "ends only what this peer has begun",
     "check_invite": "looks whether this peer has used the id before",

@@ -26,7 +26,7 @@ from daemon.control import test_control
 from daemon.lending import test_delegator, test_steering
 from daemon.rooms import test_conversations, test_work_talk
 from daemon.web_access import test_logins
-from daemon.working import test_data_link
+from daemon.working import test_data_link, test_executor
 from messaging import test_forgetting
 from messaging.builtins import test_identity
 from messaging.delivery import test_idle
@@ -279,7 +279,11 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: an executor that can't be dialled, and one that hears nothing of the end",
-        covers=("daemon.lending.going_along:GoingAlong._dial", "daemon.lending.late_news:LateNews.tell"),
+        covers=(
+            "daemon.lending.delegation_run:DelegationRun._work",
+            "daemon.lending.going_along:GoingAlong._dial",
+            "daemon.lending.late_news:LateNews.tell",
+        ),
         throw=throwing(
             test_delegator.test_an_executor_that_can_not_be_dialled_ends_it,
             test_delegator.test_an_executor_is_dialled_once_however_often_it_asks,
@@ -288,11 +292,17 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: a peer that is silent when it is given a further prompt",
-        covers=("daemon.lending.steering:Steering.say",),
+        covers=("daemon.lending.steering:Steering.extend", "daemon.lending.steering:Steering.say"),
         throw=throwing(
             test_steering.test_a_follow_up_waits_for_a_peer_that_is_silent,
             test_steering.test_a_follow_up_that_is_refused_or_too_late_says_why,
+            test_steering.test_an_end_that_is_journalled_first_stays,
         ),
+    ),
+    FailureProbe(
+        name="again: an accepted INVITE whose START never comes",
+        covers=("daemon.working.executor:Executor._hold",),
+        throw=throwing(test_executor.test_a_start_that_never_comes_gives_everything_back),
     ),
     FailureProbe(
         name="again: a quiet stream of events",

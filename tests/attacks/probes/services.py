@@ -34,7 +34,7 @@ BY_DELEGATING = (
     "daemon.rooms.work_talk:WorkTalk.serve",
     "daemon.working.assignment_run:AssignmentRun._while_mounted",
     "daemon.working.executor:Executor._accept",
-    "daemon.working.executor:Executor._begin",
+    "daemon.working.performing:Performing._begin",
     "messaging.hand_over:HandOver.dispatch",
     "messaging.sync:Sync.run",
     "supervisor.program_run:ProgramRunner._run",

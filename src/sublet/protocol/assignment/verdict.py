@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sublet.protocol.errors import AgentEnd, ErrorCode, SubletError
 from sublet.protocol.messages import PromptState
-from sublet.supervisor.model import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the agent ended its last prompt.
+
+    Args:
+        reason: ``done``, ``failed``, ``timeout``, ``limit``, ``cancelled`` or ``crashed``.
+        summary: the end of what it said.
+        exit_code: of its process, where it had one.
+        why: in one line how it ended, for work that was not done.
+    """
+
+    reason: str
+    summary: str
+    exit_code: int | None = None
+    why: str = ""
 
 
 def why_not_done(
     delegation_id: str,
-    outcome: Outcome | None,
+    outcome: Ended | None,
     prompts: tuple[PromptState, ...],
     *,
     late: bool,
@@ -51,7 +69,7 @@ def why_not_done(
     if outcome.reason != "done":
         return SubletError(
             ErrorCode.TASK_FAILED,
-            outcome.why(),
+            outcome.why,
             f"`sublet output {delegation_id}` has all it printed.",
             agent_end=_end(outcome, prompts),
         )
@@ -89,10 +107,10 @@ def never_began() -> SubletError:
     )
 
 
-def _end(outcome: Outcome, prompts: tuple[PromptState, ...]) -> AgentEnd:
+def _end(outcome: Ended, prompts: tuple[PromptState, ...]) -> AgentEnd:
     return AgentEnd(outcome.reason, outcome.exit_code, outcome.summary, prompts)
 
 
-def _with_end(error: SubletError, outcome: Outcome, prompts: tuple[PromptState, ...]) -> SubletError:
+def _with_end(error: SubletError, outcome: Ended, prompts: tuple[PromptState, ...]) -> SubletError:
     end = _end(outcome, prompts)
     return SubletError(error.code, error.message, error.hint, from_peer=error.from_peer, agent_end=end)
