@@ -79,7 +79,9 @@ def keep(manifest: Manifest) -> None:
 def compared(manifest: Manifest) -> None:
     """Compare a manifest with one in which every name differs."""
     other = {p: r if p == ROOT else r._replace(permissions=0o711) for p, r in list(manifest.items())[::2]}
-    patch_of(compare(manifest, {ROOT: manifest[ROOT], **other}, lambda _: "executor"), "below")
+    other = {ROOT: manifest[ROOT], **other}
+    compare(manifest, other, lambda _: "executor")
+    patch_of(manifest, other, "below", limit=1 << 30)
 
 
 def masked(name: bytes) -> None:
