@@ -4,8 +4,8 @@ The C library keeps what is freed for the next call, page by page between what i
 a flood that was cut or a look at a large directory, that would be hundreds of megabytes for good. This service looks
 how much is free while the daemon is at work, and has it given back where it stays free. What was given back is still
 counted as free by the C library, whether it was used and freed again since then or not. So what may be given back is
-taken to be what the process has come to hold since the last time, as far as so much is free. An idle daemon pays nothing
-but a look at the clock.
+taken to be what the process has come to hold since the last time, as far as so much is free. An idle daemon pays
+nothing but a look at the clock.
 
 Weak: only the heaps of glibc are looked at. Objects in reference cycles are freed when Python's collector gets to them.
 """
