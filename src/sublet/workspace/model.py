@@ -207,7 +207,7 @@ class LeaseUsage:
     def forget_paths(self) -> None:
         """Keep no path any more, and how many were changed: what tells of the lease is made. Idempotent.
 
-        Parts of a lease refer to one another, so that Python keeps them until its collector comes by, which may be long.
+        Parts of a lease refer to one another, so that Python keeps them until its collector comes by.
         """
         self._paths_forgotten = self.files_touched
         for paths in (*self.touched.values(), *self.marks.values()):
