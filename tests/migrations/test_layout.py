@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sublet.migrations.layout import KEPT_COPIES, VERSION_FILE, Layout, LayoutFiles, LayoutStep, Written
+from sublet.migrations.database import KEPT_COPIES
+from sublet.migrations.layout import VERSION_FILE, Layout, LayoutFiles, LayoutStep, Written
 from sublet.protocol.errors import LocalCode, SubletError
 
 FIRST = Layout(1, (), 1, "used")

@@ -20,7 +20,7 @@ from sublet.migrations import refusals
 from sublet.migrations.schema import Schema
 
 KEPT_COPIES: Final = 2
-"""Of each database, from as many versions; older ones go once a migration is through."""
+"""Of each database and of the files, from as many versions; older ones go once a migration is through."""
 _HEADER_BYTES: Final = 100
 _MAGIC: Final = b"SQLite format 3\0"
 _VERSION_AT: Final = 60

@@ -23,10 +23,9 @@ from sublet.disk.durable import sync_directory, write_durably
 from sublet.disk.plain_file import read_plain
 from sublet.disk.removal import remove_tree
 from sublet.migrations import refusals
+from sublet.migrations.database import KEPT_COPIES
 
 VERSION_FILE: Final = "state-version"
-KEPT_COPIES: Final = 2
-"""Directories with files of older layouts that are kept."""
 _MAX_BYTES: Final = 4096
 _WHAT: Final = "the state directory"
 
