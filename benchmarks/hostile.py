@@ -22,6 +22,8 @@ import anyio
 import anyio.to_thread
 
 from _report import RELIABILITY, Row, add_options, show
+from sublet.daemon.api.delegation_fields import OneDelegation
+from sublet.daemon.api.delegations import CANCEL_DELEGATION
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -144,10 +146,10 @@ async def cut_after(stage: Stage, delegation: str) -> float | None:
         with anyio.move_on_after(ANSWER_SECONDS):
             await asker.answered.wait()
         if asker.refused.is_set():
-            await client.cancel_delegation(delegation)
+            await client.call(CANCEL_DELEGATION, OneDelegation(delegation_id=delegation))
             return None
         begun = time.monotonic()
-        tasks.start_soon(partial(client.cancel_delegation, delegation))
+        tasks.start_soon(partial(client.call, CANCEL_DELEGATION, OneDelegation(delegation_id=delegation)))
         with anyio.move_on_after(60):
             await asker.refused.wait()
         ended = time.monotonic()

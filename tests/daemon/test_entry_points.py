@@ -27,7 +27,6 @@ from sublet.daemon.api.talk_models import Follow, ReadTalk, Say, SetWatch, Unset
 from sublet.daemon.api.web_logins import WebLoginCheck
 from sublet.daemon.control_areas import operation_table
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.net.event_stream import EventStreams
 from sublet.daemon.operations.answers import OWNER
 from sublet.daemon.operations.asking import MARK, operations
 from sublet.daemon.operations.document import declarations
@@ -64,7 +63,7 @@ SERVED_BY_PEERS = {
 OPEN_TO_STRANGERS = {"complete": "a pairing link that a person has asked policy for, proven by its secret"}
 TOLD_BY_PEERS = {"moved": "changes only where this very peer is called, and only to a host of its own"}
 UNGUARDED_SERVICES = {"PairingService": OPEN_TO_STRANGERS}
-FACE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(api\.\w+|ports|paths|net\.\w+)$")
+FACE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(api\.\w+|ports|paths|net\.\w+|operations\.calling)$")
 PAGE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(control\.requests|operations\.(answers|reading|routes|table))$")
 """How HTTP is read and answered, which the web page has in common with the control socket."""
 CLI_MAY_IMPORT = {
@@ -177,19 +176,10 @@ def test_every_route_of_the_control_api_calls_operations_for_whoever_asks(area: 
     assert len(routes) == inspect.getsource(table).count('"/v1/'), "every row is read by this test"
     for path, endpoint in routes:
         text = _with_helpers(area, endpoint)
-        called = set(re.findall(r"self\._api\.(\w+)", text)) | _streamed(text)
+        called = set(re.findall(r"self\._api\.(\w+)", text))
         assert called, f"{path} does nothing by an operation"
         assert called <= OPERATIONS, f"{path} calls {called - OPERATIONS}"
         assert "who(request)" in text or "caller" in text, f"{path} does not tell who asks"
-
-
-def _streamed(text: str) -> set[str]:
-    """Return the operation behind streams of events, where they are used."""
-    return {"events_since"} if re.search(r"self\._streams\.(?:page|stream)\(", text) else set()
-
-
-def test_streams_of_events_are_an_operation() -> None:
-    assert set(re.findall(r"self\._api\.(\w+)", inspect.getsource(EventStreams))) == {"events_since"}
 
 
 def _with_helpers(area: type, name: str) -> str:
@@ -256,16 +246,18 @@ def test_every_command_has_a_call_of_the_client_or_is_local() -> None:
             assert module is not None, full
             source = inspect.getsource(module)
             called = set(re.findall(r"control\.(?:\w+\.)?(\w+)\(", source)) & OPERATIONS
-            called |= set(re.findall(r"control\.(?:call|stream)\(\s*(\w+)", source)) & DECLARED.keys()
+            called |= set(re.findall(r"control\.(?:call|stream|follow)\(\s*(\w+)", source)) & DECLARED.keys()
             assert called or full in local, f"`sublet {full}` reaches no operation"
 
 
 def test_tools_of_the_mcp_server_do_everything_by_operations() -> None:
     called: set[str] = set()
     for path in sorted((SOURCE / "mcp_server").rglob("*.py")):
-        called |= set(re.findall(r"\b(?:api|_?talk)\.(\w+)\(", path.read_text(encoding="utf-8")))
-    assert len(called) > 10
-    assert called <= OPERATIONS
+        text = path.read_text(encoding="utf-8")
+        called |= set(re.findall(r"\b(?:api|_?talk)\.(\w+)\(", text))
+        called |= set(re.findall(r"\bcalls\.call\(\s*(\w+)", text))
+    assert len(called) > 20
+    assert called <= OPERATIONS | DECLARED.keys()
 
 
 def acting(context: type) -> set[str]:
@@ -290,18 +282,20 @@ def test_what_the_web_page_does_is_an_operation_of_its_owner_but_for_logging_in(
     for path, one in OF_THE_PAGE.items():
         assert path.startswith("/api/")
         assert set(re.findall(r"{(\w+)}", path)) == set(one.path_fields)
-    assert "OperationRoutes(self._operations, lambda _: OWNER," in inspect.getsource(PageApi.app)
+    assert "OperationRoutes(operations, lambda _: OWNER," in inspect.getsource(PageApi)
     assert set(public_methods(WebLoginCheck)) == {"redeem"}, "opened by the secret of a link that an operation has made"
     source = inspect.getsource(PageApi)
     routes = re.findall(r'\("(?:GET|POST)", "(/api/[^"]*)", self\.(\w+)\)', source)
-    assert len(routes) == inspect.getsource(PageApi.app).count('"/api/') - 1 > 15, "every row but the login is read"
+    assert len(routes) == inspect.getsource(PageApi.app).count('"/api/') - 1 > 8, "every row but the login is read"
     for path, endpoint in routes:
         text = _with_helpers(PageApi, endpoint)
         called = set(re.findall(r"self\._(?:api|approvals)\.(\w+)", text))
-        called |= _streamed(text)
+        called |= (
+            set(re.findall(r"self\._(?:operations\.call|made\.follow)\((?:request, )?(\w+)", text)) & DECLARED.keys()
+        )
         assert called or path == "/api/logout", f"{path} does nothing by an operation"
-        assert called <= OPERATIONS, f"{path} calls {called - OPERATIONS}"
-        assert "OWNER" in text or path == "/api/logout", f"{path} does not tell who asks"
+        assert called <= OPERATIONS | DECLARED.keys(), f"{path} calls {called - OPERATIONS}"
+        assert "OWNER" in text or "self._made." in text or path == "/api/logout", f"{path} does not tell who asks"
     assert "guarded(self._logged_in(endpoint)" in inspect.getsource(PageApi.app), (
         "none of them but for who is logged in"
     )

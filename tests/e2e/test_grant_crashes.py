@@ -15,6 +15,7 @@ from nacl.signing import SigningKey
 
 from sublet.daemon.api.approval_models import ApprovalView, ApproveRequest, GrantView, IssueGrant, Terms
 from sublet.daemon.api.approval_statements import approve_statement, issue_statement
+from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.daemon.approvals.grant_store import UNKNOWN_OUTCOME
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import Event
@@ -97,7 +98,7 @@ class Scene:
         ask(self.executor, lambda client: client.approvals.deny_approval(asked.id))
 
     def told(self) -> list[Event]:
-        return ask(self.executor, lambda client: client.events_since(0, limit=500)).events
+        return ask(self.executor, lambda client: client.call(READ_EVENTS, ReadEvents(cursor=0, limit=500))).events
 
 
 @pytest.fixture(scope="module")

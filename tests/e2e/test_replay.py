@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.protocol.events import Event, EventKind
 from support.chat_process import Step, chat_stub
 from support.daemons import SHELL_AGENT, SUBLET, Daemon, wait_for
@@ -40,7 +41,9 @@ class Recorded:
         return self.daemon.json("ask", *arguments, check=None)
 
     def events(self, session: str | None = None) -> list[Event]:
-        return ask(self.daemon, lambda client: client.events_since(0, session_id=session, limit=500)).events
+        return ask(
+            self.daemon, lambda client: client.call(READ_EVENTS, ReadEvents(cursor=0, session_id=session, limit=500))
+        ).events
 
     def replay(self, session: str, *options: str, check: int = 0) -> Any:
         return self.daemon.json("replay", session, *options, check=(check,))

@@ -10,7 +10,7 @@ from mcp.client import IncomingMessage
 from mcp.client.subscriptions import ResourceUpdated
 from mcp.types import ResourceUpdatedNotification, TextResourceContents
 
-from sublet.daemon.api.models import CreateDelegation
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.api.talk_models import TalkFile
 from sublet.daemon.paths import Home
 from sublet.policy.model import Subject

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar, cast
 
-from sublet.daemon.api.operation import AnswerT, AnyOperation, EventT, Operation, RequestT, Streaming
+from sublet.daemon.api.operation import (
+    AnswerT,
+    AnyOperation,
+    EventT,
+    Feed,
+    NumberedT,
+    Operation,
+    RequestT,
+    Streaming,
+)
+from sublet.daemon.operations.table import OperationTable
+from sublet.policy.model import Subject
 
 ServiceT = TypeVar("ServiceT")
 ANSWERS = "answers_operation"
@@ -28,9 +39,39 @@ def tells(
     return _marked(operation)
 
 
+def follows(
+    feed: Feed[RequestT, NumberedT],
+) -> Callable[
+    [Callable[[ServiceT, RequestT], AsyncGenerator[NumberedT, None]]],
+    Callable[[ServiceT, RequestT], AsyncGenerator[NumberedT, None]],
+]:
+    """Make a method of a fake yield the events of ``feed``."""
+    return _marked(feed)
+
+
+def plays(
+    operation: Operation[RequestT, AnswerT],
+) -> Callable[
+    [Callable[[ServiceT, RequestT, Subject], Awaitable[AnswerT]]],
+    Callable[[ServiceT, RequestT, Subject], Awaitable[AnswerT]],
+]:
+    """Make a method of a fake answer ``operation`` for a caller, in an ``AnsweringTable``."""
+    return _marked(operation)
+
+
+def plays_feed(
+    feed: Feed[RequestT, NumberedT],
+) -> Callable[
+    [Callable[[ServiceT, RequestT, Subject], AsyncGenerator[list[NumberedT], None]]],
+    Callable[[ServiceT, RequestT, Subject], AsyncGenerator[list[NumberedT], None]],
+]:
+    """Make a method of a fake yield what comes of ``feed`` for a caller, in an ``AnsweringTable``."""
+    return _marked(feed)
+
+
 def _marked(operation: AnyOperation) -> Callable[[Any], Any]:
     def mark(method: Any) -> Any:
-        setattr(method, ANSWERS, operation.name)
+        setattr(method, ANSWERS, operation)
         return method
 
     return mark
@@ -41,10 +82,7 @@ class AnsweringCalls:
 
     def __init__(self, *fakes: object) -> None:
         self._methods: dict[str, Callable[[Any], Any]] = {
-            getattr(method, ANSWERS): getattr(fake, name)
-            for fake in fakes
-            for name, method in vars(type(fake)).items()
-            if hasattr(method, ANSWERS)
+            operation.name: getattr(fake, name) for fake in fakes for name, operation in _marks(type(fake)).items()
         }
 
     async def call(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> AnswerT:
@@ -54,3 +92,25 @@ class AnsweringCalls:
     def stream(self, operation: Streaming[RequestT, EventT], request: RequestT) -> AsyncGenerator[EventT, None]:
         """``Calls.stream``."""
         return cast("AsyncGenerator[EventT, None]", self._methods[operation.name](request))
+
+    def follow(self, feed: Feed[RequestT, NumberedT], request: RequestT) -> AsyncGenerator[NumberedT, None]:
+        """``Calls.follow``."""
+        return cast("AsyncGenerator[NumberedT, None]", self._methods[feed.name](request))
+
+
+class AnsweringTable(OperationTable):
+    """Serves what some fakes ``play``, and asks policy nothing."""
+
+    def __init__(self, *fakes: object) -> None:
+        super().__init__()
+        for fake in fakes:
+            for name, operation in _marks(type(fake)).items():
+                self._methods[operation.name] = (operation, getattr(fake, name))
+
+
+def _marks(fake: type) -> dict[str, AnyOperation]:
+    """Return the marks of a class and its bases; a method that overrides one that is marked stands for the same."""
+    methods = {
+        name: one for base in reversed(fake.__mro__) for name, one in vars(base).items() if hasattr(one, ANSWERS)
+    }
+    return {name: getattr(method, ANSWERS) for name, method in methods.items()}

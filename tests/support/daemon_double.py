@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import cast
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, cast
 
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.daemon_models import StatusView
-from sublet.daemon.api.models import DelegationView
+from sublet.daemon.api.delegation_views import DelegationView
+from sublet.daemon.api.operation import Feed
+from sublet.daemon.operations.document import declarations
+from sublet.daemon.operations.table import OperationTable
+from sublet.policy.model import Subject
 from sublet.protocol.lifecycle import DelegationState
 
 STATUS = StatusView(
@@ -38,10 +43,14 @@ DELEGATION = DelegationView(
 
 
 class DaemonDouble:
-    """``answers`` maps a method to its answer, to an exception to raise, or to an async function to call."""
+    """``answers`` maps a method of ``DaemonApi``, or the name of an operation, to its answer.
 
-    def __init__(self, **answers: object) -> None:
-        self.answers = answers
+    That may be an exception to raise, or an async function to call. ``asked`` are the calls of the former: the method,
+    its arguments; and of the latter: the name, the request and the caller.
+    """
+
+    def __init__(self, by_name: Mapping[str, object] | None = None, **answers: object) -> None:
+        self.answers = {**(by_name or {}), **answers}
         self.asked: list[tuple[str, tuple[object, ...], dict[str, object]]] = []
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
@@ -49,15 +58,45 @@ class DaemonDouble:
             raise AttributeError(name)
 
         async def method(*args: object, **named: object) -> object:
-            self.asked.append((name, args, named))
-            answer = self.answers[name]
-            if isinstance(answer, Exception):
-                raise answer
-            return await answer(*args, **named) if callable(answer) else answer
+            return await self._answer(name, args, named)
 
         return method
+
+    async def _answer(self, name: str, args: tuple[object, ...], named: dict[str, object]) -> object:
+        self.asked.append((name, args, named))
+        answer = self.answers[name]
+        if isinstance(answer, Exception):
+            raise answer
+        return await answer(*args, **named) if callable(answer) else answer
 
     @property
     def api(self) -> DaemonApi:
         """The double under the type that it plays."""
         return cast("DaemonApi", self)
+
+    @property
+    def table(self) -> OperationTable:
+        """Every operation that is declared, answered by the double."""
+        return _Answering(self._answer)
+
+
+class _Answering(OperationTable):
+    def __init__(self, answer: Callable[..., Awaitable[object]]) -> None:
+        super().__init__()
+        for _, stated in declarations():
+            for one in stated.values():
+                self._methods[one.name] = (one, partial(self._feed if isinstance(one, Feed) else self._call, one.name))
+        self._answer = answer
+
+    async def _call(self, name: str, request: object, caller: Subject) -> object:
+        return await self._answer(name, (request, caller), {})
+
+    async def _feed(self, name: str, request: Any, caller: Subject) -> AsyncGenerator[object, None]:
+        """Ask again and again for what comes after the last event, first without patience."""
+        patience = 0.0
+        while True:
+            events: Any = await self._answer(name, (request, caller), {"timeout": patience})
+            yield events
+            patience = 15.0
+            if events:
+                request = request.model_copy(update={"cursor": events[-1].seq})

@@ -16,12 +16,11 @@ from mcp import StdioServerParameters
 from nacl.signing import SigningKey
 
 from sublet.daemon.api.call_api import AskedCall, Became, Begun, CallApi, OpenQuestion
-from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.talk_api import TalkApi
-from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.paths import Home
 from sublet.daemon.ports import FaceContext
 from sublet.mcp_server import host, relay
+from support.fake_daemon_api import FakeDaemonApi
 from support.fake_talk_api import FakeTalkApi
 
 SCRIPT = [str(Path(sys.executable).with_name("sublet")), "mcp"]
@@ -62,7 +61,7 @@ class FreeCalls:
 
 
 def face_context(
-    api: DaemonApi,
+    api: FakeDaemonApi,
     home: Home,
     calls: CallApi | None = None,
     page: Callable[[], str | None] = lambda: None,
@@ -72,7 +71,7 @@ def face_context(
     absent = cast(Any, None)
     return FaceContext(
         api=api,
-        operations=OperationTable(),
+        operations=api.table,
         calls=calls or FreeCalls(),
         executor=absent,
         messages=absent,
@@ -101,7 +100,7 @@ def face_context(
 
 @asynccontextmanager
 async def served(
-    api: DaemonApi,
+    api: FakeDaemonApi,
     home: Home,
     calls: CallApi | None = None,
     page: Callable[[], str | None] = lambda: None,

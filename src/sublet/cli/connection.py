@@ -17,6 +17,7 @@ from sublet.protocol.ids import DELEGATION_ID
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
+    from sublet.daemon.api.delegation_views import DelegationView
     from sublet.daemon.control.client import ControlClient as Control
 
 ResultT = TypeVar("ResultT")
@@ -114,7 +115,10 @@ async def resolve(control: Control, given: str) -> str:
         raise SubletError(
             LocalCode.INVALID_ARGUMENT, "the id is an empty name", "Give an id, the beginning of one, or `last`."
         )
-    known = await control.list_delegations(limit=LIST_LIMIT)
+    from sublet.daemon.api.delegation_fields import ListNewest
+    from sublet.daemon.api.delegations import LIST_DELEGATIONS
+
+    known = await control.call(LIST_DELEGATIONS, ListNewest(limit=LIST_LIMIT))
     if given == NEWEST:
         fitting = [view.delegation_id for view in known[:1]]
     else:
@@ -135,3 +139,11 @@ async def resolve(control: Control, given: str) -> str:
                 f"{clean_line(given, MAX_SHOWN_CHARS)!r} fits {len(fitting)} delegations",
                 "Give more characters of the id; `sublet ls --all` shows them.",
             )
+
+
+async def view_of(control: Control, delegation_id: str) -> DelegationView:
+    """Return a delegation as it is now."""
+    from sublet.daemon.api.delegation_fields import OneDelegation
+    from sublet.daemon.api.delegations import GET_DELEGATION
+
+    return await control.call(GET_DELEGATION, OneDelegation(delegation_id=delegation_id))

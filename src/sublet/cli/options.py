@@ -108,7 +108,10 @@ def complete_delegation(ctx: typer.Context, incomplete: str) -> list[tuple[str, 
     """Return delegation ids for the shell, with what they are about."""
 
     async def ask(control: Control) -> list[tuple[str, str]]:
-        views = await control.list_delegations(limit=50)
+        from sublet.daemon.api.delegation_fields import ListNewest
+        from sublet.daemon.api.delegations import LIST_DELEGATIONS
+
+        views = await control.call(LIST_DELEGATIONS, ListNewest(limit=50))
         return [(view.delegation_id, f"{view.state} {view.peer}: {view.description[:40]}") for view in views]
 
     return [entry for entry in _quietly(ctx, ask) if entry[0].startswith(incomplete)]

@@ -131,9 +131,10 @@ class _Daemon:
         try:
             parts.data_plane.take_up.begin()
             await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port(self._last.sftp))
-            service = self._service(parts)
-            parts.onward.use(service)
-            table = operation_table(parts, self._config, self._web_page)
+            service_parts = self._service_parts(parts)
+            service = DaemonService(service_parts)
+            table = operation_table(parts, service_parts, self._config, self._web_page)
+            parts.onward.use(table)
             areas = control_areas(parts)
             control = KeptFace(
                 "control socket", lambda _: ControlServer(service, self._home, table, areas, parts.callers.agent)
@@ -251,32 +252,30 @@ class _Daemon:
         names = [name_remark(peer) for peer in parts.peers.list() if peer.note]
         return [*ports, *parts.reloader.remarks, *watching, *names, *set_aside_lines(parts.aside)]
 
-    def _service(self, parts: Parts) -> DaemonService:
+    def _service_parts(self, parts: Parts) -> ServiceParts:
         directory = PeerDirectory(parts.peers, parts.link)
-        return DaemonService(
-            ServiceParts(
-                git=parts.git,
-                policy=parts.policy,
-                gate=parts.gate,
-                journal=parts.journal,
-                delegator=parts.delegator,
-                executor=parts.executor,
-                peers=parts.peers,
-                peer_directory=directory.views,
-                pairing=parts.pairing,
-                tokens=parts.tokens,
-                lend_roots=parts.lend_roots,
-                pruning=parts.pruning,
-                results=parts.results,
-                status=lambda: self._status(parts),
-                doctor=lambda: diagnose(self._config.home, running=True, limits=parts.cages.means),
-                reload=parts.reloader.reload,
-                stop=self._stop.ask,
-                node_id=self._identity.node_id,
-                chain_of=parts.callers.chain,
-                rest_of=parts.callers.rest,
-                max_depth=lambda: self._config.supervisor.max_depth,
-            )
+        return ServiceParts(
+            git=parts.git,
+            policy=parts.policy,
+            gate=parts.gate,
+            journal=parts.journal,
+            delegator=parts.delegator,
+            executor=parts.executor,
+            peers=parts.peers,
+            peer_directory=directory.views,
+            pairing=parts.pairing,
+            tokens=parts.tokens,
+            lend_roots=parts.lend_roots,
+            pruning=parts.pruning,
+            results=parts.results,
+            status=lambda: self._status(parts),
+            doctor=lambda: diagnose(self._config.home, running=True, limits=parts.cages.means),
+            reload=parts.reloader.reload,
+            stop=self._stop.ask,
+            node_id=self._identity.node_id,
+            chain_of=parts.callers.chain,
+            rest_of=parts.callers.rest,
+            max_depth=lambda: self._config.supervisor.max_depth,
         )
 
     def _context(

@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from sublet.daemon.api.models import ErrorView
+from sublet.daemon.api.delegation_views import ErrorView
 from sublet.daemon.background import in_background
 from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.lending.staged_tree import Trees

@@ -9,6 +9,9 @@ from typing import Final
 import anyio
 
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
+from sublet.daemon.api.delegation_fields import ListNewest
+from sublet.daemon.api.delegations import LIST_DELEGATIONS
+from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.daemon.api.talk_api import TalkApi
 from sublet.daemon.api.talk_models import (
     Follow,
@@ -162,7 +165,8 @@ class _Heard:
 async def _wait(call: Call, given: Watch) -> Answer:
     """Wait for news of rooms and, unless one room is asked for, of delegations; the first ends the wait for both."""
     if given.cursor is None:
-        newest = max((view.cursor for view in await call.api.list_delegations(call.caller)), default=0)
+        known = await call.calls.call(LIST_DELEGATIONS, ListNewest())
+        newest = max((view.cursor for view in known), default=0)
         heard = _Heard(None, newest)
     else:
         room, _, delegation = given.cursor.partition(":")
@@ -208,7 +212,8 @@ async def _hear_rooms(call: Call, room: str | None, heard: _Heard, until: float)
 async def _hear_delegations(call: Call, heard: _Heard, until: float) -> None:
     while True:
         left = max(0.0, until - anyio.current_time())
-        page = await call.api.events_since(heard.delegation_cursor, call.caller, timeout=left, limit=DELEGATION_EVENTS)
+        asked = ReadEvents(cursor=heard.delegation_cursor, timeout=left, limit=DELEGATION_EVENTS)
+        page = await call.calls.call(READ_EVENTS, asked)
         heard.delegation_cursor = page.cursor
         heard.delegations = [one for one in page.events if one.kind in TOLD and one.delegation_id is not None]
         if heard.delegations or left <= 0:

@@ -22,7 +22,7 @@ from sublet.mcp_server import asking
 from sublet.mcp_server.answers import QUOTE
 from sublet.mcp_server.asking import Asking
 from sublet.mcp_server.call import ANSWER_SECONDS, Call
-from sublet.mcp_server.resources import URI_TEMPLATE, delegation_id_of, read_resource, resource_list
+from sublet.mcp_server.resources import URI_TEMPLATE, read_resource, resource_list
 from sublet.mcp_server.room_resources import (
     ROOM_TEMPLATE,
     RoomUpdates,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from sublet.daemon.api.call_api import AskedCall, CallApi
     from sublet.daemon.api.daemon_api import DaemonApi
     from sublet.daemon.api.talk_api import TalkApi
+    from sublet.daemon.operations.calling import Calls
 
 log = structlog.get_logger(__name__)
 
@@ -69,7 +70,8 @@ class SubletServer:
     """The catalogue over one daemon.
 
     Args:
-        api: the daemon.
+        api: the daemon's operations that are not in the table yet.
+        called_by: returns what calls the operations of the table for whoever asks.
         talk: its rooms.
         calls: stands before every tool.
         page: returns the address of the web page, where there is one.
@@ -77,9 +79,16 @@ class SubletServer:
     """
 
     def __init__(
-        self, api: DaemonApi, talk: TalkApi, calls: CallApi, page: Callable[[], str | None], version: str
+        self,
+        api: DaemonApi,
+        called_by: Callable[[Subject], Calls],
+        talk: TalkApi,
+        calls: CallApi,
+        page: Callable[[], str | None],
+        version: str,
     ) -> None:
         self._api = api
+        self._called_by = called_by
         self._talk = talk
         self._calls = calls
         self._asking = Asking(calls, page)
@@ -188,7 +197,8 @@ class SubletServer:
         async def report(count: int, line: str) -> None:
             await ctx.session.report_progress(count, None, line)
 
-        call = Call(api=self._api, talk=self._talk, caller=_subject(ctx, roots), report=report, deadline=deadline)
+        caller = _subject(ctx, roots)
+        call = Call(self._api, self._called_by(caller), self._talk, caller, report, deadline)
         async with self._begun(asked_call):
             with anyio.move_on_at(deadline) as limit:
                 answer = await bound(call)
@@ -222,7 +232,7 @@ class SubletServer:
     async def _list_resources(self, ctx: Context, params: t.PaginatedRequestParams | None) -> t.ListResourcesResult:
         with _as_protocol_error():
             caller = _subject(ctx)
-            found = [*await resource_list(self._api, caller), *await room_resources(self._talk, caller)]
+            found = [*await resource_list(self._called_by(caller)), *await room_resources(self._talk, caller)]
             return t.ListResourcesResult(resources=found)
 
     async def _list_templates(
@@ -249,7 +259,7 @@ class SubletServer:
             uri = str(params.uri)
             if is_room_uri(uri):
                 return await read_room(self._talk, uri, _subject(ctx))
-            return await read_resource(self._api, uri, _subject(ctx))
+            return await read_resource(self._called_by(_subject(ctx)), uri)
 
     async def _subscribe(self, ctx: Context, params: t.SubscribeRequestParams) -> t.EmptyResult:
         uri = str(params.uri)
@@ -258,7 +268,7 @@ class SubletServer:
                 await self._talk.talk_room(room_id_of(uri), _subject(ctx))
                 await self.room_updates.want()
             else:
-                await self._api.get_status(delegation_id_of(uri), _subject(ctx))
+                await read_resource(self._called_by(_subject(ctx)), uri)
             if not ctx.lifespan_context.subscribe(uri, ctx.session):
                 raise SubletError(LocalCode.UNAVAILABLE, "too many subscriptions", "Unsubscribe from finished ones.")
         return t.EmptyResult()

@@ -12,7 +12,7 @@ from sublet.daemon.api.room_api import RoomApi
 from sublet.daemon.api.room_file_api import RoomFileApi
 from sublet.daemon.api.room_file_models import FetchFile
 from sublet.daemon.api.room_models import ReadMessages, SendMessage, WatchRooms
-from sublet.daemon.net.event_stream import EventStreams
+from sublet.daemon.net.waits import Waits
 from sublet.daemon.operations.answers import OWNER, Endpoint, answer, answers
 from sublet.daemon.operations.reading import read_body, read_query
 from sublet.protocol.errors import LocalCode, SubletError
@@ -29,13 +29,13 @@ class RoomRoutes:
     Args:
         api: the daemon's operations on rooms.
         files: those on files of rooms.
-        streams: ends what waits when the daemon stops.
+        waits: ends what waits when the daemon stops.
     """
 
-    def __init__(self, api: RoomApi, files: RoomFileApi, streams: EventStreams) -> None:
+    def __init__(self, api: RoomApi, files: RoomFileApi, waits: Waits) -> None:
         self._api = api
         self._files = files
-        self._streams = streams
+        self._waits = waits
         self._waiting = 0
 
     def table(self) -> list[tuple[str, str, Endpoint]]:
@@ -82,6 +82,6 @@ class RoomRoutes:
             )
         self._waiting += 1
         try:
-            return answer(await self._streams.unless_stopping(lambda: self._api.watch_rooms(query, OWNER)))
+            return answer(await self._waits.unless_stopping(lambda: self._api.watch_rooms(query, OWNER)))
         finally:
             self._waiting -= 1

@@ -292,7 +292,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: a quiet stream of events",
-        covers=("daemon.net.event_stream:EventStreams._lines",),
+        covers=("daemon.operations.routes:OperationRoutes.follow",),
         throw=throwing(test_control.test_a_quiet_stream_shows_that_it_is_alive),
     ),
     FailureProbe(

@@ -14,7 +14,7 @@ import anyio
 import asyncssh
 import pytest
 
-from sublet.daemon.api.models import DelegationView
+from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.lending import delegation_run, delegator, inviting, late_news
 from sublet.daemon.ports import NotConnected
 from sublet.daemon.storage.journal import Journal

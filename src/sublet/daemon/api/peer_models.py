@@ -7,7 +7,10 @@ from typing import Annotated
 from pydantic import Field
 
 from sublet.daemon.api.base import Request, View
-from sublet.daemon.api.models import SandboxView
+from sublet.daemon.api.delegation_views import SandboxView
+
+DEFAULT_LINK_SECONDS = 600
+"""How long a pairing link is valid."""
 
 
 class AgentView(View):

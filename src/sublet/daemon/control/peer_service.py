@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from sublet.daemon.api.base import MAX_PAGE
-from sublet.daemon.api.models import DelegationView, SandboxView
+from sublet.daemon.api.delegation_views import DelegationView, SandboxView
 from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.control.service_parts import PartOfService
 from sublet.daemon.gatekeeper import looked_up, who

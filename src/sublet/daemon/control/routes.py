@@ -15,22 +15,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from sublet.daemon.api import daemon_models, models, peer_models
+from sublet.daemon.api import peer_models
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.operation import Nothing
-from sublet.daemon.api.review_models import ApplyRequest
 from sublet.daemon.control.requests import (
     CreatePairLink,
     CreateToken,
-    Events,
-    EventsPage,
     LendRoot,
-    ListDelegations,
-    Patch,
-    Wait,
     check_headers,
 )
-from sublet.daemon.net.event_stream import EventStreams
+from sublet.daemon.net.waits import Waits
 from sublet.daemon.operations.answers import (
     ControlArea,
     Endpoint,
@@ -52,32 +46,15 @@ class ControlApi:
         self._api = api
         self._areas = areas
         self._table = table
-        self._streams = EventStreams(api)
+        self._waits = Waits()
 
     def stop(self) -> None:
         """End everything that waits; later requests that would wait are refused."""
-        self._streams.stop()
+        self._waits.stop()
 
     def app(self) -> Starlette:
         """Return the ASGI application."""
         table: list[tuple[str, str, Endpoint]] = [
-            ("POST", "/v1/delegations", self._create_delegation),
-            ("GET", "/v1/delegations", self._list_delegations),
-            ("GET", "/v1/delegations/{id}", self._get_status),
-            ("GET", "/v1/delegations/{id}/wait", self._wait_for_result),
-            ("GET", "/v1/delegations/{id}/audit", self._get_audit_report),
-            ("POST", "/v1/delegations/{id}/cancel", self._cancel_delegation),
-            ("POST", "/v1/delegations/{id}/extend", self._extend_delegation),
-            ("POST", "/v1/delegations/{id}/say", self._say),
-            ("GET", "/v1/delegations/{id}/review", self._review_delegation),
-            ("GET", "/v1/delegations/{id}/patch", self._result_patch),
-            ("POST", "/v1/delegations/{id}/apply", self._apply_delegation),
-            ("POST", "/v1/delegations/{id}/discard", self._discard_delegation),
-            ("POST", "/v1/delegations/{id}/undo", self._undo_delegation),
-            ("POST", "/v1/prune", self._prune),
-            ("GET", "/v1/events", self._stream_events),
-            ("GET", "/v1/events/page", self._events_since),
-            ("GET", "/v1/assignments", self._list_assignments),
             ("GET", "/v1/directory", self._directory),
             ("POST", "/v1/pair-links", self._create_pair_link),
             ("POST", "/v1/peers", self._add_peer),
@@ -94,7 +71,7 @@ class ControlApi:
             ("POST", "/v1/reload", self._reload),
             ("POST", "/v1/shutdown", self._shutdown),
         ]
-        made = OperationRoutes(self._table, who, self._streams.unless_stopping)
+        made = OperationRoutes(self._table, who, self._waits.unless_stopping)
         table += [(one.method, one.path, made.endpoint(one)) for one in self._table.operations]
         for area in self._areas:
             # What only reads may wait, for as long as the daemon runs.
@@ -107,89 +84,9 @@ class ControlApi:
 
     def _while_running(self, endpoint: Endpoint) -> Endpoint:
         async def ending(request: Request) -> Response:
-            return await self._streams.unless_stopping(lambda: endpoint(request))
+            return await self._waits.unless_stopping(lambda: endpoint(request))
 
         return ending
-
-    # Delegations
-
-    async def _create_delegation(self, request: Request) -> Response:
-        body = await read_body(request, models.CreateDelegation)
-        return answer(await self._api.create_delegation(body, who(request)), status=201)
-
-    async def _list_delegations(self, request: Request) -> Response:
-        query = read_query(request, ListDelegations)
-        return answers(await self._api.list_delegations(who(request), limit=query.limit, active=query.active))
-
-    async def _get_status(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answer(await self._api.get_status(request.path_params["id"], who(request)))
-
-    async def _wait_for_result(self, request: Request) -> Response:
-        wait = read_query(request, Wait)
-        one = request.path_params["id"]
-        return answer(
-            await self._streams.unless_stopping(lambda: self._api.wait_for_result(one, wait.timeout, who(request)))
-        )
-
-    async def _get_audit_report(self, request: Request) -> Response:
-        query = read_query(request, Patch)
-        return answer(await self._api.get_audit_report(request.path_params["id"], who(request), patch=query.patch))
-
-    async def _cancel_delegation(self, request: Request) -> Response:
-        await read_body(request, Nothing)
-        return answer(await self._api.cancel_delegation(request.path_params["id"], who(request)))
-
-    async def _review_delegation(self, request: Request) -> Response:
-        query = read_query(request, Patch)
-        return answer(await self._api.review_delegation(request.path_params["id"], who(request), patch=query.patch))
-
-    async def _result_patch(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answer(await self._api.result_patch(request.path_params["id"], who(request)))
-
-    async def _apply_delegation(self, request: Request) -> Response:
-        body = await read_body(request, ApplyRequest)
-        return answer(await self._api.apply_delegation(request.path_params["id"], body, who(request)))
-
-    async def _discard_delegation(self, request: Request) -> Response:
-        await read_body(request, Nothing)
-        return answer(await self._api.discard_delegation(request.path_params["id"], who(request)))
-
-    async def _undo_delegation(self, request: Request) -> Response:
-        await read_body(request, Nothing)
-        return answer(await self._api.undo_delegation(request.path_params["id"], who(request)))
-
-    async def _extend_delegation(self, request: Request) -> Response:
-        body = await read_body(request, models.ExtendRequest)
-        return answer(await self._api.extend_delegation(request.path_params["id"], body.seconds, who(request)))
-
-    async def _say(self, request: Request) -> Response:
-        body = await read_body(request, models.SayRequest)
-        one = request.path_params["id"]
-        return answer(await self._api.say(one, body.prompt, who(request), follow_up_id=body.follow_up_id))
-
-    async def _prune(self, request: Request) -> Response:
-        return answer(
-            await self._api.prune_resources(await read_body(request, daemon_models.PruneRequest), who(request))
-        )
-
-    async def _list_assignments(self, request: Request) -> Response:
-        query = read_query(request, ListDelegations)
-        return answers(await self._api.list_assignments(who(request), limit=query.limit, active=query.active))
-
-    # Events
-
-    async def _events_since(self, request: Request) -> Response:
-        query = read_query(request, EventsPage)
-        caller = who(request)
-        found = await self._streams.page(query.cursor, query.only(), caller, timeout=query.timeout, limit=query.limit)
-        return answer(found)
-
-    async def _stream_events(self, request: Request) -> Response:
-        query = read_query(request, Events)
-        last = request.headers.get("last-event-id", "")
-        return await self._streams.stream(query.cursor, query.only(), who(request), last_event_id=last)
 
     # Peers, tokens, roots
 

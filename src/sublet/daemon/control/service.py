@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import time
-
-from sublet.daemon.api.base import MAX_PAGE
-from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport, StatusView
-from sublet.daemon.api.models import AssignmentView
-from sublet.daemon.control.delegation_service import DelegationService
+from sublet.daemon.api.daemon_models import Check, ReloadReport, StatusView
 from sublet.daemon.control.peer_service import PeerService
 from sublet.daemon.operations.asking import operations
 from sublet.policy.model import Action, Subject
 
 
 @operations
-class DaemonService(DelegationService, PeerService):
+class DaemonService(PeerService):
     """Implements ``DaemonApi``; what concerns the daemon itself is here."""
-
-    async def prune_resources(self, request: PruneRequest, caller: Subject) -> PruneReport:
-        """``DaemonApi.prune_resources``."""
-        await self._parts.gate.ask(caller, Action.RESOURCES_PRUNE, "*")
-        return await self._parts.pruning.run(request)
-
-    async def list_assignments(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
-        """``DaemonApi.list_assignments``."""
-        await self._parts.gate.ask(caller, Action.ASSIGNMENT_READ, "*")
-        now = time.time()
-        found = await self._parts.journal.list_assignments(limit=min(limit, MAX_PAGE), active=active)
-        return [record.view(now) for record in found]
 
     async def status(self, caller: Subject) -> StatusView:
         """``DaemonApi.status``."""

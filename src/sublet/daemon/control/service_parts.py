@@ -51,7 +51,8 @@ class ServiceParts:
 
 
 class PartOfService:
-    """Base of what implements a part of ``DaemonApi``."""
+    """Base of services made of these."""
 
     def __init__(self, parts: ServiceParts) -> None:
         self._parts = parts
+        self._gate = parts.gate

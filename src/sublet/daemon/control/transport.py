@@ -10,9 +10,9 @@ from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from sublet.daemon.api.operation import AnswerT, EventT, Operation, RequestT, Streaming
+from sublet.daemon.api.operation import AnswerT, EventT, Feed, NumberedT, Operation, RequestT, Streaming
 from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
-from sublet.daemon.operations.calling import not_understood, read_answer, read_event, write_request
+from sublet.daemon.operations.calling import not_understood, read_answer, read_event, read_numbered, write_request
 from sublet.daemon.paths import Home
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.patterns import Pattern
@@ -79,6 +79,14 @@ class SocketTransport:
         async with aclosing(lines) as events:
             async for kind, data in events:
                 yield read_event(operation, kind, data)
+
+    async def follow(self, feed: Feed[RequestT, NumberedT], request: RequestT) -> AsyncGenerator[NumberedT, None]:
+        """``Calls.follow``. An end of the stream is a break, since a feed has none."""
+        written = write_request(feed, request)
+        async with aclosing(self._listen(feed.method, written.path, written.query, written.body)) as events:
+            async for _, data in events:
+                yield read_numbered(feed, data)
+        raise self.unavailable(Fault.BROKEN)
 
     async def listen(
         self,

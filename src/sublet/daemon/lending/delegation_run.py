@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import structlog
 
-from sublet.daemon.api.models import DelegationView
+from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.reports import failed_result, refusal
 from sublet.daemon.background import in_background
 from sublet.daemon.cautions import build_files

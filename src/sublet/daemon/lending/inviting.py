@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from sublet.daemon.api.models import ConditionView
+from sublet.daemon.api.delegation_views import ConditionView
 from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.lending.lent_resources import offered
 from sublet.daemon.lending.transports import offered_transports

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import anyio
 
-from sublet.daemon.api.models import ConditionView, ErrorView, ResultView
+from sublet.daemon.api.delegation_views import ConditionView, ErrorView, ResultView
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import PROGRESS, DelegationRecord, FollowUpRecord, error_view, lease_over
 from sublet.daemon.times import rfc3339, unix_seconds

@@ -113,10 +113,15 @@ def sse(events: AsyncIterator[tuple[str, str]]) -> StreamingResponse:
             async for kind, data in events:
                 yield f"event: {kind}\ndata: {data}\n\n"
         except SubletError as error:
-            yield f"event: error\ndata: {json.dumps(error_body(error))}\n\n"
+            yield sse_error(error)
         except Exception:
             log.exception("control API: internal error in a stream")
             broken = SubletError(LocalCode.INTERNAL, "an internal error occurred", "See the daemon's log.")
-            yield f"event: error\ndata: {json.dumps(error_body(broken))}\n\n"
+            yield sse_error(broken)
 
     return StreamingResponse(lines(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+def sse_error(error: SubletError) -> str:
+    """Return the event that ends a stream which fails."""
+    return f"event: error\ndata: {json.dumps(error_body(error))}\n\n"

@@ -7,12 +7,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from sublet.daemon.api.assignments import AssignmentView
 from sublet.daemon.api.audit_models import AuditReport
-from sublet.daemon.api.models import (
-    AssignmentView,
+from sublet.daemon.api.delegation_views import (
     ChangeSet,
     ConditionView,
-    CreateDelegation,
     DelegationView,
     ErrorView,
     FollowUpState,
@@ -23,6 +22,7 @@ from sublet.daemon.api.models import (
     SandboxView,
     Usage,
 )
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.cautions import cautions
 from sublet.daemon.times import unix_seconds
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, AccessMode, GitMode, TransportName
