@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from sublet.daemon.api.operation import (
@@ -105,7 +106,12 @@ class AnsweringTable(OperationTable):
         super().__init__()
         for fake in fakes:
             for name, operation in _marks(type(fake)).items():
-                self._methods[operation.name] = (operation, getattr(fake, name))
+                self._methods[operation.name] = (operation, partial(_called, fake, name))
+
+
+def _called(fake: object, name: str, request: Any, caller: Subject) -> Any:
+    """Call the method that the fake has now, since a test may have put another one in its place."""
+    return getattr(fake, name)(request, caller)
 
 
 def _marks(fake: type) -> dict[str, AnyOperation]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ import typer
 from sublet.cli.errors import Exit, exit_for, sole_error
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ids import DELEGATION_ID
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
@@ -93,6 +91,8 @@ def leave(screen: Screen, main: Callable[[], Coroutine[None, None, ResultT]]) ->
     Raises:
         typer.Exit: ``main`` failed with a ``SubletError``, which has been shown.
     """
+    import asyncio  # which takes as long as all the rest of `--help`
+
     try:
         return asyncio.run(main())
     except Exception as error:
@@ -109,6 +109,8 @@ async def resolve(control: Control, given: str) -> str:
     Raises:
         SubletError: ``NOT_FOUND`` for none, ``INVALID_ARGUMENT`` for an abbreviation that fits several.
     """
+    from sublet.protocol.ids import DELEGATION_ID
+
     if DELEGATION_ID.match(given):
         return given
     if not given:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet import deadlines
 from sublet.protocol.patterns import Pattern
 
 if TYPE_CHECKING:
@@ -137,9 +135,11 @@ def complete_room(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
 
 def _quietly(ctx: typer.Context, ask: object) -> list[tuple[str, str]]:
     """Ask the daemon within what a shell may wait; whatever goes wrong, there are just no completions."""
+    import asyncio
     from collections.abc import Awaitable, Callable
     from typing import cast
 
+    from sublet import deadlines
     from sublet.cli.connection import session_of
 
     question = cast("Callable[[Control], Awaitable[list[tuple[str, str]]]]", ask)

@@ -16,13 +16,13 @@ from sublet.daemon.api.base import Request
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.delegation_fields import OneDelegation, OneWithPatch
 from sublet.daemon.api.delegations import CreateDelegation
-from sublet.daemon.api.events import ReadEvents
+from sublet.daemon.api.events import EventPage, FollowEvents, ReadEvents
 from sublet.daemon.api.operation import AnyOperation
 from sublet.daemon.api.peer_models import AddPeer
 from sublet.daemon.api.results import ApplyResult
 from sublet.daemon.control import delegation_service
 from sublet.daemon.control.delegation_service import DelegationService
-from sublet.daemon.control.history_service import HistoryService
+from sublet.daemon.control.history_service import HEARTBEAT_SECONDS, HistoryService
 from sublet.daemon.control.service import DaemonService
 from sublet.daemon.control.service_parts import PartOfService, ServiceParts
 from sublet.daemon.gatekeeper import Gatekeeper
@@ -33,7 +33,7 @@ from sublet.policy.lending import Protected
 from sublet.policy.model import Action, Decision, Kind, Resource, Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.events import EventFilter
+from sublet.protocol.events import Event, EventFilter, EventKind
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from support.decisions import KeptDecisions
 
@@ -506,3 +506,27 @@ async def test_events_of_sessions_are_for_whoever_may_read_sessions(kind: Kind, 
     if not sees:
         with pytest.raises(SubletError, match=r"session\.read"):
             await service.read_events(ReadEvents(session_id="ses_1"), Subject(kind, "x"))
+
+
+async def test_a_feed_goes_on_where_it_was_and_asks_policy_for_each_page() -> None:
+    read: list[tuple[int, float]] = []
+    event = Event(seq=8, at="t", kind=EventKind.DELEGATION_OUTPUT)
+
+    class Journal(Effect):
+        async def wait_for_events(self, cursor: int, *, timeout: float, **_: object) -> EventPage:
+            read.append((cursor, timeout))
+            return EventPage(events=[event] if cursor == 7 else [], cursor=8)
+
+    log: list[str] = []
+    made = parts(log, AskedPolicy(log, 4))
+    journal = Journal(log, "journal")
+    gate = Gatekeeper(made.policy, cast("Any", journal), list, KeptDecisions())
+    feed = HistoryService(replace(made, journal=cast("Any", journal), gate=gate)).follow_events(
+        FollowEvents(cursor=7), Subject("human")
+    )
+    assert [await anext(feed), await anext(feed)] == [[event], []]
+    with pytest.raises(SubletError) as no:
+        await anext(feed)
+    assert no.value.code is LocalCode.POLICY_DENIED
+    assert read == [(7, 0), (8, HEARTBEAT_SECONDS)]
+    assert log.count("ask delegation.read") == 3
