@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Final
 
-BROKEN_PIPE: Final = 141
-"""``errors.Exit`` says what statuses mean."""
+BROKEN_PIPE = 141
+"""As ``errors.Exit`` has it, which takes too long to load here."""
 
 
 def main() -> int:

@@ -35,7 +35,7 @@ class Call:
 
     Args:
         api: the daemon.
-        calls: its operations, called as ``caller``.
+        operations: what it can be asked, as ``caller``.
         talk: its rooms.
         caller: the MCP host, with its roots.
         report: sends progress (a growing count and a line of text); does nothing if the host did not ask for it.
@@ -43,7 +43,7 @@ class Call:
     """
 
     api: DaemonApi
-    calls: Calls
+    operations: Calls
     talk: TalkApi
     caller: Subject
     report: Progress
@@ -62,7 +62,7 @@ class Call:
         end = min(anyio.current_time() + min(seconds, MAX_WAIT_SECONDS), self.deadline - 0.5)
         cursor, reports = since, 0
         while not ended(view) and (left := end - anyio.current_time()) > 0:
-            page = await self.calls.call(
+            page = await self.operations.call(
                 READ_EVENTS,
                 ReadEvents(cursor=cursor, delegation_id=view.delegation_id, timeout=min(left, PROGRESS_SECONDS)),
             )
@@ -74,12 +74,12 @@ class Call:
             await self.report(reports, _progress_line(view, page.events))
         if until_end and ended(view) and (left := end - anyio.current_time()) > 0:
             # The end is told as soon as access is cut; what it changed and whether that can be undone, a little later.
-            view = await self.calls.call(WAIT_FOR_END, WaitForEnd(delegation_id=view.delegation_id, timeout=left))
+            view = await self.operations.call(WAIT_FOR_END, WaitForEnd(delegation_id=view.delegation_id, timeout=left))
         return view
 
     async def view(self, delegation_id: str) -> DelegationView:
         """Return a delegation as it is now."""
-        return await self.calls.call(GET_DELEGATION, OneDelegation(delegation_id=delegation_id))
+        return await self.operations.call(GET_DELEGATION, OneDelegation(delegation_id=delegation_id))
 
 
 def ended(view: DelegationView) -> bool:

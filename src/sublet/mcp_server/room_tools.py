@@ -165,7 +165,7 @@ class _Heard:
 async def _wait(call: Call, given: Watch) -> Answer:
     """Wait for news of rooms and, unless one room is asked for, of delegations; the first ends the wait for both."""
     if given.cursor is None:
-        known = await call.calls.call(LIST_DELEGATIONS, ListNewest())
+        known = await call.operations.call(LIST_DELEGATIONS, ListNewest())
         newest = max((view.cursor for view in known), default=0)
         heard = _Heard(None, newest)
     else:
@@ -213,7 +213,7 @@ async def _hear_delegations(call: Call, heard: _Heard, until: float) -> None:
     while True:
         left = max(0.0, until - anyio.current_time())
         asked = ReadEvents(cursor=heard.delegation_cursor, timeout=left, limit=DELEGATION_EVENTS)
-        page = await call.calls.call(READ_EVENTS, asked)
+        page = await call.operations.call(READ_EVENTS, asked)
         heard.delegation_cursor = page.cursor
         heard.delegations = [one for one in page.events if one.kind in TOLD and one.delegation_id is not None]
         if heard.delegations or left <= 0:

@@ -70,7 +70,7 @@ class SubletServer:
     """The catalogue over one daemon.
 
     Args:
-        api: the daemon's operations that are not in the table yet.
+        api: the daemon.
         called_by: returns what calls the operations of the table for whoever asks.
         talk: its rooms.
         calls: stands before every tool.

@@ -62,7 +62,7 @@ async def _say(call: Call, given: Delegate) -> DelegationView:
     """Send a follow-up; one that is sent again with the same key is the same one."""
     key = given.idempotency_key
     named = None if key is None else "key_" + hashlib.sha256(key.encode()).hexdigest()[:32]
-    return await call.calls.call(
+    return await call.operations.call(
         SAY_MORE, SayMore(delegation_id=given.delegation_id, prompt=given.prompt, follow_up_id=named)
     )
 
@@ -71,13 +71,13 @@ async def _extend(call: Call, given: Delegate) -> tuple[DelegationView, int]:
     """Lengthen the lease, and return by how much the limits of both sides allowed."""
     before = await call.view(given.delegation_id)
     more = ExtendDelegation(delegation_id=given.delegation_id, seconds=given.ttl_seconds)
-    view = await call.calls.call(EXTEND_DELEGATION, more)
+    view = await call.operations.call(EXTEND_DELEGATION, more)
     return view, view.ttl_seconds - before.ttl_seconds
 
 
 async def _begin(call: Call, given: Delegate) -> DelegationView:
     said = given.model_dump(include=set(CreateDelegation.model_fields))
-    return await call.calls.call(CREATE_DELEGATION, CreateDelegation.model_validate(said))
+    return await call.operations.call(CREATE_DELEGATION, CreateDelegation.model_validate(said))
 
 
 async def delegate_output(call: Call, given: DelegateOutput) -> Answer:
@@ -97,22 +97,22 @@ async def delegate_output(call: Call, given: DelegateOutput) -> Answer:
 
 async def delegate_cancel(call: Call, given: DelegateCancel) -> Answer:
     """Stop a delegation and cut its access."""
-    return present(await call.calls.call(CANCEL_DELEGATION, OneDelegation(delegation_id=given.delegation_id)))
+    return present(await call.operations.call(CANCEL_DELEGATION, OneDelegation(delegation_id=given.delegation_id)))
 
 
 async def delegate_review(call: Call, given: DelegateReview) -> Answer:
     """Show a staged result, write it into the directory, drop it, or take it back."""
     view = await call.view(given.delegation_id)
-    calls, one = call.calls, OneDelegation(delegation_id=given.delegation_id)
+    operations, one = call.operations, OneDelegation(delegation_id=given.delegation_id)
     if given.action == "diff":
-        review = await calls.call(REVIEW_RESULT, OneWithPatch(delegation_id=given.delegation_id, patch=True))
+        review = await operations.call(REVIEW_RESULT, OneWithPatch(delegation_id=given.delegation_id, patch=True))
         return present_diff(view, review, int(given.cursor.partition(":")[0]))
     if given.action == "apply":
         request = ApplyResult(delegation_id=given.delegation_id, partial=given.partial)
-        return present_applied(view, await calls.call(APPLY_RESULT, request))
+        return present_applied(view, await operations.call(APPLY_RESULT, request))
     if given.action == "discard":
-        return present_discarded(view, await calls.call(DISCARD_RESULT, one))
-    return present_undone(view, await calls.call(UNDO_RESULT, one))
+        return present_discarded(view, await operations.call(DISCARD_RESULT, one))
+    return present_undone(view, await operations.call(UNDO_RESULT, one))
 
 
 async def directory(call: Call, given: DirectoryQuery) -> Answer:
@@ -133,7 +133,7 @@ async def _section(call: Call, view: DelegationView, given: DelegateOutput) -> s
             "Call delegate_output with section='log', or wait with wait_seconds.",
         )
     asked = OneWithPatch(delegation_id=view.delegation_id, patch=given.section == "patch")
-    report = await call.calls.call(AUDIT_DELEGATION, asked)
+    report = await call.operations.call(AUDIT_DELEGATION, asked)
     if given.section == "files":
         return await anyio.to_thread.run_sync(files_text, view, report)  # thousands of names take a while
     return report.patch or ""
@@ -154,7 +154,7 @@ async def _log_page(call: Call, view: DelegationView, since: int, offset: int, *
     cursor, chars, dropped, full = since, 0, 0, False
     for _ in range(MAX_READS):
         asked = ReadEvents(cursor=cursor, delegation_id=view.delegation_id, limit=EVENTS_PER_READ)
-        page = await call.calls.call(READ_EVENTS, asked)
+        page = await call.operations.call(READ_EVENTS, asked)
         for event in page.events:
             if event.kind is EventKind.DELEGATION_OUTPUT:
                 text = _output(event)[offset if not pieces else 0 :]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -164,6 +164,10 @@ class SandboxView(View):
     cwd_only: bool = Field(description="It sees what is lent and the system's programs alone")
     allow_network: bool
     allow_exec: bool = Field(description="It may start programs")
+
+
+SHOWN_AS_ASKED: Final = ("result_mode", "keep_all")
+"""Fields of ``DelegationView`` that show options of the request under their own names, as they were asked for."""
 
 
 class DelegationView(View):
