@@ -24,7 +24,7 @@ def test_everything_but_the_bare_relay_goes_to_the_app(monkeypatch: pytest.Monke
 
 
 def test_the_version_is_told_at_once_and_in_the_words_of_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    code = "import sys; sys.argv = ['sublet', '--version']; from sublet.cli import entry; entry.main(); print(*sys.modules)"
+    code = "import sys; sys.argv[1:] = ['--version']; from sublet.cli import entry; entry.main(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     words, _, loaded = done.stdout.partition("\n")
     assert not {"typer", "pydantic", "asyncio"} & set(loaded.split())
