@@ -1,5 +1,5 @@
 # `make demo` shows the main job on real parts; `make test` runs everything. Both set up what they need.
-.PHONY: setup demo test nightly fuzz lint types bench soak lock hosts states locked attacks documents clean help
+.PHONY: setup demo test nightly newest fuzz lint types bench soak lock hosts states locked attacks documents clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
@@ -19,6 +19,9 @@ test: setup hosts ## run all tests, real mounts included, and check that nothing
 
 nightly: setup hosts ## run all tests as an ordinary user and on each Python that is here; takes hours, and root
 	@scripts/nightly
+
+newest: setup ## test what leans on private parts of libraries with the newest versions that are allowed
+	@scripts/test-newest $(ARGS)
 
 fuzz: setup ## feed every decoder with anything; ARGS="--seconds 600 TARGET" for longer
 	@PYTHONPATH=tests $(PY) -m fuzz.run $(ARGS)

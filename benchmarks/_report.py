@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from sublet.daemon.logging import configure_logging
+
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "benchmarks.md"
 RELIABILITY = DOCS / "reliability.md"
@@ -55,7 +57,8 @@ def _figure(value: float) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that ``show`` obeys."""
+    """Add the options that ``show`` obeys; what parts of the product log in this process goes to stderr."""
+    configure_logging("warning")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument("--markdown", action="store_true", help="write the table into its page in docs as well")
 

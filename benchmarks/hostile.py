@@ -36,7 +36,9 @@ from attacks.flood import Flood
 from attacks.floods import ALL as FLOODS
 from attacks.probe import CostProbe
 from attacks.probes import ALL as PROBES
-from support.leases import control
+from sublet.protocol.messages import Start
+from support.daemons import Daemon, wait_for
+from support.leases import control, view
 
 LINEAR = 2.5
 STALL_SECONDS = 0.1
@@ -47,7 +49,9 @@ RUNS = 5
 LEAST_SECONDS = 0.002
 """A run shorter than this tells nothing about growth: the input is made larger until one takes as long."""
 MOST_BYTES = 4 << 20
-REST_SECONDS = 2.0
+REST_SECONDS = 3.0
+"""After the attacker has gone and its lease was looked at; the daemon gives memory back within about two."""
+END_SECONDS = 60.0
 ANSWER_SECONDS = 5.0
 """How long the attacker's own request may wait in its own flood before the cancel."""
 
@@ -109,29 +113,48 @@ async def against(stage: Stage, flood: Flood, seconds: float) -> list[Row]:
     delegation, start = await stage.lend()
     before = resident(stage.lender)
     looker = Looker(stage.honest)
-    taken = 0
-    try:
-        with flooding(flood, stage.target(start), stage.scratch, seconds + 60):
-            until = time.monotonic() + seconds
-            while time.monotonic() < until:
-                await anyio.sleep(0.1)
-                taken = max(taken, resident(stage.lender) - before)
-            stall = looker.longest
-            cut = await cut_after(stage, delegation)
-    finally:
-        looker.close()
-    await anyio.sleep(REST_SECONDS)
+    taken = [0]
+
+    async def watch() -> None:
+        while True:
+            taken[0] = max(taken[0], resident(stage.lender) - before)
+            await anyio.sleep(0.1)
+
+    async with anyio.create_task_group() as watching:
+        watching.start_soon(watch)
+        stall, cut = await played(stage, flood, start, delegation, looker, seconds)
+        # What the end of the attacker's lease takes is its doing as well, and nothing is held before that is over.
+        await anyio.to_thread.run_sync(partial(wait_for, lambda: ended(stage.lender, delegation), END_SECONDS))
+        await anyio.sleep(REST_SECONDS)
+        watching.cancel_scope.cancel()
     held = resident(stage.lender) - before
     name = f"{flood.who}, {flood.name}"
     spent = "" if cut is not None else "the flood has used up its own access"
     rows = [
         Row(f"{name}: longest answer to others", stall * 1000, "ms", "", "≤ 100", stall <= STALL_SECONDS),
         Row(f"{name}: cancel to refused I/O", (cut or 0) * 1000, "ms", spent, "≤ 250", (cut or 0) <= CUT_SECONDS),
-        Row(f"{name}: memory taken", taken / (1 << 20), "MiB", "", "≤ 64", taken <= TAKEN_BYTES),
+        Row(f"{name}: memory taken", taken[0] / (1 << 20), "MiB", "", "≤ 64", taken[0] <= TAKEN_BYTES),
         Row(f"{name}: memory still held", held / (1 << 20), "MiB", "", "≤ 8", held <= HELD_BYTES),
     ]
     print(name, *(f"{row.value:.0f} {row.unit}" for row in rows), sep="; ", file=sys.stderr, flush=True)
     return rows
+
+
+async def played(
+    stage: Stage, flood: Flood, start: Start, delegation: str, looker: Looker, seconds: float
+) -> tuple[float, float | None]:
+    """Flood, cancel the attacker's delegation, and return the longest answer to others and what ``cut_after`` does."""
+    try:
+        with flooding(flood, stage.target(start), stage.scratch, seconds + 60):
+            await anyio.sleep(seconds)
+            return looker.longest, await cut_after(stage, delegation)
+    finally:
+        looker.close()
+
+
+def ended(lender: Daemon, delegation: str) -> bool:
+    """Tell whether a delegation has ended, and what it changed was looked at."""
+    return view(lender, delegation).audit is not None
 
 
 async def cut_after(stage: Stage, delegation: str) -> float | None:

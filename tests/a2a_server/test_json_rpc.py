@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-from a2a.types import CancelTaskRequest, TaskState
+from a2a.server.request_handlers import request_handler
+from a2a.types import CancelTaskRequest, SendMessageRequest, TaskState
 from a2a.utils.errors import TaskNotCancelableError, UnsupportedOperationError
+from a2a.utils.proto_utils import validate_proto_required_fields
+from starlette.types import Message, Receive, Scope, Send
 
+from sublet.a2a_server import handler
+from sublet.a2a_server.json_rpc import LARGE_VALUES, WellFormed
 from sublet.protocol.errors import ErrorCode
 from sublet.protocol.messages import Error, ErrorExtension
 from support.a2a_world import TOKEN, World, a_start, an_invite
@@ -44,6 +50,59 @@ async def test_what_is_no_json_is_a_parse_error(bob: World, version: str) -> Non
             assert (answer["error"]["code"], answer["id"]) == (-32700, None), body
         for body in (b"[]", b"[1]", b"null", b'"x"', b"1", b"{}"):
             assert (await http.post("/", content=body)).json()["error"]["code"] == -32600, body
+
+
+async def test_a_message_of_many_values_is_looked_through_in_a_thread_and_once(
+    bob: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK looks at each value on the event loop: 50 ms for 9 KB of them."""
+    seen: list[bool] = []
+    loops_thread = threading.get_ident()
+
+    def check(params: SendMessageRequest) -> None:
+        seen.append(threading.get_ident() == loops_thread)
+        validate_proto_required_fields(params)
+
+    monkeypatch.setattr(handler, "validate_proto_required_fields", check)
+    monkeypatch.setattr(request_handler, "validate_proto_required_fields", lambda _: pytest.fail("it looks again"))
+    many = copy.deepcopy(REQUEST)
+    many["params"]["message"]["parts"].append({"data": [{"": 0}] * 1_300})
+    lacking = copy.deepcopy(many)
+    del lacking["params"]["message"]["role"]
+    async with ask(bob, **{"A2A-Version": "1.0"}) as http:
+        for body in (REQUEST, many, lacking):
+            answer = (await http.post("/", json=body)).json()
+        assert answer["error"]["code"] == -32602
+    assert seen == [True, False, False]
+
+
+async def test_no_two_large_bodies_are_read_in_one_turn_of_the_loop() -> None:
+    turn, read = 0, list[int]()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        read.append(turn)
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def unused(_: Message) -> None:
+        raise AssertionError("it is answered by the application")
+
+    body = json.dumps({"method": "SendMessage", "params": [0] * LARGE_VALUES}).encode()
+    counting = asyncio.create_task(count())
+
+    async def whole() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    checked = WellFormed(app, "/")
+    scope: Scope = {"type": "http", "path": "/", "method": "POST", "headers": []}
+    await asyncio.gather(*(checked(scope, whole, unused) for _ in range(8)))
+    counting.cancel()
+    assert len(set(read)) == 8
 
 
 def mutations(value: Any) -> Iterator[dict[str, Any]]:

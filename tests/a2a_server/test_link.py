@@ -196,12 +196,12 @@ async def test_the_bus_of_a_peer_that_was_started_again_is_found_at_once(
     there.state_dir.mkdir()
     async with served(replace(there, bus=BusDoor(7001))) as (_, face):
         peer = replace(bob.peer(), a2a_url=face.address)
-        assert await link.bus(peer) == BusDoor(7001)
+        assert await link.bus(peer) == BusDoor(7001, version=there.version)
     port = urlsplit(peer.a2a_url).port
     assert port is not None
     async with served(replace(there, a2a_port=port, bus=BusDoor(7002))) as (_, face):
         assert face.address == peer.a2a_url
-        assert await link.bus(peer) == BusDoor(7002)
+        assert await link.bus(peer) == BusDoor(7002, version=there.version)
 
 
 async def test_another_key_behind_the_address_is_loud(bob: World, link: A2APeerLink) -> None:

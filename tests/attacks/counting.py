@@ -11,11 +11,13 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
 from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
+
+THREAD_SECONDS: Final = 1.0
 
 
 class Tracing:
@@ -150,8 +152,10 @@ def count_kept(probe: KeptProbe) -> Counted:
     try:
         before = tracemalloc.get_traced_memory()[0]
         with probe.attack() as part:
+            _let_threads_end()
             gc.collect()
             there = tracemalloc.get_traced_memory()[0] - before
+        _let_threads_end()
         gc.collect()
         left = tracemalloc.get_traced_memory()[0] - before
         del part
@@ -159,6 +163,13 @@ def count_kept(probe: KeptProbe) -> Counted:
         tracemalloc.stop()
         gc.unfreeze()
     return Counted(first.entered, there=there, left=left)
+
+
+def _let_threads_end() -> None:
+    """Wait for threads that have told their result and still hold it for the moment that they take to end."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("background "):
+            thread.join(THREAD_SECONDS)
 
 
 @cache

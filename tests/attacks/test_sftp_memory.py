@@ -10,14 +10,22 @@ from typing import Any, cast
 
 import asyncssh
 import pytest
+from structlog.testing import capture_logs
 
-from attacks.kit.executor import LSTAT, Hose, connected, hose, on_handle, path_request
+from attacks.kit.executor import LSTAT, Hose, connected, extended, hose, on_handle, path_request
 from attacks.kit.repository import hostile_lender
-from attacks.scenes import scene
+from attacks.scenes import Scene, scene
 from sublet.workspace.archive import client
 from sublet.workspace.archive.wire import SUBSYSTEM, Frame, Planned, frame, plan_frames
-from sublet.workspace.serving.login import MAX_GLOBAL_REQUESTS
+from sublet.workspace.serving.login import (
+    CHANNEL_BYTES,
+    CHANNEL_WINDOW,
+    LEAST_WINDOW,
+    MAX_GLOBAL_REQUESTS,
+    LeaseConnection,
+)
 from sublet.workspace.serving.served_lease import MAX_LEASE_BYTES, MAX_PEER_BYTES
+from sublet.workspace.sftp.wire import MAX_PACKET
 from sublet.workspace.ssh.channel_session import MAX_ENVIRONMENT_BYTES, MAX_PIECES, MIN_PACKET_BYTES
 from sublet.workspace.ssh.connection import connect
 from support.sftp_client import export, string
@@ -88,28 +96,27 @@ async def test_variables_are_counted_in_bytes(root: Path) -> None:
 
 
 @pytest.mark.parametrize("request_name", [b"tcpip-forward", b"keepalive@openssh.com"])
-async def test_requests_about_the_connection_do_not_pile_up(
-    root: Path, request_name: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_requests_about_the_connection_do_not_pile_up(root: Path, request_name: bytes) -> None:
     """Some wait for another, and answers wait for the end of a key exchange that a client need not finish."""
-    async with scene(root) as lent, connected(lent.attacker) as connection:
-        await hose(connection)
-        raw = cast(Any, connection)
-        raw._recv_handler = lambda: False  # no answer is even looked at
-        body = string(request_name) + b"\x01"
-        if request_name.startswith(b"keepalive"):
-            raw._send_kexinit()
-            raw._kex_complete = True  # which it never is
-        else:
-            body += string(b"") + struct.pack(">I", 0)
-        for _ in range(200 * MAX_GLOBAL_REQUESTS):
-            if raw._transport is None or raw._transport.is_closing():
-                break
-            raw.send_packet(80, body)
-            if _ % 50 == 0:
-                await asyncio.sleep(0)
-        await connection.wait_closed()
-        assert "makes us keep what nobody asked for" in caplog.text
+    with capture_logs() as told:
+        async with scene(root) as lent, connected(lent.attacker) as connection:
+            await hose(connection)
+            raw = cast(Any, connection)
+            raw._recv_handler = lambda: False  # no answer is even looked at
+            body = string(request_name) + b"\x01"
+            if request_name.startswith(b"keepalive"):
+                raw._send_kexinit()
+                raw._kex_complete = True  # which it never is
+            else:
+                body += string(b"") + struct.pack(">I", 0)
+            for _ in range(200 * MAX_GLOBAL_REQUESTS):
+                if raw._transport is None or raw._transport.is_closing():
+                    break
+                raw.send_packet(80, body)
+                if _ % 50 == 0:
+                    await asyncio.sleep(0)
+            await connection.wait_closed()
+            assert any("makes us keep what nobody asked for" in entry["event"] for entry in told)
 
 
 async def test_channels_of_all_leases_of_a_peer_have_one_bound(root: Path) -> None:
@@ -146,24 +153,97 @@ async def test_channels_of_all_leases_of_a_peer_have_one_bound(root: Path) -> No
             await asyncio.sleep(0)
 
 
+def connections_of(lent: Scene, lease: str) -> list[LeaseConnection]:
+    """Return the lender's side of the connections of a lease."""
+    return [cast(LeaseConnection, one) for one in lent.plane._leases[lease].connections]
+
+
+def waiting_in(connections: list[LeaseConnection]) -> int:
+    """Return the bytes that have arrived on all channels and are not worked off, wherever they wait."""
+    sessions = [session for connection in connections for session in connection._sessions]
+    buffers = [cast(Any, session._channel)._recv_buf for session in sessions if session._channel]
+    return sum(session._kept for session in sessions) + sum(len(data) for buffer in buffers for data, _ in buffer)
+
+
+async def test_requests_that_take_long_keep_no_more_than_their_windows(root: Path) -> None:
+    """Each of them lets asyncssh hand on another piece, however little was worked off, and take another window."""
+    async with scene(root) as lent, connected(lent.attacker) as connection:
+        attackers = [await hose(connection) for _ in range(4)]
+        files = [
+            (await one.ask(3, string(W + b"synced-%d" % n) + struct.pack(">II", 2 | 8, 0))).handle
+            for n, one in enumerate(attackers)
+        ]
+        lenders_side = connections_of(lent, lent.attacker.lease)
+        windows = sum(lenders_side[0]._windows.values())
+        for one, handle in zip(attackers, files, strict=True):
+            write = on_handle(6, handle, struct.pack(">Q", 0) + string(b"x" * 4096))
+            one.send((write + extended(b"fsync@openssh.com", handle)) * 700)
+        most = 0
+        while min(one.answers for one in attackers) < 200:
+            most = max(most, waiting_in(lenders_side))
+            await asyncio.sleep(0)
+        assert LEAST_WINDOW < most <= windows
+        # All of it is answered in the end: a window that is not opened again would hold it up.
+        for one in attackers:
+            await one.until(2 + 1_400)
+        assert waiting_in(lenders_side) == 0
+
+
+async def test_pieces_of_an_archive_that_take_long_keep_no_more_than_their_window(root: Path) -> None:
+    async with scene(root, transport="archive") as lent, connected(lent.attacker) as connection:
+        channel, session = await connection.create_session(Hose, subsystem=SUBSYSTEM, encoding=None)
+        attacker = cast(Hose, session)
+        planned = [Planned((b"workspace", b"large"), "file", 8 * MEBIBYTE)]
+        channel.write(frame(Frame.PUT) + b"".join(plan_frames(planned)) + frame(Frame.GO))
+        lenders_side = connections_of(lent, lent.attacker.lease)
+        usage = lent.plane._leases[lent.attacker.lease].usage
+        for _ in range(16):
+            channel.write(frame(Frame.DATA) * (MEBIBYTE // 5))
+        most, before = 0, lenders_side[0]._windows.copy()
+        for _ in range(3_000):
+            most = max(most, waiting_in(lenders_side))
+            await asyncio.sleep(0)
+        assert LEAST_WINDOW < most <= sum(before.values())
+        assert not attacker.closed.is_set()
+        assert usage.bytes_written == 0
+
+
+async def test_every_channel_of_a_lease_finds_room_for_a_window(root: Path) -> None:
+    async with scene(root) as lent, contextlib.AsyncExitStack() as stack:
+        attackers = []
+        for _ in range(4):
+            connection = await stack.enter_async_context(connected(lent.attacker))
+            attackers += [await hose(connection) for _ in range(4)]
+        lease = lent.plane._leases[lent.attacker.lease]
+        windows = [size for one in connections_of(lent, lent.attacker.lease) for size in one._windows.values()]
+        assert len(windows) == 16
+        assert max(windows) == CHANNEL_WINDOW
+        assert min(windows) == LEAST_WINDOW
+        assert lease.waiting.held == sum(windows) + 16 * CHANNEL_BYTES <= MAX_LEASE_BYTES
+        # What a request may be is less than any window, or it could never come.
+        big = on_handle(6, b"12345678", struct.pack(">Q", 0) + string(bytes(MAX_PACKET - 64)))
+        for one in attackers:
+            answers = one.answers
+            one.send(big)
+            await one.until(answers + 1)
+
+
 async def test_what_waits_is_given_back_when_it_is_read(root: Path) -> None:
     async with scene(root) as lent, connected(lent.attacker) as connection:
         attacker = await hose(connection)
         opened = await attacker.ask(3, string(W + b"file") + struct.pack(">II", 1, 0))
         channel = attacker.channel
         assert channel is not None
-        waiting = lent.plane._leases[lent.attacker.lease].waiting
-        idle = waiting.held
+        lenders_side = connections_of(lent, lent.attacker.lease)
         channel.pause_reading()
         attacker.send(on_handle(5, opened.handle, struct.pack(">QI", 0, 255_000)) * 60)
         answers = attacker.answers
-        while waiting.held == idle:
-            attacker.send(path_request(LSTAT, W + b"file") * 100)
+        attacker.send(path_request(LSTAT, W + b"file") * 100)
+        while waiting_in(lenders_side) < 100 * 20:
             await asyncio.sleep(0)
         channel.resume_reading()
-        await attacker.until(answers + 61)
-        while waiting.held != idle:
-            await attacker.ask(LSTAT, string(W + b"file"))
+        await attacker.until(answers + 160)
+        assert waiting_in(lenders_side) == 0
 
 
 async def test_empty_frames_of_an_archive_make_the_lender_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import asyncssh
 import pytest
+from structlog.testing import capture_logs
 
 from attacks.kit.executor import LSTAT, connected, hose
 from attacks.scenes import Scene, scene
@@ -132,17 +133,14 @@ async def test_key_exchanges_that_take_long_are_not_offered(root: Path, exchange
                 pass
 
 
-async def test_a_version_that_is_no_ascii_is_one_failed_connection(
-    root: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    async with scene(root) as lent:
-        sock = await dial(lent)
-        await asyncio.get_running_loop().sock_sendall(sock, b"SSH-2.0-\xff\xfe\r\n")
-        await ended(sock)
-        sock.close()
-        async with connected(lent.honest) as connection:
-            assert (await (await hose(connection)).ask(LSTAT, string(FILE))).kind == 105
-    told = [record for record in caplog.records if "an SSH connection" in record.getMessage()]
-    assert [record.exc_info for record in told] == [None]
-    assert "failed" in told[0].getMessage()
+async def test_a_version_that_is_no_ascii_is_one_failed_connection(root: Path) -> None:
+    with capture_logs() as logged:
+        async with scene(root) as lent:
+            sock = await dial(lent)
+            await asyncio.get_running_loop().sock_sendall(sock, b"SSH-2.0-\xff\xfe\r\n")
+            await ended(sock)
+            sock.close()
+            async with connected(lent.honest) as connection:
+                assert (await (await hose(connection)).ask(LSTAT, string(FILE))).kind == 105
+    told = [entry for entry in logged if "an SSH connection" in entry["event"]]
+    assert [(entry["event"], "exc_info" in entry) for entry in told] == [("an SSH connection failed", False)]

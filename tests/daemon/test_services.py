@@ -41,6 +41,7 @@ SERVICES = (
     "sftp",
     "staged results",
     "stall watch",
+    "heap",
     "supervisor",
     "web page",
     "what was set aside",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ import pytest
 
 from support.daemons import Daemon, two_daemons, wait_for
 from support.leases import assignment, begin, delegate, events, finish, view, wait_state
+from support.small_disk import small_disk
 
 Pair = tuple[Daemon, Daemon]
 MEBIBYTE = 1024 * 1024
@@ -137,20 +135,6 @@ def test_what_is_used_is_shown_while_the_work_goes_on(daemons: Pair, tmp_path: P
 
     assert (usage.bytes_added, usage.files_added) == (-700, 2)
     daemons[0].run("cancel", found)
-
-
-@contextmanager
-def small_disk(place: Path, kibibytes: int) -> Iterator[Path]:
-    """Mount a file system of that size, with one file in it."""
-    place.mkdir()
-    mounting = ["mount", "-t", "tmpfs", "-o", f"size={kibibytes}k", "tmpfs", str(place)]
-    if os.geteuid() != 0 or subprocess.run(mounting, check=False, capture_output=True).returncode != 0:
-        pytest.skip("nothing can be mounted here")
-    try:
-        (place / "kept").write_text("kept\n")
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
 
 
 def test_both_sides_name_the_disk_that_is_full(daemons: Pair, tmp_path: Path) -> None:

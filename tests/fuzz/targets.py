@@ -85,6 +85,7 @@ from sublet.workspace.ssh import keys as ssh_keys
 from sublet.workspace.ssh import reverse
 from sublet.workspace.view import rules
 from sublet.workspace.view.export_view import ExportView, WritableView
+from support.at_once import events_of
 from support.sftp_client import INIT
 from support.views import default_rules
 
@@ -619,10 +620,8 @@ def _chat_stream(data: bytes) -> None:
     size, raw = (data[0] or 1, data[1:]) if data else (1, b"")
     with contextlib.suppress(sse.MalformedReply):
         reply.read_whole(raw)
-    once, pieces = sse.EventDecoder(), sse.EventDecoder()
-    whole = [*once.feed(raw), *once.end()]
-    cut = [event for start in range(0, len(raw), size) for event in pieces.feed(raw[start : start + size])]
-    assert [*cut, *pieces.end()] == whole
+    whole = events_of([raw])
+    assert events_of(raw[start : start + size] for start in range(0, len(raw), size)) == whole
     builder = reply.ReplyBuilder()
     said = "".join(builder.add(event) for event in whole)
     assert builder.finish().text == said
@@ -794,12 +793,14 @@ def _mcp_arguments(data: bytes) -> None:
         arguments.read_arguments("delegate", arguments.Delegate, given)
 
 
-@target("toml_entry", raises=[tomllib.TOMLDecodeError])
+@target("toml_entry", "mcp_server.toml_entry:_parse", raises=[tomllib.TOMLDecodeError])
 def _toml(data: bytes) -> None:
-    given = data.decode("utf-8", "replace")
-    made = toml_entry.put_table(given, ("mcp_servers", "sublet"), {"command": "uvx", "args": ["sublet", "mcp"]})
+    given, path = data.decode("utf-8", "replace"), ("mcp_servers", "sublet")
+    made = toml_entry.put_table(given, path, {"command": "uvx", "args": ["sublet", "mcp"]})
     if made is not None:
         assert tomllib.loads(made)["mcp_servers"]["sublet"]["command"] == "uvx"
+        left = toml_entry.drop_table(made, path)
+        assert left is None or "sublet" not in tomllib.loads(left).get("mcp_servers", {})
 
 
 @target("option_values", raises=[typer.BadParameter])

@@ -175,12 +175,15 @@ def test_codex_gets_a_table_and_every_other_byte_stays(env: dict[str, str], proj
     assert not plan_install("codex", project=project, env=env | {"SUBLET_HOME": "/srv/\u00fc"}, command=COMMAND).changed
 
 
-def test_codex_table_is_renewed_in_place_of_the_old_one(env: dict[str, str], project: Path) -> None:
+def test_codex_table_is_renewed_where_it_is(env: dict[str, str], project: Path) -> None:
     head, tail = 'model = "o5"\n\n', '[zeta]\nlast = true # "mine"\n'
     old = '[mcp_servers.sublet]\ncommand = "old"\nstartup_timeout_sec = 30\n[mcp_servers.sublet.env]\nA = "1"\n\n'
     path = codex_file(env, head + old + tail)
     apply(plan_install("codex", project=project, env=env, command=COMMAND))
-    assert path.read_text().startswith(head + tail)
+    assert path.read_text().startswith(head + "[mcp_servers.sublet]\n")
+    assert path.read_text().endswith(
+        'startup_timeout_sec = 30\nargs = ["mcp"]\n\n[mcp_servers.sublet.env]\nA = "1"\n\n' + tail
+    )
     assert entry_in(path.read_text(), "codex") == {
         "command": COMMAND[0],
         "args": ["mcp"],
@@ -194,11 +197,8 @@ def test_codex_table_is_renewed_in_place_of_the_old_one(env: dict[str, str], pro
     [
         "model = ",
         'mcp_servers = "none"\n',
-        'mcp_servers = { sublet = { command = "old" } }\n',
-        '[mcp_servers]\nsublet = { command = "old" }\n',
-        "[mcp_servers.sublet]\nsince = 2026-01-01\n",
-        '[mcp_servers."sublet"]\ncommand = "old"\n',
-        'text = """\n[mcp_servers.sublet]\n"""\n[mcp_servers.sublet]\ncommand = "old"\n',
+        "[[mcp_servers]]\n",
+        "mcp_servers = 1\n[z]\n",
     ],
 )
 def test_toml_that_cannot_be_edited_safely_is_refused(env: dict[str, str], project: Path, text: str) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
+import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -137,3 +140,69 @@ def test_fractions_are_kept_by_narrow_and_refused_by_canonical_json(number: floa
     assert narrow(number) == number
     with pytest.raises(ValueError, match="fraction"):
         canonical_json(number)
+
+
+VECTORS = sorted(Path(__file__).parent.rglob("*.json"))
+_numbers = st.one_of(st.integers(), st.integers(-(2**54), 2**54), st.just(-0), st.floats())
+_texts = st.text(st.characters(), max_size=12)
+_any_value = st.recursive(
+    st.one_of(st.none(), st.booleans(), _numbers, _texts),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(_texts, inner, max_size=4)),
+    max_leaves=20,
+)
+
+
+def by_the_library(value: Any) -> bytes | None:
+    try:
+        return rfc8785.dumps(value)
+    except (ValueError, RecursionError):
+        return None
+
+
+def holds_fraction(value: JsonValue) -> bool:
+    if isinstance(value, dict):
+        return any(map(holds_fraction, value.values()))
+    return any(map(holds_fraction, value)) if isinstance(value, list) else isinstance(value, float)
+
+
+@given(_any_value)
+def test_another_implementation_gives_the_same_bytes(value: JsonValue) -> None:
+    """Ours refuses fractions, for which it is stricter on purpose; apart from that the two take the same values."""
+    try:
+        ours = canonical_json(value)
+    except ValueError:
+        assert holds_fraction(value) or by_the_library(value) is None
+    else:
+        assert by_the_library(value) == ours
+
+
+def values_in(value: JsonValue) -> list[JsonValue]:
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    return [value, *(found for item in inner for found in values_in(item))]
+
+
+@pytest.mark.parametrize("file", VECTORS, ids=lambda file: file.stem)
+def test_another_implementation_gives_the_same_bytes_for_the_vectors(file: Path) -> None:
+    values = [value for value in values_in(json.loads(file.read_text())) if not holds_fraction(value)]
+    assert len(values) > 3
+    assert [canonical_json(value) for value in values] == [by_the_library(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    "value", [KEY_ORDER, '\u20ac$\x0f\nA\'B"\\\\"/', "\x7f\x80\u2028", 2**53 - 1, {"": {}, "a": []}, -0]
+)
+def test_another_implementation_agrees_on_what_is_easily_wrong(value: JsonValue) -> None:
+    assert by_the_library(value) == canonical_json(value)
+
+
+@pytest.mark.parametrize("value", [2**53, -(2**53), 10**400, math.nan, math.inf, "\ud800", {"\udfff": 1}])
+def test_another_implementation_refuses_the_same(value: JsonValue) -> None:
+    assert by_the_library(value) is None
+    with pytest.raises(ValueError, match=r"fraction|beyond|surrogates"):
+        canonical_json(value)
+
+
+def test_depth_is_bounded_here_alone() -> None:
+    assert by_the_library(nested(MAX_DEPTH + 1)) is not None
+    with pytest.raises(ValueError, match="deeper"):
+        canonical_json(nested(MAX_DEPTH + 1))

@@ -19,10 +19,11 @@ from nacl.signing import SigningKey
 
 from sublet.a2a_server.assertion import make_assertion
 from sublet.a2a_server.client import A2APeerLink
-from sublet.a2a_server.face import STORE_NAME, A2AFace
+from sublet.a2a_server.face import A2AFace
 from sublet.a2a_server.parts import to_part
 from sublet.a2a_server.peer_http import PeerAuth
 from sublet.a2a_server.signer import signed
+from sublet.a2a_server.task_schema import STORE_NAME
 from sublet.daemon.api.daemon_api import AskedBack, KnownPeer, PairReply, PairRequest
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.ports import FaceContext, PeerAddress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
-from typing import Annotated, cast
+from typing import Annotated, TypeAlias, cast
 
 from a2a.types import (
     AgentCapabilities,
@@ -41,6 +41,8 @@ CARD_PATH = "/.well-known/agent-card.json"
 CARD_CACHE_CONTROL = "public, max-age=60"
 MAX_SKILLS = 64
 _MAX_DESCRIPTION = 2_000
+_MAX_VERSION = 40
+_Port: TypeAlias = Annotated[int, Field(gt=0, lt=65536)]
 _CARD_TYPE = "JOSE"
 _TEXT_MODES = ["text/plain", "application/json"]
 
@@ -137,14 +139,27 @@ def offered_bus(card: AgentCard) -> BusDoor | None:
         found = _BusParams.model_validate(MessageToDict(extension.params)).sublet
     except ValidationError:
         return None
-    return None if found.bus_port is None else BusDoor(found.bus_port, found.bus_wire)
+    version = clean_line(found.version, _MAX_VERSION)
+    if found.bus is not None:
+        return BusDoor(found.bus.port, found.bus.wire, version)
+    return None if found.bus_port is None else BusDoor(found.bus_port, 1, version)
+
+
+class _Bus(BaseModel):
+    model_config = ConfigDict(defer_build=True, extra="ignore")
+
+    port: _Port
+    wire: Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class _Sublet(BaseModel):
+    """``bus_port`` is what daemons of the first form of bus say, who would call whatever has that name."""
+
     model_config = ConfigDict(defer_build=True, extra="ignore")
 
-    bus_port: Annotated[int, Field(gt=0, lt=65536)] | None = None
-    bus_wire: int = 1
+    version: str = ""
+    bus: _Bus | None = None
+    bus_port: _Port | None = None
 
 
 class _BusParams(BaseModel):
@@ -196,7 +211,7 @@ def _extension(
                 "version": version,
                 "node_id": node_id,
                 "fingerprint": fingerprint,
-                **({} if bus is None else {"bus_port": bus.port, "bus_wire": bus.wire, "bus_tls": True}),
+                **({} if bus is None else {"bus": {"port": bus.port, "wire": bus.wire}}),
             },
         }
     )

@@ -26,6 +26,7 @@ from sublet.a2a_server.plain import PlainAnswers
 from sublet.a2a_server.routes import build_app
 from sublet.a2a_server.signer import signed
 from sublet.a2a_server.stopping import Stopping
+from sublet.a2a_server.task_schema import STORE_NAME
 from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import is_delegation
 from sublet.daemon.net.door import Door
@@ -38,7 +39,6 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Error
 from sublet.supervisor.agent_config import AgentConfig
 
-STORE_NAME = "a2a.sqlite3"
 STOP_SECONDS = 3.0
 _LAST_WORDS_SECONDS = 0.5
 """How long streams may still tell the end of their tasks when we stop."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sublet import deadlines
 from sublet.a2a_server.caller import SCOPE_KEY
 from sublet.a2a_server.refusal import http_error
 from sublet.protocol.errors import LocalCode, SubletError
@@ -70,7 +70,7 @@ async def _read(scope: Scope, receive: Receive, limit: int) -> bytes | None:
         raise too_large
     body = bytearray()
     try:
-        with anyio.fail_after(MAX_BODY_SECONDS):
+        async with deadlines.timeout(MAX_BODY_SECONDS):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":

@@ -18,6 +18,8 @@ from a2a.types import ListTasksRequest, ListTasksResponse, Task, TaskState
 from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
 from a2a.utils.errors import InvalidParamsError
 
+from sublet.a2a_server.task_schema import SCHEMA
+from sublet.migrations.database import prepare
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.patterns import Pattern
 
@@ -49,16 +51,6 @@ _TOKEN_TIME = Pattern(r"[0-9]{1,19}")
 ResultT = TypeVar("ResultT")
 Rows: TypeAlias = list[tuple[Any, ...]]
 
-_SCHEMA = """
-PRAGMA journal_mode=WAL;
-PRAGMA synchronous=NORMAL;
-PRAGMA busy_timeout=5000;
-CREATE TABLE IF NOT EXISTS a2a_task(
-    id TEXT PRIMARY KEY, owner TEXT NOT NULL, context_id TEXT NOT NULL, state INTEGER NOT NULL,
-    ended INTEGER NOT NULL, updated INTEGER NOT NULL, body BLOB NOT NULL) STRICT;
-CREATE INDEX IF NOT EXISTS a2a_task_list ON a2a_task(owner, updated DESC, id DESC);
-CREATE INDEX IF NOT EXISTS a2a_task_age ON a2a_task(ended, updated);
-"""
 _SAVE = """
 INSERT INTO a2a_task VALUES(:id, :owner, :context, :state, :ended, :updated, :body)
 ON CONFLICT(id) DO UPDATE SET state=:state, ended=:ended, updated=:updated, body=:body
@@ -106,7 +98,8 @@ class SqliteTaskStore(TaskStore):
         """Open or make the file and prune it.
 
         Raises:
-            SubletError: ``UNAVAILABLE`` where it can't be opened or is no such file.
+            SubletError: ``UNAVAILABLE`` where it can't be opened or is no such file; ``STATE_VERSION`` where another
+                version wrote it that can't be taken up.
         """
         await self._call(self._open)
 
@@ -211,7 +204,9 @@ class SqliteTaskStore(TaskStore):
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
             # Every call comes from the one thread of the pool, which sqlite3 cannot know.
             self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            self._db.executescript(_SCHEMA)
+            for setting in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=5000"):
+                self._db.execute(f"PRAGMA {setting}")
+            prepare(self._db, self._path, SCHEMA)
             self._prune()
         except (OSError, sqlite3.DatabaseError) as error:
             raise SubletError(

@@ -41,6 +41,8 @@ def peer_details(peer: PeerView) -> RenderableType:
     ]
     if peer.note:
         facts.append(("name from", clean_line(peer.note, 400)))
+    if peer.rooms:
+        facts.append(("rooms", f"none: {clean_line(peer.rooms, 400)}"))
     parts: list[RenderableType] = [_facts(facts)]
     if peer.agents:
         parts.append(Text("  agents (in the peer's own words)", style="dim"))

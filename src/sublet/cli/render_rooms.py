@@ -56,6 +56,8 @@ def room(found: RoomDetail, names: EntityNames) -> list[RenderableType]:
         for entity, role in sorted(found.roles.items())
     ]
     parts: list[RenderableType] = [title, inset(Columns(["member", "role", "power", "entity"], rows), 2)]
+    for entity, why in sorted(found.apart.items()):
+        parts.append(Text(f"  {clean_line(entity, 320)} hears nothing yet: {clean_line(why, 400)}", style="yellow"))
     if found.knocks:
         parts.append(Text("Asking to be let in:"))
         parts += [

@@ -13,6 +13,7 @@ from sublet.cli.options import JsonFlag
 from sublet.cli.room_arguments import EntityArgument, ReasonOption, RoomArgument, resolve_room
 from sublet.cli.room_cmds import MEMBERS, room
 from sublet.cli.screen import Screen
+from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -38,6 +39,8 @@ def room_invite(ctx: typer.Context, room: RoomArgument, entity: EntityArgument, 
         screen.show("Invited.")
         if not names.is_near(invited):
             screen.note("Your daemons are not paired, so the room is not there until they are: sublet pair")
+        elif done.apart:
+            screen.note(f"Nobody is told yet: {clean_line(done.apart, 400)}")
 
     run(ctx, screen, body)
 

@@ -30,8 +30,9 @@ from sublet.daemon.control.service_parts import ServiceParts
 from sublet.daemon.control_areas import control_areas, operation_table
 from sublet.daemon.diagnosis import diagnose
 from sublet.daemon.endings import Ending, Stop
-from sublet.daemon.faces import A2A_FACE, MCP_FACE, WEB_FACE, load_face
+from sublet.daemon.faces import A2A_FACE, MCP_FACE, WEB_FACE, load_face, load_face_stores
 from sublet.daemon.failures import sole_failure
+from sublet.daemon.heap import Heap
 from sublet.daemon.lock import InstanceLock
 from sublet.daemon.net.last_ports import LastPorts, read_ports, write_ports
 from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
@@ -51,6 +52,7 @@ from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.running import KeptFace, signals, started
 from sublet.daemon.stalls import Stalls
 from sublet.daemon.status_facts import enforced, sandbox_shown, service_view, set_aside_lines
+from sublet.daemon.storage.state import STORE, take_up
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import SubletError
@@ -66,14 +68,17 @@ async def run_daemon(config: DaemonConfig, ready: Callable[[StatusView], None] =
     """Run the daemon until SIGTERM, SIGINT or ``shutdown``; ``ready`` is called once it can be talked to.
 
     Raises:
-        SubletError: ``ALREADY_RUNNING``, ``UNAVAILABLE``, ``INVALID_ARGUMENT`` or ``DEP_MISSING`` where it can't start.
+        SubletError: ``ALREADY_RUNNING``, ``UNAVAILABLE``, ``STATE_VERSION``, ``INVALID_ARGUMENT`` or ``DEP_MISSING``
+            where it can't start.
     """
     config.home.make()
     _raise_file_limit()
     with InstanceLock.acquire(config.home) as lock:
         try:
-            identity = load_identity(Path(config.home.state_dir) / "keys")
-            store = await Store.open(Path(config.home.state_dir) / "sublet.db")
+            state_dir = Path(config.home.state_dir)
+            await asyncio.to_thread(take_up, state_dir, version("sublet"), load_face_stores())
+            identity = load_identity(state_dir / "keys")
+            store = await Store.open(state_dir / STORE)
             try:
                 with sole_failure(SubletError):
                     await _Daemon(config, identity, store, lock).run(ready)
@@ -160,7 +165,7 @@ class _Daemon:
             sockets = [self._faces[1], control]
             own_files = OwnFiles(self._home, self._lock, sockets, self._stop, self._moved)
             async with (
-                services.running(Service("stall watch", self._stalls.serve)),
+                services.running(Service("stall watch", self._stalls.serve), Service("heap", Heap().serve)),
                 services.running(Service("audit log", audit_log.serve)),
                 services.running(Service("sftp", parts.data_plane.serve)),
                 started(services, *self._faces, control),
@@ -253,7 +258,7 @@ class _Daemon:
         return [*ports, *parts.reloader.remarks, *watching, *names, *set_aside_lines(parts.aside)]
 
     def _service_parts(self, parts: Parts) -> ServiceParts:
-        directory = PeerDirectory(parts.peers, parts.link)
+        directory = PeerDirectory(parts.peers, parts.link, parts.rooms.messaging.why_apart)
         return ServiceParts(
             git=parts.git,
             policy=parts.policy,
@@ -269,7 +274,9 @@ class _Daemon:
             pruning=parts.pruning,
             results=parts.results,
             status=lambda: self._status(parts),
-            doctor=lambda: diagnose(self._config.home, running=True, limits=parts.cages.means),
+            doctor=lambda: diagnose(
+                self._config.home, running=True, limits=parts.cages.means, apart=parts.rooms.messaging.apart()
+            ),
             reload=parts.reloader.reload,
             stop=self._stop.ask,
             node_id=self._identity.node_id,

@@ -5,10 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections.abc import Mapping
+from importlib.metadata import version
+from itertools import starmap
 from pathlib import Path
+from types import MappingProxyType
 
 from sublet.daemon.api.daemon_models import Check
+from sublet.daemon.faces import load_face_stores
 from sublet.daemon.paths import Home
+from sublet.daemon.private_parts import fallen_back
+from sublet.daemon.rooms.versions import Apart
+from sublet.daemon.storage.state import versions
 from sublet.workspace.mount.table import mounted_below
 from sublet.workspace.requirements import check_requirements
 from sublet.workspace.staging.private_views import describe_kinds
@@ -16,7 +24,14 @@ from sublet.workspace.staging.private_views import describe_kinds
 MIN_FREE_BYTES = 256 << 20
 
 
-async def diagnose(home: Home, *, running: bool, mount_root: Path | None = None, limits: str = "") -> list[Check]:
+async def diagnose(
+    home: Home,
+    *,
+    running: bool,
+    mount_root: Path | None = None,
+    limits: str = "",
+    apart: Mapping[str, Apart] = MappingProxyType({}),
+) -> list[Check]:
     """Check what this machine has and lacks.
 
     Args:
@@ -24,9 +39,10 @@ async def diagnose(home: Home, *, running: bool, mount_root: Path | None = None,
         running: whether the daemon of ``home`` runs; without it, mounts below its root are stale.
         mount_root: where the executor mounts, if not where it does by default.
         limits: by what the running daemon holds agents to their limits.
+        apart: the peers of the running daemon with which no rooms are shared, by name.
     """
     checks = await asyncio.to_thread(_diagnose, home, running, mount_root or Path(home.default_mount_root))
-    return [*checks, *([_limits(limits)] if limits else [])]
+    return [*checks, *([_limits(limits)] if limits else []), *starmap(_rooms, apart.items())]
 
 
 def _diagnose(home: Home, running: bool, mount_root: Path) -> list[Check]:
@@ -37,10 +53,30 @@ def _diagnose(home: Home, running: bool, mount_root: Path) -> list[Check]:
     return [
         *checks,
         _transports(checks),
+        _libraries(),
         _disk(Path(home.state_dir)),
+        _state(Path(home.state_dir)),
         _staging(Path(home.state_dir)),
         _mounts(mount_root, running),
     ]
+
+
+def _rooms(name: str, apart: Apart) -> Check:
+    """Tell of a peer of another version. Nothing is wrong with this machine, and delegations go on."""
+    return Check(name=f"rooms with {name}", ok=True, detail=f"{apart.what}; {apart.remedy}", required_for="rooms")
+
+
+def _state(state_dir: Path) -> Check:
+    """Tell which version everything in the state directory has, and which copies of older ones there are."""
+    found = versions(state_dir, version("sublet"), load_face_stores())
+    problem = found.problem
+    return Check(
+        name="state version",
+        ok=problem is None,
+        detail=found.detail if problem is None else problem.message,
+        fix="" if problem is None else problem.hint,
+        required_for="everything",
+    )
 
 
 def _limits(means: str) -> Check:
@@ -57,6 +93,18 @@ def _transports(checks: list[Check]) -> Check:
         detail=f"lends by sshfs, archive and git; takes {takes}"
         + (f" (not sshfs: {', '.join(missing)})" if missing else ""),
         required_for="delegations",
+    )
+
+
+def _libraries() -> Check:
+    """Tell where a library lacks a private part, so that what relies on it does without."""
+    fallen = fallen_back()
+    return Check(
+        name="libraries",
+        ok=all(part.harmless for part, _ in fallen),
+        detail="; ".join(sentence for _, sentence in fallen) or "as they were tested",
+        fix="Install the versions that requirements.lock names.",
+        required_for="the bounds that it names",
     )
 
 

@@ -9,12 +9,15 @@ from nacl.signing import SigningKey
 
 from sublet.daemon.peering.identity import Identity
 from sublet.daemon.ports import Face, FaceContext, PeerLink, TextLink
+from sublet.migrations.schema import Schema
 
 A2A_FACE = "sublet.a2a_server.face:A2AFace"
 MCP_FACE = "sublet.mcp_server.host:McpFace"
 WEB_FACE = "sublet.web.face:WebFace"
 PEER_LINK = "sublet.a2a_server.client:A2APeerLink"
 TEXT_LINK = "sublet.a2a_server.text_link:A2ATextLink"
+TASK_FILE = "sublet.a2a_server.task_schema:STORE_NAME"
+TASK_SCHEMA = "sublet.a2a_server.task_schema:SCHEMA"
 
 
 class FaceFactory(Protocol):
@@ -51,6 +54,11 @@ def load_peer_link(identity: Identity) -> PeerLink:
 def load_text_link(identity: Identity) -> TextLink:
     """Return what sends plain text to agents elsewhere."""
     return cast("TextLinkFactory", _load(TEXT_LINK))(identity.key, identity.node_id, identity.fingerprint)
+
+
+def load_face_stores() -> dict[str, Schema]:
+    """Return the databases that faces keep in the state directory, by file name."""
+    return {cast("str", _load(TASK_FILE)): cast("Schema", _load(TASK_SCHEMA))}
 
 
 def _load(name: str) -> object:

@@ -80,10 +80,12 @@ class BusDoor:
     Args:
         port: its port.
         wire: which form its links have; only equal ones reach each other.
+        version: of Sublet there, in its own words; empty where it has not said.
     """
 
     port: int
     wire: int = BUS_WIRE
+    version: str = ""
 
 
 class PeerLink(Protocol):

@@ -13,7 +13,7 @@ from sublet.daemon.api.delegation_views import ErrorView
 from sublet.daemon.background import in_background
 from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.lending.staged_tree import Trees
-from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.journal import NOTHING, Journal
 from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord, error_view, interrupted
 from sublet.daemon.times import rfc3339
 from sublet.disk.set_aside import SetAside
@@ -123,4 +123,4 @@ async def end_interrupted(
     else:
         await tree.drop()
     await journal.release_owned(record.id)
-    await keeper.note(**news)
+    await keeper.note(NOTHING, **news)

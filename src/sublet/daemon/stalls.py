@@ -29,12 +29,23 @@ STALL_SECONDS: Final = 0.25
 """A turn of the loop that takes longer is told."""
 LOOK_SECONDS: Final = 0.1
 """How often the thread looks at a loop that is at work."""
+SELECTOR: Final = "_selector"
+"""Where asyncio's event loops keep what they wait with; it has no public name."""
 MAX_KEPT: Final = 32
 MAX_DEPTH: Final = 200
 """Frames that are looked through for one of ours."""
 OURS: Final = "sublet."
 
 log = structlog.get_logger(__name__)
+
+
+def missing() -> list[str]:
+    """Return the private parts that this Python's event loop lacks, by their names; nothing is the usual case."""
+    loop = asyncio.new_event_loop()
+    try:
+        return [] if hasattr(loop, SELECTOR) else [f"the event loop's {SELECTOR}"]
+    finally:
+        loop.close()
 
 
 class Stalls:
@@ -65,7 +76,7 @@ class Stalls:
 
     async def serve(self) -> None:
         """Measure until cancelled."""
-        selector: Any = getattr(asyncio.get_running_loop(), "_selector", None)
+        selector: Any = getattr(asyncio.get_running_loop(), SELECTOR, None)
         if selector is None:
             log.warning("stalls are not measured: this event loop has no selector")
             await anyio.sleep_forever()

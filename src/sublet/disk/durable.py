@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ def write_durably(path: Path, content: bytes) -> None:
     Raises:
         OSError: it can't be written; what was there stays.
     """
-    _write(path, content, sync=True)
+    _write(path, (content,), sync=True)
     sync_directory(path.parent)
 
 
@@ -28,15 +29,24 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         OSError: it can't be written; what was there stays.
     """
-    _write(path, content, sync=False)
+    _write(path, (content,), sync=False)
 
 
-def _write(path: Path, content: bytes, *, sync: bool) -> None:
+def write_whole_pieces(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write as ``write_whole`` does what comes piece by piece, of which nothing is kept in memory.
+
+    Raises:
+        OSError: as ``write_whole``.
+    """
+    _write(path, pieces, sync=False)
+
+
+def _write(path: Path, pieces: Iterable[bytes], *, sync: bool) -> None:
     draft = path.with_name(f"{path.name}.new")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with open(fd, "wb") as file:
-            file.write(content)
+            file.writelines(pieces)
             file.flush()
             if sync:
                 os.fsync(fd)

@@ -23,7 +23,11 @@ import os
 import select
 import sys
 import time
-from _socket import AF_UNIX, SOCK_STREAM, socket
+
+try:  # 4 ms less than the module around it
+    from _socket import AF_UNIX, SOCK_STREAM, socket
+except ImportError:  # another interpreter
+    from socket import AF_UNIX, SOCK_STREAM, socket  # type: ignore[assignment]
 
 if __name__ == "__main__":  # -I leaves nothing of ours on the path
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))

@@ -1,81 +1,174 @@
-"""One table put into a TOML text, all other bytes of which stay as they are; the standard library only reads TOML."""
+"""Puts one table into a TOML file of another program; what the user has written there stays as it is.
+
+tomlkit edits the text, so that comments, order and spelling survive. The standard library, which only reads TOML,
+decides what is valid TOML, and reads the result: an edit that would change anything else is not made.
+
+Weak: tomlkit takes about five seconds for a megabyte. The files are the user's own, and the command waits for nothing
+else.
+"""
 
 from __future__ import annotations
 
-import json
 import tomllib
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from sublet.protocol.patterns import Pattern
+import tomlkit
+from tomlkit.container import OutOfOrderTableProxy
+from tomlkit.items import InlineTable, Table
 
-_HEADER = Pattern(r"^[ \t]*\[", lines=True)
-_BARE = Pattern(r"[A-Za-z0-9_-]+\Z")
+_TABLES = (Table, InlineTable, OutOfOrderTableProxy, tomlkit.TOMLDocument)
 
 
 def dump_table(path: tuple[str, ...], table: Mapping[str, Any]) -> str:
     """Return ``table`` under the header of ``path``, tables in it as tables of their own."""
-    plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
-    lines = [f"[{'.'.join(_key(part) for part in path)}]"]
-    lines += [f"{_key(key)} = {_value(value)}" for key, value in plain.items()]
-    text = "\n".join(lines) + "\n"
-    for key, value in table.items():
-        if isinstance(value, dict):
-            text += "\n" + dump_table((*path, key), value)
-    return text
+    document = tomlkit.document()
+    _parent(document, path)[path[-1]] = _filled(tomlkit.table(), table)
+    return tomlkit.dumps(document)
 
 
 def put_table(text: str, path: tuple[str, ...], table: Mapping[str, Any]) -> str | None:
-    """Return ``text`` with ``table`` at ``path``, in place of an older one.
+    """Return ``text`` with ``table`` at ``path``; of an older one, only the keys that differ are written anew.
 
     Args:
         text: valid TOML.
         path: keys that lead to the table.
-        table: its new content: strings, numbers, booleans, lists of them, and tables.
+        table: its new content: what TOML can hold, and no None.
 
     Returns:
         The new text, ``text`` itself where it says the same already, or None where more than this table would change.
+
+    Raises:
+        tomllib.TOMLDecodeError: ``text`` is no TOML.
     """
     before = tomllib.loads(text)
     if _get(before, path) == table:
         return text
-    kept = _without_table(text, path) if _get(before, path) is not None else text
-    gap = "" if not kept or kept.endswith("\n\n") else "\n" if kept.endswith("\n") else "\n\n"
+    edits = (_updated,) if _get(before, path) is not None else (_appended, _updated)
     # However the old text was written: that nothing else changed is checked, not hoped for.
-    try:
-        after = kept + gap + dump_table(path, table)
-        found = tomllib.loads(after)
-    except (TypeError, tomllib.TOMLDecodeError):
-        return None
-    if _get(found, path) != table or _rest(found, path) != _rest(before, path):
-        return None
-    return after
+    for edit in edits:
+        try:
+            after = edit(text, path, table)
+            found = tomllib.loads(after)
+        except Exception:  # noqa: S112 - the user's file decides what the editor meets, and the user can do it by hand
+            continue
+        if _get(found, path) == table and _rest(found, path) == _rest(before, path):
+            return after
+    return None
 
 
 def drop_table(text: str, path: tuple[str, ...]) -> str | None:
-    """Return ``text`` without the table at ``path``, or None where more than this table would change."""
+    """Return ``text`` without the table at ``path``, or None where more than this table would change.
+
+    Raises:
+        tomllib.TOMLDecodeError: ``text`` is no TOML.
+    """
     before = tomllib.loads(text)
     if _get(before, path) is None:
         return text
-    after = _without_table(text, path)
     try:
+        document = _parse(text)
+        del _parent(document, path)[path[-1]]
+        after = _with_comments(text, tomlkit.dumps(document))
         found = tomllib.loads(after)
-    except tomllib.TOMLDecodeError:
+    except Exception:  # as above
         return None
     return after if _get(found, path) is None and _rest(found, path) == _rest(before, path) else None
 
 
-def _without_table(text: str, path: tuple[str, ...]) -> str:
-    """Cut the table at ``path`` and those below it out of ``text``, each from its header to the next one."""
-    name = ".".join(_key(part) for part in path)
-    bounds = [*(found.start() for found in _HEADER.finditer(text)), len(text)]
-    kept = text[: bounds[0]]
-    for start, end in pairwise(bounds):
-        header = text[start:end].lstrip(" \t")[1:].lstrip(" \t")
-        if not (header.startswith(name) and header[len(name) :].lstrip(" \t")[:1] in ("]", ".")):
-            kept += text[start:end]
-    return kept
+def _appended(text: str, path: tuple[str, ...], table: Mapping[str, Any]) -> str:
+    """Return ``text`` with the table behind all else, so that no comment comes between it and what it is about."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    gap = "" if not text or text.endswith(end * 2) else end if text.endswith(end) else end * 2
+    return text + gap + dump_table(path, table).replace("\n", end)
+
+
+def _updated(text: str, path: tuple[str, ...], table: Mapping[str, Any]) -> str:
+    """Return ``text`` with the table where it is, or in one line with its siblings."""
+    document = _parse(text)
+    _set(_parent(document, path), path[-1], table)
+    return _line_ends(text, tomlkit.dumps(document))
+
+
+def _parse(text: str) -> tomlkit.TOMLDocument:
+    document = tomlkit.parse(text)
+    if tomlkit.dumps(document) != text:
+        raise ValueError("the editor does not keep this text as it is")
+    return document
+
+
+def _parent(document: tomlkit.TOMLDocument, path: tuple[str, ...]) -> MutableMapping[str, Any]:
+    """Return the table that holds the last key of ``path``; what is missing of it is made, without a header."""
+    found: MutableMapping[str, Any] = document
+    for part in path[:-1]:
+        if part not in found:
+            found[part] = tomlkit.table(is_super_table=True)
+        inner = found[part]
+        if not isinstance(inner, _TABLES):
+            raise TypeError(f"{part} is no table")
+        found = inner
+    return found
+
+
+def _update(old: MutableMapping[str, Any], table: Mapping[str, Any]) -> None:
+    """Make ``old`` say what ``table`` says; what says it already is not touched."""
+    for key in [key for key in old if key not in table]:
+        del old[key]
+    for key, value in table.items():
+        _set(old, key, value)
+
+
+def _set(old: MutableMapping[str, Any], key: str, value: object) -> None:
+    found = old.get(key)
+    if isinstance(found, _TABLES) and isinstance(value, Mapping):
+        _update(found, value)
+    elif isinstance(value, Mapping):
+        old[key] = _filled(tomlkit.inline_table() if isinstance(old, InlineTable) else tomlkit.table(), value)
+    elif key not in old or found != value:
+        old[key] = value
+
+
+def _filled(empty: Any, table: Mapping[str, Any]) -> Any:
+    """Return ``empty`` with ``table`` in it; plain keys come first, since a table below would take them in."""
+    for key, value in sorted(table.items(), key=lambda item: isinstance(item[1], Mapping)):
+        inner = tomlkit.inline_table() if isinstance(empty, InlineTable) else tomlkit.table()
+        empty[key] = _filled(inner, value) if isinstance(value, Mapping) else value
+    return empty
+
+
+def _line_ends(before: str, after: str) -> str:
+    """Return ``after`` with the line ends of ``before``, where those are all of one kind."""
+    if "\r\n" in before and before.count("\n") == before.count("\r\n"):
+        return after.replace("\r\n", "\n").replace("\n", "\r\n")
+    return after
+
+
+def _with_comments(before: str, after: str) -> str:
+    """Return ``after`` with those of the lines cut out of ``before`` that belong to what follows the table.
+
+    tomlkit takes all lines up to the next header for the table's own. A comment behind an empty line is about what
+    comes next.
+    """
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    start = 0
+    while start < len(new) and old[start] == new[start]:
+        start += 1
+    tail = len(new) - start
+    if tail and old[-tail:] != new[start:]:
+        return after  # cut out in several places
+    cut = old[start : len(old) - tail]
+    first = len(cut)
+    while first and (not cut[first - 1].strip() or cut[first - 1].lstrip().startswith("#")):
+        first -= 1
+    while first < len(cut) and cut[first].strip():
+        first += 1  # a comment right behind the last key is about the table
+    while first < len(cut) and not cut[first].strip():
+        first += 1
+    kept = cut[first:]
+    if not tail and not kept:
+        while start and not new[start - 1].strip():
+            start -= 1  # the empty line ahead of the table
+    return "".join(new[:start] + kept + old[len(old) - tail :])
 
 
 def _get(config: Mapping[str, Any], path: tuple[str, ...]) -> object:
@@ -98,13 +191,3 @@ def _rest(config: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
         else:
             del found[first]
     return found
-
-
-def _key(key: str) -> str:
-    return key if _BARE.match(key) else json.dumps(key, ensure_ascii=False)
-
-
-def _value(value: object) -> str:
-    if isinstance(value, list):
-        return "[" + ", ".join(_value(item) for item in value) + "]"
-    return json.dumps(value, ensure_ascii=False)  # a JSON string, number or boolean is a TOML one

@@ -8,9 +8,10 @@ directory and all that is in it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
+from sublet.protocol.path_globs import PathGlob
 from sublet.protocol.patterns import Pattern, glob
 
 MAX_MATCHERS: Final = 16_384
@@ -67,17 +68,11 @@ def path_matcher(pattern: str) -> Callable[[str], bool]:
     A path with ``..`` or an empty component matches nothing: what it names can't be told from its text.
     """
     absolute = pattern.startswith("/")
-    expressions = _expressions(pattern)
+    whole = _path_glob(pattern)
 
     def matches(path: str) -> bool:
         found = components(path)
-        if found is None or path.startswith("/") != absolute:
-            return False
-        # The last component says no to almost every path, and costs least.
-        last = expressions[-1]
-        if last is not None and (not found or last.match(found[-1]) is None):
-            return False
-        return len(expressions) in _places(expressions, found)
+        return found is not None and path.startswith("/") == absolute and whole.matches(found)
 
     return matches
 
@@ -87,43 +82,13 @@ def may_match_below(pattern: str, path: str) -> bool:
     found = components(path)
     if found is None:
         return True
-    expressions = _expressions(pattern)
-    return path.startswith("/") == pattern.startswith("/") and bool(_places(expressions, found))
+    return path.startswith("/") == pattern.startswith("/") and _path_glob(pattern).may_match_below(found)
 
 
 @functools.lru_cache(maxsize=MAX_MATCHERS)
-def _expressions(pattern: str) -> tuple[Pattern[str] | None, ...]:
-    """Return what each component has to be like; None where it is any number of components."""
+def _path_glob(pattern: str) -> PathGlob[str]:
     parts = pattern.strip("/").split("/")
-    return tuple(None if part == ANY_DEPTH else glob(part) for part in parts)
-
-
-def _places(expressions: Sequence[Pattern[str] | None], path: tuple[str, ...]) -> set[int]:
-    """Return the places in the pattern that can be reached after the components, so that no pattern is costly."""
-    places = _spread({0}, expressions)
-    for component in path:
-        after = set()
-        for place in places:
-            if place < len(expressions):
-                expression = expressions[place]
-                if expression is None:
-                    after.add(place)
-                elif expression.match(component):
-                    after.add(place + 1)
-        places = _spread(after, expressions)
-        if not places:
-            break
-    return places
-
-
-def _spread(places: set[int], expressions: Sequence[Pattern[str] | None]) -> set[int]:
-    """Return ``places`` with those behind a ``**``, which may match nothing."""
-    found = set(places)
-    for place in places:
-        while place < len(expressions) and expressions[place] is None:
-            place += 1
-            found.add(place)
-    return found
+    return PathGlob([None if part == ANY_DEPTH else glob(part).match for part in parts])
 
 
 def components(path: str) -> tuple[str, ...] | None:

@@ -19,12 +19,11 @@ matches costs some microseconds for each.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any, AnyStr, Final, Generic
 
-MAX_PATTERN_MEMORY: Final = 32 << 20
-"""Bytes that the engine may take for one pattern; a pattern that needs more is refused, or matched more slowly."""
+from sublet.protocol.re2_engine import BadSource, anchors, engine
+
 MADE: Final[list[Pattern[Any]]] = []
 """Every pattern that a module of ours makes as it is loaded, for the tests that try each."""
 
@@ -217,11 +216,11 @@ class Pattern(Generic[AnyStr]):
 
     def _one(self, text: AnyStr, anchor: int) -> Match[AnyStr] | None:
         whole = _Text(text)
-        spans = (self._engine or self._compiled).Match(_anchors()[anchor], whole.raw, 0, len(whole.raw))
+        spans = (self._engine or self._compiled).Match(anchors()[anchor], whole.raw, 0, len(whole.raw))
         return None if spans[0] == _NOT_THERE else Match(self, whole, spans, (0, 0))
 
     def _all(self, whole: _Text[AnyStr]) -> Iterator[Match[AnyStr]]:
-        engine, anchor, size = self._compiled, _anchors()[0], len(whole.raw)
+        engine, anchor, size = self._compiled, anchors()[0], len(whole.raw)
         at, before = 0, (0, 0)
         while at <= size and (spans := engine.Match(anchor, whole.raw, at, size))[0] != _NOT_THERE:
             start, end = spans[0]
@@ -287,26 +286,11 @@ def _class(inside: str, last: int) -> str:
 
 
 def _compile(source: str | bytes) -> Any:
-    import re2  # 6 ms, which a command that matches nothing does not pay
-
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = MAX_PATTERN_MEMORY
     if isinstance(source, bytes):
-        options.encoding = re2.Options.Encoding.LATIN1
         raw = b"\\\\".join(part.replace(rb"\Z", rb"\z") for part in source.split(b"\\\\"))
     else:
         raw = _Text("\\\\".join(part.replace(r"\Z", r"\z") for part in source.split("\\\\"))).raw
-    engine = re2._re2.RE2(raw, options)
-    if not engine.ok():
-        raise BadPattern(f"the pattern can't be used: {engine.error().decode('utf-8', 'replace')[:200]}")
-    return engine
-
-
-@functools.cache
-def _anchors() -> tuple[Any, Any, Any]:
-    """Return how the engine is told to look anywhere, at the beginning, and at the whole."""
-    import re2
-
-    kinds = re2._re2.RE2.Anchor
-    return kinds.UNANCHORED, kinds.ANCHOR_START, kinds.ANCHOR_BOTH
+    try:
+        return engine(raw, latin=isinstance(source, bytes))
+    except BadSource as error:
+        raise BadPattern(f"the pattern can't be used: {str(error)[:200]}") from None

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from sublet.protocol.text import clean
 from sublet.supervisor.agent_config import AgentConfig
@@ -67,6 +68,9 @@ class CommandProvider:
         owners: is told whose processes run.
         limiter: holds it to the agent's limits; by default the guard alone does, which can't see the scratch directory.
     """
+
+    runs_program: Final = True
+    """Tells ``model.runs_program``."""
 
     def __init__(
         self,

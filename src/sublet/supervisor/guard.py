@@ -1,6 +1,8 @@
 """Runs one command and ends whatever came of it. A program of its own: ``python -I -S guard.py`` (DESIGN 4.9).
 
 Usage: ``guard.py CONTROL STATUS CWD LIMITS PROGRAM [ARGUMENT…]``; ``CONTROL`` and ``STATUS`` are inherited descriptors.
+With ``CONTROL`` alone, a socket, it waits there for the rest, so that Python has started by the time it is needed: one
+message with a file of the texts that ``_told`` reads, ``STATUS``, the three standard streams, and control groups.
 ``LIMITS`` is a list such as ``join=7,join=8,memory=1000000,processes=50,cpu_time=60``: descriptors of the control
 groups that the command goes into, and what is to be watched here because no control group does.
 
@@ -15,6 +17,7 @@ The daemon does not start the command itself, since entering a directory on a de
 
 from __future__ import annotations
 
+import _socket  # of which ``socket`` takes a third of a start longer
 import contextlib
 import ctypes
 import os
@@ -22,7 +25,6 @@ import resource
 import select
 import signal
 import sys
-import time
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -30,20 +32,26 @@ _STAT_PARENT = 1
 _STAT_THREADS = 17
 _STAT_FIELDS = 50
 _STAT_TIMES = slice(11, 15)
-_KILL_PAUSE_SECONDS = 0.002
+_KILL_PAUSE_MILLISECONDS = 2
 _WATCH_SECONDS = 0.1
 _SLACK = 8
 """One part in so many that a single process may get beyond the limit of all, so that it is seen to have met it."""
+_ALONE = 2
+"""Words of a command line with nothing but ``CONTROL``."""
+_MAX_DESCRIPTORS, _DESCRIPTOR_BYTES = 32, 4
 _FORK_SLACK, _FORKS = 2, 64
 """How far processes may get beyond theirs, for the same reason; a process that can't fork only says so and ends."""
+_Task = tuple[int, bytes, list[int], dict[str, int], list[bytes], dict[bytes, bytes] | None]
+"""``STATUS``, ``CWD``, control groups, what is to be watched, the command, and its environment where it isn't ours."""
 
 
 def main() -> None:
     """Do what the module says."""
-    control, status, cwd, limits, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5:]
-    pairs = [pair.split("=") for pair in limits.split(",") if pair]
-    groups = [int(value) for name, value in pairs if name == "join"]
-    watched = {name: int(value) for name, value in pairs if name != "join"}
+    control = int(sys.argv[1])
+    task = _told(control) if len(sys.argv) == _ALONE else _given(sys.argv[2:])
+    if task is None:
+        return
+    status, cwd, groups, watched, command, env = task
     for group in groups:
         os.set_inheritable(group, False)
     os.set_inheritable(control, False)
@@ -60,11 +68,11 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     child = os.fork()
     if child == 0:
-        _become(command, cwd, status, prctl, groups, watched)
+        _become(command, env, cwd, status, prctl, groups, watched)
     for group in groups:
         os.close(group)
     ended = _watch(child, control, wake, watched)
-    _end_all()
+    _end_all(wake)
     if isinstance(ended, int) and _peak_memory() > watched.get("memory", sys.maxsize):
         ended = "memory"
     if isinstance(ended, str):
@@ -74,9 +82,46 @@ def main() -> None:
         os.write(status, (f"signal {-code}\n" if code < 0 else f"exit {code}\n").encode())
 
 
+def _given(arguments: list[str]) -> _Task:
+    """Return what is to be done, as the command line says it."""
+    groups, watched = _bounds(arguments[2])
+    return int(arguments[0]), os.fsencode(arguments[1]), groups, watched, list(map(os.fsencode, arguments[3:])), None
+
+
+def _told(control: int) -> _Task | None:
+    """Return what is to be done, as the one message on ``control`` says it; None where there is nothing to be done."""
+    channel = _socket.socket(fileno=control)
+    room = _socket.CMSG_LEN(_MAX_DESCRIPTORS * _DESCRIPTOR_BYTES)
+    data, ancillary, _, _ = channel.recvmsg(1, room, _socket.MSG_CMSG_CLOEXEC)
+    channel.detach()
+    if not data:
+        return None
+    (_, _, rights), *_ = ancillary
+    starts = range(0, len(rights), _DESCRIPTOR_BYTES)
+    received = [int.from_bytes(rights[at : at + _DESCRIPTOR_BYTES], sys.byteorder) for at in starts]
+    texts, status, *streams = received[:5]
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    with open(texts, "rb") as file:
+        file.seek(0)
+        cwd, limits, count, *rest = file.read().split(b"\0")
+    command, settings = rest[: int(count)], rest[int(count) :]
+    env = {name: value for name, _, value in (one.partition(b"=") for one in settings)}
+    return status, cwd, received[5:], _bounds(limits.decode())[1], command, env
+
+
+def _bounds(limits: str) -> tuple[list[int], dict[str, int]]:
+    """Return the control groups that ``LIMITS`` names, and what is to be watched."""
+    pairs = [pair.split("=") for pair in limits.split(",") if pair]
+    groups = [int(value) for name, value in pairs if name == "join"]
+    return groups, {name: int(value) for name, value in pairs if name != "join"}
+
+
 def _become(
-    command: list[str],
-    cwd: str,
+    command: list[bytes],
+    env: dict[bytes, bytes] | None,
+    cwd: bytes,
     status: int,
     prctl: ctypes._NamedFuncPointer,
     groups: list[int],
@@ -94,7 +139,10 @@ def _become(
             signal.signal(number, signal.SIG_DFL)
         os.umask(0o022)
         os.chdir(cwd)
-        os.execvp(command[0], command)  # noqa: S606 - the argv of agent.json, without a shell
+        # The argv of agent.json, without a shell.
+        if env is None:
+            os.execvp(command[0], command)  # noqa: S606
+        os.execvpe(command[0], command, env or {})  # noqa: S606
     except OSError as error:
         os.write(status, f"start {error.strerror}\n".encode())
     finally:
@@ -145,18 +193,40 @@ def _watch(child: int, control: int, wake: int, watched: dict[str, int]) -> int 
             return met
 
 
-def _end_all() -> None:
+def _end_all(wake: int) -> None:
     """Kill all descendants until there is none: those of a killed process come to us, and are killed in turn."""
+    poll = select.poll()
+    poll.register(wake, select.POLLIN)
     while True:
-        for pid in _descendants():
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(BlockingIOError):
+            os.read(wake, 4096)
         try:
             while os.waitpid(-1, os.WNOHANG)[0] != 0:
                 pass
         except ChildProcessError:
             return
-        time.sleep(_KILL_PAUSE_SECONDS)
+        for pid in _tree() or _descendants():
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        poll.poll(_KILL_PAUSE_MILLISECONDS)
+
+
+def _tree() -> list[int]:
+    """Return the descendants as the kernel lists the children of each: at once, however many processes there are.
+
+    One that ends meanwhile may hide others, and some kernels have no such list, so nothing follows from its lack.
+    """
+    found: list[int] = []
+    rest = [os.getpid()]
+    while rest:
+        pid = rest.pop()
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                    offspring = list(map(int, file.read().split()))
+                found += offspring
+                rest += offspring
+    return found
 
 
 def _met(watched: dict[str, int]) -> str | None:

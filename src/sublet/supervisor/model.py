@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
+from sublet.supervisor.guarded_process import ReadyGuard
 from sublet.supervisor.tools import ToolGate
 
 Stream = Literal["stdout", "stderr", "note"]
@@ -82,6 +83,8 @@ class Job:
     """JSON Schema of the answer, for a provider that can hold its model to it; the guardrail checks in any case."""
     chain: Chain = field(default_factory=Chain)
     """Who called whom until this job came; what the job calls in turn goes on with it (``protocol.chain``)."""
+    guard: ReadyGuard | None = None
+    """Started ahead for a provider that runs a program; whoever made the job closes it."""
 
     @property
     def workspace(self) -> Path:
@@ -132,6 +135,11 @@ class Provider(Protocol):
 
     async def run(self, job: Job, report: Report) -> Outcome:
         """Do ``job``; cancelling the call ends everything the provider started before it returns."""
+
+
+def runs_program(provider: Provider) -> bool:
+    """Tell whether a provider runs a program under a guard, which is worth starting ahead."""
+    return getattr(provider, "runs_program", False) is True
 
 
 @dataclass(frozen=True, slots=True)

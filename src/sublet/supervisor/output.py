@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import codecs
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import anyio
 
 from sublet.supervisor.model import Output, Report, Stream
 
@@ -95,6 +98,21 @@ async def drain(reader: asyncio.StreamReader, capture: Capture, count: Callable[
     while data := await reader.read(_READ_BYTES):
         capture.feed(data)
         count(len(data))
+
+
+@asynccontextmanager
+async def flushed_regularly(*captures: Capture) -> AsyncIterator[None]:
+    """Run ``flush_regularly`` beside the body; what the body raises comes out as it is."""
+    failure: Exception | None = None
+    async with anyio.create_task_group() as group:
+        group.start_soon(flush_regularly, captures)
+        try:
+            yield
+        except Exception as error:  # carried by hand, since a task group would wrap it
+            failure = error
+        group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 async def flush_regularly(captures: tuple[Capture, ...]) -> None:

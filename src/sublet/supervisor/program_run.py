@@ -151,7 +151,13 @@ class ProgramRunner:
         stdout, stderr = captures = Capture("stdout", report), Capture("stderr", report)
         try:
             process = await GuardedProcess.start(
-                argv, launch.env, launch.cwd, stdin, groups=held.cage.descriptors, watched=held.watched()
+                argv,
+                launch.env,
+                launch.cwd,
+                stdin,
+                groups=held.cage.descriptors,
+                watched=held.watched(),
+                ready=job.guard,
             )
         except OSError as error:
             failure = f"the guard of the command can't be started: {error.strerror}"

@@ -18,7 +18,7 @@ from sublet.protocol.text import clean
 from sublet.supervisor.a2a_config import A2aConfig
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.model import Deadline, Job, Outcome, Report
-from sublet.supervisor.output import Capture, flush_regularly
+from sublet.supervisor.output import Capture, flushed_regularly
 from sublet.supervisor.tools import NETWORK_FETCH, ToolCall
 
 MAX_SUMMARY_CHARS: Final = 8_000
@@ -83,15 +83,14 @@ class RemoteAgentProvider:
             return min(at, began + own) if own else at
 
         answer = _Answer(Capture("stdout", report))
-        flushing = asyncio.create_task(flush_regularly((answer.capture,)))
         outcome: Outcome | None = None
         try:
-            with contextlib.suppress(TimeoutError):
-                async with deadlines.timeout_at(ends(deadline.at)) as limit:
-                    with deadline.watched(lambda at: _reschedule(limit, ends(at))):
-                        outcome = await self._ask(job, answer)
+            async with flushed_regularly(answer.capture):
+                with contextlib.suppress(TimeoutError):
+                    async with deadlines.timeout_at(ends(deadline.at)) as limit:
+                        with deadline.watched(lambda at: _reschedule(limit, ends(at))):
+                            outcome = await self._ask(job, answer)
         finally:
-            flushing.cancel()
             answer.capture.finish()
         summary = answer.summary()
         if outcome is None:

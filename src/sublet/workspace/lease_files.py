@@ -21,6 +21,7 @@ from typing import Final, Literal, TypeVar
 
 import anyio
 
+from sublet import deadlines
 from sublet.workspace.archive.tree_pack import AllVisible
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
@@ -181,7 +182,7 @@ class MountedFiles:
     async def _in_thread(self, action: Callable[[], T]) -> T:
         if self._closed:
             raise refused(errno.EBADF)
-        with anyio.fail_after(self._seconds):
+        async with deadlines.timeout(self._seconds):
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._counted, action)
 
     def _counted(self, action: Callable[[], T]) -> T:

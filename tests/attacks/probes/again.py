@@ -233,7 +233,11 @@ def _message(size: int) -> TalkMessage:
 PROBES: Sequence[Probe] = (
     FailureProbe(
         name="again: an agent elsewhere that breaks off",
-        covers=("a2a_server.text_link:_Exchange.run", "supervisor.remote_agent:RemoteAgentProvider.run"),
+        covers=(
+            "a2a_server.text_link:_Exchange.run",
+            "supervisor.output:flushed_regularly",
+            "supervisor.remote_agent:RemoteAgentProvider.run",
+        ),
         throw=_answers_that_break_off,
     ),
     FailureProbe(

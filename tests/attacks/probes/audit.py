@@ -72,7 +72,7 @@ def keep(manifest: Manifest) -> None:
     manifests.save(place, "1" * 64, {p: r for p, r in manifest.items() if p == ROOT or not r.is_directory})
     manifests.load_differing(place, "0" * 64, "1" * 64)
     files = {path: record for path, record in manifest.items() if not record.is_directory}
-    manifests.with_listing(files, manifests.listing(manifest))
+    manifests.with_listing(files, b"".join(manifests.Listing(manifest)))
     shutil.rmtree(place)
 
 
@@ -264,7 +264,9 @@ PROBES: Sequence[Probe] = (
             "workspace.audit.manifest:save",
             "workspace.audit.manifest:load",
             "workspace.audit.manifest:load_differing",
-            "workspace.audit.manifest:listing",
+            "workspace.audit.manifest:Listing.__iter__",
+            "workspace.audit.manifest:_opened",
+            "workspace.audit.manifest:_split",
             "workspace.audit.manifest:with_listing",
         ),
         make=manifest_of,
@@ -356,7 +358,11 @@ PROBES: Sequence[Probe] = (
     ),
     KeptProbe(
         name="audit: many long names",
-        covers=("workspace.audit.auditor:Auditor.result", "workspace.audit.auditor:Auditor.baseline"),
+        covers=(
+            "workspace.audit.auditor:Auditor.__init__",
+            "workspace.audit.auditor:Auditor.result",
+            "workspace.audit.auditor:Auditor.baseline",
+        ),
         attack=many_names,
     ),
     FailureProbe(

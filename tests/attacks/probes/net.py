@@ -8,6 +8,7 @@ import importlib
 import json
 import pkgutil
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -24,6 +25,7 @@ from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
 from sublet.a2a_server import assertion, hosts, json_rpc
 from sublet.daemon.net.http_connection import _Head
 from sublet.daemon.paths import resolve_home
+from sublet.mcp_server import toml_entry
 from sublet.mcp_server.connection import _message
 from sublet.mcp_server.relay_session import Lines
 from sublet.policy.globs import covers, matcher, path_matcher
@@ -41,11 +43,12 @@ from sublet.protocol.unique_json import unique_json
 from sublet.supervisor.acp.tool_calls import tool_call
 from sublet.supervisor.chat.arguments import read_arguments
 from sublet.supervisor.chat.reply import read_whole
-from sublet.supervisor.chat.sse import EventDecoder
+from sublet.supervisor.chat.sse import MalformedReply
 from sublet.supervisor.output import Capture
 from sublet.supervisor.router.syntax import is_direct_hub, mentions, words
 from sublet.supervisor.tool_server.names import wire_name
 from support.a2a_world import world
+from support.at_once import events_of
 from support.fake_daemon_api import FakeDaemonApi
 from support.mcp_face import served as mcp_served
 
@@ -150,8 +153,45 @@ def _fed(make: Callable[[], Any], step: int) -> Callable[[bytes], object]:
         decoder = make()
         for at in range(0, len(data), step):
             decoder.feed(data[at : at + step])
+        if isinstance(decoder, EventReader):
+            decoder.end()
 
     return _each(run)
+
+
+def _host_file(text: str) -> None:
+    with contextlib.suppress(tomllib.TOMLDecodeError):
+        toml_entry.put_table(text, ("a", "b"), {})
+        toml_entry.drop_table(text, ("a", "b"))
+
+
+HOST_FILES = [
+    _cost(
+        f"a host's file of {what}",
+        ["mcp_server.toml_entry:_with_comments", "mcp_server.toml_entry:put_table"],
+        make,
+        _host_file,
+    )
+    for what, make in (
+        ("comments", lambda n: "[a.b]\n" + "# c\n" * (n // 4) + "[z]\n"),
+        ("empty lines", lambda n: "[a.b]\n" + "\n" * n + "[z]\n"),
+        ("tables", lambda n: "".join(f'[a."{i}"]\n' for i in range(n // 11)) + "[a.b]\nx = 1\n"),
+    )
+]
+
+
+class EventReader:
+    """Keeps what it is fed, and reads all of it as the events of one stream."""
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+
+    def end(self) -> None:
+        with contextlib.suppress(MalformedReply):
+            events_of(self._chunks)
 
 
 STREAMS: list[tuple[str, Callable[[int], bytes]]] = [
@@ -167,7 +207,7 @@ LINES = [
     for who, place, decoder in (
         ("the line cutter", "protocol.lines:LineCutter.feed", lambda: LineCutter(1 << 20)),
         ("the MCP relay", "mcp_server.relay_session:Lines.feed", Lines),
-        ("the event decoder", "supervisor.chat.sse:EventDecoder.feed", EventDecoder),
+        ("the reader of events", "supervisor.chat.sse:event_data", EventReader),
         ("captured output", "supervisor.output:Capture.feed", lambda: Capture("stdout", lambda _: None)),
     )
 ]
@@ -407,4 +447,4 @@ FAILURES = [
     ),
 ]
 
-PROBES: tuple[Probe, ...] = (*HTTP, *JSON, *LINES, *TEXT, *PATTERNS, *KEPT, *FAILURES)
+PROBES: tuple[Probe, ...] = (*HTTP, *JSON, *LINES, *HOST_FILES, *TEXT, *PATTERNS, *KEPT, *FAILURES)

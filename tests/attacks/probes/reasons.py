@@ -15,6 +15,8 @@ PROBES: Sequence[Probe] = (
             "supervisor.guard:_proportional",
             "supervisor.guard:_resident",
             "supervisor.guard:_stat",
+            "supervisor.guard:_told",
+            "supervisor.guard:_tree",
             "supervisor.guard:_watch",
         ),
         why="a program of its own for one job, which reads what the kernel tells; it ends with its job",

@@ -81,6 +81,7 @@ SERVED = (
     "daemon.rooms.prune_store:LeaseRooms.serve",
     "daemon.rooms.start:Rooms.services",
     "daemon.running:started",
+    "daemon.heap:Heap.serve",
     "daemon.stalls:Stalls.serve",
     "daemon.storage.pruning:Pruning.serve",
     "daemon.supervising.start:Supervising.serve",

@@ -37,6 +37,8 @@ from sublet.workspace.mount.table import is_mounted
 from sublet.workspace.quota import Quota
 from sublet.workspace.serving.input_feed import InputFeed
 from sublet.workspace.serving.lease_memory import LeaseMemory, recall
+from sublet.workspace.serving.login import CHANNEL_BYTES, CHANNEL_WINDOW, LEAST_WINDOW
+from sublet.workspace.serving.served_lease import MAX_LEASE_BYTES
 from sublet.workspace.serving.slow_work import SlowWork
 from sublet.workspace.sftp.handles import Listing
 from sublet.workspace.ssh.keys import read_public_key
@@ -329,6 +331,21 @@ def _beginnings_of_requests() -> Iterator[object]:
 
 
 @contextmanager
+def _windows_filled() -> Iterator[object]:
+    """Fill the windows of all channels that a lease gets, and ask for more of them than there are."""
+    with opened() as served:
+        taken = [served.lease.take_window(CHANNEL_WINDOW, LEAST_WINDOW, CHANNEL_BYTES) for _ in range(64)]
+        cores = [served.lease.new_session() for window in taken if window]
+        for core, window in zip(cores, taken, strict=False):
+            core.receive(b"x" * window)
+        yield None
+        for core, window in zip(cores, taken, strict=False):
+            core.close()
+            served.lease.give_window(window, CHANNEL_BYTES)
+        assert served.lease.waiting.held == 0
+
+
+@contextmanager
 def _plan_announced() -> Iterator[object]:
     with opened(transport="archive") as served:
         upload = served.lease.transfers.upload()
@@ -363,6 +380,12 @@ KEPT = (
         covers=("workspace.serving.served_lease:ServedLease._touch",),
         attack=_paths_changed,
         bound=8 * MEBIBYTE,
+    ),
+    KeptProbe(
+        name="sftp: windows of channels",
+        covers=("workspace.serving.served_lease:ServedLease.take_window",),
+        attack=_windows_filled,
+        bound=MAX_LEASE_BYTES,
     ),
     KeptProbe(
         name="sftp: handles",

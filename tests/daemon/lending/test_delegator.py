@@ -17,7 +17,7 @@ import pytest
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.lending import delegation_run, delegator, inviting, late_news
 from sublet.daemon.ports import NotConnected
-from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.journal import NOTHING, Held, Journal
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
@@ -748,10 +748,11 @@ class FailingJournal(Journal):
         record: DelegationRecord,
         kind: EventKind | None = None,
         data: Mapping[str, JsonValue] | None = None,
+        held: Held = NOTHING,
     ) -> Event | None:
         if self.broken:
             raise SubletError(LocalCode.UNAVAILABLE, "the store failed: disk is full", "Free some space.")
-        return await super().save_delegation(record, kind, data)
+        return await super().save_delegation(record, kind, data, held)
 
 
 async def test_access_is_cut_even_where_that_can_not_be_written_down(tmp_path: Path) -> None:

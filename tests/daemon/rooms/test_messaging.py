@@ -127,7 +127,7 @@ async def test_a_peer_whose_bus_has_an_older_form_is_not_called_and_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def older(_: PeerAddress) -> BusDoor | None:
-        return BusDoor(1, wire=1)
+        return BusDoor(1, wire=1, version="0.0.9")
 
     async with side(tmp_path, 1) as half, side(tmp_path / "other", 2) as other:
         for here, there in ((half, other), (other, half)):
@@ -139,7 +139,13 @@ async def test_a_peer_whose_bus_has_an_older_form_is_not_called_and_told_of(
                 with anyio.fail_after(30):
                     while not messaging.remarks():
                         await anyio.sleep(0.02)
-                assert "rooms with bob wait" in messaging.remarks()[0]
+                [remark] = messaging.remarks()
+                assert remark.startswith("bob runs an older Sublet (0.0.9), whose rooms do not reach this one's")
+                assert remark.endswith("update Sublet where bob runs")
+                assert messaging.why_apart("bob") == remark
+                entity = f"@human:{there.identity.node_id}"
+                assert messaging.why_apart_from(entity).startswith(f"the daemon of {entity} runs an older Sublet")
+                assert messaging.why_apart_from("@human:node-else") == messaging.why_apart_from("no entity") == ""
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example", "no-such-name.invalid"])

@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sublet.daemon.api.daemon_api import KnownPeer
-from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.journal import NOTHING, Held, Journal
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.daemon.working import data_link, pending
 from sublet.daemon.working import executor as executor_module
@@ -259,10 +259,11 @@ class FailingJournal(Journal):
         record: AssignmentRecord,
         kind: EventKind | None = None,
         data: Mapping[str, JsonValue] | None = None,
+        held: Held = NOTHING,
     ) -> Event | None:
         if record.state is self.fails_on:
             raise SubletError(LocalCode.UNAVAILABLE, "the store failed: disk is full", "Free some space.")
-        return await super().save_assignment(record, kind, data)
+        return await super().save_assignment(record, kind, data, held)
 
 
 @pytest.mark.parametrize("state", list(AssignmentState))

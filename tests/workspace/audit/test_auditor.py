@@ -18,7 +18,7 @@ from sublet.workspace.audit import manifest as manifest_module
 from sublet.workspace.audit import shadow_git
 from sublet.workspace.audit import snapshot as snapshot_module
 from sublet.workspace.audit.auditor import Auditor, AuditResult
-from sublet.workspace.audit.shadow_git import PLAIN, SYMLINK, mask, unmask
+from sublet.workspace.audit.shadow_git import PLAIN, SYMLINK, ShadowGit, mask, unmask
 from sublet.workspace.model import ViewRules
 from sublet.workspace.view import walk as walk_module
 from sublet.workspace.view.rules import Rules
@@ -626,6 +626,36 @@ def test_a_newest_snapshot_whose_objects_were_lost_is_not_built_upon(bench: Benc
     report = bench.end()
     assert changes(report) == {"a": "changed"}
     assert "+b" in bench.patch(report).text
+
+
+def test_git_is_asked_for_the_newest_snapshot_only_where_packs_came_or_went(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    holds = ShadowGit.holds
+
+    def counted(git: ShadowGit, commit: str) -> bool:
+        asked.append(commit)
+        return holds(git, commit)
+
+    monkeypatch.setattr(ShadowGit, "holds", counted)
+    bench.write("a", "a\n")
+    bench.begin()
+    (shadow,) = (bench.state / "shadows").iterdir()
+    packs = shadow / "git" / "objects" / "pack"
+    bench.begin()
+    assert len(asked) == 1, "the packs are too young"
+    os.utime(packs, ns=(0, 0))
+    bench.begin()
+    bench.begin()
+    assert len(asked) == 2
+    for pack in packs.iterdir():
+        pack.unlink()
+    os.utime(packs, ns=(1, 1))
+    bench.begin()
+    assert len(asked) == 3
+    bench.write("a", "b\n")
+    assert "+b" in bench.patch(bench.end()).text
 
 
 @pytest.mark.parametrize("kept", [0, 10, 31])

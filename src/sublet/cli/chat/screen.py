@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from prompt_toolkit.application import Application
@@ -55,6 +56,8 @@ class ChatScreen:
         self._talk = talk
         self._problem = ""
         self._busy: set[asyncio.Task[None]] = set()
+        self._group: asyncio.TaskGroup | None = None
+        self._failure: Exception | None = None
         self._input = Buffer(multiline=True, history=InMemoryHistory(), on_text_changed=lambda _: self._typing())
         above = Window(FormattedTextControl(self._above), height=1)
         body = Window(FormattedTextControl(self._body), height=lambda: Dimension.exact(self._body_height()))
@@ -76,18 +79,28 @@ class ChatScreen:
             SubletError: the room can't be read any more.
         """
         self._put(await self._talk.draft())
-        following = asyncio.create_task(self._follow())
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            self._begin(self._follow)
+            try:
+                await self._kept(self._shown)
+            finally:
+                self._group = None
+                for task in self._busy:
+                    task.cancel()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _shown(self) -> None:
+        await self.app.run_async()
+        await self._leave()
+
+    async def _kept(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do it; its failure is raised when the reader has left, and not before."""
         try:
-            await self.app.run_async()
-            await self._leave()
-        finally:
-            tasks = [following, *self._busy]
-            for task in tasks:
-                task.cancel()
-            results = await asyncio.gather(*tasks, return_exceptions=True)
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
+            await work()
+        except Exception as error:
+            self._failure = self._failure or error
 
     async def _leave(self) -> None:
         """Keep what was not sent, where there is somebody to keep it."""
@@ -178,16 +191,18 @@ class ChatScreen:
         self._input.append_to_history()
         self._input.reset()
         self._problem = ""
-        self._begin(self._do(typed))
+        self._begin(partial(self._do, typed))
 
-    def _begin(self, doing: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(doing)
+    def _begin(self, work: Callable[[], Awaitable[None]]) -> None:
+        if self._group is None:
+            return
+        task = self._group.create_task(self._kept(work))
         self._busy.add(task)
         task.add_done_callback(self._busy.discard)
 
     def _typing(self) -> None:
         text = self._input.text
-        self._begin(self._tell_typing(bool(text) and not text.startswith("/")))
+        self._begin(partial(self._tell_typing, bool(text) and not text.startswith("/")))
 
     async def _tell_typing(self, typing: bool) -> None:
         with suppress(SubletError):  # only told in passing
@@ -233,7 +248,7 @@ class ChatScreen:
     def _scroll(self, by: int) -> None:
         columns = self._size()[0]
         if self._talk.timeline.scroll(by, columns, self._body_height()):
-            self._begin(self._older())
+            self._begin(self._older)
 
     async def _older(self) -> None:
         try:

@@ -36,6 +36,7 @@ class PeerView(View):
     usable: bool = True
     why_not: str = ""
     note: str = Field(default="", description="Why it is not called what it calls itself; empty where it is")
+    rooms: str = Field(default="", description="Why no rooms are shared with it; empty where they are, or may be")
     was: str | None = Field(default=None, description="Its name here until now, where pairing again gave it another")
 
 

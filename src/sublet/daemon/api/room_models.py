@@ -104,6 +104,9 @@ class RoomDetail(RoomView):
     powers: dict[str, int] = Field(default={}, description="Power of each member")
     knocks: dict[str, str] = Field(default={}, description="Who asks to be let in, and with what words")
     config: dict[str, JsonValue] = Field(default={})
+    apart: dict[str, str] = Field(
+        default={}, description="Members whose daemon is another version of Sublet that no message reaches, and why"
+    )
 
 
 class RoomChange(View):
@@ -112,6 +115,7 @@ class RoomChange(View):
     room_id: str
     name: str = ""
     entity: str = ""
+    apart: str = Field(default="", description="Why the daemon of that entity learns nothing of it for now")
 
 
 class MessageSent(View):

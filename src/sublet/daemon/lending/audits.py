@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import structlog
 
+from sublet import deadlines
 from sublet.daemon.api.reports import audit_view
 from sublet.daemon.background import in_background
 from sublet.daemon.storage.records import DelegationRecord, error_view
@@ -88,7 +89,7 @@ async def _of_one(
 ) -> AuditResult | SubletError:
     """Return the audit of one directory, or why there is none."""
     try:
-        with anyio.fail_after(max(0.0, deadline - anyio.current_time())):
+        async with deadlines.timeout_at(deadline):
             return await in_background(audit)
     except SubletError as error:
         return error
@@ -104,7 +105,7 @@ async def _of_one(
 async def _moved(auditor: Auditor, record: DelegationRecord, lent: LentDirectory, deadline: float) -> list[MovedRef]:
     """Return which references of the directory were moved; where that can't be told, one that says so."""
     try:
-        with anyio.fail_after(max(0.0, deadline - anyio.current_time())):
+        async with deadlines.timeout_at(deadline):
             return await in_background(auditor.moved_refs, lent.path, record.snapshots[lent.name])
     except (SubletError, TimeoutError) as error:
         log.warning("references could not be compared", delegation_id=record.id, reason=str(error))
@@ -114,7 +115,7 @@ async def _moved(auditor: Auditor, record: DelegationRecord, lent: LentDirectory
 async def _brought(lent: LentDirectory, refs: list[MovedRef], deadline: float) -> list[bytes]:
     """Return which hidden and locked names the moved references would bring in by a checkout."""
     try:
-        with anyio.fail_after(max(0.0, deadline - anyio.current_time())):
+        async with deadlines.timeout_at(deadline):
             return await in_background(brought, lent.path, refs, lent.rules, GitSandbox())
     except TimeoutError:
         return [UNKNOWN]

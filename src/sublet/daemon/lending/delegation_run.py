@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import structlog
 
+from sublet import deadlines
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.reports import failed_result, refusal
 from sublet.daemon.background import in_background
@@ -26,6 +27,7 @@ from sublet.daemon.lending.lent_resources import limited
 from sublet.daemon.lending.steering import Steering
 from sublet.daemon.lending.transports import chosen_transport
 from sublet.daemon.ports import PeerAddress, RemoteTask, Update
+from sublet.daemon.storage.journal import NOTHING, Held
 from sublet.daemon.storage.records import DelegationRecord, error_view, interrupted, lease_over
 from sublet.daemon.times import unix_seconds
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -35,7 +37,7 @@ from sublet.protocol.messages import (
     Error,
 )
 from sublet.workspace.model import LentDirectory
-from sublet.workspace.view.admission import scan_all
+from sublet.workspace.view.admission import Admission, scan_all
 
 HELD_HERE = ("lock", "lease")
 """Kinds of resources that are given back here, whatever the peer does."""
@@ -233,14 +235,18 @@ class DelegationRun:
         return min(record.ttl_seconds, unix_seconds(record.created_at) + record.chain.ttl - time.time())
 
     async def _admit(self) -> None:
-        admission = await in_background(scan_all, self._resources, self._tools.limits())
-        self._mounted = list(admission.mounted)
         lent = [resource.path for resource in self.record.resources if resource.access_mode == "rw"]
+
+        def look() -> tuple[Admission, list[str]]:
+            return scan_all(self._resources, self._tools.limits()), build_files(lent)
+
+        admission, builds = await in_background(look)
+        self._mounted = list(admission.mounted)
         await self._keeper.note(
             hidden=list(admission.hidden),
             unmountable=list(admission.unmountable),
             left_out=admission.left_out,
-            build_files=await in_background(build_files, lent),
+            build_files=builds,
         )
 
     async def _prepare(self, held: AsyncExitStack) -> dict[str, str]:
@@ -260,12 +266,12 @@ class DelegationRun:
 
     async def _ask(self, snapshots: dict[str, str]) -> Accept:
         record = self.record
-        await self._tools.journal.acquire(record.id, "remote_task", {"peer": record.peer})
+        held = Held(takes={"remote_task": {"peer": record.peer}})
         if record.state is DelegationState.CREATED:
-            await self._keeper.advance(DelegationEvent.INVITE, snapshots=snapshots)
+            await self._keeper.advance(DelegationEvent.INVITE, held, snapshots=snapshots)
         else:
             # An earlier process has invited, and may have been heard: the peer knows a repeated INVITE by its id.
-            await self._keeper.note(snapshots=snapshots)
+            await self._keeper.note(held, snapshots=snapshots)
         # Until it answers, the task is known by its delegation only; it may be there all the same.
         self._task = RemoteTask("", record.id)
         try:
@@ -315,17 +321,17 @@ class DelegationRun:
                 if failure.agent_end is not None:
                     await self.steering.heard(failure.agent_end.prompts)
                     news["result"] = failed_result(failure.agent_end)
-                await self._keeper.end(_event_of(failure), **news)
+                await self._keeper.end(_event_of(failure), NOTHING, **news)
         finally:
             self._access.revoke("over")
             self.over.set()
         async with anyio.create_task_group() as group:
             group.start_soon(self._tell_peer)
             group.start_soon(self._access.settle)
-        if self.record.result is not None:
-            await self._keeper.end(DelegationEvent.DONE)
-        await self._tools.journal.release_owned(self.record.id, *(HELD_HERE if self.untold else ()))
-        await self._keeper.note(condition=None, settled=True)
+        held = Held(gives_back=HELD_HERE if self.untold else ())
+        is_done = self.record.result is not None
+        if not is_done or not await self._keeper.end(DelegationEvent.DONE, held, condition=None, settled=True):
+            await self._keeper.note(held, condition=None, settled=True)
         await self._access.forget()
 
     async def _tell_peer(self) -> None:
@@ -337,7 +343,7 @@ class DelegationRun:
             return
         self.untold = True
         try:
-            with anyio.fail_after(CANCEL_PEER_SECONDS):
+            async with deadlines.timeout(CANCEL_PEER_SECONDS):
                 await self._tools.link.cancel(self._peer, self._task)
             self.untold = False
         except (SubletError, TimeoutError) as error:

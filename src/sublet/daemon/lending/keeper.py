@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import anyio
 
 from sublet.daemon.api.delegation_views import ConditionView, ErrorView, ResultView
-from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.journal import NOTHING, Held, Journal
 from sublet.daemon.storage.records import PROGRESS, DelegationRecord, FollowUpRecord, error_view, lease_over
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol.canonical import JsonValue
@@ -54,17 +54,17 @@ class DelegationKeeper:
         async with self._writing:
             await self._write(self.record, EventKind.DELEGATION_STATE, {"state": str(self.record.state)})
 
-    async def advance(self, event: DelegationEvent, **changes: object) -> None:
-        """Journal the transition that ``event`` makes, and ``changes`` with it.
+    async def advance(self, event: DelegationEvent, held: Held = NOTHING, **changes: object) -> None:
+        """Journal the transition that ``event`` makes, with ``changes`` and what is ``held``.
 
         Raises:
             DelegationOver: it has ended already.
             IllegalTransition: the table forbids it in this state.
         """
-        if not await self.end(event, **changes):
+        if not await self.end(event, held, **changes):
             raise DelegationOver
 
-    async def end(self, event: DelegationEvent, **changes: object) -> bool:
+    async def end(self, event: DelegationEvent, held: Held = NOTHING, **changes: object) -> bool:
         """Journal a transition unless the delegation is over; tell whether it was made.
 
         Raises:
@@ -75,7 +75,7 @@ class DelegationKeeper:
                 return False
             if event is not DelegationEvent.EXPIRE and await self._lapse():
                 return False
-            await self._move(event, changes)
+            await self._move(event, changes, held)
             return True
 
     async def conclude(self, result: ResultView, condition: ConditionView) -> None:
@@ -127,10 +127,10 @@ class DelegationKeeper:
             shown = follow_up.view(over=False).model_dump()
             await self._write(changed, EventKind.DELEGATION_FOLLOW_UP, shown)
 
-    async def note(self, **changes: object) -> None:
+    async def note(self, held: Held = NOTHING, **changes: object) -> None:
         """Journal facts that are no transition; what does not change anything is not written."""
         async with self._writing:
-            await self._save({key: value for key, value in changes.items() if getattr(self.record, key) != value})
+            await self._save({key: value for key, value in changes.items() if getattr(self.record, key) != value}, held)
 
     async def _lapse(self) -> bool:
         """Journal the end of the lease where it is over by the clock, and tell whether it is."""
@@ -139,7 +139,7 @@ class DelegationKeeper:
         await self._move(DelegationEvent.EXPIRE, {"error": error_view(lease_over(self.record.ttl_seconds))})
         return True
 
-    async def _move(self, event: DelegationEvent, changes: Mapping[str, object]) -> None:
+    async def _move(self, event: DelegationEvent, changes: Mapping[str, object], held: Held = NOTHING) -> None:
         state = advance(DELEGATION_TABLE, self.record.state, event)
         if is_terminal(DELEGATION_TABLE, state):
             # What was lent is still to be audited, and who reads the end has to be able to wait for that.
@@ -150,17 +150,19 @@ class DelegationKeeper:
         if isinstance(error := changes.get("error"), ErrorView):
             data |= {"code": error.code, "message": error.message}
         changed = self.record.model_copy(update={**changes, "state": state, "updated_at": rfc3339()})
-        await self._write(changed, EventKind.DELEGATION_STATE, data)
+        await self._write(changed, EventKind.DELEGATION_STATE, data, held)
 
-    async def _save(self, news: Mapping[str, object]) -> None:
-        if news:
+    async def _save(self, news: Mapping[str, object], held: Held = NOTHING) -> None:
+        if news or held:
             kind, data = _event_of(news)
-            await self._write(self.record.model_copy(update={**news, "updated_at": rfc3339()}), kind, data)
+            await self._write(self.record.model_copy(update={**news, "updated_at": rfc3339()}), kind, data, held)
 
-    async def _write(self, record: DelegationRecord, kind: EventKind | None, data: dict[str, JsonValue]) -> None:
+    async def _write(
+        self, record: DelegationRecord, kind: EventKind | None, data: dict[str, JsonValue], held: Held = NOTHING
+    ) -> None:
         # Shielded, so that the record in memory and the one on the disk never part ways.
         with anyio.CancelScope(shield=True):
-            await self._journal.save_delegation(record, kind, data)
+            await self._journal.save_delegation(record, kind, data, held)
             self.record = record
 
 

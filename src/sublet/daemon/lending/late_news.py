@@ -8,6 +8,7 @@ from collections.abc import Callable
 import anyio
 import structlog
 
+from sublet import deadlines
 from sublet.daemon.ports import PeerAddress, PeerLink, RemoteTask
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord
@@ -53,7 +54,7 @@ class LateNews:
             if peer is None:
                 break
             try:
-                with anyio.fail_after(MAX_TELL_SECONDS):
+                async with deadlines.timeout(MAX_TELL_SECONDS):
                     await self._link.cancel(peer, RemoteTask(record.task_id or "", record.context_id or record.id))
                 break
             except (SubletError, TimeoutError) as error:

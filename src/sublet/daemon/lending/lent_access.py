@@ -26,7 +26,7 @@ from sublet.daemon.lending.room_plans import NO_ROOMS, RoomPlans
 from sublet.daemon.lending.staged_tree import ReturnedTree, StagedTree, Trees, comes_back
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.ports import PeerAddress, PeerLink
-from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.journal import Held, Journal
 from sublet.daemon.storage.records import lease_over
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol.bounds import MAX_TTL_SECONDS, AccessMode
@@ -122,8 +122,8 @@ class LentAccess:
         await self._agree()
         resources = await self._prepared()
         expires_at = rfc3339(time.time() + ends - anyio.current_time())
-        await self._tools.journal.acquire(self._keeper.record.id, "lease", {"user": self._keeper.record.id})
-        await self._keeper.advance(DelegationEvent.START, expires_at=expires_at)
+        held = Held(takes={"lease": {"user": self._keeper.record.id}})
+        await self._keeper.advance(DelegationEvent.START, held, expires_at=expires_at)
         record = self._keeper.record
         if ends <= anyio.current_time():
             raise lease_over(record.ttl_seconds)
@@ -325,15 +325,14 @@ class LentAccess:
             self._memory.close()
 
     async def settle(self) -> None:
-        """Journal that access is cut, and make the audit where there is none yet."""
+        """Make the audit where there is none yet, and journal it, and that access is cut."""
         record = self._keeper.record
-        await self._tools.journal.release_owned(record.id, "lease")
         news: dict[str, object] = {"usage": self.usage()}
         if record.snapshots and record.expires_at is not None:
             news |= await self._tree.report(record, self._usage)
         else:
             await self._tree.drop()
-        await self._keeper.note(**news)
+        await self._keeper.note(Held(gives_back=("lease",)), **news)
 
     async def forget(self) -> None:
         """Remove what was kept for a next process; for a delegation that is settled."""

@@ -88,14 +88,17 @@ class LiveTree:
 
     async def baseline(self) -> dict[str, str]:
         """``LentTree.baseline``."""
+        snapshots, self.resources = await in_background(self._baseline)
+        return snapshots
+
+    def _baseline(self) -> tuple[dict[str, str], tuple[LentDirectory, ...]]:
         snapshots = {}
         for lent in self.resources:
             kept = self._kept.get(lent.name) if lent.access_mode == "rw" else None
-            snapshots[lent.name] = await in_background(self._snapshot, lent, kept)
+            snapshots[lent.name] = self._snapshot(lent, kept)
             if self._git == "rw" and lent.access_mode == "rw":
-                await in_background(self._auditor.watch_refs, lent.path, snapshots[lent.name])
-        await self.take_up()
-        return snapshots
+                self._auditor.watch_refs(lent.path, snapshots[lent.name])
+        return snapshots, self._with_kept()
 
     def _snapshot(self, lent: LentDirectory, kept: Path | None) -> str:
         """Snapshot one directory, and begin to keep what will be overwritten in it."""
@@ -140,7 +143,7 @@ class LiveTree:
         """``LentTree.report``: the audit, unless there is one; locks of the executor's git are removed before."""
         if record.audit is not None:
             return {}
-        left = await in_background(self._without_drafts, usage)
+        left = await in_background(self._without_drafts, usage) if self._git == "rw" else {}
         news = await audited(self._auditor, record, self.resources, usage)
         return news | left | await in_background(self._accounts, record, usage, news)
 
@@ -150,8 +153,6 @@ class LiveTree:
 
     def _without_drafts(self, usage: LeaseUsage) -> dict[str, object]:
         """Remove what the executor's git had begun in a repository, and name what stays of it."""
-        if self._git != "rw":
-            return {}
         told: list[str] = []
         for lent in self.resources:
             own = usage.own.get(lent.name)
@@ -175,10 +176,11 @@ class LiveTree:
                 self._forget([kept])
                 continue
             try:
-                before = self._auditor.manifest(lent.path, record.snapshots[lent.name])
-                after = self._auditor.manifest(lent.path, results[lent.name])
-                found = compare(before, after, author_of(touched, usage.touched_overflow))
+                snapshot = record.snapshots[lent.name]
+                differing = self._auditor.differing(lent.path, snapshot, results[lent.name])
+                found = compare(*differing, author_of(touched, usage.touched_overflow))
                 changed = [file.path for file in found.files if file.by == "executor"]
+                before = self._auditor.manifest(lent.path, snapshot)
                 accounts[lent.name] = settle(kept, lent.path, touched, usage.touched_overflow, before, changed)
             except (SubletError, OSError) as error:
                 log.warning("what was overwritten can't be told", delegation_id=record.id, reason=str(error))

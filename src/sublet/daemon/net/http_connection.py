@@ -147,7 +147,9 @@ class DeadlineProtocol(H11Protocol):
         """Go on with the next request; where a body is still to come that nobody reads, wait a moment for its end."""
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
-            self._unset_keepalive_if_required()
+            if self.timeout_keep_alive_task is not None:
+                self.timeout_keep_alive_task.cancel()
+                self.timeout_keep_alive_task = None
             self._linger = self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
     def send_400_response(self, msg: str) -> None:

@@ -14,6 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from sublet import deadlines
+from sublet.daemon.net import uvicorn_parts
 from sublet.daemon.net.door import Door
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.slots import Slots
@@ -48,7 +49,11 @@ def server_config(
         certificate: PEM file, for TLS.
         key: PEM file of its private key.
         message_bytes: what a WebSocket message may have; None for no WebSockets.
+
+    Raises:
+        SubletError: ``UNAVAILABLE``: this version of uvicorn lacks what bounds a connection.
     """
+    uvicorn_parts.check()
     return uvicorn.Config(
         app,
         http=type(protocol.__name__, (protocol,), {"slots": Slots(connections)}),

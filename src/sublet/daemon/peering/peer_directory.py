@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
@@ -21,11 +22,18 @@ log = structlog.get_logger(__name__)
 
 
 class PeerDirectory:
-    """Asks all paired daemons for their agents, side by side."""
+    """Asks all paired daemons for their agents, side by side.
 
-    def __init__(self, peers: PeerStore, link: PeerLink) -> None:
+    Args:
+        peers: the paired daemons.
+        link: asks them.
+        why_no_rooms: returns why no rooms are shared with the peer of a name; empty where they are.
+    """
+
+    def __init__(self, peers: PeerStore, link: PeerLink, why_no_rooms: Callable[[str], str]) -> None:
         self._peers = peers
         self._link = link
+        self._why_no_rooms = why_no_rooms
 
     async def views(self) -> list[PeerView]:
         """Return all peers; one that does not answer says so itself instead of being left out."""
@@ -40,14 +48,17 @@ class PeerDirectory:
         return [task.result() for task in asked]
 
     async def _view(self, peer: Peer) -> PeerView:
+        rooms = self._why_no_rooms(peer.name)
         try:
             async with deadlines.timeout(ASK_SECONDS):
-                return peer.view(await self._link.agents(peer.address()))
+                return peer.view(await self._link.agents(peer.address()), rooms=rooms)
         except TimeoutError:
-            return peer.view(usable=False, why_not=f"{peer.name} did not answer within {ASK_SECONDS:.0f} s")
+            why = f"{peer.name} did not answer within {ASK_SECONDS:.0f} s"
+            return peer.view(usable=False, why_not=why, rooms=rooms)
         except SubletError as error:
-            return peer.view(usable=False, why_not=error.message)
+            return peer.view(usable=False, why_not=error.message, rooms=rooms)
         except Exception:
             # One odd answer must not hide all the other peers.
             log.exception("a peer's card could not be read", peer=peer.name)
-            return peer.view(usable=False, why_not=f"what {peer.name} answered could not be read; see the log")
+            why = f"what {peer.name} answered could not be read; see the log"
+            return peer.view(usable=False, why_not=why, rooms=rooms)

@@ -71,7 +71,9 @@ class Peer:
             )
         return PeerAddress(self.name, self.a2a_url, self.public_key, self.tls_certificate)
 
-    def view(self, agents: Sequence[AgentView] = (), *, usable: bool = True, why_not: str = "") -> PeerView:
+    def view(
+        self, agents: Sequence[AgentView] = (), *, usable: bool = True, why_not: str = "", rooms: str = ""
+    ) -> PeerView:
         """Return the peer as faces show it."""
         return PeerView(
             name=self.name,
@@ -83,6 +85,7 @@ class Peer:
             usable=usable,
             why_not=why_not,
             note=self.note,
+            rooms=rooms,
         )
 
 

@@ -24,6 +24,7 @@ class _Door(BaseModel):
 
     port: Annotated[int, Field(gt=0, lt=65536)]
     wire: int = 1
+    version: str = ""
 
 
 class _Doors(RootModel[dict[str, _Door]]):
@@ -43,7 +44,7 @@ class KnownDoors:
             kept = _Doors.model_validate_json(read_plain(path, MAX_FILE_BYTES)).root
         except (OSError, ValidationError):
             kept = {}
-        self._doors = {node: BusDoor(door.port, door.wire) for node, door in kept.items()}
+        self._doors = {node: BusDoor(door.port, door.wire, door.version) for node, door in kept.items()}
 
     def get(self, node_id: str) -> BusDoor | None:
         """Return where the bus of a daemon was last; None where that is not known."""
@@ -55,7 +56,9 @@ class KnownDoors:
         if kept == self._doors:
             return
         self._doors = kept
-        written = _Doors({node: _Door(port=door.port, wire=door.wire) for node, door in kept.items()})
+        written = _Doors(
+            {node: _Door(port=door.port, wire=door.wire, version=door.version) for node, door in kept.items()}
+        )
         try:
             write_whole(self._path, written.model_dump_json().encode())
         except OSError as error:

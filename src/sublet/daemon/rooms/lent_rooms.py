@@ -1,4 +1,4 @@
-"""A room for each delegation, opened by the lender's daemon when the executor has accepted, closed when it is over.
+"""A room for each delegation, opened by the lender's daemon once the work has begun, closed when it is over.
 
 Its members are the person and whoever delegated on the lending side, the agent, the person and the daemon on the
 other. What becomes of the delegation is told there. The room is an addition: nothing of a lease waits for it, and what
@@ -24,7 +24,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventFilter, EventKind
 from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, EntityId, RoomId, entity_domain, is_entity_id, room_id
 from sublet.protocol.ids import node_id as node_id_of
-from sublet.protocol.lifecycle import DelegationState
+from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationState, is_terminal
 from sublet.protocol.text import clean_line
 from sublet.tasks import start_alone
 
@@ -41,6 +41,8 @@ LAST_WORD_SECONDS: Final = 15.0
 """How long a room stays open after the end for the agent's last word, which comes by another way than the end."""
 LOOK_SECONDS: Final = 30.0
 RETRY_SECONDS: Final = 1.0
+OPEN_SECONDS: Final = 0.5
+"""How long a room waits for the work to begin: until then both daemons are busy with what somebody waits for."""
 MAX_ROOMS: Final = 512
 """Delegations whose rooms are attended to at once."""
 MAX_TOLD: Final = 64
@@ -50,6 +52,8 @@ RECENT: Final = 50
 MAX_NAME_CHARS: Final = 200
 MAX_DETAIL_CHARS: Final = 400
 _EVENTS_DEFAULT: Final = "power_levels.events_default"
+_BEGINNING: Final = frozenset({DelegationState.ACCEPTED, DelegationState.STARTED})
+_ENDS: Final = frozenset(state for state in DelegationState if is_terminal(DELEGATION_TABLE, state))
 _UNTOLD: Final = frozenset({"queued", "retrying", "ending", "waiting_for_answer"})
 """Conditions that are not worth a message, or that the agent tells by itself."""
 
@@ -157,8 +161,11 @@ class LentRooms:
             return
         self._rooms[delegation_id] = record.room.room_id
         service = await self._messaging.use()
+        event = await _worth_telling(events) if record.state in _BEGINNING else None
         if await self._opened(service, record, record.room):
             return
+        if event is not None and (text := _told(event)) is not None:
+            await self._say(service, record, text)
         while not (record := await self._journal.require_delegation(delegation_id)).terminal:
             event = None
             with anyio.move_on_after(LOOK_SECONDS):
@@ -215,6 +222,15 @@ class LentRooms:
                 page = await service.call(self._me, "timeline.list", room_id=room.room_id, peek=True)
         changes = {_EVENTS_DEFAULT: CLOSED_LEVEL}
         await service.call(self._me, "room.update_config", room_id=room.room_id, changes=changes)
+
+
+async def _worth_telling(events: anyio.abc.ObjectReceiveStream[Event]) -> Event | None:
+    """Wait until there is something to tell, or an end, and return it; None where nothing comes for a moment."""
+    with anyio.move_on_after(OPEN_SECONDS):
+        async for event in events:
+            if _told(event) is not None or event.data.get("state") in _ENDS:
+                return event
+    return None
 
 
 def is_closed(config: Mapping[str, Any]) -> bool:

@@ -26,8 +26,9 @@ from sublet.daemon.peering.peers import Peer, PeerStore
 from sublet.daemon.ports import BUS_WIRE, BusDoor, PeerLink
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.known_doors import KnownDoors
+from sublet.daemon.rooms.versions import Apart, rooms_apart
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import EntityId, entity_domain
+from sublet.protocol.ezagent.ids import EntityId, entity_domain, is_entity_id
 from sublet.tasks import Services
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ class Messaging:
         self._sockets = sockets or state_dir / "bus"
         self._asked: set[str] = set()
         """Node ids of peers whose bus is known to have our form."""
-        self._outdated: dict[str, str] = {}
-        """Names of peers whose bus has another form than ours, by node id."""
+        self._apart: dict[str, BusDoor] = {}
+        """The bus of each peer, by node id, with which no rooms are shared since it has another form than ours."""
         self.port = port
         self._peers = peers
         self._link = link
@@ -234,11 +235,23 @@ class Messaging:
                 await self._peers_changed.wait()
 
     def remarks(self) -> list[str]:
-        """Return which peers no rooms are shared with since their bus has another form than ours."""
-        return [
-            f"rooms with {name} wait: its message bus has another form than this version's; update Sublet on both sides"
-            for name in sorted(self._outdated.values())
-        ]
+        """Return which peers no rooms are shared with, and why."""
+        return [f"{apart.what}; {apart.remedy}" for apart in self.apart().values()]
+
+    def apart(self) -> dict[str, Apart]:
+        """Return the peers with which no rooms are shared since their versions do not fit, by name."""
+        found = {peer.name: self._apart.get(peer.node_id) for peer in self._peers.list()}
+        return {name: rooms_apart(name, door) for name, door in found.items() if door is not None}
+
+    def why_apart(self, name: str) -> str:
+        """Return why no rooms are shared with the peer of that name; empty where they are, or may be."""
+        apart = self.apart().get(name)
+        return "" if apart is None else f"{apart.what}; {apart.remedy}"
+
+    def why_apart_from(self, entity: EntityId) -> str:
+        """Return the same of the daemon of an entity; the peer's name here is not told."""
+        door = self._apart.get(entity_domain(entity)) if is_entity_id(entity) else None
+        return "" if door is None else rooms_apart(f"the daemon of {entity}", door).what
 
     async def _admit_agents(self) -> None:
         """Give an entity to agents that are served since the files were loaded anew."""
@@ -278,7 +291,7 @@ class Messaging:
                 if host is not None and (self._calls(peer, host) or peer.node_id not in self._asked):
                     group.start_soon(ask, peer, host)
         nodes = {peer.node_id for peer in peers}
-        self._outdated = {node: name for node, name in self._outdated.items() if node in nodes}
+        self._apart = {node: door for node, door in self._apart.items() if node in nodes}
         self._asked &= nodes
         await asyncio.to_thread(doors.keep, told, nodes)
         return found
@@ -287,10 +300,13 @@ class Messaging:
         """Tell once of a peer whose bus has another form than ours."""
         if door.wire == BUS_WIRE:
             self._asked.add(peer.node_id)
-            self._outdated.pop(peer.node_id, None)
-        elif peer.node_id not in self._outdated:
-            self._outdated[peer.node_id] = peer.name
-            log.warning("the bus of a peer has another form than ours; update Sublet on both sides", peer=peer.name)
+            if self._apart.pop(peer.node_id, None) is not None:
+                log.info("rooms are shared with a peer again", peer=peer.name, version=door.version)
+            return
+        if peer.node_id not in self._apart:
+            apart = rooms_apart(peer.name, door)
+            log.warning(apart.what, peer=peer.name, version=door.version, wire=door.wire, remedy=apart.remedy)
+        self._apart[peer.node_id] = door
 
     def _calls(self, peer: Peer, host: str) -> bool:
         """Tell whether it is on us to call a peer: with the smaller node id, or where the peer can't call us."""

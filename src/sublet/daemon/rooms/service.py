@@ -60,13 +60,15 @@ class RoomService:
     async def get_room(self, room_id: str, caller: Subject) -> RoomDetail:
         """``RoomApi.get_room``."""
         await self._gate.ask(caller, Action.ROOM_READ, room_id)
-        return detail_of(await self._speaking.call(caller, "room.get", room_id=room_id))
+        shown = detail_of(await self._speaking.call(caller, "room.get", room_id=room_id))
+        apart = {entity: why for entity in shown.roles if (why := self._speaking.apart(entity))}
+        return shown.model_copy(update={"apart": apart})
 
     async def invite_to_room(self, room_id: str, request: InviteToRoom, caller: Subject) -> RoomChange:
         """``RoomApi.invite_to_room``."""
         await self._gate.ask(caller, Action.ROOM_MANAGE, room_id)
         await self._speaking.call(caller, "room.invite", room_id=room_id, entity=request.entity)
-        return RoomChange(room_id=room_id, entity=request.entity)
+        return RoomChange(room_id=room_id, entity=request.entity, apart=self._speaking.apart(request.entity))
 
     async def join_room(self, room_id: str, caller: Subject) -> RoomChange:
         """``RoomApi.join_room``."""

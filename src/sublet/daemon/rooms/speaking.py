@@ -43,6 +43,10 @@ class Speaking:
         """
         return entity_of(caller, self._node_id)
 
+    def apart(self, entity: EntityId) -> str:
+        """Return why nothing goes to or comes from the daemon of an entity for now; empty where it does, or may."""
+        return self._messaging.why_apart_from(entity)
+
     async def call(self, caller: Subject, operation: str, **arguments: Any) -> Any:
         """Return what an operation answers the caller, as JSON can say it, whatever members have written.
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.storage.event_log import PRUNE_EVERY, EventLog, Recorder, load_object
 from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord
 from sublet.daemon.storage.store import Store
+from sublet.daemon.storage.stored import read_assignment, read_delegation, to_json
 from sublet.daemon.storage.torn_rows import RowsOf, TornRows
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.disk.set_aside import SetAside
@@ -50,6 +51,26 @@ def _marks(values: Sequence[str]) -> str:
     return ", ".join("?" for _ in values)
 
 
+def _take(connection: sqlite3.Connection, owner: str, kind: str, detail: Mapping[str, JsonValue]) -> int:
+    cursor = connection.execute(
+        "INSERT INTO resources (owner, kind, detail, acquired_at) VALUES (?, ?, ?, ?)",
+        (owner, kind, json.dumps(detail), rfc3339()),
+    )
+    number = cursor.lastrowid
+    assert number is not None
+    if number % PRUNE_EVERY == 0:
+        connection.execute("DELETE FROM resources WHERE released_at IS NOT NULL AND id <= ?", (number - KEEP_RELEASED,))
+    return number
+
+
+def _give_back(connection: sqlite3.Connection, owner: str, kinds: Sequence[str]) -> int:
+    only = f" AND kind IN ({_marks(kinds)})" if kinds else ""
+    return connection.execute(
+        f"UPDATE resources SET released_at = ? WHERE owner = ? AND released_at IS NULL{only}",  # noqa: S608 - marks
+        (rfc3339(), owner, *kinds),
+    ).rowcount
+
+
 class _Table:
     """A table of records: its name, its columns besides the common ones, and the states it goes through."""
 
@@ -67,6 +88,25 @@ class _Table:
 
 _DELEGATIONS = _Table("delegations", ("caller", "idempotency_key"), DelegationState.CREATED, DELEGATION_TABLE)
 _ASSIGNMENTS = _Table("assignments", ("peer",), AssignmentState.PENDING, ASSIGNMENT_TABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is taken and given back in the transaction of a record, one commit instead of two.
+
+    Args:
+        takes: details of what the record's owner is about to take, by kind.
+        gives_back: kinds of what was given back, where empty stands for all kinds; None for nothing.
+    """
+
+    takes: Mapping[str, Mapping[str, JsonValue]] = field(default_factory=dict)
+    gives_back: tuple[str, ...] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.takes) or self.gives_back is not None
+
+
+NOTHING: Final = Held()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +146,15 @@ class Journal(EventLog):
     # Delegations and assignments
 
     async def save_delegation(
-        self, record: DelegationRecord, kind: EventKind | None = None, data: Mapping[str, JsonValue] | None = None
+        self,
+        record: DelegationRecord,
+        kind: EventKind | None = None,
+        data: Mapping[str, JsonValue] | None = None,
+        held: Held = NOTHING,
     ) -> Event | None:
         """Add or replace the record of a delegation and, where ``kind`` is given, tell of it in the same transaction.
+
+        What is ``held`` is journalled in it as well.
 
         Raises:
             IllegalTransition: the table has no way from the recorded state to this one, or a new record does not
@@ -116,11 +162,12 @@ class Journal(EventLog):
             SubletError: ``CONFLICT`` where the caller's idempotency key belongs to another delegation, or where the
                 record on the disk is of a newer generation: the words of a zombie change nothing.
         """
-        return await self._save(_DELEGATIONS, record, (record.caller, record.request.idempotency_key), kind, data)
+        extra = (record.caller, record.request.idempotency_key)
+        return await self._save(_DELEGATIONS, record, extra, kind, data, held)
 
     async def load_delegation(self, delegation_id: str) -> DelegationRecord | None:
         """Return one delegation, or None."""
-        found = await self._load(_DELEGATIONS, DelegationRecord, "WHERE id = ?", (delegation_id,))
+        found = await self._load(_DELEGATIONS, read_delegation, "WHERE id = ?", (delegation_id,))
         return found[0] if found else None
 
     async def require_delegation(self, delegation_id: str) -> DelegationRecord:
@@ -139,17 +186,17 @@ class Journal(EventLog):
     async def find_delegation(self, caller: str, idempotency_key: str) -> DelegationRecord | None:
         """Return the delegation that ``caller`` made with this key, or None."""
         only = "WHERE caller = ? AND idempotency_key = ?"
-        found = await self._load(_DELEGATIONS, DelegationRecord, only, (caller, idempotency_key))
+        found = await self._load(_DELEGATIONS, read_delegation, only, (caller, idempotency_key))
         return found[0] if found else None
 
     async def list_delegations(self, *, limit: int = MAX_PAGE, active: bool = False) -> list[DelegationRecord]:
         """Return delegations, the newest first; with ``active`` only those that are not over."""
-        return await self._list(_DELEGATIONS, DelegationRecord, limit, active)
+        return await self._list(_DELEGATIONS, read_delegation, limit, active)
 
     async def list_settled(self, *, settled: bool, limit: int = MAX_PAGE) -> list[DelegationRecord]:
         """Return delegations that are over and cleaned up after, the oldest first, or else those that are not yet."""
         only = "WHERE json_extract(record, '$.settled') = ? ORDER BY created_at, id LIMIT ?"
-        return await self._load(_DELEGATIONS, DelegationRecord, only, (int(settled), limit))
+        return await self._load(_DELEGATIONS, read_delegation, only, (int(settled), limit))
 
     async def count_delegations(self) -> dict[str, int]:
         """Return how many delegations there are in each state."""
@@ -161,19 +208,23 @@ class Journal(EventLog):
         return await self.read(work)
 
     async def save_assignment(
-        self, record: AssignmentRecord, kind: EventKind | None = None, data: Mapping[str, JsonValue] | None = None
+        self,
+        record: AssignmentRecord,
+        kind: EventKind | None = None,
+        data: Mapping[str, JsonValue] | None = None,
+        held: Held = NOTHING,
     ) -> Event | None:
         """Add or replace the record of an assignment; as ``save_delegation``."""
-        return await self._save(_ASSIGNMENTS, record, (record.peer,), kind, data)
+        return await self._save(_ASSIGNMENTS, record, (record.peer,), kind, data, held)
 
     async def load_assignment(self, delegation_id: str) -> AssignmentRecord | None:
         """Return one assignment, or None."""
-        found = await self._load(_ASSIGNMENTS, AssignmentRecord, "WHERE id = ?", (delegation_id,))
+        found = await self._load(_ASSIGNMENTS, read_assignment, "WHERE id = ?", (delegation_id,))
         return found[0] if found else None
 
     async def list_assignments(self, *, limit: int = MAX_PAGE, active: bool = False) -> list[AssignmentRecord]:
         """Return assignments, the newest first; with ``active`` only those that are not over."""
-        return await self._list(_ASSIGNMENTS, AssignmentRecord, limit, active)
+        return await self._list(_ASSIGNMENTS, read_assignment, limit, active)
 
     async def list_forgettable(self, table: Literal["delegations", "assignments"], limit: int) -> list[Forgettable]:
         """Return what is over and settled, that which ended first first, with what forgetting it would free."""
@@ -262,21 +313,7 @@ class Journal(EventLog):
 
     async def acquire(self, owner: str, kind: str, detail: Mapping[str, JsonValue]) -> int:
         """Journal that ``owner`` is about to take something, and return the number to release it by."""
-
-        def work(connection: sqlite3.Connection, _: Recorder) -> int:
-            cursor = connection.execute(
-                "INSERT INTO resources (owner, kind, detail, acquired_at) VALUES (?, ?, ?, ?)",
-                (owner, kind, json.dumps(detail), rfc3339()),
-            )
-            number = cursor.lastrowid
-            assert number is not None
-            if number % PRUNE_EVERY == 0:
-                connection.execute(
-                    "DELETE FROM resources WHERE released_at IS NOT NULL AND id <= ?", (number - KEEP_RELEASED,)
-                )
-            return number
-
-        return await self.transact(work)
+        return await self.transact(lambda connection, _: _take(connection, owner, kind, detail))
 
     async def release(self, number: int) -> None:
         """Journal that a resource was given back; twice is no error."""
@@ -290,15 +327,7 @@ class Journal(EventLog):
 
     async def release_owned(self, owner: str, *kinds: str) -> int:
         """Journal that all resources of ``owner``, or those of some kinds, were given back; return how many."""
-
-        def work(connection: sqlite3.Connection, _: Recorder) -> int:
-            only = f" AND kind IN ({_marks(kinds)})" if kinds else ""
-            return connection.execute(
-                f"UPDATE resources SET released_at = ? WHERE owner = ? AND released_at IS NULL{only}",  # noqa: S608 - marks
-                (rfc3339(), owner, *kinds),
-            ).rowcount
-
-        return await self.transact(work)
+        return await self.transact(lambda connection, _: _give_back(connection, owner, kinds))
 
     async def open_resources(self, owner: str | None = None) -> list[HeldResource]:
         """Return what is held, the oldest first; after a start, what the last process left behind."""
@@ -321,8 +350,9 @@ class Journal(EventLog):
         extra: tuple[str | None, ...],
         kind: EventKind | None,
         data: Mapping[str, JsonValue] | None,
+        held: Held,
     ) -> Event | None:
-        new, text = str(record.state), record.model_dump_json()
+        new, text = str(record.state), to_json(record)
 
         def work(connection: sqlite3.Connection, events: Recorder) -> Event | None:
             known = "SELECT state, json_extract(record, '$.generation') AS generation"
@@ -341,6 +371,10 @@ class Journal(EventLog):
                     f"UPDATE {table.name} SET state = ?, record = ?, updated_at = ? WHERE id = ?",  # noqa: S608 - constant
                     (new, text, record.updated_at, record.id),
                 )
+            for one, detail in held.takes.items():
+                _take(connection, record.id, one, detail)
+            if held.gives_back is not None:
+                _give_back(connection, record.id, held.gives_back)
             keys = EventKeys(agent_id=record.agent, request_id=_request_of(data, record.id))
             return None if kind is None else events.add(kind, record.id, data or {}, keys=keys)
 
@@ -351,16 +385,18 @@ class Journal(EventLog):
                 LocalCode.CONFLICT, "the idempotency key belongs to another delegation", "Use a new key."
             ) from None
 
-    async def _list(self, table: _Table, model: type[RecordT], limit: int, active: bool) -> list[RecordT]:
+    async def _list(self, table: _Table, read: Callable[[bytes], RecordT], limit: int, active: bool) -> list[RecordT]:
         only = f"WHERE state NOT IN ({_marks(table.ends)})" if active else ""
         values: tuple[str, ...] = table.ends if active else ()
-        return await self._load(table, model, f"{only} ORDER BY created_at DESC, id DESC LIMIT ?", (*values, limit))
+        return await self._load(table, read, f"{only} ORDER BY created_at DESC, id DESC LIMIT ?", (*values, limit))
 
-    async def _load(self, table: _Table, model: type[RecordT], rest: str, values: Sequence[str | int]) -> list[RecordT]:
+    async def _load(
+        self, table: _Table, read: Callable[[bytes], RecordT], rest: str, values: Sequence[str | int]
+    ) -> list[RecordT]:
         """Return records. A row that is none is set aside, and the others are asked for once more."""
 
         def record_of(row: sqlite3.Row) -> RecordT:
-            record = model.model_validate_json(bytes(row["record"]))
+            record = read(bytes(row["record"]))
             if (row["id"], row["state"], row["updated_at"]) != (record.id, record.state, record.updated_at):
                 raise ValueError("its columns are not those of its record")
             for at in (record.created_at, record.updated_at, record.expires_at):

@@ -7,7 +7,8 @@ import os
 import sqlite3
 from pathlib import Path
 
-from sublet.daemon.storage.schema import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
+from sublet.daemon.storage.schema import APPLICATION_ID, SCHEMA
+from sublet.migrations.database import prepare
 from sublet.protocol.errors import LocalCode, SubletError
 
 BUSY_MILLISECONDS = 5000
@@ -20,7 +21,7 @@ def open_database(path: Path) -> tuple[int, sqlite3.Connection, sqlite3.Connecti
     Raises:
         SubletError: as ``Store.open``.
     """
-    lock = _lock(path)
+    lock = lock_database(path)
     opened: list[sqlite3.Connection] = []
     try:
         # A clean stop folds the log into the database and removes it, so a log means that the last stop was none.
@@ -41,8 +42,16 @@ def open_database(path: Path) -> tuple[int, sqlite3.Connection, sqlite3.Connecti
     return lock, writer, reader
 
 
-def _lock(path: Path) -> int:
-    """Keep a second daemon out, also one whose runtime directory differs and who therefore saw no instance lock."""
+def lock_database(path: Path) -> int:
+    """Keep a second daemon out, also one whose runtime directory differs and who therefore saw no instance lock.
+
+    Returns:
+        the descriptor that holds the lock.
+
+    Raises:
+        SubletError: ``ALREADY_RUNNING`` where another daemon has the database open; ``UNAVAILABLE`` where it can't be
+            opened.
+    """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         # A file beside the database, since closing any descriptor of the database would drop SQLite's own locks.
@@ -78,31 +87,16 @@ def _text(raw: bytes) -> str:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, *, check: bool) -> None:
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
     application = connection.execute("PRAGMA application_id").fetchone()[0]
-    fresh = version == 0 and application == 0 and not connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
+    fresh = not connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
     if fresh:
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # can't be chosen later
+    elif application != APPLICATION_ID:
+        raise _damaged(path, "it is not a database of this program")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
-    if fresh:
-        connection.execute("BEGIN IMMEDIATE")
-        for statement in SCHEMA:
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        connection.execute("COMMIT")
-        return
-    if application != APPLICATION_ID:
-        raise _damaged(path, "it is not a database of this program")
-    if version != SCHEMA_VERSION:
-        raise SubletError(
-            LocalCode.UNAVAILABLE,
-            f"{path} has schema version {version}, this program knows version {SCHEMA_VERSION}",
-            "Start the version of sublet that wrote it, or choose another SUBLET_HOME.",
-        )
-    if check:
+    if not prepare(connection, path, SCHEMA) and check:
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
             raise _damaged(path, str(found))

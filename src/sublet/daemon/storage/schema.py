@@ -1,12 +1,16 @@
-"""The tables of the daemon's database. A change of them raises ``SCHEMA_VERSION``."""
+"""The tables of the daemon's database. A change of them raises ``SCHEMA_VERSION`` and adds a migration."""
 
 from __future__ import annotations
 
+from typing import Final
+
+from sublet.migrations.schema import Migration, Schema, Tables
+
 APPLICATION_ID = 0x53756274
 """``Subt``: tells our database from any other SQLite file."""
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
-SCHEMA = (
+_TABLES = (
     # One row per delegation of ours; ``record`` is the JSON of DelegationRecord.
     """CREATE TABLE delegations (
         id TEXT PRIMARY KEY, state TEXT NOT NULL, caller TEXT NOT NULL, idempotency_key TEXT, record TEXT NOT NULL,
@@ -89,3 +93,17 @@ SCHEMA = (
         id INTEGER PRIMARY KEY CHECK (id = 1), public_key BLOB, sealed TEXT, made_at REAL, reset_at REAL
     ) STRICT""",
 )
+
+
+def _closed_to_before(_: Tables) -> None:
+    """Change nothing but the version: rows written from now on may have fields that version 9 refuses.
+
+    Version 9 would take such a row for a damaged one. From this version on a field that is not known is ignored
+    (``stored_parts.Stored``), so that a new one with a default needs no migration.
+    """
+
+
+MIGRATIONS: Final = (Migration(10, "delegations may have fields that older versions refuse", _closed_to_before),)
+"""All steps from version 9 on, the first that a release had."""
+
+SCHEMA: Final = Schema("the daemon's database", SCHEMA_VERSION, _TABLES, MIGRATIONS, application_id=APPLICATION_ID)

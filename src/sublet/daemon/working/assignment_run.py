@@ -24,7 +24,8 @@ from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Done, DoneExtension, PromptState, Start
 from sublet.protocol.names import parse_plain_name
 from sublet.protocol.text import clean_line
-from sublet.supervisor.model import Deadline, Outcome
+from sublet.supervisor.guarded_process import ReadyGuard
+from sublet.supervisor.model import Deadline, Outcome, runs_program
 from sublet.workspace.carrier import Carried
 
 LAST_WORD_SECONDS = 1.0
@@ -92,6 +93,7 @@ class AssignmentRun:
         self._flushed = False
         self._tried = False
         self._began_work = False
+        self._guard: ReadyGuard | None = None
         self._interrupted = 0
         self._left = ""
         self._news = Updates(record.id)
@@ -214,6 +216,10 @@ class AssignmentRun:
         """Connect, mount, work and unmount."""
         self._news.phase("mounting")
         try:
+            if runs_program(self._tools.provider(self._record.agent)):
+                # It takes about as long as the mount, and needs nothing of it.
+                with anyio.CancelScope(shield=True):
+                    self._guard = await ReadyGuard.start()
             mount = await self._link.view(self._attach)
             try:
                 self._news.phase("running")
@@ -231,6 +237,9 @@ class AssignmentRun:
                     await self._told.wait()
         finally:
             self._link.close()
+            if self._guard is not None:
+                with anyio.CancelScope(shield=True):
+                    await self._guard.close()
 
     async def _detached(self, mount: Carried, *, flush: bool) -> bool:
         """Give the view up, and tell whether everything has arrived.
@@ -346,6 +355,7 @@ class AssignmentRun:
                 deadline=self.deadline,
                 gate=lambda resources: self._tools.gate(self._record, resources, self.deadline, self._news.waiting),
                 session=session,
+                guard=self._guard,
             )
             self._began_work = True
             outcome = await self._tools.provider(self._record.agent).run(job, self._news.output)

@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from sublet.daemon.api.daemon_api import KnownPeer
-from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.journal import NOTHING, Held, Journal
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import ErrorCode, SubletError
@@ -56,15 +56,17 @@ class Assignments:
         await self._journal.save_assignment(record, EventKind.ASSIGNMENT_STATE, {"state": str(record.state)})
         self.under_way[record.id] = record
 
-    async def advance(self, record: AssignmentRecord, event: AssignmentEvent, **changes: object) -> None:
-        """Journal a transition, and what comes with it.
+    async def advance(
+        self, record: AssignmentRecord, event: AssignmentEvent, held: Held = NOTHING, **changes: object
+    ) -> None:
+        """Journal a transition, with ``changes`` and what is ``held``.
 
         Raises:
             IllegalTransition: there is none by that event.
         """
         state = advance(ASSIGNMENT_TABLE, record.state, event)
         changed = record.model_copy(update={**changes, "state": state, "updated_at": rfc3339()})
-        await self._journal.save_assignment(changed, EventKind.ASSIGNMENT_STATE, {"state": str(state)})
+        await self._journal.save_assignment(changed, EventKind.ASSIGNMENT_STATE, {"state": str(state)}, held)
         self.under_way[record.id] = changed
 
     async def forget_oldest(self, ended: AssignmentRecord) -> None:

@@ -14,7 +14,7 @@ import structlog
 from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.own_tasks import OwnTasks
-from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.journal import NOTHING, Held, Journal
 from sublet.daemon.storage.records import AssignmentRecord, error_view
 from sublet.daemon.times import rfc3339
 from sublet.daemon.working.acceptance import Acceptance, choose_transport, same_invite, seconds_left
@@ -339,10 +339,12 @@ class Executor:
         ended = str(error.code) if error is not None else "done"
         log.info("work ends", **names_of(record), ended=ended, exit_code=outcome.exit_code if outcome else None)
         failure = None
+        freed = await self._freed(record.accept.sublet.transport, Path(record.mount_point))
         try:
             await self._assignments.advance(
                 record,
                 AssignmentEvent.DONE if error is None else AssignmentEvent.FAIL,
+                Held(gives_back=()) if freed else NOTHING,
                 error=error_view(error) if error else None,
                 outcome=outcome.reason if outcome else None,
                 exit_code=outcome.exit_code if outcome else None,
@@ -355,19 +357,32 @@ class Executor:
             await self._assignments.forget_oldest(record)
         except SubletError as broken:
             log.error("what is kept of a peer could not be counted", peer=record.peer, reason=str(broken))
-        await self._release(delegation_id, record.accept.sublet.transport, Path(record.mount_point))
+        self._assignments.under_way.pop(delegation_id, None)
+        self._slots.release(delegation_id)
+        if failure is not None and freed:
+            await self._given_back(delegation_id)
         return failure
 
     async def _release(self, delegation_id: str, transport: str, mount_point: Path | None) -> None:
         """Free what a delegation holds. What can't be freed stays journalled for the next start."""
         self._assignments.under_way.pop(delegation_id, None)
         self._slots.release(delegation_id)
+        if await self._freed(transport, mount_point):
+            await self._given_back(delegation_id)
+
+    async def _given_back(self, delegation_id: str) -> None:
         try:
-            carrier = self._tools.carriers[transport]
-            if mount_point is None or await asyncio.to_thread(carrier.release, mount_point):
-                await self._journal.release_owned(delegation_id)
+            await self._journal.release_owned(delegation_id)
+        except SubletError as error:
+            log.error("what was given back could not be journalled", delegation_id=delegation_id, reason=str(error))
+
+    async def _freed(self, transport: str, mount_point: Path | None) -> bool:
+        """Remove the reserved place of a view, and tell whether nothing is there any more."""
+        try:
+            return mount_point is None or await asyncio.to_thread(self._tools.carriers[transport].release, mount_point)
         except (OSError, SubletError) as error:
-            log.error("a mount point was not freed", delegation_id=delegation_id, reason=str(error))
+            log.error("a mount point was not freed", mount_point=str(mount_point), reason=str(error))
+            return False
 
     async def _stop(self, delegation_id: str, error: SubletError) -> None:
         if (run := self._runs.get(delegation_id)) is not None:

@@ -10,6 +10,7 @@ import anyio
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.protocol.chain import Chain
 from sublet.protocol.messages import Start
+from sublet.supervisor.guarded_process import ReadyGuard
 from sublet.supervisor.model import Deadline, Job, JobResource
 from sublet.supervisor.tools import ToolGate
 from sublet.workspace.model import META, WORKSPACE
@@ -25,6 +26,7 @@ def make_job(
     deadline: Deadline,
     gate: Callable[[Sequence[JobResource]], ToolGate],
     session: str | None,
+    guard: ReadyGuard | None = None,
 ) -> Job:
     """Return the job of one prompt.
 
@@ -37,6 +39,7 @@ def make_job(
         deadline: when the lease ends.
         gate: makes what stands before the agent's tools, of what is lent.
         session: where an agent goes on that was run before.
+        guard: was started ahead for its program.
     """
     resources = _resources(record, start, mount_point)
     left = max(0.0, deadline.at - anyio.current_time())
@@ -55,6 +58,7 @@ def make_job(
         deadline=deadline,
         gate=gate(resources),
         provider_session_id=session,
+        guard=guard,
         # Who called until here; the work's own lease is what is left of this one.
         chain=Chain(tuple(sent.execution_chain) if sent is not None else (), record.id, left),
     )

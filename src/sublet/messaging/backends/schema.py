@@ -1,4 +1,4 @@
-"""The tables of the messaging database. Change them freely and raise ``SCHEMA_VERSION``.
+"""The tables of the messaging database. A change of them raises ``SCHEMA_VERSION`` and adds a migration.
 
 Every table and index that a message adds to is one more page in each commit, so what the log tells is kept nowhere
 else: up to which clock a client has written, and how many elements a document has. Hashes come in no order, so contents
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from sublet.migrations.schema import Migration, Schema
+
 SCHEMA_VERSION: Final = 9
 
-SCHEMA: Final = """
+_TABLES: Final = """
 CREATE TABLE documents (
     number INTEGER PRIMARY KEY,
     doc_id TEXT NOT NULL UNIQUE,
@@ -125,3 +127,13 @@ CREATE TABLE index_entries (
     PRIMARY KEY (name, key, rank)
 ) WITHOUT ROWID;
 """
+
+MIGRATIONS: Final[tuple[Migration, ...]] = ()
+"""All steps from version 9 on, the first that a release had."""
+
+SCHEMA: Final = Schema(
+    "the messages of rooms",
+    SCHEMA_VERSION,
+    tuple(statement for part in _TABLES.split(";") if (statement := part.strip())),
+    MIGRATIONS,
+)

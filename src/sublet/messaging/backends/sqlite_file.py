@@ -11,8 +11,8 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from sublet.messaging.backends.schema import SCHEMA, SCHEMA_VERSION
-from sublet.protocol.errors import LocalCode, SubletError
+from sublet.messaging.backends.schema import SCHEMA
+from sublet.migrations.database import prepare
 
 CACHE_KIB: Final = 16 << 10
 CHECKPOINT_PAGES: Final = 4_096
@@ -26,7 +26,7 @@ def open_database(path: Path | None) -> sqlite3.Connection:
         path: its file; None keeps it in memory.
 
     Raises:
-        SubletError: ``INTERNAL``: the file is of another version.
+        SubletError: ``STATE_VERSION`` or ``UNAVAILABLE``: the file is of a version that can't be taken up.
     """
     if path is not None:
         # Made here, since SQLite would let others read it; what it puts beside it has the same mode.
@@ -36,14 +36,9 @@ def open_database(path: Path | None) -> sqlite3.Connection:
     database.execute("PRAGMA synchronous=NORMAL")
     database.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
     database.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    if version == 0:
-        database.executescript(f"BEGIN;{SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
-    elif version != SCHEMA_VERSION:
+    try:
+        prepare(database, path, SCHEMA)
+    except BaseException:
         database.close()
-        raise SubletError(
-            LocalCode.INTERNAL,
-            f"the messages in {path} have format {version}, this program writes {SCHEMA_VERSION}",
-            "Use the version of Sublet that wrote them, or move the file away to begin anew.",
-        )
+        raise
     return database

@@ -44,7 +44,7 @@ class SqliteStore:
         path: the database's file, made if it is missing; None keeps it in memory.
 
     Raises:
-        SubletError: ``INTERNAL``: the file is of another version.
+        SubletError: ``STATE_VERSION`` or ``UNAVAILABLE``: the file is of a version that can't be taken up.
     """
 
     def __init__(self, path: Path | None) -> None:

@@ -52,14 +52,17 @@ class Budget:
             raise TooMuch
 
 
-def bounded_validator(patterns: Mapping[str, LinearPattern], budget: Budget) -> type[Validator]:
+def bounded_validator(
+    patterns: Mapping[str, LinearPattern], budget: Budget, resolved: Callable[[str], Any]
+) -> type[Validator]:
     """Return Draft 2020-12 with ``patterns`` searched in linear time, and every step taken from ``budget``.
 
     Args:
         patterns: those that occur in the schema.
         budget: for one check; a further check takes a further class.
+        resolved: returns what a reference within the schema names; the schema is one resource (``CheckedSchema``).
     """
-    words = _Words(patterns, budget)
+    words = _Words(patterns, budget, resolved)
     keywords: dict[str, Keyword] = dict(Draft202012Validator.VALIDATORS)
     keywords |= {
         "pattern": words.pattern,
@@ -89,9 +92,10 @@ def _counted(keyword: Keyword, budget: Budget) -> Keyword:
 class _Words:
     """Keywords that jsonschema has without a bound."""
 
-    def __init__(self, patterns: Mapping[str, LinearPattern], budget: Budget) -> None:
+    def __init__(self, patterns: Mapping[str, LinearPattern], budget: Budget, resolved: Callable[[str], Any]) -> None:
         self._patterns = patterns
         self._budget = budget
+        self._resolved = resolved
 
     def _found(self, pattern: str, text: str) -> bool:
         self._budget.spend(1 + len(text) // _CHARS_PER_STEP)
@@ -187,8 +191,8 @@ class _Words:
         """Return the schemas that ``schema`` applies in place, each with the validator that resolves its references."""
         for keyword in ("$ref", "$dynamicRef"):
             if keyword in schema:
-                found = validator._resolver.lookup(schema[keyword])
-                yield validator.evolve(schema=found.contents, _resolver=found.resolver), found.contents
+                found = self._resolved(schema[keyword])
+                yield validator.evolve(schema=found), found
         for keyword in ("allOf", "oneOf", "anyOf"):
             for inner in schema.get(keyword, ()):
                 if _valid(validator, instance, inner):

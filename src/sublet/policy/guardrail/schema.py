@@ -99,7 +99,8 @@ class CheckedSchema:
             value: is held against the schema.
             budget: for all checks of one reply together; by default for this check alone.
         """
-        validator = bounded_validator(self._patterns, budget or Budget())(self.document, registry=self._registry)
+        bounded = bounded_validator(self._patterns, budget or Budget(), self._resolved)
+        validator = bounded(self.document, registry=self._registry)
         found: list[Issue] = []
         try:
             for error in islice(validator.iter_errors(value), MAX_ISSUES):
@@ -111,6 +112,9 @@ class CheckedSchema:
         except ArithmeticError:
             found.append(Issue("", "a number is too large to be compared", "bound"))
         return found[-MAX_ISSUES:]
+
+    def _resolved(self, reference: str) -> Any:
+        return self._resolver.lookup(reference).contents
 
     def applied(self, subschema: Any) -> list[dict[str, Any]]:
         """Return a part of the schema and what it applies without any condition: its ``$ref`` and ``allOf``.

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
+from typing import Final
 
 import anyio
 
@@ -49,6 +50,9 @@ class AcpProvider:
         files: opens the files of a lease, which the agent may then have us read and write.
         source: tools of ours that the agent is offered beside its own, in a server of its session.
     """
+
+    runs_program: Final = True
+    """Tells ``model.runs_program``."""
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from sublet import deadlines
@@ -19,7 +20,7 @@ from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.text import clean_line
 from sublet.supervisor.chat.reply import Reply, ReplyBuilder, read_whole
-from sublet.supervisor.chat.sse import EventDecoder, MalformedReply
+from sublet.supervisor.chat.sse import MalformedReply, event_data
 from sublet.supervisor.model_config import ModelConfig
 
 if TYPE_CHECKING:
@@ -215,17 +216,11 @@ class Endpoint:
             raise _TryAgain(self._safe(str(error))) from None
 
     async def _streamed(self, chunks: AsyncIterator[bytes], said: Callable[[str], None]) -> Reply:
-        events, reply, count = EventDecoder(), ReplyBuilder(), 0
-        async for chunk in chunks:
-            count += len(chunk)
-            if count > MAX_REPLY_BYTES:
-                raise MalformedReply("its stream does not end")
-            for payload in events.feed(chunk):
+        reply = ReplyBuilder()
+        async with aclosing(event_data(_up_to(MAX_REPLY_BYTES, chunks))) as events:
+            async for payload in events:
                 if text := reply.add(payload):
                     said(text)
-        for payload in events.end():
-            if text := reply.add(payload):
-                said(text)
         return reply.finish()
 
     def _refused(self, status: int, headers: Mapping[str, str], text: str) -> Exception:
@@ -272,6 +267,15 @@ def _told(reply: Reply, said: Callable[[str], None]) -> Reply:
     if reply.text:
         said(reply.text)
     return reply
+
+
+async def _up_to(size: int, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    count = 0
+    async for chunk in chunks:
+        count += len(chunk)
+        if count > size:
+            raise MalformedReply("its stream does not end")
+        yield chunk
 
 
 async def _bounded(chunks: AsyncIterator[bytes]) -> bytes:

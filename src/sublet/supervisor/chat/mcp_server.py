@@ -107,7 +107,7 @@ class McpServer:
         """
         answer: asyncio.Future[mcp.types.CallToolResult] = asyncio.get_running_loop().create_future()
         try:
-            with anyio.fail_after(CALL_SECONDS):
+            async with deadlines.timeout(CALL_SECONDS):
                 await self._send.send(_Request(tool, arguments, answer))
                 while not answer.done():
                     await asyncio.wait([answer], timeout=1.0)

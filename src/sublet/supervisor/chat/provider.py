@@ -36,7 +36,7 @@ from sublet.supervisor.lease_files import OpenFiles
 from sublet.supervisor.limits import Limiter
 from sublet.supervisor.model import Deadline, Job, Outcome, Output, Report, Sandbox
 from sublet.supervisor.model_config import ModelConfig
-from sublet.supervisor.output import Capture, flush_regularly
+from sublet.supervisor.output import Capture, flushed_regularly
 from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.tool_server.names import NamedOffer, named
 from sublet.supervisor.tools import ToolCall, ToolGate, ToolSource
@@ -143,13 +143,11 @@ class ModelProvider:
         async with self._offered(job, gate, report) as tools, self._endpoint(self._model, key) as endpoint:
             system = system_prompt(job, tools, self._model.instructions)
             calls = Calls(tools, gate, work.note)
-            flushing = asyncio.create_task(flush_regularly((capture,)))
-            try:
-                return await work.until_answered(endpoint, system, [tool.offered() for tool in tools], calls)
-            except LimitMet as met:
-                return Outcome("limit", work.said, detail=str(met))
-            finally:
-                flushing.cancel()
+            async with flushed_regularly(capture):
+                try:
+                    return await work.until_answered(endpoint, system, [tool.offered() for tool in tools], calls)
+                except LimitMet as met:
+                    return Outcome("limit", work.said, detail=str(met))
 
     @asynccontextmanager
     async def _offered(self, job: Job, gate: ToolGate, report: Report) -> AsyncIterator[list[Tool]]:

@@ -1,70 +1,69 @@
-"""Server-sent events, as far as chat endpoints use them: bytes in, the data of each event out. No I/O."""
+"""Server-sent events of a chat endpoint: httpx-sse reads them, out of bytes that are bounded before it sees them.
+
+httpx-sse keeps what there is of an event for as long as the event goes on, decodes whatever character set the server
+names, and drops an event that has no empty line behind it. So the stream it gets is one of our own: UTF-8, checked,
+bounded for each event, in pieces that end with a line, and ended with an empty line.
+"""
 
 from __future__ import annotations
 
+import codecs
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Final
 
 MAX_EVENT_BYTES: Final = 4 << 20
-"""Of one event's data, and of what comes before an end of line."""
+"""Of one event with all its lines, and the comments ahead of it; of one read more where events come in one piece."""
+_PIECE_BYTES: Final = 64 << 10
+"""What is collected of a line that comes in crumbs; each would be a text object of its own in httpx-sse."""
 
 
 class MalformedReply(ValueError):
     """What the endpoint sent is no answer: its text says why, without quoting it."""
 
 
-class EventDecoder:
-    """Cuts a stream of bytes into events. Comments, names and ids are left out; lines end with CR, LF or both."""
+async def event_data(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
+    """Yield the data of each event of ``chunks``; also of the last one where the stream ends within it.
 
-    def __init__(self) -> None:
-        self._rest = bytearray()
-        self._data: list[bytes] = []
-        self._size = 0
-        self._after_cr = False
+    Events without data, comments, names and ids are left out.
 
-    def feed(self, chunk: bytes) -> list[str]:
-        """Return the data of every event that ``chunk`` completes.
+    Raises:
+        MalformedReply: an event is larger than ``MAX_EVENT_BYTES``, or the stream is not UTF-8.
+    """
+    # With the first reply, since the package loads httpx.
+    import httpx
+    from httpx_sse import EventSource
 
-        Raises:
-            MalformedReply: an event is larger than ``MAX_EVENT_BYTES``, or not UTF-8.
-        """
-        if self._after_cr and chunk:
-            chunk = chunk.removeprefix(b"\n")  # the second half of an end of line, and no empty line
-            self._after_cr = False
-        self._after_cr = self._after_cr or chunk.endswith(b"\r")
-        first, *others = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        # Added to in place: somebody may send it byte by byte.
-        self._rest += first
-        events = []
-        for other in others:
-            event = self._line(bytes(self._rest))
-            self._rest = bytearray(other)
-            if event is not None:
-                events.append(event)
-        if self._size + len(self._rest) > MAX_EVENT_BYTES:
-            raise MalformedReply("an event of its stream is too large")
-        return events
+    seen = 0
 
-    def end(self) -> list[str]:
-        """Return the data of an event that the end of the stream completes, since some senders omit its empty line.
+    class Bounded(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            nonlocal seen
+            utf8 = codecs.getincrementaldecoder("utf-8")()
+            held = bytearray()
+            async for chunk in chunks:
+                seen += len(chunk)
+                if seen > MAX_EVENT_BYTES:
+                    raise MalformedReply("an event of its stream is too large")
+                _check(utf8, chunk)
+                held += chunk
+                if len(held) >= _PIECE_BYTES or b"\n" in chunk or b"\r" in chunk:
+                    yield bytes(held)
+                    held.clear()
+            _check(utf8, b"", final=True)
+            yield bytes(held) + b"\n\n"
 
-        Raises:
-            MalformedReply: as ``feed``.
-        """
-        found = [self._line(bytes(self._rest)), self._line(b"")]
-        self._rest = bytearray()
-        return [event for event in found if event is not None]
+    # No header of the server's: the character set that it names could be one that unpacks.
+    response = httpx.Response(200, headers={"Content-Type": "text/event-stream"}, stream=Bounded())
+    async with aclosing(EventSource(response).aiter_sse()) as events:
+        async for event in events:
+            seen = 0
+            if event.data:
+                yield event.data
 
-    def _line(self, line: bytes) -> str | None:
-        if not line:
-            data, self._data, self._size = self._data, [], 0
-            try:
-                return b"\n".join(data).decode() if data else None
-            except UnicodeDecodeError:
-                raise MalformedReply("its stream is not UTF-8") from None
-        name, _, value = line.partition(b":")
-        if name == b"data":
-            self._data.append(value.removeprefix(b" "))
-            self._size += len(value) + 1
-            if self._size > MAX_EVENT_BYTES:
-                raise MalformedReply("an event of its stream is too large")
-        return None
+
+def _check(utf8: codecs.IncrementalDecoder, chunk: bytes, *, final: bool = False) -> None:
+    try:
+        utf8.decode(chunk, final)
+    except UnicodeDecodeError:
+        raise MalformedReply("its stream is not UTF-8") from None

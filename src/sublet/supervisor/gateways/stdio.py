@@ -12,6 +12,7 @@ from typing import Final
 import anyio
 import structlog
 
+from sublet import deadlines
 from sublet.disk.private_dir import make_fresh
 from sublet.disk.removal import is_removed
 from sublet.protocol.errors import SubletError
@@ -139,7 +140,7 @@ class StdioGateway:
         assert process.stdin is not None
         while (line := await session.next_line()) is not None:
             try:
-                with anyio.fail_after(WRITE_SECONDS):
+                async with deadlines.timeout(WRITE_SECONDS):
                     process.stdin.write(line)
                     await process.stdin.drain()
             except (OSError, TimeoutError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Final, TypeVar, TypeVarTuple
 
 import anyio
 import asyncssh
+import structlog
 
 from sublet.protocol.errors import SubletError
 from sublet.protocol.names import MalformedName, parse_name
@@ -42,7 +42,7 @@ MAX_WORK_ENTRIES: Final = 1_000_000
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class UnpackedView:
@@ -122,7 +122,7 @@ class UnpackedView:
         try:
             self._brought = await self._bring_back()
         except LinkLostError as error:
-            _log.warning("changes are to be brought back again: %s", error.message)
+            log.warning("changes are to be brought back again", reason=error.message)
             # A lender that has not noticed yet that the last link is gone takes no other transfer for a while.
             await asyncio.sleep(AGAIN_SECONDS)
             self._bringing = False
@@ -208,7 +208,7 @@ class UnpackedView:
             self._root = -1
         if not await asyncio.to_thread(self._dirs.release, self.path):
             self._left = f"{self.path} could not be removed"
-            _log.error("a private directory could not be removed: %s", self.path)
+            log.error("a private directory could not be removed", path=str(self.path))
 
     async def _bring_back(self) -> bool:
         """Send what differs, and return whether it has all arrived.
@@ -226,10 +226,10 @@ class UnpackedView:
         except LinkLostError:
             raise
         except SubletError as error:
-            _log.warning("changes could not be brought back: %s", error.message)
+            log.warning("changes could not be brought back", reason=error.message)
             return False
         except (OSError, WalkOverrunError, TreeChanged, Interrupted) as error:
-            _log.warning("changes could not be read: %s", error)
+            log.warning("changes could not be read", reason=str(error))
             return False
         return True
 
@@ -263,7 +263,7 @@ class UnpackedView:
 
     def _tell(self, report: Report) -> None:
         for one in report.refused:
-            _log.warning("the lender refused a change: %s: %s", clean_line(one.name), clean_line(one.reason))
+            log.warning("the lender refused a change", name=clean_line(one.name), reason=clean_line(one.reason))
 
     async def _step(self, call: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
         """Do ``call`` in a thread, which is over when this returns, also where it is cancelled."""

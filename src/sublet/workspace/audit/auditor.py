@@ -10,7 +10,8 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections import Counter
+import threading
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,7 @@ from sublet.workspace.audit import comparing
 from sublet.workspace.audit.collecting import no_full_collections
 from sublet.workspace.audit.comparing import Author, Change, ChangedDirectory, ChangedFile, DirectoryKind
 from sublet.workspace.audit.manifest import Manifest, knows_directories
-from sublet.workspace.audit.shadow import Shadow, lock
+from sublet.workspace.audit.shadow import Shadow, Sound, lock
 from sublet.workspace.audit.shadow_git import ShadowGit, checked_id
 from sublet.workspace.git.refs import MovedRef, moved, read_refs
 from sublet.workspace.model import ViewRules
@@ -33,6 +34,9 @@ MAX_REPORT_FILES: Final = 10_000
 """Changed files that a report lists; its counts go on."""
 MAX_PATCH_BYTES: Final = 1024 * 1024
 MAX_NUMSTAT_BYTES: Final = 16 * 1024 * 1024
+
+MAX_SOUND: Final = 256
+"""Workspaces whose newest snapshot is known to be whole."""
 
 _GONE: Final = "gone-"
 
@@ -104,6 +108,8 @@ class Auditor:
 
     def __init__(self, state_dir: Path) -> None:
         self._shadows = state_dir / "shadows"
+        self._sound: OrderedDict[Path, Sound] = OrderedDict()
+        self._sounding = threading.Lock()
 
     def baseline(self, root: Path, rules: ViewRules, tell: Callable[[Manifest], None] = lambda _: None) -> str:
         """Snapshot the workspace before a lease and return the snapshot's id.
@@ -117,8 +123,9 @@ class Auditor:
             SubletError: ``DEP_MISSING`` without git, ``UNAVAILABLE`` for a tree that can't be read or is too large.
         """
         with self._locked(root, create=True) as shadow:
-            head = shadow.head()
+            head = shadow.head(self._sound.get(shadow.directory))
             commit, found, _ = shadow.snapshot(root, rules, head, shadow.manifest(head))
+            self._remember(shadow, commit)
         tell(found)
         return commit
 
@@ -140,7 +147,10 @@ class Auditor:
         with self._locked(root) as shadow:
             before = shadow.manifest(checked_id(snapshot))
             commit, after, unaudited = shadow.snapshot(root, rules, snapshot, before)
-            return _report(shadow, (snapshot, before), (commit, after), author_of(touched, overflow), unaudited)
+            found = _report(shadow, (snapshot, before), (commit, after), author_of(touched, overflow), unaudited)
+            if commit != snapshot:
+                self._remember(shadow, commit)
+            return found
 
     def view_baseline(self, root: Path, rules: ViewRules, view: int) -> ViewSnapshot:
         """Snapshot a private view of ``root`` before its lease, among the snapshots of ``root``.
@@ -191,6 +201,15 @@ class Auditor:
         """
         with self._locked(root) as shadow:
             return shadow.manifest(checked_id(snapshot))
+
+    def differing(self, root: Path, before: str, after: str) -> tuple[Manifest, Manifest]:
+        """Return what two snapshots of ``root`` hold, with what is the same in both left out where that is cheap.
+
+        Raises:
+            SubletError: as ``manifest``.
+        """
+        with self._locked(root) as shadow:
+            return shadow.differing(checked_id(before), checked_id(after))
 
     def salt(self, root: Path) -> bytes:
         """Return the secret by which the snapshots of ``root`` name files that are too large to keep.
@@ -274,6 +293,15 @@ class Auditor:
                     workspace = Path(os.fsdecode((Path(entry.path) / "workspace").read_bytes()))
                     found.append(KeptSnapshots(workspace, entry.stat().st_mtime, disk_usage(Path(entry.path))))
         return found
+
+    def _remember(self, shadow: Shadow, commit: str) -> None:
+        """Remember that git has made or found a snapshot, so that the next audit need not ask it."""
+        with self._sounding:
+            self._sound.pop(shadow.directory, None)
+            if (sound := shadow.sound(commit)) is not None:
+                self._sound[shadow.directory] = sound
+            if len(self._sound) > MAX_SOUND:
+                self._sound.popitem(last=False)
 
     @contextlib.contextmanager
     def _locked(self, root: Path, *, create: bool = False) -> Iterator[Shadow]:

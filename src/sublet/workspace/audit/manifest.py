@@ -3,6 +3,9 @@
 A manifest lies beside the commit of its snapshot. Git keeps neither directories nor permissions, so the commit also
 names a blob that lists them: a manifest that was pruned is built from both again. The landed first version listed files
 only; its manifests are still read, and what they do not say is not compared.
+
+Manifests are read and written line by line: an executor decides how many names there are and how long, and each copy of
+all of them would be as large as the first.
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from io import BytesIO
+from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
-from sublet.disk.durable import write_whole
+from sublet.disk.durable import write_whole_pieces
 from sublet.workspace.audit.shadow_git import DIRECTORY, EXECUTABLE, PLAIN, SYMLINK
 
 MAX_MANIFESTS: Final = 64
@@ -25,6 +30,9 @@ ROOT: Final = b"."
 
 _MAGIC = b"sublet-manifest-2 "
 _FIRST_MAGIC = b"sublet-manifest-1 "
+_HEAD_BYTES: Final = len(_MAGIC) + 64 + 1
+_PIECE_BYTES: Final = 256 * 1024
+_LINE_ID_BYTES: Final = 16
 _USUAL: Final = {PLAIN: 0o644, EXECUTABLE: 0o755}
 """Permissions that a listing leaves out."""
 
@@ -84,13 +92,19 @@ def file_of(record: Record | None) -> Record | None:
     return None if record is None or record.mode == DIRECTORY else record
 
 
-def listing(manifest: Manifest) -> bytes:
-    """Return what git does not keep of ``manifest``: its directories, and permissions that are not the usual ones."""
-    return b"".join(
-        b"%o %o %s\0" % (record.mode, record.permissions or 0, path)
-        for path, record in sorted(manifest.items())
-        if path == ROOT or (record.mode != SYMLINK and record.permissions != _USUAL.get(record.mode))
-    )
+class Listing:
+    """What git does not keep of ``manifest``: its directories, and permissions that are not the usual ones."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._listed = sorted(
+            (path, record)
+            for path, record in manifest.items()
+            if path == ROOT or (record.mode != SYMLINK and record.permissions != _USUAL.get(record.mode))
+        )
+
+    def __iter__(self) -> Iterator[bytes]:
+        for path, record in self._listed:
+            yield b"%o %o %s\0" % (record.mode, record.permissions or 0, path)
 
 
 def with_listing(files: Manifest, listed: bytes) -> dict[bytes, Record]:
@@ -111,8 +125,11 @@ def with_listing(files: Manifest, listed: bytes) -> dict[bytes, Record]:
 
 def save(directory: Path, commit: str, manifest: Manifest) -> None:
     """Write the manifest of ``commit`` whole or not at all, and forget the oldest beyond ``MAX_MANIFESTS``."""
-    body = b"".join(_lines(manifest))
-    write_whole(directory / commit, _MAGIC + hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+    digest = hashlib.sha256()
+    for line in _lines(manifest):
+        digest.update(line)
+    head = _MAGIC + digest.hexdigest().encode() + b"\n"
+    write_whole_pieces(directory / commit, chain((head,), _lines(manifest)))
     kept = sorted(directory.iterdir(), key=lambda p: p.stat().st_mtime_ns)
     for old in kept[:-MAX_MANIFESTS]:
         old.unlink()
@@ -120,10 +137,10 @@ def save(directory: Path, commit: str, manifest: Manifest) -> None:
 
 def load(directory: Path, commit: str) -> dict[bytes, Record] | None:
     """Return the manifest of ``commit``, or None where there is none that is whole."""
-    magic, body = _read(directory, commit)
-    if magic == _MAGIC:
-        return dict(_parsed(body.split(b"\0")[:-1]))
-    return dict(_parsed_first(body)) if magic == _FIRST_MAGIC else None
+    with _opened(directory, commit) as (magic, file):
+        if magic == _MAGIC:
+            return dict(_parsed(_split(file)))
+        return dict(_parsed_first(_split(file))) if magic == _FIRST_MAGIC else None
 
 
 def load_differing(directory: Path, before: str, after: str) -> tuple[dict[bytes, Record], dict[bytes, Record]] | None:
@@ -131,23 +148,48 @@ def load_differing(directory: Path, before: str, after: str) -> tuple[dict[bytes
 
     None where either is not whole, or of the first version.
     """
-    (old_magic, old), (new_magic, new) = _read(directory, before), _read(directory, after)
-    if old_magic != _MAGIC or new_magic != _MAGIC:
-        return None
-    old_lines, new_lines = set(old.split(b"\0")[:-1]), set(new.split(b"\0")[:-1])
-    root = {ROOT: Record(DIRECTORY, "", None)}
-    return {**root, **dict(_parsed(old_lines - new_lines))}, {**root, **dict(_parsed(new_lines - old_lines))}
+    with _opened(directory, before) as (old_magic, old), _opened(directory, after) as (new_magic, new):
+        if old_magic != _MAGIC or new_magic != _MAGIC:
+            return None
+        old_ids, new_ids = {_line_id(line) for line in _split(old)}, {_line_id(line) for line in _split(new)}
+        same = old_ids & new_ids
+        del old_ids, new_ids
+        root = {ROOT: Record(DIRECTORY, "", None)}
+        return root | _others(old, same), root | _others(new, same)
 
 
-def _read(directory: Path, commit: str) -> tuple[bytes, bytes]:
-    """Return the first word and the lines of a manifest that is whole; both are empty where none is."""
-    with contextlib.suppress(FileNotFoundError):
-        head, _, body = (directory / commit).read_bytes().partition(b"\n")
-        digest = hashlib.sha256(body).hexdigest().encode()
-        for magic in (_MAGIC, _FIRST_MAGIC):
-            if head == magic + digest:
-                return magic, body
-    return b"", b""
+def _others(file: BinaryIO, same: set[bytes]) -> dict[bytes, Record]:
+    file.seek(_HEAD_BYTES)
+    return dict(_parsed(line for line in _split(file) if _line_id(line) not in same))
+
+
+def _line_id(line: bytes) -> bytes:
+    return hashlib.blake2b(line, digest_size=_LINE_ID_BYTES).digest()
+
+
+@contextlib.contextmanager
+def _opened(directory: Path, commit: str) -> Iterator[tuple[bytes, BinaryIO]]:
+    """Hold a manifest that is whole, at its first line, with the first word of it, which is empty where none is."""
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context((directory / commit).open("rb"))
+        except FileNotFoundError:
+            yield b"", stack.enter_context(BytesIO())
+            return
+        head, digest = file.read(_HEAD_BYTES), hashlib.sha256()
+        while piece := file.read(_PIECE_BYTES):
+            digest.update(piece)
+        file.seek(_HEAD_BYTES)
+        known = (magic for magic in (_MAGIC, _FIRST_MAGIC) if head == magic + digest.hexdigest().encode() + b"\n")
+        yield next(known, b""), file
+
+
+def _split(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines from here on."""
+    rest = b""
+    while piece := file.read(_PIECE_BYTES):
+        *lines, rest = (rest + piece).split(b"\0")
+        yield from lines
 
 
 def _lines(manifest: Manifest) -> Iterator[bytes]:
@@ -165,8 +207,8 @@ def _parsed(lines: Iterable[bytes]) -> Iterator[tuple[bytes, Record]]:
         yield path, Record(int(mode, 8), "" if blob == b"-" else blob.decode(), stamp, permissions)
 
 
-def _parsed_first(body: bytes) -> Iterator[tuple[bytes, Record]]:
-    for line in body.split(b"\0")[:-1]:
+def _parsed_first(lines: Iterable[bytes]) -> Iterator[tuple[bytes, Record]]:
+    for line in lines:
         mode, blob, size, modified, changed, inode, path = line.split(b" ", 6)
         stamp = None if size == b"-" else Stamp(int(size), int(modified), int(changed), int(inode))
         yield path, Record(int(mode, 8), blob.decode(), stamp)

@@ -6,16 +6,24 @@ import contextlib
 import fcntl
 import os
 import secrets
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from sublet.disk.durable import write_durably
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit import manifest as manifests
 from sublet.workspace.audit.manifest import Manifest
-from sublet.workspace.audit.shadow_git import MAX_LISTING_BYTES, SYMLINK, Importer, ShadowGit, blob_id, checked_id
-from sublet.workspace.audit.snapshot import take
+from sublet.workspace.audit.shadow_git import (
+    MAX_LISTING_BYTES,
+    SYMLINK,
+    Importer,
+    Packs,
+    ShadowGit,
+    checked_id,
+)
+from sublet.workspace.audit.snapshot import SETTLED_NS, take
 from sublet.workspace.git.refs import Refs
 from sublet.workspace.model import ViewRules
 
@@ -42,6 +50,13 @@ def lock(directory: Path, *, create: bool) -> int:
         os.close(lock)  # forgotten while this one waited: the lock is that of a removed directory
 
 
+class Sound(NamedTuple):
+    """A snapshot whose objects were there, and with which packs."""
+
+    commit: str
+    packs: Packs
+
+
 class Shadow:
     """The files of one workspace's audit: repository, manifests, and which snapshot is the newest."""
 
@@ -61,10 +76,24 @@ class Shadow:
             write_durably(self.directory / "workspace", real)
             write_durably(self._salt, secrets.token_hex(_SALT_BYTES).encode())
 
-    def head(self) -> str | None:
-        """Return the newest snapshot, or None where there is none that can be used: its objects may be lost."""
+    def head(self, sound: Sound | None = None) -> str | None:
+        """Return the newest snapshot, or None where there is none that can be used: its objects may be lost.
+
+        Git is asked, unless the snapshot was ``sound`` and no pack came or went since.
+        """
         commit = self._named()
-        return commit if commit is not None and self.git.holds(commit) else None
+        if commit is None:
+            return None
+        known = sound is not None and sound == self.sound(commit)
+        return commit if known or self.git.holds(commit) else None
+
+    def sound(self, commit: str) -> Sound | None:
+        """Return what to remember of a snapshot that git has just made or found.
+
+        None where the time of the packs is too young: another change within the same tick would leave it as it is.
+        """
+        packs = self.git.packs()
+        return None if packs is None or packs[-1] > time.time_ns() - SETTLED_NS else Sound(commit, packs)
 
     def _named(self) -> str | None:
         with contextlib.suppress(FileNotFoundError, SubletError):
@@ -178,9 +207,8 @@ def _commit(importer: Importer, parent: str | None, known: Manifest, found: Mani
         and ((new := found.get(path)) is None or new.is_directory or (record.mode == SYMLINK) != (new.mode == SYMLINK))
     ]
     # Two snapshots that differ in directories only are two commits, each with a manifest of its own.
-    listed = manifests.listing(found)
-    importer.blob(listed)
-    return importer.commit(parent, deleted, changed, f"{_LISTING} {blob_id(listed)}".encode())
+    listed = importer.pieces(manifests.Listing(found))
+    return importer.commit(parent, deleted, changed, f"{_LISTING} {listed}".encode())
 
 
 def _own_changes(

@@ -86,6 +86,10 @@ def blob_id(content: bytes) -> str:
     return hashlib.sha256(b"blob %d\0" % len(content) + content).hexdigest()
 
 
+Packs = tuple[int, int, int]
+"""Device, number and time of the directory with a repository's packs."""
+
+
 class ShadowGit:
     """One shadow repository.
 
@@ -117,6 +121,14 @@ class ShadowGit:
         """
         asked = self.start(["cat-file", "-e", f"{checked_id(commit)}^{{tree}}"])
         return finish_git(asked, limit=0, seconds=GIT_SECONDS).status == 0
+
+    def packs(self) -> Packs | None:
+        """Return what tells whether a pack was added or lost since, or replaced; None where there are none."""
+        try:
+            status = (self.git_dir / "objects" / "pack").stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino, status.st_mtime_ns
 
     def entries(self, commit: str) -> list[tuple[bytes, int, str]]:
         """Return path, mode and object id of every file of ``commit``.
@@ -248,6 +260,17 @@ class Importer:
     def blob(self, content: bytes) -> None:
         """Store ``content``; its name is ``blob_id(content)``."""
         self._write(b"blob\ndata %d\n" % len(content), content, b"\n")
+
+    def pieces(self, content: Iterable[bytes]) -> str:
+        """Store a content that can be gone through again and again without being kept as a whole; return its name."""
+        size = sum(map(len, content))
+        digest = hashlib.sha256(b"blob %d\0" % size)
+        self._write(b"blob\ndata %d\n" % size)
+        for piece in content:
+            digest.update(piece)
+            self._write(piece)
+        self._write(b"\n")
+        return digest.hexdigest()
 
     def commit(
         self,

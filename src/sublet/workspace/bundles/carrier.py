@@ -9,13 +9,14 @@ since all that it reads is the lender's.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor
 from contextlib import closing
 from pathlib import Path
 from typing import IO, Final
+
+import structlog
 
 from sublet.disk.openat2 import open_beneath
 from sublet.protocol.bounds import MAX_RESOURCES
@@ -41,7 +42,7 @@ _CHUNK: Final = 256 * 1024
 Results = dict[bytes, tuple[IO[bytes], int]]
 """By the name of the directory: its bundle, open, and the size of that."""
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class _WithoutRepository(AllVisible):
@@ -118,7 +119,7 @@ class ClonedView(UnpackedView):
             bundle.close()
         await super().discard()
         if not await asyncio.to_thread(self._dirs.release, self._private):
-            _log.error("a private directory could not be removed: %s", self._private)
+            log.error("a private directory could not be removed", path=str(self._private))
 
     async def _bring_back(self) -> bool:
         assert self._channel is not None
@@ -134,10 +135,10 @@ class ClonedView(UnpackedView):
         except LinkLostError:
             raise
         except SubletError as error:
-            _log.warning("changes could not be brought back: %s", error.message)
+            log.warning("changes could not be brought back", reason=error.message)
             return False
         except (OSError, WalkOverrunError) as error:
-            _log.warning("changes could not be read: %s", error)
+            log.warning("changes could not be read", reason=str(error))
             return False
         return True
 

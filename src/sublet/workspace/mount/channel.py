@@ -7,11 +7,11 @@ the loop that serves the mount, and so nothing here may ever touch the mount.
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable, Sequence
 
 import asyncssh
+import structlog
 
 from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, SubletError
@@ -35,7 +35,7 @@ _READ_BYTES = (256 << 10) + MAX_FRAME
 _SETTLE_SECONDS = 0.01
 """What sshfs may take to pass an answer on."""
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class _Link(asyncssh.SSHClientSession[bytes]):
@@ -256,7 +256,7 @@ class MountChannel:
         try:
             done = self._relay.from_client(frames)
         except ClientViolation as error:
-            _log.warning("sshfs was given up: %s", error)
+            log.warning("sshfs was given up", reason=str(error))
             self.close()
             return len(frames)
         self._send()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import resource
 import shutil
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import anyio
 import asyncssh
+import structlog
 
 from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, SubletError
@@ -29,10 +29,10 @@ from sublet.workspace.child_process import ChildProcess
 from sublet.workspace.mount.channel import MountChannel
 from sublet.workspace.mount.point import MountPoint, denied, remove_empty
 from sublet.workspace.mount.stuck_reads import StuckReads
-from sublet.workspace.mount.table import is_mounted, mounted_below
+from sublet.workspace.mount.table import is_mounted, mounted_below, table_changes
 from sublet.workspace.requirements import require_mount
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 MOUNT_SECONDS = 10.0
 FLUSH_SECONDS = 10.0
@@ -45,7 +45,7 @@ STUCK_SECONDS = 0.5
 MAX_SSHFS_BYTES = 512 << 20
 """Of memory for one sshfs, which keeps the names of a directory until the lender has told the last one: as many as one
 million. Beyond it sshfs ends, and the work with it."""
-_POLL_SECONDS = 0.005
+_LOOK_SECONDS = 0.05
 
 # The only options sshfs ever gets. follow_symlinks must never appear here. Its own contain_symlinks would refuse every
 # link that climbs, as those of node_modules/.bin do; what leads out of the mount is refused by the relay in its place
@@ -102,7 +102,7 @@ class Mounts:
         """Remember and log whether the directory at ``path`` is protected below its mount. For ``Mount`` only."""
         self._guarded = guarded
         if not guarded:
-            _log.warning("nothing protects %s, should its mount be lost: %s", path, NO_GUARD)
+            log.warning("nothing protects a directory, should its mount be lost", path=str(path), reason=NO_GUARD)
 
     def reserve(self, delegation_id: str) -> Path:
         """Make the empty directory for a delegation and return its path, for ACCEPT to name (AWCP 4.2).
@@ -344,9 +344,12 @@ class Mount:
             theirs.close()
         try:
             async with deadlines.timeout(MOUNT_SECONDS):
-                # The kernel's table of mounts wakes poll() only with an exceptional condition, which no loop watches.
-                while not is_mounted(self.path) and not self.lost.is_set():  # noqa: ASYNC110
-                    await asyncio.sleep(_POLL_SECONDS)
+                with table_changes() as changed:
+                    while not is_mounted(self.path) and not self.lost.is_set():
+                        # An end of sshfs changes no table.
+                        with anyio.move_on_after(_LOOK_SECONDS):
+                            await changed.wait()
+                        changed.clear()
         except TimeoutError:
             raise self._failure(f"nothing was mounted within {MOUNT_SECONDS:.0f} s") from None
         self._mounts.note_guard(self.path, self._point.harden())

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import select
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,3 +65,25 @@ def is_mounted(path: Path) -> bool:
     """Tell whether something is mounted at exactly ``path``, an absolute path without links."""
     point = os.fsencode(path)
     return any(entry.point == point for entry in read_table())
+
+
+@contextmanager
+def table_changes() -> Iterator[asyncio.Event]:
+    """Give an event that is set whenever something is mounted or unmounted.
+
+    The table wakes whoever polls it only with an exceptional condition, which no event loop watches. An epoll set of
+    our own takes that, and can itself be watched.
+    """
+    loop, changed = asyncio.get_running_loop(), asyncio.Event()
+    with _MOUNTINFO.open("rb") as table, select.epoll() as waiter:
+        waiter.register(table, select.EPOLLPRI)
+
+        def woken() -> None:
+            waiter.poll(0)  # otherwise it would wake us again
+            changed.set()
+
+        loop.add_reader(waiter, woken)
+        try:
+            yield changed
+        finally:
+            loop.remove_reader(waiter)

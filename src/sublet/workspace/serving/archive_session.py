@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final, Protocol
+
+import structlog
 
 from sublet.protocol.errors import SubletError
 from sublet.workspace.archive.server import Download, TransferOver, Upload
@@ -30,7 +31,7 @@ from sublet.workspace.ssh.turns import Share
 from sublet.workspace.view.walk import WalkOverrunError
 from sublet.workspace.viewpath import refused
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 _EXPECTED: Final = (OSError, MalformedFrame, MalformedTar, TransferOver, Halted, WalkOverrunError, TreeChanged)
@@ -83,6 +84,7 @@ class ArchiveSession(ChannelSession):
         is_stalled: tells whether packets of the connection wait for a key exchange.
         on_end: called once when the channel has ended.
         held: whether the connection's socket is full now.
+        window: bytes that the client may send before any of them is worked off.
     """
 
     subsystem = SUBSYSTEM
@@ -95,8 +97,9 @@ class ArchiveSession(ChannelSession):
         on_end: Callable[[ChannelSession], None],
         *,
         held: bool,
+        window: int,
     ) -> None:
-        super().__init__(share, is_stalled, on_end, held=held, threads=transfers.threads)
+        super().__init__(share, is_stalled, on_end, held=held, window=window, threads=transfers.threads)
         self._transfers = transfers
         self._frames = Frames()
         self._download: Download | GitDownload | None = None
@@ -106,10 +109,15 @@ class ArchiveSession(ChannelSession):
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         """Take what the client sent."""
+        self._received(len(data))
         if not self._started or self._ended or self._over:
             return
         self._frames.add(data)
         self._pump()
+
+    @property
+    def _kept(self) -> int:
+        return self._frames.waiting
 
     def _close(self) -> None:
         self._frames.clear()
@@ -137,7 +145,7 @@ class ArchiveSession(ChannelSession):
                 self._work(self._send_next)
             else:
                 self._next()
-        self._pause_input()
+        self._steer_input()
 
     def _next(self) -> None:
         try:
@@ -191,7 +199,7 @@ class ArchiveSession(ChannelSession):
                 self._over = True
                 return pack_failure("IO", exc.message)
             except Exception:
-                _log.exception("a transfer broke")
+                log.exception("a transfer broke")
                 self._over = True
                 return pack_failure("IO", "the lender had an internal error")
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import asyncssh
 
+from sublet.workspace.ssh.inner import transport_of
 from sublet.workspace.ssh.turns import Share
 
 PIECE_BYTES: Final = 16 * 1024
@@ -52,8 +53,7 @@ class InputFeed:
             connection: has a transport.
             admits: asked with the size of all that arrives; where it says no, it has ended the connection.
         """
-        # Where another version of asyncssh has no such attribute, nothing works at all, and every test says so.
-        self._transport = getattr(connection, "_transport", None)
+        self._transport = transport_of(connection)
 
         def received(data: bytes) -> None:
             if admits(len(data)):
@@ -67,11 +67,12 @@ class InputFeed:
         transport = self._transport
         self._share.begin()
         while self._waiting:
-            if transport is None or transport.is_closing():
+            if transport is not None and transport.is_closing():
                 self._waiting = memoryview(b"")
                 return
             if self._share.behind or self._share.is_over():
-                transport.pause_reading()
+                if transport is not None:  # without it (``ssh.inner``) what comes meanwhile waits here
+                    transport.pause_reading()
                 self._share.ask(self)
                 return
             piece, self._waiting = self._waiting[:PIECE_BYTES], self._waiting[PIECE_BYTES:]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 import tempfile
 import time
@@ -15,6 +14,7 @@ from typing import Final
 
 import anyio
 import asyncssh
+import structlog
 
 from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -46,7 +46,7 @@ _ACCEPT_RETRY_SECONDS: Final = 0.1
 _STRANGERS: Final = "\0strangers"
 """The one share of all who have not logged in; no peer has this name."""
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class DataPlane:
@@ -141,7 +141,7 @@ class DataPlane:
             self.close()
             with anyio.move_on_after(TRANSFER_STOP_SECONDS, shield=True):
                 # What they were at was halted with the leases.
-                await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+                await asyncio.to_thread(self._threads.shutdown)
             self._slow.shutdown()
             raise
         finally:
@@ -199,7 +199,7 @@ class DataPlane:
         peer = lease.export.peer or lease_id
         if all((other.export.peer or other.export.lease_id) != peer for other in self._leases.values()):
             del self._of_peers[peer]
-        _log.info("lease %s ends: %s", lease_id, reason)
+        log.info("a lease ends", lease_id=lease_id, reason=reason)
         return lease.usage
 
     def extend(self, lease_id: str, seconds: float) -> None:
@@ -306,7 +306,7 @@ class DataPlane:
             try:
                 sock, peer = await loop.sock_accept(listener)
             except OSError as exc:  # out of descriptors, or the caller is gone already
-                _log.warning("a connection could not be accepted: %s", exc.strerror)
+                log.warning("a connection could not be accepted", reason=exc.strerror)
                 await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
             self._strangers.make_room(str(peer[0]))
@@ -369,12 +369,12 @@ class DataPlane:
                 authenticated.set_result(None)
             await connection.wait_closed()
         except FAILURES as exc:
-            _log.info("an SSH connection failed: %s", exc)
+            log.info("an SSH connection failed", reason=str(exc))
             told = isinstance(exc, OSError | asyncssh.Error)
             _fail(authenticated, exc if told else asyncssh.ProtocolError("its version is no ASCII"))
         except Exception as exc:
             # whatever a stranger's bytes bring asyncssh to raise must not take the other leases down with it
-            _log.warning("an SSH connection broke", exc_info=exc)
+            log.warning("an SSH connection broke", exc_info=exc)
             _fail(authenticated, asyncssh.ConnectionLost("the connection broke"))
         finally:
             connection.sever()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, cast
 
 import asyncssh
+import structlog
 
 from sublet.workspace.byte_budget import ByteBudget
 from sublet.workspace.serving.archive_session import ArchiveSession
 from sublet.workspace.serving.input_feed import InputFeed
 from sublet.workspace.serving.served_lease import ServedLease
 from sublet.workspace.sftp.session import SftpSession
+from sublet.workspace.ssh import inner
 from sublet.workspace.ssh.channel_session import ChannelSession
 from sublet.workspace.ssh.tuning import tune
 from sublet.workspace.ssh.turns import Share
@@ -20,12 +21,17 @@ from sublet.workspace.ssh.turns import Share
 LOGIN_SECONDS: Final = 15
 MAX_LOGIN_ATTEMPTS: Final = 6
 CHANNEL_WINDOW: Final = 2 * 1024 * 1024
+"""What a client may send on a channel before any of it is worked off, where there is room for that."""
+LEAST_WINDOW: Final = 512 * 1024
+"""The same where there is little room, of which each channel that a lease may open has its part."""
 CHANNEL_PACKET: Final = 128 * 1024
 """What a client may put in one packet: two of sshfs's writes."""
 MAX_BLOCKED_INPUT: Final = 12 * 1024 * 1024
-"""Bytes that a connection may send while its requests wait: all windows full, and what frames them."""
+"""Bytes that a client may send while it reads nothing: all windows full, what frames them, and no endless questions."""
 CHANNEL_BYTES: Final = 768 * 1024
-"""What an open channel is counted for, whether it is used or not: the beginning of a request, and unsent answers."""
+"""What an open channel is counted for besides its window, whether it is used or not: unsent answers."""
+MAX_UNSENT_CONTROL: Final = 1024 * 1024
+"""Bytes that may wait for a client's reading besides the answers on its channels."""
 MAX_STRANGER_BYTES: Final = 64 * 1024
 """Bytes that a caller may send before it has logged in; a login takes less than a tenth."""
 MAX_DEFERRED_PACKETS: Final = 1024
@@ -38,7 +44,7 @@ KEY_EXCHANGES: Final = ("curve25519-sha256", "curve25519-sha256@libssh.org")
 """The only ones offered: they take a millisecond. Some others that asyncssh knows take a stranger's word for a large
 group, or make a key for each caller, and hold the loop for a tenth of a second."""
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 FindLease = Callable[[str], ServedLease | None]
 
@@ -83,7 +89,7 @@ class LeaseConnection(asyncssh.SSHServer):
         self._severed = False
         self._strange_bytes = 0
         self._blocked = ByteBudget("bytes of a connection that wait", 0)
-        self._channels = ByteBudget("open channels of a connection", 0)
+        self._windows: dict[ChannelSession, int] = {}
 
     @property
     def is_authenticated(self) -> bool:
@@ -159,9 +165,7 @@ class LeaseConnection(asyncssh.SSHServer):
             return
         self._lease = lease
         self._share.belong_to(lease.export.peer or lease.export.lease_id, lease.export.lease_id)
-        self._blocked = ByteBudget("bytes of a connection that wait", MAX_BLOCKED_INPUT, lease.waiting)
-        channels = lease.export.limits.max_channels * CHANNEL_BYTES
-        self._channels = ByteBudget("open channels of a connection", channels, lease.waiting)
+        self._blocked = ByteBudget("bytes sent by a client that reads nothing", MAX_BLOCKED_INPUT)
         lease.join(self)
 
     def session_requested(self) -> tuple[asyncssh.SSHServerChannel[bytes], ChannelSession] | bool:
@@ -169,17 +173,21 @@ class LeaseConnection(asyncssh.SSHServer):
         lease, connection = self._lease, self._connection
         if lease is None or connection is None or not lease.is_live():
             return False
-        if len(self._sessions) >= lease.export.limits.max_channels or not self._channels.take(CHANNEL_BYTES):
+        if len(self._sessions) >= lease.export.limits.max_channels:
+            return False
+        window = lease.take_window(CHANNEL_WINDOW, LEAST_WINDOW, CHANNEL_BYTES)
+        if not window:
             return False
         session: ChannelSession
         share, stalled, on_end = self._share, self._is_stalled, self._ended
         if lease.export.transport == "sshfs":
             core = lease.new_session()
-            session = SftpSession(core, share, stalled, on_end, held=self._full, threads=lease.slow)
+            session = SftpSession(core, share, stalled, on_end, held=self._full, window=window, threads=lease.slow)
         else:
-            session = ArchiveSession(lease.transfers, share, stalled, on_end, held=self._full)
+            session = ArchiveSession(lease.transfers, share, stalled, on_end, held=self._full, window=window)
         self._sessions.add(session)
-        channel = connection.create_server_channel(encoding=None, window=CHANNEL_WINDOW, max_pktsize=CHANNEL_PACKET)
+        self._windows[session] = window
+        channel = connection.create_server_channel(encoding=None, window=window, max_pktsize=CHANNEL_PACKET)
         return channel, session
 
     # served_lease.Severable
@@ -208,60 +216,64 @@ class LeaseConnection(asyncssh.SSHServer):
         self._sessions.clear()
 
     def _ended(self, session: ChannelSession) -> None:
-        if session in self._sessions:
-            self._sessions.discard(session)
-            self._channels.give(CHANNEL_BYTES)
+        self._sessions.discard(session)
+        window = self._windows.pop(session, 0)
+        if window and self._lease is not None:
+            self._lease.give_window(window, CHANNEL_BYTES)
 
     def _give_back(self) -> None:
         """Nothing is kept for the connection any more."""
         self._blocked.empty()
-        self._channels.empty()
+        for window in self._windows.values():
+            assert self._lease is not None, "its channels are its lease's"
+            self._lease.give_window(window, CHANNEL_BYTES)
+        self._windows.clear()
 
     def _admits_input(self, size: int) -> bool:
-        """Count what arrives before the login, or while requests wait, and cut a client that pours on regardless."""
+        """Count what arrives before the login, or while nothing is read, and cut a client that pours on regardless.
+
+        What waits in channels needs no count here: their windows are counted in full, and open as it is worked off.
+        """
         if self._severed:
             return False
         if self._lease is None:
             self._strange_bytes += size
             if self._strange_bytes <= MAX_STRANGER_BYTES:
                 return True
-            _log.info("a connection was cut: its caller sends without end, and does not log in")
-        elif not self._full and self._goes_on():
+            log.info("a connection was cut: its caller sends without end, and does not log in")
+        elif not self._full:
             self._blocked.empty()
-            return True
-        elif self._blocked.take(size) and not any(session.is_excessive for session in self._sessions):
+            if not any(session.is_held and session.is_excessive for session in self._sessions):
+                return True
+        elif self._blocked.take(size) and not self._keeps_too_much():
             return True
         else:
-            _log.warning("a connection was cut: its client sends without end and does not read")
+            log.warning("a connection was cut: its client sends without end and does not read")
         self.sever()
         return False
 
-    def _goes_on(self) -> bool:
-        """Tell whether requests are worked off: none waits, or one has stopped waiting since the last call.
-
-        A transfer may be at work at every moment at which something arrives, and its client is no flood. What a client
-        can send meanwhile is bounded by the windows of its channels, which open as requests are worked off.
-        """
-        moved = [session for session in self._sessions if session.has_gone_on]
-        for session in moved:
-            session.has_gone_on = False
-        return bool(moved) or not any(session.is_held for session in self._sessions)
+    def _keeps_too_much(self) -> bool:
+        """Tell whether more waits for the client than its channels are counted for."""
+        transport = None if self._connection is None else inner.transport_of(self._connection)
+        unsent = 0 if transport is None else transport.get_write_buffer_size()
+        return unsent > len(self._sessions) * CHANNEL_BYTES + MAX_UNSENT_CONTROL or any(
+            session.is_excessive for session in self._sessions
+        )
 
     def _cut_if_excessive(self) -> None:
-        # The lists are asyncssh's own, and have no other bound. Without these attributes, the tests of them fail.
+        # The lists are asyncssh's own, and have no other bound.
         connection = self._connection
         if (
             any(session.is_excessive for session in self._sessions)
-            or len(getattr(connection, "_deferred_packets", ())) > MAX_DEFERRED_PACKETS
-            or len(getattr(connection, "_global_request_queue", ())) > MAX_GLOBAL_REQUESTS
+            or inner.deferred_packets(connection) > MAX_DEFERRED_PACKETS
+            or inner.global_requests(connection) > MAX_GLOBAL_REQUESTS
         ):
-            _log.warning("a connection was cut: its client makes us keep what nobody asked for")
+            log.warning("a connection was cut: its client makes us keep what nobody asked for")
             self.sever()
 
     def _is_stalled(self) -> bool:
-        # During a key exchange asyncssh queues packets without bound and tells nobody, so we have to look. Without
-        # the attribute, the test that never finishes a key exchange fails.
-        return bool(getattr(self._connection, "_deferred_packets", ()))
+        # During a key exchange asyncssh queues packets without bound and tells nobody, so we have to look.
+        return bool(inner.deferred_packets(self._connection))
 
     def _pause(self) -> None:
         self._full = True

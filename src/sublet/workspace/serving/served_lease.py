@@ -44,6 +44,8 @@ MAX_LEASE_BYTES: Final = 24 << 20
 """Bytes of requests and answers that wait in the channels and connections of one lease."""
 MAX_PEER_BYTES: Final = 48 << 20
 """The same of all leases of one peer."""
+PEER_PART: Final = 8
+"""No channel's window takes more than this part of what its peer has left, so that many leases have some."""
 _PATH_OVERHEAD: Final = 80
 """Bytes that a remembered path takes besides itself, about."""
 
@@ -102,6 +104,7 @@ class ServedLease:
             for path in chain(*self.usage.touched.values(), *self.usage.marks.values()):
                 self._noted.take(len(path) + _PATH_OVERHEAD)
         self.connections: set[Severable] = set()
+        self._channels = 0
         self.deadline = time.monotonic() + export.seconds
         self._closed = False
         self._key = _public_data(export)
@@ -157,6 +160,35 @@ class ServedLease:
             self.connections.remove(connection)
             if not self.connections:
                 self._tell_connected(False)
+
+    def take_window(self, most: int, least: int, besides: int) -> int:
+        """Count one more channel and return the bytes of its window; 0, counting nothing, where there is no room.
+
+        Each channel that the lease may still open keeps the room for a window of ``least``.
+
+        Args:
+            most: bytes of the largest window that is of use.
+            least: bytes of the smallest.
+            besides: bytes that a channel takes besides its window.
+        """
+        limits = self.export.limits
+        self._channels += 1
+        others = max(limits.max_connections * limits.max_channels - self._channels, 0)
+        window = most
+        while window >= least:
+            is_fair = self.waiting.free_within_all() // PEER_PART >= window or window == least
+            leaves_room = self.waiting.free - others * (least + besides) >= window + besides
+            if is_fair and leaves_room and self.waiting.take(window + besides):
+                return window
+            window //= 2
+        self._channels -= 1
+        return 0
+
+    def give_window(self, window: int, besides: int) -> None:
+        """Count a channel less, for which ``take_window`` gave so much."""
+        if not self._closed:
+            self._channels -= 1
+            self.waiting.give(window + besides)
 
     def new_session(self) -> SftpCore:
         """Return a new SFTP session on the view."""

@@ -94,6 +94,11 @@ class SftpCore:
         """The extensions that are served, by name."""
         return self._extensions
 
+    @property
+    def waiting(self) -> int:
+        """How many bytes have arrived whose requests are not done."""
+        return self._received
+
     def receive(self, data: bytes) -> None:
         """Take what the client sent; ``next_reply`` then says what to answer."""
         self._later.append(data)

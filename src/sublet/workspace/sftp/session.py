@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator
 from concurrent.futures import Executor
 from typing import Final
+
+import structlog
 
 from sublet.workspace.sftp.core import ProtocolAbort, SftpCore
 from sublet.workspace.sftp.reply import Reply, SlowReply, SteppedReply
@@ -14,7 +15,7 @@ from sublet.workspace.ssh.turns import Share
 
 _WRITE_BATCH: Final = 32 * 1024
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class SftpSession(ChannelSession):
@@ -30,6 +31,7 @@ class SftpSession(ChannelSession):
         is_stalled: tells whether packets of the connection wait for a key exchange.
         on_end: called once when the channel has ended.
         held: whether the connection's socket is full now.
+        window: bytes that the client may send before any of them is worked off.
         threads: where what takes long in the kernel is done.
     """
 
@@ -43,18 +45,24 @@ class SftpSession(ChannelSession):
         on_end: Callable[[ChannelSession], None],
         *,
         held: bool,
+        window: int,
         threads: Executor | None = None,
     ) -> None:
-        super().__init__(share, is_stalled, on_end, held=held, threads=threads)
+        super().__init__(share, is_stalled, on_end, held=held, window=window, threads=threads)
         self._core = core
         self._steps: Generator[None, None, bytes | SlowReply] | None = None
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         """Answer the requests that are complete."""
+        self._received(len(data))
         if not self._started or self._ended:
             return
         self._core.receive(data)
         self._pump()
+
+    @property
+    def _kept(self) -> int:
+        return self._core.waiting
 
     def _close(self) -> None:
         if self._steps is not None:
@@ -85,11 +93,11 @@ class SftpSession(ChannelSession):
                     self._send(out)
                     size = 0
         except ProtocolAbort as exc:
-            _log.info("an SFTP channel was closed: %s", exc)
+            log.info("an SFTP channel was closed", reason=str(exc))
             self._abort()
             return
         self._send(out)
-        self._pause_input()
+        self._steer_input()
 
     def _next(self) -> bytes | SlowReply | None:
         """Do the next request, or the next step of the one under way; None where more steps follow."""

@@ -11,6 +11,8 @@ from typing import Final
 
 import asyncssh
 
+from sublet.workspace.ssh.inner import channel_requests, packet_bytes, unread_pieces
+from sublet.workspace.ssh.receive_window import ReceiveWindow
 from sublet.workspace.ssh.tuning import ChannelPort, port_of
 from sublet.workspace.ssh.turns import Share
 
@@ -42,6 +44,7 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         is_stalled: tells whether packets of the connection wait for a key exchange.
         on_end: called once when the channel has ended.
         held: whether the connection's socket is full now.
+        window: bytes that the client may send on the channel before any of them is worked off.
         threads: where what takes long is done; by default with all else that the loop has done in threads.
     """
 
@@ -54,6 +57,7 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         on_end: Callable[[ChannelSession], None],
         *,
         held: bool,
+        window: int,
         threads: Executor | None = None,
     ) -> None:
         self._share = share
@@ -61,6 +65,8 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         self._on_end = on_end
         self._channel: asyncssh.SSHServerChannel[bytes] | None = None
         self._port: ChannelPort | None = None
+        self._window_bytes = window
+        self._window: ReceiveWindow | None = None
         self._loop = asyncio.get_running_loop()
         self._threads = threads
         self._started = False
@@ -72,12 +78,15 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         """Whether requests wait for a turn."""
         self.is_blocked = held
         """Whether requests have to wait, for any of these reasons."""
-        self.has_gone_on = False
-        """Whether what it waited for has ended, since the connection has last set this to false."""
 
     @abstractmethod
     def _pump(self) -> None:
         """Go on with what has arrived, as long as nothing blocks."""
+
+    @property
+    @abstractmethod
+    def _kept(self) -> int:
+        """How many bytes have arrived and are not worked off."""
 
     @abstractmethod
     def _close(self) -> None:
@@ -92,9 +101,9 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         """Take the channel."""
         self._channel = chan
         self._port = port_of(chan)
+        self._window = ReceiveWindow(chan, self._window_bytes)
         chan.set_write_buffer_limits(MAX_UNSENT_BYTES)
-        # Where another version of asyncssh has no such attribute, the test of tiny packets fails.
-        if getattr(chan, "_send_pktsize", MIN_PACKET_BYTES) < MIN_PACKET_BYTES:
+        if packet_bytes(chan, MIN_PACKET_BYTES) < MIN_PACKET_BYTES:
             self._loop.call_soon(self._abort)
 
     def pty_requested(self, term_type: str, term_size: tuple[int, int, int, int], term_modes: object) -> bool:
@@ -161,8 +170,8 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         return (
             len(variables) > MAX_ENVIRONMENT
             or sum(len(name) + len(value) for name, value in variables.items()) > MAX_ENVIRONMENT_BYTES
-            or len(getattr(channel, "_recv_buf", ())) > MAX_PIECES
-            or len(getattr(channel, "_request_queue", ())) > MAX_REQUESTS
+            or unread_pieces(channel) > MAX_PIECES
+            or channel_requests(channel) > MAX_REQUESTS
         )
 
     def sever(self) -> None:
@@ -216,9 +225,17 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
             self.is_behind = False
             self._share.behind -= 1
 
-    def _pause_input(self) -> None:
-        """Read nothing more while something blocks."""
-        if self.is_blocked and self._channel is not None and not self._ended:
+    def _received(self, size: int) -> None:
+        """Take note that so many bytes have arrived."""
+        if self._window is not None:
+            self._window.delivered(size)
+
+    def _steer_input(self) -> None:
+        """Let the client send for what was worked off, and take nothing more of it while something blocks."""
+        if self._channel is None or self._window is None or self._ended:
+            return
+        self._window.open_for(self._kept)
+        if self.is_blocked:
             self._channel.pause_reading()
 
     def _exit(self) -> None:
@@ -251,8 +268,6 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         self._waiting = self.is_blocked = True
 
     def _unblock(self) -> None:
-        if not self.is_held:
-            self.has_gone_on = True
         self.is_blocked = self.is_held or self.is_behind
         if not self.is_blocked:
             self._loop.call_soon(self._resume)
@@ -260,5 +275,10 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
     def _resume(self) -> None:
         if self._ended or self._channel is None or self.is_blocked:
             return
-        self._channel.resume_reading()
         self._pump()
+        # What waits with us is worked off first: else each request that takes long would bring in another piece.
+        self._take_input()
+
+    def _take_input(self) -> None:
+        if self._channel is not None and not (self._ended or self.is_blocked):
+            self._channel.resume_reading()

@@ -236,7 +236,9 @@ class FastLane(asyncio.BufferedProtocol):
         self._connection.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Pass it on."""
+        """Pass it on, and keep nothing for a connection that is over, which asyncssh and its tasks refer to."""
+        self._end = 0
+        self._buffer = memoryview(b"")
         self._connection.connection_lost(exc)
 
     def pause_writing(self) -> None:

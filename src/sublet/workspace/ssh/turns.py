@@ -9,17 +9,18 @@ slice is not interrupted; it counts against its peer afterwards.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from dataclasses import dataclass, field
 from typing import Final, Protocol
+
+import structlog
 
 SLICE_SECONDS: Final = 0.004
 """How long one piece of work may go on before others get the loop."""
 _PAUSE_SECONDS: Final = 0.001
 """After a pause of this length the loop has certainly come round to everybody."""
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class Worker(Protocol):
@@ -105,7 +106,7 @@ class Turns:
         try:
             worker.work()
         except Exception:  # a worker that breaks must not keep all others from their turns
-            _log.exception("a turn broke")
+            log.exception("a turn broke")
         finally:
             self.in_turn = False
         self.worked_at = time.monotonic()

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.path_globs import Component, PathGlob
 from sublet.protocol.patterns import Pattern, glob_source
 
 MAX_PATTERN_BYTES: Final = 1_024
@@ -24,43 +24,8 @@ _CLOSED = Pattern(rb"(?:[^\[]|\[(?:!.|[^!])[^\]]*\])*", dot_all=True)
 _SHORT_GIT = Pattern(rb"git~[0-9]")
 _NOT_SHOWN: Final = frozenset({"Cf"})
 """Categories of characters that show nothing."""
-_Component = Pattern[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class PathPattern:
-    """A pattern of several components; ``floating`` ones match at any depth, the others from the root.
-
-    ``folded`` ones hold for all names that a file system may take for the same.
-    """
-
-    components: tuple[_Component, ...]
-    floating: bool
-    folded: bool = False
-
-    def matches(self, parts: Sequence[bytes]) -> bool:
-        """Tell whether ``parts`` is exactly what the pattern names."""
-        size = len(self.components)
-        if len(parts) < size or (not self.floating and len(parts) != size):
-            return False
-        tail = parts[len(parts) - size :]
-        return self._starts_with(tail)
-
-    def is_below(self, parts: Sequence[bytes]) -> bool:
-        """Tell whether ``parts`` is a proper ancestor of what the pattern names."""
-        longest = len(self.components) - 1
-        if not self.floating:
-            return len(parts) <= longest and self._starts_with(parts)
-        return any(self._starts_with(parts[len(parts) - n :]) for n in range(1, min(longest, len(parts)) + 1))
-
-    def _starts_with(self, parts: Sequence[bytes]) -> bool:
-        if self.folded:
-            return all(c.match(fold(p)) for c, p in zip(self.components, parts, strict=False))
-        return all(c.match(p) for c, p in zip(self.components, parts, strict=False))
-
-    def ends_in(self, name: bytes) -> bool:
-        """Tell whether the last component matches ``name``."""
-        return self.components[-1].match(fold(name) if self.folded else name) is not None
+PathPattern: TypeAlias = PathGlob[bytes]
+"""A pattern of several components, or one that is anchored."""
 
 
 def fold(name: bytes) -> bytes:
@@ -112,6 +77,7 @@ class PatternSet:
         self.last_folded: list[bytes] = []
         self.last_written: list[bytes] = []
         paths: list[PathPattern] = []
+        self.floats = False
         for pattern in patterns:
             components, floating, anchored = _split(pattern)
             as_written = not fold or (smart_case and any(c.lower() != c for c in components))
@@ -120,11 +86,12 @@ class PatternSet:
             if len(sources) == 1 and not anchored:
                 (written if as_written else folded).append(sources[0])
             else:
-                compiled = tuple(Pattern(source, static=False) for source in sources)
-                paths.append(PathPattern(compiled, floating, folded=not as_written))
+                tests = [_component(source, folded=not as_written) for source in sources]
+                paths.append(PathGlob([None, *tests] if floating else tests))
+                self.floats = self.floats or floating
         self.names = AnyOf(folded, written)
         self.paths = tuple(paths)
-        self.floats = bool(folded or written) or any(path.floating for path in paths)
+        self.floats = self.floats or bool(folded or written)
 
     def path_matches(self, parts: Sequence[bytes]) -> bool:
         """Tell whether a path pattern names exactly this path."""
@@ -164,10 +131,16 @@ def _bad_pattern(pattern: str, why: str) -> SubletError:
     )
 
 
+def _component(source: bytes, *, folded: bool) -> Component[bytes]:
+    """Return the test of one component; a folded one holds for all names that may be taken for the same."""
+    match = Pattern(source, static=False).match
+    return (lambda name: match(fold(name))) if folded else match
+
+
 def _translate(component: bytes) -> bytes:
     return glob_source(component)
 
 
-def _alternatives(sources: Iterable[bytes]) -> _Component | None:
+def _alternatives(sources: Iterable[bytes]) -> Pattern[bytes] | None:
     joined = b"|".join(b"(?:" + s + b")" for s in sources)
     return Pattern(joined, static=False) if joined else None

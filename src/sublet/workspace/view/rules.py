@@ -253,7 +253,7 @@ class Rules:
         Such a directory is neither source nor target of a rename: moving it away would take a hidden or locked name
         from under its rule, and moving another one here would put names under a rule that reveals them.
         """
-        return any(p.is_below(parts) for p in self._guards)
+        return any(p.leads_on(parts) for p in self._guards)
 
     def without_repository(self) -> Rules:
         """Return the same rules with ``.git`` hidden: what is audited and compared file by file."""
@@ -284,7 +284,7 @@ class Rules:
         assert self._included is not None
         if not parts or self._included.floats:
             return True
-        return any(p.is_below(parts) for p in self._included.paths)
+        return any(p.leads_on(parts) for p in self._included.paths)
 
     def _name(self, part: bytes) -> _Name:
         found = self._cache.get(part)

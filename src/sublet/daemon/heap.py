@@ -1,0 +1,124 @@
+"""Gives memory that nothing uses any more back to the system.
+
+The C library keeps what is freed for the next call, page by page between what is still in use. After a burst, such as
+a flood that was cut or a look at a large directory, that would be hundreds of megabytes for good. This service looks
+how much is free while the daemon is at work, and has it given back where it stays free. What was given back is still
+counted as free by the C library, so that only what was used and freed since then is looked for. An idle daemon pays
+nothing but a look at the clock.
+
+Weak: only the heaps of glibc are looked at. Objects in reference cycles are freed when Python's collector gets to them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import structlog
+
+LOOK_SECONDS: Final = 0.7
+"""How often is looked; what is free at two looks in a row is given back."""
+LOOK_SHARE: Final = 0.01
+"""Of a core that looking may take: the C library walks through all that is free."""
+WORK_SECONDS: Final = 0.02
+"""Of the processor: a process that has used less since the last look has freed nothing worth looking at."""
+SLACK_BYTES: Final = 4 << 20
+"""Bytes that may stay free beyond what could not be given back the last time: every program needs some again."""
+
+log = structlog.get_logger(__name__)
+
+
+class _Mallinfo(ctypes.Structure):
+    """``struct mallinfo2`` of ``malloc.h``."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
+    )
+
+
+class Heap:
+    """The heaps of this process.
+
+    Args:
+        free: returns the bytes that are free in them; None where that can't be told.
+        give_back: gives back what it can, whatever thread it is called in.
+        look_seconds: between two looks.
+        used: returns the seconds of the processor that the process has used.
+    """
+
+    def __init__(
+        self,
+        free: Callable[[], int] | None = None,
+        give_back: Callable[[], None] | None = None,
+        look_seconds: float = LOOK_SECONDS,
+        used: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._free = free or free_reader()
+        self._give_back = give_back or trim
+        self._look_seconds = look_seconds
+        self._used = used
+        self._used_before = 0.0
+        self._rest = 0
+        self._before = 0
+
+    async def serve(self) -> None:
+        """Look until cancelled."""
+        if self._free is None:
+            log.info("this C library does not tell what is free in its heaps, so it is left to give that back itself")
+            await anyio.sleep_forever()
+            return
+        took = 0.0
+        while True:
+            await anyio.sleep(max(self._look_seconds, took / LOOK_SHARE))
+            used = self._used()
+            # What was free at the last look is looked at once more, whatever has happened since.
+            if used - self._used_before >= WORK_SECONDS or self._before - self._rest >= SLACK_BYTES:
+                self._used_before = used
+                begun = time.thread_time()
+                await self.look()
+                took = time.thread_time() - begun
+
+    async def look(self) -> bool:
+        """Give back what stays free, and tell whether there was enough of it."""
+        assert self._free is not None
+        free = self._free()
+        stays, self._before = min(free, self._before), free
+        self._rest = min(self._rest, free)
+        if stays - self._rest < SLACK_BYTES:
+            return False
+        await anyio.to_thread.run_sync(self._give_back)
+        self._rest = self._before = self._free()
+        return True
+
+
+def free_reader() -> Callable[[], int] | None:
+    """Return what tells the bytes that are free in the heaps of this process; None where nothing does."""
+    library = ctypes.CDLL(None)
+    mallinfo = getattr(library, "mallinfo2", None)
+    if mallinfo is None or not hasattr(library, "malloc_trim"):
+        return None
+    mallinfo.restype = _Mallinfo
+    return lambda: int(mallinfo().fordblks)
+
+
+def trim() -> None:
+    """Give back whole pages that are free, wherever they lie."""
+    with suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

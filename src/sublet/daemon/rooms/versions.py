@@ -1,0 +1,32 @@
+"""What people are told of a peer whose rooms this daemon can't join, since one of both is an older Sublet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sublet.daemon.ports import BUS_WIRE, BusDoor
+from sublet.protocol.text import clean_line
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Why no rooms are shared with a peer, and what to do about it."""
+
+    what: str
+    remedy: str
+
+
+def rooms_apart(name: str, door: BusDoor) -> Apart:
+    """Return what to say of a peer whose bus has another form than ours.
+
+    Args:
+        name: the peer's.
+        door: its bus; its version is in its own words.
+    """
+    older = door.wire < BUS_WIRE
+    version = f" ({clean_line(door.version, 40)})" if door.version else ""
+    what = (
+        f"{name} runs {'an older' if older else 'a newer'} Sublet{version}, whose rooms do not reach this one's: "
+        "no message goes between them until both are of one form, while delegations go on in both directions"
+    )
+    return Apart(what, f"update Sublet {f'where {name} runs' if older else 'here'}")

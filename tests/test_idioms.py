@@ -1,0 +1,144 @@
+"""One idiom for each purpose: where threads, executors, blocking pauses and the standard library's log are used.
+
+Each is right in few places, which are named here with the reason. What has another idiom altogether is refused by
+``ruff`` (``banned-api`` in ``pyproject.toml``), and ``CONTRIBUTING.md`` says what to write instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sublet
+
+SOURCE = Path(sublet.__file__).parent
+ROOT = Path(__file__).parents[1]
+
+ALLOWED: dict[str, dict[str, str]] = {
+    "threading.Thread": {
+        "daemon.audit_log.writer": "writes and flushes the audit log, which takes as long as the disk",
+        "daemon.background": "is the idiom for what may take for ever",
+        "daemon.stalls": "watches the loop, so it can't run on it",
+        "daemon.storage.store": "owns the database's connections",
+        "messaging.backends.zenoh_network": "starts the network, which may hang",
+        "messaging.links.links": "the engine's network calls it from other threads",
+        "messaging.owner": "owns the engine, which one thread alone may touch",
+    },
+    "threading.Timer": {"workspace.audit.shadow_git": "ends a git that hangs, from a thread that waits for it"},
+    "ThreadPoolExecutor": {
+        "a2a_server.task_store": "one thread owns the database of tasks",
+        "workspace.archive.carrier": "a transfer waits for none of the others",
+        "workspace.lease_files": "a mount that hangs holds up its own lease alone",
+        "workspace.serving.listener": "files of leases are read beside the loop, by a bounded number of threads",
+        "workspace.serving.slow_work": "what takes long has its own bounded number of threads",
+    },
+    "run_in_executor": {
+        "a2a_server.task_store": "into its own thread",
+        "workspace.archive.carrier": "into its own thread",
+        "workspace.lease_files": "into the lease's own thread",
+        "workspace.serving.archive_session": "into the transfers' threads",
+        "workspace.ssh.channel_session": "into the listener's threads",
+    },
+    "time.sleep": {
+        "daemon.lock": "before the loop runs",
+        "messaging.links.links": "in its own thread",
+        "supervisor.guard": "a process of its own, without a loop",
+        "workspace.confined.shared": "in the thread that reads a file",
+        "workspace.mount.stuck_reads_helper": "a process of its own, without a loop",
+        "workspace.sandbox.cgroups": "in the thread that ends a control group",
+    },
+    "logging.getLogger": {
+        "a2a_server.face": "quiets a library",
+        "daemon.logging": "sets the log up",
+        "daemon.net.http_server": "quiets a library",
+    },
+    "asyncio.run": {
+        "cli.background": "a command is a process of its own",
+        "cli.connection": "a command is a process of its own",
+        "cli.options": "a command is a process of its own",
+    },
+}
+
+
+def calls(tree: ast.AST) -> Iterator[str]:
+    """Yield what is called, as it is written; of a method the name alone, too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            written = ast.unparse(node.func)
+            yield written
+            yield from {written.rpartition(".")[2]} - {written}
+        elif isinstance(node, ast.ImportFrom):
+            # A bare name of one of these would not be seen.
+            yield from (f"from {node.module} import {name.name}" for name in node.names)
+
+
+@functools.cache
+def modules() -> dict[str, set[str]]:
+    """Return what each of our modules calls."""
+    return {
+        ".".join(file.relative_to(SOURCE).with_suffix("").parts): set(calls(ast.parse(file.read_text("utf-8"))))
+        for file in SOURCE.rglob("*.py")
+    }
+
+
+def users(wanted: str) -> set[str]:
+    bare = wanted if "." not in wanted else "from {} import {}".format(*wanted.rsplit(".", 1))
+    return {module for module, called in modules().items() if called & {wanted, bare}}
+
+
+@pytest.mark.parametrize("wanted", ALLOWED)
+def test_only_the_modules_that_are_named_use_it(wanted: str) -> None:
+    found, named = users(wanted), set(ALLOWED[wanted])
+    assert found - named == set(), "see CONTRIBUTING.md for what to write instead, or name it with its reason"
+    assert named - found == set(), "named and gone"
+
+
+def test_everything_logs_by_structlog() -> None:
+    """In one spelling, so that each entry says where it comes from."""
+    found = [
+        f"{file.relative_to(SOURCE)}: {line}"
+        for file in SOURCE.rglob("*.py")
+        for line in file.read_text("utf-8").splitlines()
+        if "=" in line.partition("get_logger(")[0] and "get_logger(" in line
+        if line.strip() != "log = structlog.get_logger(__name__)"
+    ]
+    assert found == []
+
+
+def test_what_has_another_idiom_is_refused_by_the_linter() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["ruff"]["lint"]
+    assert {"TID251", "T20"} <= set(config["select"])
+    banned = set(config["flake8-tidy-imports"]["banned-api"])
+    assert {"asyncio.create_task", "asyncio.ensure_future", "asyncio.gather", "asyncio.wait_for"} <= banned
+
+
+def test_each_idiom_has_an_example_in_the_code() -> None:
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("### Tasks, time limits")[2]
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ")][1:]
+    for _, written, place in rows:
+        module = place.strip().strip("`").removeprefix("sublet.").replace(".", "/")
+        text = (SOURCE / f"{module}.py").read_text(encoding="utf-8")
+        words = [word for word in EXAMPLES if word in written]
+        assert words == [] or any(word in text for word in words), (written, place)
+
+
+EXAMPLES = (
+    "Services",
+    "start_alone",
+    "OwnTasks",
+    "TaskGroup",
+    "deadlines.timeout(",
+    "move_on_after",
+    "shield=True",
+    "asyncio.to_thread",
+    "to_thread.run_sync",
+    "in_background",
+    "call_soon_threadsafe",
+    "structlog.get_logger",
+    "class Screen",
+)
