@@ -1,6 +1,6 @@
 """The control API: every ``DaemonApi`` method as HTTP and JSON below ``/v1``, for the owner's own programs (DESIGN 3).
 
-Answers are the views of ``daemon/api/models.py``; failures are ``{"error": …}`` with what ``SubletError.as_json``
+Answers are the views of ``daemon/api``; failures are ``{"error": …}`` with what ``SubletError.as_json``
 returns. The socket's mode and the peer's uid decide who may speak at all (``control.server``); whoever gets here is the
 person herself, or an agent that runs here (``who``).
 """
