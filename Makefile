@@ -52,7 +52,7 @@ soak: setup ## break links, kill at every journal write, run many leases: what d
 lock: setup ## choose the versions of requirements.lock anew
 	@scripts/lock
 
-states: setup ## draw the state tables in docs/architecture.md
+states: setup ## draw the state tables in docs/design.md
 	@$(PY) scripts/draw-states
 
 locked: setup ## draw the table of names that are locked in docs/what-is-lent.md

@@ -2,8 +2,8 @@
 
     python benchmarks/crashes.py [--cases N] [--minutes M] [--seed S] [--markdown]
 
-Without ``--cases`` and ``--minutes`` the whole matrix runs: every journal write of the lender's and of the worker's
-daemon, held just before and just after its commit, times every one and every two of lender, worker, sshfs and the
+Without ``--cases`` and ``--minutes`` the whole matrix runs: every journal write of the lender's and of the executor's
+daemon, held just before and just after its commit, times every one and every two of lender, executor, sshfs and the
 agent, each killed by SIGKILL, and each daemon twice, once more while it recovers. Afterwards the killed daemons are
 started again, and then nothing acknowledged may be unknown, every end must be true, no mount, lock, lease, slot,
 scratch directory or process may be left, both databases must be whole, and the next delegation of the same directory

@@ -2,7 +2,7 @@
 
     python benchmarks/delegation.py [--quick] [--json] [--markdown]
 
-Both daemons, the lender's and the worker's, run here and talk over loopback. Where a peer makes sense it is measured in
+Both daemons, the lender's and executor's, run here and talk over loopback. Where a peer makes sense it is measured in
 turns in the same run, so that a busy machine slows both:
 
 - a no-op delegation beside what anybody would do by hand: mount a directory by ``ssh`` and ``sshfs`` from OpenSSH's
@@ -452,7 +452,7 @@ async def measure(base: Path, size: Size) -> list[Row]:
         rows += await expiries(base, size)
         rows += relay(lender, size)
         rows += watched
-        rows.append(Row("daemon after the work, resident memory", lender.rss, "MiB", f"worker {worker.rss:.0f}"))
+        rows.append(Row("daemon after the work, resident memory", lender.rss, "MiB", f"executor {worker.rss:.0f}"))
         return [*rows, *command_line(lender, size)]
 
 

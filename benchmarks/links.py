@@ -162,9 +162,9 @@ def main() -> int:
 def bounds() -> list[tuple[str, str]]:
     """Return what the product states, from the constants that it obeys."""
     return [
-        ("the worker notices a silent lender, and calls in the mount fail", f"{LINK_LOSS_SECONDS:g} s"),
-        ("the lender's server notices a silent worker", f"{EXECUTOR_LOSS_SECONDS:g} s"),
-        ("a worker without a connection to the files is shown as `degraded`", f"{CONNECTION_GRACE_SECONDS:g} s"),
+        ("the executor notices a silent lender, and calls in the mount fail", f"{LINK_LOSS_SECONDS:g} s"),
+        ("the lender's server notices a silent executor", f"{EXECUTOR_LOSS_SECONDS:g} s"),
+        ("an executor without a connection to the files is shown as `degraded`", f"{CONNECTION_GRACE_SECONDS:g} s"),
         ("a stream of words without a sign of life is given up: `unresponsive`", f"{STREAM_SILENCE_SECONDS:g} s"),
         ("one try to reach the lender again", f"{REDIAL_SECONDS:g} s"),
         ("the pause between two tries", f"{FIRST_RETRY_SECONDS:g} s, growing to {MAX_RETRY_SECONDS:g} s"),
@@ -290,7 +290,7 @@ def silent_executor() -> tuple[list[Row], list[str]]:
         finally:
             worker.kill(signal.SIGCONT)
         (lent / "go").touch()
-        return [Row("worker stopped: shown as unresponsive after", took, "s")], _went_on(lender, delegation, lent)
+        return [Row("executor stopped: shown as unresponsive after", took, "s")], _went_on(lender, delegation, lent)
 
 
 def trial(

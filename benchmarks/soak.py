@@ -121,7 +121,7 @@ def at_once(base: Path, lender: Daemon, worker: Daemon, count: int) -> tuple[lis
     left = [f"{view.delegation_id} ended as {view.state}: {view.error}" for view in ended if view.state != "completed"]
     left += [] if mounted == count else [f"{mounted} mounts of {count}"]
     left += rest(lender) + rest(worker)
-    names = ("lender", "worker")
+    names = ("lender", "executor")
     rows = [
         Row(f"{count} leases at once, all at work after", running, "s", f"{running / count * 1000:.0f} ms each"),
         Row("all done and audited after", done, "s"),
@@ -137,7 +137,7 @@ def at_once(base: Path, lender: Daemon, worker: Daemon, count: int) -> tuple[lis
 
 def _memory_row(name: str, then: Use, now: Use, count: int) -> Row:
     more, detail = now.rss - then.rss, f"{then.rss:.0f} to {now.rss:.0f} MiB"
-    if name == "worker":
+    if name == "executor":
         return Row(f"{name}, memory per lease", more / count, "MiB", detail)
     return Row(f"{name}, memory per lease", more / count, "MiB", detail, goal="< 1 MiB", met=more < count)
 
@@ -162,7 +162,7 @@ def one_after_another(base: Path, lender: Daemon, worker: Daemon, size: Size) ->
         )
     ]
     left = []
-    for name, then, now in zip(("lender", "worker"), warm, after, strict=True):
+    for name, then, now in zip(("lender", "executor"), warm, after, strict=True):
         more = now.rss - then.rss
         left += [f"{name} has grown by {more:.1f} MiB"] if more > GROWTH_MIB else []
         left += [

@@ -43,8 +43,8 @@ def main() -> int:
         directory = Path(base) / "lent"
         fill(directory, options.files)
         before = memory(lender)
-        answers: dict[str, list[float]] = {"lender": [], "worker": []}
-        with asked(lender, answers["lender"]), asked(worker, answers["worker"]):
+        answers: dict[str, list[float]] = {"lender": [], "executor": []}
+        with asked(lender, answers["lender"]), asked(worker, answers["executor"]):
             first, again = lend(lender, directory), lend(lender, directory)
         rows = [
             Row(f"{options.files:,} files lent, work begins after", first[0], "s", f"{again[0]:.1f} s the next time"),

@@ -1,4 +1,4 @@
-"""Messages that must be refused, by the right error, without changing anything (DESIGN 9, issue: hostile messages)."""
+"""Messages that must be refused, by the right error, without changing anything (DESIGN 9.7, 9.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What steers is for one process: the answer to a question of one that was killed is stale, then refused (DESIGN 6)."""
+"""A steering message is for one process: an answer to one that was killed is stale, then refused (DESIGN 6.9)."""
 
 from __future__ import annotations
 

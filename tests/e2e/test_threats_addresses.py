@@ -1,4 +1,4 @@
-"""Threats of DESIGN 9, row 12: addresses that a link or a peer names, which must not be called."""
+"""Addresses that a link or a peer names, which must not be called (DESIGN 9.12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threats of DESIGN 9 from what runs on the executor: hostile prompts (row 4), traps for the lender (5), tricks (6)."""
+"""Threats from what runs on the executor: hostile prompts, traps for the lender, tricks (DESIGN 9.4, 9.5, 9.6)."""
 
 from __future__ import annotations
 

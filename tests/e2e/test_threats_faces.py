@@ -1,4 +1,4 @@
-"""Threats of DESIGN 9 at a daemon's doors: local users and web pages (row 1), and its own agent (3)."""
+"""Threats at a daemon's doors: local users and web pages, and its own agent (DESIGN 9.1, 9.3)."""
 
 from __future__ import annotations
 

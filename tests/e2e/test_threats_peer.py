@@ -1,4 +1,4 @@
-"""Threats of DESIGN 9 from a paired peer: a hostile delegator (row 7, its endpoint also 12), and its text (row 8)."""
+"""Threats from a paired peer: a hostile delegator, its endpoint, and its text (DESIGN 9.7, 9.8, 9.12)."""
 
 from __future__ import annotations
 

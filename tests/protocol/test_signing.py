@@ -1,4 +1,4 @@
-"""Signed messages (DESIGN 9): forged, foreign, stale, replayed or changed ones are refused, honest ones arrive."""
+"""Signed messages (DESIGN 9.9): forged, foreign, stale, replayed or changed ones are refused, honest ones arrive."""
 
 from __future__ import annotations
 

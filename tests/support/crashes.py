@@ -23,8 +23,8 @@ from support.daemons import SHELL_AGENT, Daemon, two_daemons, wait_for
 from support.leases import ask, delegate, marker, processes_with, restart
 from support.leftovers import held
 
-Side = Literal["lender", "worker"]
-Victim = Literal["lender", "worker", "sshfs", "agent", "lender again", "worker again"]
+Side = Literal["lender", "executor"]
+Victim = Literal["lender", "executor", "sshfs", "agent", "lender again", "executor again"]
 """``again``: the daemon is killed once more at one of the first journal writes of its next start."""
 When = Literal["before", "after"]
 Way = Literal["live", "staged", "archive", "git"]
@@ -91,7 +91,7 @@ class Scene:
     def __init__(self, base: Path, lender: Daemon, worker: Daemon, way: Way = "live") -> None:
         self.base = base
         self.way = way
-        self.daemons: dict[Side, Daemon] = {"lender": lender, "worker": worker}
+        self.daemons: dict[Side, Daemon] = {"lender": lender, "executor": worker}
         self._number = 0
         self._plans = 0
         self._labels: dict[Side, list[str]] = {}
@@ -153,7 +153,7 @@ class Scene:
         self._clear(case.side)
         asking.join(END_SECONDS)
         if reached:
-            self._restart("worker", case)
+            self._restart("executor", case)
             self._restart("lender", case)
         self._check(outcome, mark, directory)
         goes_on = begun and set(case.victims) <= {"lender", "lender again"}
@@ -181,12 +181,12 @@ class Scene:
 
     def _kill(self, victims: Sequence[Victim], mark: str) -> None:
         for victim in victims:
-            if victim in ("lender again", "worker again"):
+            if victim in ("lender again", "executor again"):
                 continue
-            if victim in ("lender", "worker"):
+            if victim in ("lender", "executor"):
                 self.daemons[victim].kill()
                 continue
-            sign = str(self.daemons["worker"].home / "state" / "mounts") if victim == "sshfs" else mark
+            sign = str(self.daemons["executor"].home / "state" / "mounts") if victim == "sshfs" else mark
             for pid in processes_with(sign):
                 name = _command(pid)
                 if (victim == "sshfs") == (name == "sshfs"):
@@ -197,7 +197,7 @@ class Scene:
         """Start a daemon again that was killed; kill it again while it recovers, where the case says so."""
         if side not in case.victims:
             return
-        daemon, agent = self.daemons[side], SHELL_AGENT if side == "worker" else None
+        daemon, agent = self.daemons[side], SHELL_AGENT if side == "executor" else None
         if f"{side} again" in case.victims:
             self._plan(side, 1 + case.stop_at % RECOVERY_WRITES, case.when)
             starting = threading.Thread(target=_start_in_vain, args=(daemon, agent))
@@ -219,7 +219,7 @@ class Scene:
         restart(daemon, agent)
 
     def _check(self, outcome: Outcome, key: str, directory: Path) -> None:
-        lender, worker = self.daemons["lender"], self.daemons["worker"]
+        lender, worker = self.daemons["lender"], self.daemons["executor"]
         wrong = outcome.wrong
         found = self._record(key)
         if found is None:
@@ -285,13 +285,13 @@ def cases(scene: Scene) -> list[Case]:
 
     These are one, two, or one daemon twice: killed once more while it recovers.
     """
-    alone: list[tuple[Victim, ...]] = [("lender",), ("worker",), ("sshfs",), ("agent",)]
+    alone: list[tuple[Victim, ...]] = [("lender",), ("executor",), ("sshfs",), ("agent",)]
     pairs: list[tuple[Victim, ...]] = [
-        ("lender", "worker"), ("lender", "sshfs"), ("lender", "agent"),
-        ("worker", "sshfs"), ("worker", "agent"), ("sshfs", "agent"),
+        ("lender", "executor"), ("lender", "sshfs"), ("lender", "agent"),
+        ("executor", "sshfs"), ("executor", "agent"), ("sshfs", "agent"),
     ]  # fmt: skip
-    twice: list[tuple[Victim, ...]] = [("lender", "lender again"), ("worker", "worker again")]
-    sides: tuple[Side, Side] = ("lender", "worker")
+    twice: list[tuple[Victim, ...]] = [("lender", "lender again"), ("executor", "executor again")]
+    sides: tuple[Side, Side] = ("lender", "executor")
     moments: tuple[When, When] = ("before", "after")
     return [
         Case(side, number, when, victims)

@@ -13,7 +13,7 @@ from nacl.signing import SigningKey
 from sublet.daemon.config import Bus, Listen
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.arrival import Arrival, Outcome
+from sublet.messaging.engine.arrival import Arrival, ArrivalReport
 from sublet.messaging.engine.declaration import Declaration
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.keyring import LocalEntity
@@ -110,7 +110,7 @@ class Peer:
         out, self.engine.writing.outgoing = self.engine.writing.outgoing, []
         return out
 
-    def hear(self, outgoing: Iterable[Outgoing]) -> Outcome:
+    def hear(self, outgoing: Iterable[Outgoing]) -> ArrivalReport:
         """Take what somebody has published."""
         return self.engine.intake.take([arrival(item) for item in outgoing])
 

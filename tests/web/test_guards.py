@@ -1,4 +1,4 @@
-"""Who gets at the page: nobody by another name, from another page, or without having logged in (case C28, DESIGN 9)."""
+"""The page refuses other host names, other pages, and whoever has not logged in (case C28, DESIGN 9.1)."""
 
 from __future__ import annotations
 

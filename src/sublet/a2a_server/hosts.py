@@ -1,4 +1,4 @@
-"""Which names a request may use for us, against DNS rebinding and foreign web pages (DESIGN 9, row 1)."""
+"""Which names a request may use for us, against DNS rebinding and foreign web pages (DESIGN 9.1)."""
 
 from __future__ import annotations
 

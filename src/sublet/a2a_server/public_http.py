@@ -1,4 +1,4 @@
-"""HTTPS to public addresses only: every connection goes to an address that was looked up and checked (DESIGN 9)."""
+"""HTTPS to public addresses only: every connection goes to an address that was looked up and checked (DESIGN 9.12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signs what we send: fresh nonce, our clock, the recipient's fingerprint (DESIGN 9, replay)."""
+"""Signs what we send: fresh nonce, our clock, the recipient's fingerprint (DESIGN 9.9)."""
 
 from __future__ import annotations
 

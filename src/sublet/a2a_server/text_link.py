@@ -39,7 +39,7 @@ from sublet.a2a_server.peer_http import PeerAuth
 from sublet.a2a_server.public_http import open_public
 from sublet.a2a_server.session import PeerSession, it_says, json_object, translated
 from sublet.a2a_server.task_store import TERMINAL
-from sublet.daemon.ports import PeerAddress, Said
+from sublet.daemon.ports import PeerAddress, TextPiece
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import fingerprint as fingerprint_of
@@ -78,7 +78,7 @@ class A2ATextLink:
 
     async def say(
         self, peer: PeerAddress, text: str, metadata: Mapping[str, JsonValue], context: str | None
-    ) -> AsyncGenerator[Said, None]:
+    ) -> AsyncGenerator[TextPiece, None]:
         """``TextLink.say``."""
         audience = fingerprint_of(peer.public_key)
         session = PeerSession(peer, PeerAuth(self._key, self._node_id, self._fingerprint, audience))
@@ -90,7 +90,7 @@ class A2ATextLink:
         finally:
             await session.aclose()
 
-    async def say_at(self, url: str, token: str, text: str, context: str | None) -> AsyncGenerator[Said, None]:
+    async def say_at(self, url: str, token: str, text: str, context: str | None) -> AsyncGenerator[TextPiece, None]:
         """``TextLink.say_at``."""
         async with (
             _public_session(url, token) as session,
@@ -114,7 +114,7 @@ class _Exchange:
 
     async def run(
         self, text: str, metadata: Mapping[str, JsonValue], context: str | None
-    ) -> AsyncGenerator[Said, None]:
+    ) -> AsyncGenerator[TextPiece, None]:
         message = Message(message_id=str(uuid.uuid4()), role=Role.ROLE_USER, parts=[new_text_part(text)])
         message.context_id = context or ""
         if metadata:
@@ -156,7 +156,7 @@ class _Exchange:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(CANCEL_SECONDS):
                     await self._cancel()
 
-    async def _look(self) -> Said | None:
+    async def _look(self) -> TextPiece | None:
         """Read the task, after its stream broke, and return what was missed."""
         try:
             return self._whole(await self._session.get_task(self._task_id))
@@ -169,7 +169,7 @@ class _Exchange:
         except (SubletError, A2AError):
             return  # it is over, or can't be reached: its own lease ends it
 
-    def _take(self, event: StreamResponse) -> Said | None:
+    def _take(self, event: StreamResponse) -> TextPiece | None:
         kind = event.WhichOneof("payload")
         if kind == "message":
             self._over = True
@@ -183,7 +183,7 @@ class _Exchange:
             return self._piece(_text(event.artifact_update.artifact), event.artifact_update.context_id)
         return None
 
-    def _whole(self, task: Task) -> Said | None:
+    def _whole(self, task: Task) -> TextPiece | None:
         self._note(task.id, task.context_id, task.status)
         text = "".join(_text(artifact) for artifact in task.artifacts)
         return self._piece(text[self._said :], task.context_id)
@@ -204,11 +204,11 @@ class _Exchange:
                     from_peer=True,
                 )
 
-    def _piece(self, text: str, context_id: str) -> Said | None:
+    def _piece(self, text: str, context_id: str) -> TextPiece | None:
         if _ID.fullmatch(context_id):
             self._context = context_id
         self._said += len(text)
-        return Said(text, self._context) if text or self._context else None
+        return TextPiece(text, self._context) if text or self._context else None
 
     def _check(self) -> None:
         status = self._ended

@@ -1,4 +1,4 @@
-"""Passphrases: read from the terminal and nowhere else, kept for one command and no longer (DESIGN 9)."""
+"""Passphrases: read from the terminal and nowhere else, kept for one command and no longer (DESIGN 9.2)."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class PeerLink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TextPiece:
     """A piece of what an agent elsewhere answers, and the context of the conversation there."""
 
     text: str
@@ -197,7 +197,7 @@ class TextLink(Protocol):
 
     def say(
         self, peer: PeerAddress, text: str, metadata: Mapping[str, JsonValue], context: str | None
-    ) -> AsyncGenerator[Said, None]:
+    ) -> AsyncGenerator[TextPiece, None]:
         """Send ``text`` to a paired daemon and yield what is answered, until its task has ended.
 
         Args:
@@ -210,7 +210,7 @@ class TextLink(Protocol):
             SubletError: ``PEER_UNREACHABLE``, ``KEY_CHANGED``, or ``TASK_FAILED`` with what it says.
         """
 
-    def say_at(self, url: str, token: str, text: str, context: str | None) -> AsyncGenerator[Said, None]:
+    def say_at(self, url: str, token: str, text: str, context: str | None) -> AsyncGenerator[TextPiece, None]:
         """Send ``text`` to the A2A agent at an https ``url`` on a public address: as ``say``.
 
         Raises:

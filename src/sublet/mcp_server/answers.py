@@ -2,7 +2,7 @@
 
 A host may hand its model the structured form, the text or both, so the text is rendered from the structure and nothing
 else. What a peer wrote stands apart in both: below ``from_peer``, marked as untrusted, every line of it quoted, so that
-no wording inside can end the quotation (DESIGN 9, peer text).
+no wording inside can end the quotation (DESIGN 9.8).
 """
 
 from __future__ import annotations

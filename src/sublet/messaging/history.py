@@ -1,4 +1,4 @@
-"""Older months of a room: asked for when somebody reads so far back, since they are not heard (DESIGN 6)."""
+"""Older months of a room: asked for when somebody reads so far back, since they are not heard (DESIGN 6.3)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import structlog
 
 from sublet.messaging.arrivals import Arrivals
-from sublet.messaging.engine.arrival import Arrival, Outcome
+from sublet.messaging.engine.arrival import Arrival, ArrivalReport
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.network import Answer, Network, Sample
 from sublet.messaging.engine.writing import Outgoing
@@ -84,7 +84,7 @@ class Owner:
         make_engine: Callable[[], Engine],
         network: Network,
         answer: Callable[[Engine, Answer], bytes | None],
-        outcome: Callable[[Outcome], None],
+        outcome: Callable[[ArrivalReport], None],
         settle: Callable[[list[Settled]], None] = settle,
         broken: Callable[[], None] = lambda: None,
     ) -> None:

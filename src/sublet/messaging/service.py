@@ -28,7 +28,7 @@ from sublet.messaging.delivery.delivery import Delivery
 from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
 from sublet.messaging.doorkeeper import Doorkeeper
-from sublet.messaging.engine.arrival import Outcome
+from sublet.messaging.engine.arrival import ArrivalReport
 from sublet.messaging.engine.asking import AskingContext, run_waiting
 from sublet.messaging.engine.backend import EventRow
 from sublet.messaging.engine.engine import Engine
@@ -319,7 +319,7 @@ class MessagingService:
         found = self.delivery.answer(engine, query.key, body) or answers.answer(engine, query.key, body)
         return found if found is None or question is None else seal_answer(question, found)
 
-    def _outcome(self, outcome: Outcome) -> None:
+    def _outcome(self, outcome: ArrivalReport) -> None:
         for name in outcome.gaps:
             self._hand_over.soon(self._sync.doubt, name)
         for entity in outcome.unknown_signers:

@@ -19,7 +19,7 @@ import structlog
 
 from sublet.messaging.answers import offer
 from sublet.messaging.doorkeeper import ask
-from sublet.messaging.engine.arrival import Outcome
+from sublet.messaging.engine.arrival import ArrivalReport
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.heads import changing
@@ -179,7 +179,7 @@ class Sync:
         for _ in range(MAX_ROUNDS):
             vector = await self._call(partial(_vector, name=name))
             bundles = await self._ask(channel_key(name, Channel.STATE), encode_vector(vector))
-            outcome = Outcome()
+            outcome = ArrivalReport()
             for bundle in bundles:
                 outcome.add(await self._take(place.room_id, bundle))
             for signer in list(outcome.unknown_signers)[:MAX_KEYS]:
@@ -242,9 +242,9 @@ class Sync:
                 log.info("a peer gave an answer that is not for us", key=key)
         return opened
 
-    async def _take(self, room_id: RoomId | None, bundle: Bundle) -> Outcome:
+    async def _take(self, room_id: RoomId | None, bundle: Bundle) -> ArrivalReport:
         """Take an answer part by part, between which the engine's thread has time for others."""
-        outcome = Outcome()
+        outcome = ArrivalReport()
         for part in parts_of(bundle):
             outcome.add(await self._call(partial(_take, room_id=room_id, bundle=part)))
         return outcome
@@ -324,5 +324,5 @@ def _signers_of_heads(bundle: Bundle) -> Bundle:
     return Bundle(tuple((RecordKind.IDENTITY, raw) for raw in bundle.of(RecordKind.IDENTITY)[:MAX_SIGNERS_OF_HEADS]))
 
 
-def _take(engine: Engine, room_id: RoomId | None, bundle: Bundle) -> Outcome:
+def _take(engine: Engine, room_id: RoomId | None, bundle: Bundle) -> ArrivalReport:
     return engine.intake.take_bundle(room_id, bundle)

@@ -1,4 +1,4 @@
-"""Which directories may be lent at all, whatever the rules say (DESIGN 9).
+"""Which directories may be lent at all, whatever the rules say (DESIGN 9.3).
 
 Real paths are compared: a link to a forbidden directory is that directory.
 """

@@ -1,4 +1,4 @@
-"""What a lender demands of the executor's sandbox, and whether ACCEPT meets it, by value (AWCP 7.2).
+"""What a delegator demands of the executor's sandbox, and whether ACCEPT meets it, by value (AWCP 7.2).
 
 A demand is a name, or ``NAME=true`` or ``NAME=false`` for an item of ``sandbox_profile``. The name alone demands the
 restriction: ``cwd_only`` is ``cwd_only=true``, ``allow_network`` is ``allow_network=false``, ``allow_exec`` is
@@ -42,7 +42,7 @@ def unmet(demands: Iterable[str], profile: SandboxProfile | None, enforced: Coll
     """Return the demands that an answer does not meet, in order.
 
     Args:
-        demands: of the lender.
+        demands: of the delegator.
         profile: what the executor declares; None where it declares nothing.
         enforced: the names that it says it enforces.
     """

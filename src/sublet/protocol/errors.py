@@ -86,7 +86,7 @@ class SubletError(Exception):
         code: machine-readable code; only an ``ErrorCode`` may travel to a peer.
         message: what happened and why, in one sentence.
         hint: what to do next.
-        from_peer: whether a peer has worded it, so that it is shown as the peer's and never believed (DESIGN 9).
+        from_peer: whether a peer has worded it, so that it is shown as the peer's and never believed (DESIGN 9.8).
         retry_after_seconds: when trying again may succeed; None where nobody knows.
         agent_end: how the agent ended; None where the failure is not an agent's.
     """

@@ -1,7 +1,7 @@
 """The lifecycle of a delegation and of an assignment, as tables that do not know which side they are on.
 
 Two rules: every transition is in this file, and nothing here knows about sockets, files, clocks or roles.
-``docs/architecture.md`` draws its diagrams from these tables.
+``docs/design.md`` draws its diagrams from these tables.
 """
 
 from __future__ import annotations

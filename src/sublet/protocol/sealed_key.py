@@ -1,4 +1,4 @@
-"""The approver's private key, sealed by a passphrase: argon2id makes the key, secretbox encrypts (DESIGN 9).
+"""The approver's private key, sealed by a passphrase: argon2id makes the key, secretbox encrypts (DESIGN 9.2).
 
 Guessing is slow by the cost of argon2id alone: nothing counts attempts, since whoever can read the sealed key can guess
 without asking us.

@@ -1,4 +1,4 @@
-"""Signed AWCP messages: Ed25519 over domain tag, signer, recipient, nonce, time and the message itself (DESIGN 9)."""
+"""Signed AWCP messages: Ed25519 over domain tag, signer, recipient, nonce, time and the message itself (DESIGN 9.9)."""
 
 from __future__ import annotations
 

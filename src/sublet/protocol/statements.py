@@ -1,4 +1,4 @@
-"""What a person signs with the approver's key: one exact decision for one daemon, never anything else (DESIGN 9)."""
+"""What a person signs with the approver's key: one exact decision for one daemon, never anything else (DESIGN 9.2)."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class LeaseQuestions(Protocol):
     """Asks the side that lends, while a job works in its lease."""
 
     async def ask(self, job_id: str, question: str, options: Sequence[str]) -> str | None:
-        """Return what to tell the agent: the answer, or that there is none yet; None for a job without a lender.
+        """Return what to tell the agent: the answer, or that there is none yet; None for a job without a delegator.
 
         The same question again goes on waiting.
         """
@@ -60,7 +60,7 @@ class AgentQuestions:
 
     Args:
         may: tells whether policy could let an agent call a tool; of others it is not told.
-        lenders: asks those who lend; None where nobody does.
+        delegators: asks those who lend; None where nobody does.
     """
 
     def __init__(self, may: Callable[[str, str], bool], lenders: LeaseQuestions | None = None) -> None:

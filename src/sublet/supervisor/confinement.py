@@ -1,7 +1,7 @@
 """What really holds an agent on this machine: the one place from which ACCEPT, ``status`` and docs are told.
 
 A name is enforced only where the restriction that it stands for is in force: ``cwd_only`` that nothing else can be
-seen, ``allow_network`` that there is no network, ``allow_exec`` that no program can be started. So a lender that
+seen, ``allow_network`` that there is no network, ``allow_exec`` that no program can be started. So a delegator that
 requires a name gets the restriction, whatever an agent's file says.
 
 Weak: capabilities that the owner lets an agent call, and the model of a ``model`` agent, are reached by the daemon and

@@ -17,7 +17,6 @@ The daemon does not start the command itself, since entering a directory on a de
 
 from __future__ import annotations
 
-import _socket  # of which ``socket`` takes a third of a start longer
 import contextlib
 import ctypes
 import os
@@ -25,6 +24,11 @@ import resource
 import select
 import signal
 import sys
+
+try:  # ``socket`` makes a start take a third longer
+    from _socket import CMSG_LEN, MSG_CMSG_CLOEXEC, socket
+except ImportError:
+    from socket import CMSG_LEN, MSG_CMSG_CLOEXEC, socket  # type: ignore[assignment]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -90,9 +94,9 @@ def _given(arguments: list[str]) -> _Task:
 
 def _told(control: int) -> _Task | None:
     """Return what is to be done, as the one message on ``control`` says it; None where there is nothing to be done."""
-    channel = _socket.socket(fileno=control)
-    room = _socket.CMSG_LEN(_MAX_DESCRIPTORS * _DESCRIPTOR_BYTES)
-    data, ancillary, _, _ = channel.recvmsg(1, room, _socket.MSG_CMSG_CLOEXEC)
+    channel = socket(fileno=control)
+    room = CMSG_LEN(_MAX_DESCRIPTORS * _DESCRIPTOR_BYTES)
+    data, ancillary, _, _ = channel.recvmsg(1, room, MSG_CMSG_CLOEXEC)
     channel.detach()
     if not data:
         return None

@@ -92,7 +92,7 @@ def job_environment(job: Job, environ: Mapping[str, str], names: Sequence[str]) 
 def git_settings(job: Job) -> bytes:
     """Return git settings for the agent: it may use the lent directories, which look like somebody else's to it.
 
-    Who commits is the agent, whoever the lender is.
+    Who commits is the agent, whoever the delegator is.
     """
     paths = (str(lent.path).replace("\\", "\\\\").replace('"', '\\"') for lent in job.resources)
     trusted = "".join(f'\tdirectory = "{path}"\n' for path in paths)

@@ -1,8 +1,8 @@
 """Well-known agents as commands: what each is started with, and what it needs of the machine (DESIGN 4.9).
 
 All read the prompt on standard input and print their answer. Each starts with an empty home: the user's own settings,
-hooks and MCP servers are no business of a lender's task. Nor are the lender's any business of this machine: a directory
-that is lent can bring along settings whose hooks and servers would run here before the model has said a word, so every
+hooks and MCP servers are no business of a delegator's task. Nor are the delegator's any business of this machine: a
+directory can bring along settings whose hooks and servers would run here before the model has said a word, so every
 preset leaves the project's settings unread. What a program needs to reach its model passes by name.
 """
 

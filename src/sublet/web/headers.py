@@ -1,4 +1,4 @@
-"""Which requests are the page's own, and what every answer tells the browser (DESIGN 9, row 1).
+"""Which requests are the page's own, and what every answer tells the browser (DESIGN 9.1).
 
 A name that somebody else can point at 127.0.0.1 is refused, and so is every request that another page has caused: also
 one from another port of this machine, which browsers take for the same site.

@@ -1,4 +1,4 @@
-"""How a lender's view comes to an executor: the small interface that every transport has behind it (DESIGN 4.6)."""
+"""How a delegator's view comes to an executor: the small interface that every transport has behind it (DESIGN 4.6)."""
 
 from __future__ import annotations
 
@@ -46,33 +46,33 @@ class Carried(Protocol):
 
     @property
     def over_quota(self) -> bool:
-        """Whether the lender has refused a change for the quota of the lease; it says so over its own way, too."""
+        """Whether the delegator has refused a change for the quota of the lease; it says so over its own way, too."""
 
     async def attend(self) -> None:
         """Do what the view needs done while it is worked in; runs until it is cancelled, or the view is lost."""
 
     async def rejoin(self, connection: asyncssh.SSHClientConnection) -> None:
-        """Go on over ``connection``, which is logged in to the lender; ``cut`` is clear again afterwards.
+        """Go on over ``connection``, which is logged in to the delegator; ``cut`` is clear again afterwards.
 
         Raises:
-            SubletError: ``MOUNT_FAILED`` where the lender gives no such channel.
+            SubletError: ``MOUNT_FAILED`` where the delegator gives no such channel.
         """
 
     async def bring_back(self) -> bool:
-        """Bring what was changed to the lender, where that is done at the end; what can't be brought is left out.
+        """Bring what was changed to the delegator, where that is done at the end; what can't be brought is left out.
 
         Returns:
             Whether it is of no use to call this again: False where only the link broke, and may come back.
         """
 
     async def detach(self, *, flush: bool = True) -> bool:
-        """Bring what was written and not brought back yet to the lender, unless ``flush`` is false; leave nothing here.
+        """Bring what was not brought back yet to the delegator, unless ``flush`` is false; leave nothing here.
 
         Bounded in time whatever the link does. Calling it again returns the first answer, or goes on where a cancelled
         call stopped. End the processes that work in it first.
 
         Returns:
-            Whether everything that was written is known to have reached the lender.
+            Whether everything that was written is known to have reached the delegator.
         """
 
 
@@ -90,11 +90,11 @@ class Carrier(Protocol):
         """Remove a reserved place and return whether nothing is left in use of it."""
 
     async def attach(self, place: Path, connection: asyncssh.SSHClientConnection, remote_path: str) -> Carried:
-        """Bring the lender's view and return once it is there.
+        """Bring the delegator's view and return once it is there.
 
         Args:
             place: as ``reserve`` returned it.
-            connection: logged in to the lender; the caller closes it, after ``detach``.
+            connection: logged in to the delegator; the caller closes it, after ``detach``.
             remote_path: the directory of the view, in plain characters.
 
         Raises:

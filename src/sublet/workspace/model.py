@@ -39,7 +39,7 @@ class ViewRules(Protocol):
         """Tell whether the name is hidden for what it may hold, so that a lease may make its own where nothing is."""
 
     def left_out(self, parts: Sequence[bytes]) -> bool:
-        """Tell whether the lender chose to leave the name out; then it is hidden, whatever it is."""
+        """Tell whether the delegator chose to leave the name out; then it is hidden, whatever it is."""
 
     def directory_only(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name is there, or may be created, only as a directory; anything else of it is hidden."""
@@ -66,7 +66,7 @@ class ViewRules(Protocol):
         """Tell whether a rule is anchored below this directory, so that moving the directory would move the name."""
 
     def without_repository(self) -> ViewRules:
-        """Return the rules of what is compared file by file, which the lender's repository data never is."""
+        """Return the rules of what is compared file by file, which the delegator's repository data never is."""
 
 
 class Remembering(Protocol):

@@ -1,7 +1,7 @@
 """Names that rules would hide, but that a lease made itself where nothing was: its own, until it ends.
 
 What counts is the very file that was made and not its name: whoever puts another in its place has put something of the
-lender's there, which is hidden like all else.
+delegator's there, which is hidden like all else.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.workspace.viewpath import refused
 
 QuotaName = Literal["max_total_bytes", "max_files", "max_file_bytes", "disk"]
-"""The bounds of a lease, and the one that no lease sets: the room on the lender's disk."""
+"""The bounds of a lease, and the one that no lease sets: the room on the delegator's disk."""
 
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """What a file system answers that has no room, or none for this user."""

@@ -69,7 +69,7 @@ def require_mount(dev_fuse: Path = DEV_FUSE) -> None:
 
 
 def require_transport(transport: str) -> None:
-    """Return if this machine can take a lender's view by ``transport``; an archive needs nothing.
+    """Return if this machine can take a delegator's view by ``transport``; an archive needs nothing.
 
     Raises:
         SubletError: ``DEP_MISSING``, as ``require_mount``.

@@ -1,4 +1,4 @@
-"""The directories below which MCP callers may lend, as a person has allowed them (DESIGN 9)."""
+"""The directories below which MCP callers may lend, as a person has allowed them (DESIGN 9.3)."""
 
 from __future__ import annotations
 

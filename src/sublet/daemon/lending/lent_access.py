@@ -254,7 +254,7 @@ class LentAccess:
             await self._keeper.note(snapshots=await tree.baseline())
 
     async def dial(self, port: int) -> None:
-        """Reach the executor from here and serve the view over that connection (DESIGN 4.6, behind NAT).
+        """Reach the executor from here and serve the view over that connection (DESIGN 4.6).
 
         Raises:
             SubletError: ``MOUNT_FAILED``.

@@ -1,4 +1,4 @@
-"""Replay memory that outlives the process (DESIGN 9, replay across protocols).
+"""Replay memory that outlives the process (DESIGN 9.9).
 
 ``first_seen`` does not wait for the disk, and need not: the nonce goes into the store's one queue before anything that
 the message will cause. So whatever outlasts a kill of what the message did, the nonce outlasts it too; and where the

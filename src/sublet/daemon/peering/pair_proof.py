@@ -1,4 +1,4 @@
-"""What both sides of a pairing prove: that they know the link's token, and that each has the key it shows (DESIGN 9).
+"""What both sides of a pairing prove: that they know the link's token, and that each has the key it shows (DESIGN 9.9).
 
 Either direction has a domain tag of its own. The request is bound to the key and the certificate that the link names;
 the reply is bound to the very request, and so to both identities, the caller's nonce and the channel.

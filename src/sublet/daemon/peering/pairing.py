@@ -1,4 +1,4 @@
-"""Pairing: a one-time link on one side, used on the other, pins both keys (DESIGN 4.2 and 9).
+"""Pairing: a one-time link on one side, used on the other, pins both keys (DESIGN 4.2, 9.9).
 
 A token is used up in the same transaction that pins the caller's key. If the answer is lost on its way, the token
 stays used up: this side then knows the caller, the caller does not know this side, and pairing again with a new link

@@ -1,7 +1,7 @@
 """Our own entities in rooms: the person, agents in MCP hosts, each served agent and the daemon, with a key each.
 
 Nobody chooses as whom it speaks: the person and MCP hosts are known by how they come in, an agent at work by its job,
-and the daemon speaks of what it does itself (DESIGN 6, Identity).
+and the daemon speaks of what it does itself (DESIGN 6.7).
 """
 
 from __future__ import annotations

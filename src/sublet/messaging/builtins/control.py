@@ -1,4 +1,4 @@
-"""Control: messages that steer something name the process in which it runs, and steer nothing in another (DESIGN 6).
+"""Control: messages that steer something name the process in which it runs, and steer nothing in another (DESIGN 6.9).
 
 A message that is sent with ``ext={"asks": True}`` is a question of that process. What replies to it, and what is sent
 with ``ext={"control": {"to": ENTITY}}``, carries the epoch of the daemon that it is for. Once that has been started

@@ -1,4 +1,4 @@
-"""Delivery: to whom a message was sent, and that who reads a page of a room has taken up what is new in it (DESIGN 6).
+"""Delivery: to whom a message was sent; who reads a page of a room has taken up what is new in it (DESIGN 6.9).
 
 Who was a member is kept whenever that changes, so that a message costs nothing more.
 """

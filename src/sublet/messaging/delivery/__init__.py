@@ -1,1 +1,1 @@
-"""Whether messages have arrived and were read: acknowledgements between daemons, and receipts (DESIGN 6, Delivery)."""
+"""Whether messages have arrived and were read: acknowledgements between daemons, and receipts (DESIGN 6.9)."""

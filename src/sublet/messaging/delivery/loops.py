@@ -1,4 +1,4 @@
-"""Agents that keep answering each other are stopped before anything is written; people never are (DESIGN 6, C37).
+"""Stops agents that keep answering each other, before anything is written. Never stops people (DESIGN 6.9, case C37).
 
 How many agents have answered each other before a message travels in it as ``ext.hops``, under its author's signature.
 An agent that leaves it out, or counts anew, gains nothing with one that counts: what that has counted stands too.

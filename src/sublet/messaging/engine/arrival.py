@@ -21,14 +21,14 @@ class Arrival:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ArrivalReport:
     """What came of a batch: which documents have gaps, whose keys are wanted, and what was refused."""
 
     accepted: int = 0
     gaps: set[str] = field(default_factory=set)
     unknown_signers: set[EntityId] = field(default_factory=set)
 
-    def add(self, other: Outcome) -> None:
+    def add(self, other: ArrivalReport) -> None:
         """Add what came of another batch."""
         self.accepted += other.accepted
         self.gaps |= other.gaps

@@ -1,4 +1,4 @@
-"""Who may write what: what can never become allowed is refused, what may change is left out when reading (DESIGN 6).
+"""Who may write what: what can never become allowed is refused, what may change is left out when reading (DESIGN 6.4).
 
 Only the rules of the built-ins refuse, since every peer has those alike; the rules of extensions, which a peer of a
 lower level doesn't know, decide only when reading. Otherwise two peers would hold different logs.

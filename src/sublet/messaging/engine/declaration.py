@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sublet.protocol.ezagent.yjs.model import ItemId
 
 MIN_THIRD_PARTY_PRIORITY: Final = 100
-"""Hooks of third parties come after those of the specification (DESIGN 6)."""
+"""Hooks of third parties come after those of the specification (DESIGN 6.1)."""
 ANY_DATATYPE: Final = "*"
 
 
@@ -165,7 +165,7 @@ class Annotation:
         writer_rule: who may write it.
         signed: whether the author's signature of the ref covers it.
         nested: whether it is a shared map that several write; the document's author makes it with the document, so that
-            two first writers never lose one side (DESIGN 6).
+            two first writers never lose one side (DESIGN 6.3).
     """
 
     place: AnnotationPlace

@@ -1,4 +1,4 @@
-"""The engine: one object that holds the parts together, used by one thread (ezagent 2, DESIGN 6)."""
+"""The engine: one object that holds the parts together, used by one thread (ezagent 2, DESIGN 6.1)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sublet.messaging.engine.registry import Registry
 from sublet.messaging.engine.rooms import Rooms
 from sublet.messaging.engine.texts import Texts
 from sublet.messaging.engine.timeline_shards import TimelineShards
-from sublet.messaging.engine.usage import DEFAULT_DAEMON_BYTES, Usage
+from sublet.messaging.engine.usage import DEFAULT_DAEMON_BYTES, DiskUsage
 from sublet.messaging.engine.writing import Writing
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.errors import Refusal, Refused
@@ -83,7 +83,7 @@ class Engine:
         self.texts = Texts(self)
         self.blobs = blobs
         self.ephemeral = Ephemeral(self)
-        self.usage = Usage(store, daemon_bytes)
+        self.usage = DiskUsage(store, daemon_bytes)
         self.quotas = Quotas(self)
         self.intake = Intake(self)
         self.heads = HeadExchange(self)

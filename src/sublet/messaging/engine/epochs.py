@@ -1,4 +1,4 @@
-"""Which process an entity's daemon is: what steers something of an earlier one steers nothing now (DESIGN 6)."""
+"""Which process an entity's daemon is: what steers something of an earlier one steers nothing now (DESIGN 6.9)."""
 
 from __future__ import annotations
 

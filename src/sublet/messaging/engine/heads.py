@@ -1,4 +1,4 @@
-"""Signed heads: members tell each other what they have of a room, and find forks, and who goes back (DESIGN 6, 9)."""
+"""Signed heads: members state what they have of a room, which shows forks and rollbacks (DESIGN 6.8, 9.11)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from sublet.messaging.engine.accepted import Accepted, entry_row, tell, write_row
-from sublet.messaging.engine.arrival import Arrival, Outcome
+from sublet.messaging.engine.arrival import Arrival, ArrivalReport
 from sublet.messaging.engine.authorise import refuse_forbidden
 from sublet.messaging.engine.backend import Batch, DeletionRow, LogRow, StagedUpdate
 from sublet.messaging.engine.config_gathering import ConfigGathering
@@ -61,13 +61,13 @@ class Intake:
         self.staged: dict[int, Update] = {}
         """Updates that were accepted and are not in the store yet, by their number in the log."""
 
-    def take(self, arrivals: Sequence[Arrival]) -> Outcome:
+    def take(self, arrivals: Sequence[Arrival]) -> ArrivalReport:
         """Take what came from the wire, commit it, and let the hooks know.
 
         Args:
             arrivals: in the order in which they came; those of a closed document may be in any order.
         """
-        outcome = Outcome()
+        outcome = ArrivalReport()
         for arrival in arrivals:
             self._one(arrival, outcome)
         due, refused = self.gathering.due()
@@ -82,7 +82,7 @@ class Intake:
         outcome.gaps |= self.forks.learn()
         return outcome
 
-    def take_due(self) -> Outcome:
+    def take_due(self) -> ArrivalReport:
         """Take what has waited long enough."""
         return self.take(())
 
@@ -130,9 +130,9 @@ class Intake:
         self._engine.forget()
         self._seq = self._engine.store.last_seq()
 
-    def take_bundle(self, room_id: RoomId | None, bundle: Bundle) -> Outcome:
+    def take_bundle(self, room_id: RoomId | None, bundle: Bundle) -> ArrivalReport:
         """Take what a peer has answered: who its signers are, the log beyond ours, and contents."""
-        outcome = Outcome()
+        outcome = ArrivalReport()
         for raw in bundle.of(RecordKind.IDENTITY):
             try:
                 outcome.add(self.learn(raw))
@@ -147,7 +147,7 @@ class Intake:
             outcome.add(self.take([Arrival(raw) for raw in bundle.of(RecordKind.ENVELOPE)]))
         return outcome
 
-    def learn(self, raw: bytes) -> Outcome:
+    def learn(self, raw: bytes) -> ArrivalReport:
         """Take an identity record; what waited for it is taken now.
 
         Raises:
@@ -155,7 +155,7 @@ class Intake:
         """
         record = self._engine.keyring.learn(raw, self._is_wanted)
         if record is None:
-            return Outcome()
+            return ArrivalReport()
         self._batch.records[record.entity_id] = raw
         return self.take([*self.waiting.release(record.entity_id), *self.strangers.release(record.entity_id)])
 
@@ -224,7 +224,7 @@ class Intake:
             for listener in engine.arrival_listeners:
                 listener(came)
 
-    def _one(self, arrival: Arrival, outcome: Outcome) -> None:
+    def _one(self, arrival: Arrival, outcome: ArrivalReport) -> None:
         name = ""
         try:
             envelope = unpack(arrival.envelope)
@@ -258,7 +258,7 @@ class Intake:
                 if refused.refusal is Refusal.QUOTA:
                     self.gathering.refused(name)
 
-    def _first(self, envelope: Envelope, arrival: Arrival, outcome: Outcome) -> None:
+    def _first(self, envelope: Envelope, arrival: Arrival, outcome: ArrivalReport) -> None:
         """Take what would be the first of a document, which is only made for who may begin it."""
         place = self._engine.wanted_place(envelope.doc_id)
         update = decode_update(envelope.payload)
@@ -269,7 +269,7 @@ class Intake:
         self._received(document, envelope, update, self._offers.named_by(update, arrival.contents), outcome)
 
     def _received(
-        self, document: Document, envelope: Envelope, update: Update, contents: dict[str, bytes], outcome: Outcome
+        self, document: Document, envelope: Envelope, update: Update, contents: dict[str, bytes], outcome: ArrivalReport
     ) -> None:
         digest = hashlib.sha256(envelope.signed).digest()
         if not update.items and (digest in self._deletes_seen or self._deletes_nothing(document, envelope, update)):
@@ -313,7 +313,7 @@ class Intake:
             while len(self._deletes_seen) > MAX_DIGESTS:
                 del self._deletes_seen[next(iter(self._deletes_seen))]
 
-    def _knows_signer(self, envelope: Envelope, arrival: Arrival, outcome: Outcome) -> bool:
+    def _knows_signer(self, envelope: Envelope, arrival: Arrival, outcome: ArrivalReport) -> bool:
         """Verify the signature; where nobody's key is known yet, keep the envelope until it is."""
         keys = self._engine.keyring.keys(envelope.signer)
         if keys is not None:

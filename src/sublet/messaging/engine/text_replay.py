@@ -1,4 +1,4 @@
-"""What is taken of one text's log, so that nobody who signs an update spoils the text for others (DESIGN 6).
+"""What is taken of one text's log, so that nobody who signs an update spoils the text for others (DESIGN 6.4).
 
 Three kinds of updates are told apart. What counts is applied. What does not count is left out, and only where something
 that counts stands beside it is all of that applied too, as deleted, to keep places. And an update that no client of a

@@ -1,4 +1,4 @@
-"""Which shards a room's timeline has, and where the next ref goes (DESIGN 6)."""
+"""Which shards a room's timeline has, and where the next ref goes (DESIGN 6.3)."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Share: TypeAlias = tuple[RoomId, str]
 """A room, or nothing for what an entity keeps for all its rooms, and the domain of who wrote it."""
 
 
-class Usage:
+class DiskUsage:
     """Counts what is kept.
 
     Args:

@@ -1,7 +1,7 @@
 """Several signed things in one message: the answer to a state query, and what accompanies an update.
 
 ``version u8 · flags u8 · (kind u8 · length u32 · bytes)*``. Peers serve the signed log itself, so that whoever joins
-verifies history as it verifies live updates (DESIGN 6, Trust).
+verifies history as it verifies live updates (DESIGN 6.4).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Showing that an entity is there and holds its key (ezagent 7.5; DESIGN 9, replay across protocols).
+"""Showing that an entity is there and holds its key (ezagent 7.5; DESIGN 9.9).
 
 Both signatures cover a domain of their own, both entities, the nonce, the time and the key of the bus that it goes
 through, so neither says anything anywhere else.

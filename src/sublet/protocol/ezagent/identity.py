@@ -1,4 +1,4 @@
-"""Who stands behind an entity id without any relay: records that prove themselves (DESIGN 6, Identity).
+"""Who stands behind an entity id without any relay: records that prove themselves (DESIGN 6.7).
 
 The domain of an entity is the node id of the daemon key that vouches for it, so whoever holds a record can check it by
 hashing one key; a relay only ever adds an alias.

@@ -14,7 +14,7 @@ RefId: TypeAlias = str
 ContentId: TypeAlias = str
 
 SYSTEM_ENTITY: Final = "@system:local"
-"""The engine's own hooks; it can't be registered, signed for, or accepted from the wire (DESIGN 6)."""
+"""The engine's own hooks; it can't be registered, signed for, or accepted from the wire (DESIGN 6.7)."""
 
 MAX_ENTITY_CHARS: Final = 1 + 64 + 1 + 253
 _ENTITY = Pattern(r"@[a-z0-9._-]{1,64}:[a-z0-9.-]{1,253}\Z")

@@ -1,4 +1,4 @@
-"""Key patterns of documents and what a document's id is (ezagent 2.1; DESIGN 6: the id has no ``/updates``).
+"""Key patterns of documents and what a document's id is (ezagent 2.1; DESIGN 6.3: the id has no ``/updates``).
 
 Chunks that begin with ``@`` are verbatim in Zenoh: no wildcard matches them, so each of those keys is used exactly.
 """

@@ -1,4 +1,4 @@
-"""A question that tells who asks, so that a peer can decide whether to answer (DESIGN 6: blobs, drafts, logs of rooms).
+"""A question that tells who asks, so that a peer can decide whether to answer (DESIGN 6.4).
 
 It is a bundle of the asker's record, which proves itself, and an envelope under the key that is asked for. Its payload
 begins with a domain of its own, so that it is never taken for an update, nor an update for a question.

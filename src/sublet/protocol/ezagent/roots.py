@@ -1,4 +1,4 @@
-"""The names of the root types in every document: a reader that uses another name sees an empty document (DESIGN 6)."""
+"""The names of the root types of all documents. With another name, a reader sees an empty document (DESIGN 6.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of a timeline's shards: one document a month, and within it sub-shards of a bounded number of refs (DESIGN 6).
+"""Names of a timeline's shards: one document a month, with sub-shards of a bounded number of refs (DESIGN 6.3).
 
 ``2026-11``, ``2026-11-001``, ``2026-11-002``, ...: in the order of time as in the order of text.
 """

@@ -2,7 +2,7 @@
 
 A rule is a conjunction of terms. Terms about what never changes (who signed, whose key, who wrote the ref) refuse an
 update where it comes in; terms about what changes (members, power, editors) only leave out what they forbid when
-reading, so that replicas which learn of a change at different times hold the same log (DESIGN 6).
+reading, so that replicas which learn of a change at different times hold the same log (DESIGN 6.6).
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Failed(Exception):
     """The conversation came to no end; the words say why."""
 
 
-class Talk:
+class AcpPrompt:
     """Talks with the agent of one job. ``stop_reason`` and ``session_id`` tell afterwards what came of it.
 
     Args:

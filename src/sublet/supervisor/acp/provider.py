@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 
 from sublet.protocol.text import clean
-from sublet.supervisor.acp.conversation import Talk
+from sublet.supervisor.acp.conversation import AcpPrompt
 from sublet.supervisor.acp.presets import acp_plan
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.command import MAX_SUMMARY_CHARS, how_it_ended
@@ -87,7 +87,7 @@ class AcpProvider:
             SubletError: the sandbox refuses the launch.
         """
         files = self._files(job) if self._files is not None else None
-        talk = Talk(job, self._plan, version("sublet"), report, files, self._own_tools(job))
+        talk = AcpPrompt(job, self._plan, version("sublet"), report, files, self._own_tools(job))
         try:
             end = await self._runner.run(job, report, talk.hold)
         finally:
@@ -116,7 +116,7 @@ class AcpProvider:
 
         return OwnTools(offers, source, whose, self._agent_id)
 
-    def _outcome(self, talk: Talk, end: ProgramEnd) -> Outcome:
+    def _outcome(self, talk: AcpPrompt, end: ProgramEnd) -> Outcome:
         said = clean(end.stdout.end(MAX_SUMMARY_CHARS), MAX_SUMMARY_CHARS).strip()
         if talk.stop_reason and end.met is None:
             reason, detail = _STOPPED.get(talk.stop_reason, ("failed", f"it stopped for {talk.stop_reason!r}"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sublet.supervisor.chat.reply import Usage
+from sublet.supervisor.chat.reply import TokenUsage
 from sublet.supervisor.model_config import ModelConfig
 
 
@@ -35,7 +35,7 @@ class Budget:
         spent = self.prompt_tokens * prices.input_per_million + self.completion_tokens * prices.output_per_million
         return spent / 1_000_000
 
-    def spend(self, told: Usage | None, estimate: Usage) -> None:
+    def spend(self, told: TokenUsage | None, estimate: TokenUsage) -> None:
         """Count one request: by what the endpoint has told, else by our estimate."""
         usage = told or estimate
         self.steps += 1

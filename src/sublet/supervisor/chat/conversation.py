@@ -10,7 +10,7 @@ from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.patterns import Pattern
 from sublet.supervisor.chat.endpoint import Message
-from sublet.supervisor.chat.reply import RawCall, Reply, Usage
+from sublet.supervisor.chat.reply import RawCall, Reply, TokenUsage
 
 CHARS_PER_TOKEN: Final = 3.5
 TOKENS_PER_MESSAGE: Final = 6
@@ -79,14 +79,14 @@ class Conversation:
                 if call["id"] not in done:
                     self.result(call["id"], text)
 
-    def estimate(self, system: str, tools: Sequence[JsonValue], reply: Reply | None = None) -> Usage:
+    def estimate(self, system: str, tools: Sequence[JsonValue], reply: Reply | None = None) -> TokenUsage:
         """Return about how many tokens the conversation, and an answer, take."""
         answer = 0
         if reply is not None:
             answer = _tokens(len(reply.text) + sum(len(call.arguments) + len(call.name) for call in reply.calls))
-        return Usage(int(self._raw(system, tools) * self._calibration), answer)
+        return TokenUsage(int(self._raw(system, tools) * self._calibration), answer)
 
-    def calibrate(self, system: str, tools: Sequence[JsonValue], told: Usage | None) -> None:
+    def calibrate(self, system: str, tools: Sequence[JsonValue], told: TokenUsage | None) -> None:
         """Learn from what the endpoint has counted how far off our estimate is; called before the answer is added."""
         raw = self._raw(system, tools)
         if told is not None and told.prompt_tokens and raw:

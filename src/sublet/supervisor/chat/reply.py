@@ -28,7 +28,7 @@ class RawCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class TokenUsage:
     """Tokens of one request, as the endpoint counts them."""
 
     prompt_tokens: int
@@ -42,7 +42,7 @@ class Reply:
     text: str
     calls: tuple[RawCall, ...]
     finish: str
-    usage: Usage | None
+    usage: TokenUsage | None
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class ReplyBuilder:
         self._argument_chars = 0
         self._calls: dict[int, _Call] = {}
         self._finish = ""
-        self._usage: Usage | None = None
+        self._usage: TokenUsage | None = None
         self._ended = False
 
     def add(self, payload: str) -> str:
@@ -179,9 +179,9 @@ def _object(text: str) -> dict[str, JsonValue]:
     return body
 
 
-def _usage(value: JsonValue) -> Usage | None:
+def _usage(value: JsonValue) -> TokenUsage | None:
     if not isinstance(value, dict):
         return None
     counts = [value.get(name) for name in ("prompt_tokens", "completion_tokens")]
     numbers = [count for count in counts if isinstance(count, int) and not isinstance(count, bool) and count >= 0]
-    return Usage(*numbers) if len(numbers) == len(counts) else None
+    return TokenUsage(*numbers) if len(numbers) == len(counts) else None

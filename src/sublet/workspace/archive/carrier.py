@@ -1,4 +1,4 @@
-"""Brings a lender's view as a tar stream and takes the changes back, where nothing can be mounted (DESIGN 4.6)."""
+"""Brings a delegator's view as a tar stream and takes the changes back, where nothing can be mounted (DESIGN 4.6)."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class UnpackedView:
             self._brought = await self._bring_back()
         except LinkLostError as error:
             log.warning("changes are to be brought back again", reason=error.message)
-            # A lender that has not noticed yet that the last link is gone takes no other transfer for a while.
+            # A delegator that has not noticed yet that the last link is gone takes no other transfer for a while.
             await asyncio.sleep(AGAIN_SECONDS)
             self._bringing = False
             self.cut.set()

@@ -27,16 +27,16 @@ from sublet.workspace.archive.wire import (
 from sublet.workspace.ssh.tuning import ChannelPort, port_of
 
 MAX_WAITING_BYTES: Final = 4 * 1024 * 1024
-"""What may have arrived and wait to be written, before the lender has to wait."""
+"""What may have arrived and wait to be written, before the delegator has to wait."""
 IDLE_SECONDS: Final = 60.0
-"""How long a lender may take for its next frame; a dead link is noticed earlier."""
+"""How long a delegator may take for its next frame; a dead link is noticed earlier."""
 _WINDOW_BYTES: Final = 4 << 20
 _PACKET_BYTES: Final = 128 << 10
 _BUFFER_BYTES: Final = 1 << 20
 
 
 class _Session(asyncssh.SSHClientSession[bytes]):
-    """Keeps what has arrived until it is asked for, as bytes: a lender's tiny frames take no more than large ones."""
+    """Keeps what has arrived until it is asked for, as bytes: tiny frames take no more than large ones."""
 
     def __init__(self, on_end: Callable[[], None]) -> None:
         self._on_end = on_end
@@ -66,7 +66,7 @@ class _Session(asyncssh.SSHClientSession[bytes]):
         return self._found is not None
 
     def take(self) -> tuple[Frame, bytes]:
-        """Return the frame that is there, and read on where the lender had to wait."""
+        """Return the frame that is there, and read on where the delegator had to wait."""
         found, self._found = self._found, None
         assert found is not None
         assert self.channel is not None
@@ -96,7 +96,7 @@ class LinkLostError(SubletError):
 
 
 class ArchiveChannel:
-    """One transfer. Made by ``open``, ended by ``close`` or by the lender."""
+    """One transfer. Made by ``open``, ended by ``close`` or by the delegator."""
 
     def __init__(self, channel: asyncssh.SSHClientChannel[bytes], session: _Session) -> None:
         self._channel = channel
@@ -108,11 +108,11 @@ class ArchiveChannel:
         """Open a channel for one transfer.
 
         Args:
-            connection: logged in to the lender.
+            connection: logged in to the delegator.
             on_end: called when the channel has ended, whoever ended it.
 
         Raises:
-            SubletError: ``MOUNT_FAILED`` where the lender gives none.
+            SubletError: ``MOUNT_FAILED`` where the delegator gives none.
         """
         session = _Session(on_end)
         try:
@@ -139,7 +139,7 @@ class ArchiveChannel:
         """Yield the tar stream of the view, piece by piece.
 
         Raises:
-            SubletError: ``MOUNT_FAILED`` where it ends early, with the lender's reason.
+            SubletError: ``MOUNT_FAILED`` where it ends early, with the delegator's reason.
         """
         await self._send([frame(Frame.GET)])
         while True:
@@ -151,7 +151,7 @@ class ArchiveChannel:
             yield payload
 
     async def plan(self, changes: Iterable[Planned]) -> None:
-        """Announce changes and return once the lender has approved them.
+        """Announce changes and return once the delegator has approved them.
 
         Raises:
             SubletError: ``TASK_FAILED`` or ``MOUNT_FAILED`` where it refuses them, with its reason.

@@ -1,4 +1,4 @@
-"""What a lender does for one transfer of the archive transport: packs the view, or takes changes (DESIGN 4.6).
+"""What a delegator does for one transfer of the archive transport: packs the view, or takes changes (DESIGN 4.6).
 
 All of it blocks on the disk: each step is called in a thread, one at a time. A transfer has descriptors of its own, so
 that a lease may end, and close its view, while a step is under way; the step after it is not begun.

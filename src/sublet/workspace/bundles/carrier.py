@@ -1,9 +1,9 @@
 """The transport ``git`` on the executor's side: a repository to work in, whose result comes back as a bundle.
 
 Git runs in that repository once, when nobody has worked in it yet. What becomes of the work is then read by our own
-walk into a repository that the agent never sees (DESIGN 4.6). A lender's stream holds one bundle for each directory and
-``/meta``. The names of the directories are the lender's, those of all else are ours. Git runs in the sandbox alone,
-since all that it reads is the lender's.
+walk into a repository that the agent never sees (DESIGN 4.6). A stream holds one bundle for each directory, and
+``/meta``. The names of the directories are the delegator's, those of all else are ours. Git runs in the sandbox alone,
+since all that it reads is the delegator's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a lender does for one transfer of the transport ``git``: bundles of snapshots out, a bundle of the result in."""
+"""What a delegator does for one transfer by ``git``: bundles of snapshots out, a bundle of the result in."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A change set as a branch of the lender's own repository; the directory stays as it is.
+"""A change set as a branch of the delegator's own repository; the directory stays as it is.
 
 Executors may have added objects to that repository, so git reads them in a sandbox: in a repository of ours, whose
-objects lie beside the lender's, which it can only read. What it makes is checked object by object before it is added.
-Only then a second sandbox sees the lender's references, and may write below ``refs/heads``. Configuration, hooks,
-attributes, replacements and grafts of the lender's repository are seen by neither (DESIGN 4.8).
+objects lie beside the delegator's, which it can only read. What it makes is checked object by object first.
+Only then a second sandbox sees the delegator's references, and may write below ``refs/heads``. Configuration, hooks,
+attributes, replacements and grafts of the delegator's repository are seen by neither (DESIGN 4.8).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sublet.workspace.sandbox.git_sandbox import GitSandbox
 
 MAX_BRANCH_BYTES: Final = 200
 MAX_LISTED_BYTES: Final = 512 << 20
-"""What git may list of the names in the lender's repository; it goes to a file."""
+"""What git may list of the names in the delegator's repository; it goes to a file."""
 
 _BRANCH = Pattern(r"[A-Za-z0-9_][A-Za-z0-9_./+@=-]*\Z")
 _COMMIT: Final = Pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
@@ -161,10 +161,10 @@ def _write(stream: IO[bytes], head: str, message: str, prefix: bytes, entries: S
 
 
 class _Exporter:
-    """Makes a commit of the lender's repository and a branch of it.
+    """Makes a commit of the delegator's repository and a branch of it.
 
     Args:
-        place: the lender's repository.
+        place: the delegator's repository.
         directory: a private one, for this export alone.
         sandbox: what git runs in.
     """
@@ -218,7 +218,7 @@ class _Exporter:
         return self._git.temporary()
 
     def commit(self, stream: IO[bytes]) -> str:
-        """Make the commit that ``stream`` describes, add its objects to the lender's, and return it."""
+        """Make the commit that ``stream`` describes, add its objects to the delegator's, and return it."""
         commit = _demand("fast-import", self._git.on_objects(_IMPORT, stdin=stream))
         if not _COMMIT.match(commit):
             raise _failure("fast-import", "it names no commit")
@@ -264,7 +264,7 @@ def _opened(path: str | Path, directory: int | None = None) -> Iterator[int]:
 
 
 def _add(content: IO[bytes], directory: int, name: str) -> None:
-    """Write one object of the lender's repository, which is there as a whole or not at all."""
+    """Write one object of the delegator's repository, which is there as a whole or not at all."""
     draft = f"tmp_obj_{secrets.token_hex(8)}"
     try:
         with os.fdopen(os.open(draft, _WRITE, 0o444, dir_fd=directory), "wb") as out:

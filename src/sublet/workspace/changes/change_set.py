@@ -56,7 +56,7 @@ class ChangeSets:
         state_dir: private directory of the daemon.
         auditor: keeps the snapshots.
         staging: makes the views.
-        git: what git runs in where it reads the lender's own repository; by default a sandbox.
+        git: what git runs in where it reads the delegator's own repository; by default a sandbox.
     """
 
     def __init__(self, state_dir: Path, auditor: Auditor, staging: Staging, git: GitSandbox | None = None) -> None:
@@ -76,7 +76,7 @@ class ChangeSets:
     def begin(self, view: StagedView, rules: ViewRules) -> str:
         """Record what a view holds before anybody works in it, and return the snapshot's id.
 
-        What is in a repository of the lender's is never part of a result: not file by file could it be merged.
+        What is in a repository of the delegator's is never part of a result: not file by file could it be merged.
 
         Raises:
             SubletError: as ``Auditor.baseline``.

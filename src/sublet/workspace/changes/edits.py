@@ -87,7 +87,7 @@ class Wanted:
 def fit(tree: Tree, rules: ViewRules | None, wanted: Wanted) -> None:
     """Move the edits that files and directories are in the way of from ``wanted.edits`` to its conflicts.
 
-    ``rules`` name what is never changed; None where the lender's own state is restored.
+    ``rules`` name what is never changed; None where the delegator's own state is restored.
     """
     emptying = _Emptying(tree, {edit.path for edit in wanted.edits if edit.removes}, wanted.drop)
     removed = emptying.removed

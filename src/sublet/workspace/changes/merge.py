@@ -38,7 +38,7 @@ class Merger:
         record: the change set.
         contents: directory of its stored contents.
         rules: those of the lease; hidden and locked names are never changed. None where a live lease is taken back, so
-            that the lender's own state is restored.
+            that the delegator's own state is restored.
         tree: the directory.
         git: repository with the baseline's contents.
         scratch: empty directory for merged files, needed until they are applied.
@@ -194,7 +194,7 @@ class Merger:
             mode = entry.permissions
             modified: int | None = entry.modified_ns
             if found.kind == "file":
-                # Its permissions are the lender's, and its time is now: what was built from it has to be built again.
+                # Its permissions are the delegator's, and its time is now: whoever built from it has to build again.
                 mode, modified = self._permissions(entry, found, after.executable) & 0o777, None
             make = Make(after, source, None, mode, modified, _owner(found), source)
         self._wanted.edits.append(Edit(entry.path, found, make))

@@ -1,4 +1,4 @@
-"""The change set that takes a live lease back: from what it left to what was there before (DESIGN 13).
+"""The change set that takes a live lease back: from what it left to what was there before (DESIGN 4.12).
 
 It is made when somebody asks for it, and merged with the directory as any other: what nobody has changed since becomes
 what it was, text that was changed elsewhere is merged, and what can't be is a conflict.

@@ -280,7 +280,7 @@ class ChangingFs(ConfinedFs):
             raise refused(errno.EACCES)
 
     def _check_place(self, directory: int, parts: Parts) -> None:
-        """Refuse to make a hidden name where something of the lender's is, or in a hidden directory of the lender's.
+        """Refuse to make a hidden name where the delegator has something, or in a hidden directory of the delegator's.
 
         Raises:
             OSError: ``EACCES``.
@@ -306,7 +306,7 @@ class ChangingFs(ConfinedFs):
                 raise self._denied(parts, HIDDEN) from None
 
     def _check_draft(self, parts: Parts, status: os.stat_result, directory: int, name: bytes) -> None:
-        """Refuse to change what the lender's own git is writing; what the lease made there is its own.
+        """Refuse to change what the delegator's own git is writing; what the lease made there is its own.
 
         Args:
             parts: the name.

@@ -17,8 +17,8 @@ from sublet.workspace.viewpath import Parts
 PERMISSION_BITS: Final = 0o777
 """Modes a client may set: never setuid, setgid or sticky."""
 SURE_SECONDS: Final = 0.05
-"""How long a file with one name is known to have it in the view, unless the lease changes names: by then the lender may
-have moved it elsewhere."""
+"""How long a file with one name is known to have it in the view, unless the lease changes names: by then the delegator
+may have moved it elsewhere."""
 _KEPT_FLAGS: Final = os.O_RDONLY | os.O_WRONLY | os.O_RDWR | os.O_APPEND
 
 _UMASK_TELLERS: Final = Path("/proc/self/status")

@@ -1,4 +1,4 @@
-"""What a directory holds that is moved by nobody: hidden and locked names of the lender's, at any depth below it.
+"""What a directory holds that is moved by nobody: hidden and locked names of the delegator's, at any depth below it.
 
 A directory is listed once and again only when it has changed: what is kept of it are the few names that some rule may
 be about, its subdirectories, and how far its links climb. So a directory that is renamed again and again costs a look
@@ -243,7 +243,7 @@ class HeldBelow:
                 self._bytes -= self._listed.popitem(last=False)[1].weight
 
     def _holds(self, level: Level, listed: _Listed, *, patient: bool) -> bool:
-        """Tell whether one of the names in a directory is the lender's, and hidden or locked."""
+        """Tell whether one of the names in a directory is the delegator's, and hidden or locked."""
         rules = self._rules
         for name in listed.notable:
             parts = (*level.parts, name)

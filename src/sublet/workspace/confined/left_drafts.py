@@ -1,6 +1,6 @@
-"""What an executor's git had begun in the lender's repository when the lease ended: locks and drafts that stay there.
+"""What an executor's git had begun in the delegator's repository when the lease ended: locks and drafts stay there.
 
-The lender's own git refuses to work where a lock is, and does not say whose it is. So what the lease itself made is
+The delegator's own git refuses to work where a lock is, and does not say whose it is. So what the lease itself made is
 removed, and nothing else: what counts is the very file, and not its name.
 """
 

@@ -1,6 +1,6 @@
 """What is mounted inside a lent directory: other file systems, which are never looked into.
 
-A lease lends one directory of one file system. What somebody mounted inside is somebody else's: another lender's files,
+A lease lends one directory of one file system. What somebody mounted inside is somebody else's: other people's files,
 a network share, a FUSE file system that may never answer, and with it would block whoever touches it. Admission lists
 such names, and scan, export and audit leave them out. The names come from the kernel's table, so that finding them
 touches nothing.

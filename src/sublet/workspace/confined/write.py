@@ -112,7 +112,7 @@ class WritableFs(MovingFs):
         """Change a name's size, permission bits or times.
 
         With none of them given it only makes sure that the name exists: a change of owner is accepted and ignored, so
-        that unpacking an archive as root works. So are all changes of the root itself, which is the lender's.
+        that unpacking an archive as root works. So are all changes of the root itself, which is the delegator's.
 
         Raises:
             OSError: ``EACCES`` for hidden and locked names and for modes that would hide something from the audit,

@@ -65,7 +65,7 @@ _NAMED_KEYS: Final = {
     ("remote", "fetch"): _REFSPEC,
 }
 # The first two keep git from reading every file anew: through a mount, inodes and change times are others than in the
-# lender's index. The rest keeps it from doing by itself what an executor may not do here.
+# delegator's index. The rest keeps it from doing by itself what an executor may not do here.
 _OWN: Final[tuple[Entry, ...]] = (
     ("core", "", "checkstat", "minimal"),
     ("core", "", "trustctime", "false"),

@@ -1,4 +1,4 @@
-"""What references that an executor moved would bring into the lender's directory, were they checked out.
+"""What references that an executor moved would bring into the delegator's directory, were they checked out.
 
 An executor that may write to a repository may commit files of any name. They are in no directory until somebody checks
 that commit out. So the names that the lease hides or locks are told beside the references that hold them.

@@ -1,12 +1,12 @@
-"""The index that an executor gives the lender's repository: looked at before it takes its place, and written anew.
+"""The index that an executor gives the delegator's repository: looked at before it takes its place, and written anew.
 
 Git checks the paths of an index when it adds them, not when it reads them: with an index of somebody else's making,
 ``git checkout .`` writes ``.git/hooks/pre-commit`` or a file outside of the directory. Its optional extensions are
 trusted as they are, too: the next commit takes whole trees from one, and ``git status`` leaves out what another says is
 unchanged. So paths and modes are checked here, and extensions that git can do without are dropped; those that it can't
 do without (a split or a sparse index) are refused, since they stand for entries that are not in the file. Two marks of
-an entry have git never look at its file, so that a change of it stays unseen: only those of the lender's own index stay
-(DESIGN 4.6).
+an entry have git never look at its file, so that a change of it stays unseen: only those of the delegator's own index
+stay (DESIGN 4.6).
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ def checked_index(
     Args:
         content: of an index file.
         id_bytes: of an object's name in the repository: 20 or 32.
-        before: of the index that it is to replace, whose marks are the lender's own.
-        shared: returns the shared part of the lender's index, by its name, where that one is split.
+        before: of the index that it is to replace, whose marks are the delegator's own.
+        shared: returns the shared part of the delegator's index, by its name, where that one is split.
         guarded: tells of a path whether the lease hides or locks it: then the entry may go, but neither come nor
-            change, since the lender's next ``git checkout`` would write the file.
+            change, since the delegator's next ``git checkout`` would write the file.
 
     Raises:
         OSError: ``EACCES`` for what is no index of such a repository, has paths that git would not add, or an entry of
-            a guarded path that the lender's own index does not have.
+            a guarded path that the delegator's own index does not have.
     """
     version, count = int.from_bytes(content[4:8], "big"), int.from_bytes(content[8:_HEADER], "big")
     end = len(content) - id_bytes
@@ -130,7 +130,7 @@ def _check_guarded(
     id_bytes: int,
     guarded: Callable[[bytes], bool],
 ) -> None:
-    """Refuse entries of guarded paths that are not exactly those of the lender's own index."""
+    """Refuse entries of guarded paths that are not exactly those of the delegator's own index."""
     suspects = [entry for entry in entries if guarded(entry.path)]
     if suspects:
         known = {(entry.path, entry.blob) for entry in earlier}
@@ -145,7 +145,7 @@ def _blob(content: bytes, entry: _Entry, id_bytes: int) -> bytes:
 
 
 def known_entries(index: bytes, id_bytes: int, shared: Callable[[str], bytes]) -> list[KnownEntry]:
-    """Return the entries of the lender's own index; none where it can't be read.
+    """Return the entries of the delegator's own index; none where it can't be read.
 
     Args:
         index: the content of the file.

@@ -1,4 +1,4 @@
-"""What of a directory the lender's git runs or obeys because the repository's configuration names it.
+"""What of a directory the delegator's git runs or obeys because the repository's configuration names it.
 
 Hooks may be kept in the work tree, and so may filters, the watcher of files, and configuration that is included. Git
 reads all of that from the files as they are, so that no lease may change them. Nothing here runs git.

@@ -1,7 +1,7 @@
-"""An object that an executor gives the lender's repository: whether it is what its name says.
+"""An object that an executor gives the delegator's repository: whether it is what its name says.
 
 Git makes sure of that when it writes an object, and hardly ever when it reads one. Under the name of an object that the
-lender has, or will fetch, another content would be taken for it, and no reference would show it (DESIGN 4.6).
+delegator has, or will fetch, another content would be taken for it, and no reference would show it (DESIGN 4.6).
 """
 
 from __future__ import annotations

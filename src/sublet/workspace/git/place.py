@@ -115,7 +115,7 @@ def _head(own: Path) -> str:
 
 
 def _alternates(objects: Path) -> list[Path]:
-    """Return the directories that the lender's repository, and those named there, take objects from."""
+    """Return the directories that the delegator's repository, and those named there, take objects from."""
     found: list[Path] = []
     todo = [objects]
     while todo and len(found) < MAX_ALTERNATES:

@@ -1,4 +1,4 @@
-"""Names and contents of references that an executor gives the lender's repository.
+"""Names and contents of references that an executor gives the delegator's repository.
 
 Git checks the name of a reference when it makes one, and believes what it finds later. So each is looked at before it
 takes its place: a name that git would not make, a ``HEAD`` that points out of ``refs``, and ``refs/replace``, by which
@@ -70,7 +70,7 @@ def check_noted(content: bytes) -> None:
 
 
 def check_packed(content: bytes, replaced: Collection[bytes]) -> None:
-    """Refuse packed references that hold what git would not write, or a replacement that the lender did not make.
+    """Refuse packed references that hold what git would not write, or a replacement that the delegator did not make.
 
     Args:
         content: of ``packed-refs``.

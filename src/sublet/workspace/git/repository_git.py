@@ -1,7 +1,7 @@
-"""Git on the lender's own repository, in two sandboxes: one that reads objects, one that sees the references.
+"""Git on the delegator's own repository, in two sandboxes: one that reads objects, one that sees the references.
 
 Executors may have added objects to the repository, so git reads them in a repository of ours, beside which the objects
-of the lender's can only be read. Only what has to see references sees them, and may write below ``refs/heads``. The
+of the delegator's can only be read. Only what has to see references sees them, and may write below ``refs/heads``. The
 repository's configuration, hooks, attributes, replacements and grafts are seen by neither.
 """
 
@@ -27,7 +27,7 @@ class RepositoryGit:
     """Runs scripts of ours on one repository. Every method blocks: call it in a thread.
 
     Args:
-        place: the lender's repository.
+        place: the delegator's repository.
         directory: a private and empty one, for this alone.
         sandbox: what git runs in.
         what_for: what can't be done without a sandbox, as it begins the message.
@@ -54,7 +54,7 @@ class RepositoryGit:
     def on_objects(
         self, script: str, *arguments: str, stdin: IO[bytes] | None = None, stdout: IO[bytes] | None = None
     ) -> GitEnded:
-        """Run a script that reads the lender's objects, and makes new ones in ``own``.
+        """Run a script that reads the delegator's objects, and makes new ones in ``own``.
 
         Args:
             script: as ``GitSandbox.wrap`` takes it.
@@ -74,7 +74,7 @@ class RepositoryGit:
         return self._run(argv, environment, stdin, stdout)
 
     def on_references(self, script: str, *arguments: str) -> GitEnded:
-        """Run a script that sees the lender's references, and may change what is below ``refs/heads``.
+        """Run a script that sees the delegator's references, and may change what is below ``refs/heads``.
 
         Args:
             script: as ``on_objects``, and so ``arguments``.

@@ -1,7 +1,7 @@
-"""What an executor sees and may change inside ``.git``, where the lender shows it (DESIGN 4.6).
+"""What an executor sees and may change inside ``.git``, where the delegator shows it (DESIGN 4.6).
 
 Repository data is code that waits: configuration, hooks, attributes and pointers to other directories are executed or
-trusted by the lender's own git later. So this is a list of what git needs, and whatever is not on it is not there: a
+trusted by the delegator's own git later. So this is a list of what git needs, and whatever is not on it is not there: a
 file that a later version of git comes to trust stays out until somebody has thought about it. Names are compared as
 they are written, since a name in other letters is not on the list either.
 """
@@ -17,7 +17,7 @@ from sublet.workspace.git.ref_names import LOCK, good_name
 REPOSITORY: Final = b".git"
 
 _READ_ONLY: Final = frozenset({b"description", b"hooks", b"info", b"shallow"})
-"""Hooks and attributes run at the lender: nobody else writes them. ``config`` is not there at all; what an executor
+"""Hooks and attributes run at the delegator: nobody else writes them. ``config`` is not there at all; what an executor
 finds under that name is a copy of harmless parts (``git.config``)."""
 _WRITABLE: Final = frozenset(
     {
@@ -40,7 +40,7 @@ _WRITABLE_ENDS: Final = (b".lock", b".new")
 """Behind the name of a writable file: how git replaces it."""
 _WRITABLE_STARTS: Final = (b"next-index-", b"index.stash.")
 _SHARED_INDEX: Final = b"sharedindex."
-"""A part of the lender's index, where it is split: trusted as the index is, and never needed anew."""
+"""A part of the delegator's index, where it is split: trusted as the index is, and never needed anew."""
 INDEX: Final = b"index"
 HEAD: Final = b"HEAD"
 PACKED: Final = b"packed-refs"
@@ -54,7 +54,7 @@ _FIXED: Final = frozenset(
 )
 """Directories without which it is no repository any more."""
 _ELSEWHERE: Final = frozenset({b"alternates", b"http-alternates"})
-"""In ``objects/info``: pointers to directories and servers of the lender's."""
+"""In ``objects/info``: pointers to directories and servers of the delegator's."""
 _FAN = Pattern(rb"[0-9a-f]{2}")
 _OBJECT = Pattern(rb"[0-9a-f]{38}(?:[0-9a-f]{24})?")
 _DRAFT: Final = b"tmp_"
@@ -98,7 +98,7 @@ def checked(below: Sequence[bytes]) -> bool:
 def draft(below: Sequence[bytes]) -> bool:
     """Tell whether what is there is still being written, and will be believed once it has its name: locks and drafts.
 
-    Git looks at none of them again. So what the lender's own git is writing is changed by nobody else.
+    Git looks at none of them again. So what the delegator's own git is writing is changed by nobody else.
     """
     name = below[-1]
     if below[0] == b"objects":
@@ -122,8 +122,8 @@ def may_be_directory(below: Sequence[bytes]) -> bool:
 def _is_loose(below: Sequence[bytes]) -> bool:
     """Tell whether a path below ``objects`` is needed to add an object as a file of its own.
 
-    Packs stay as they are: git believes the index of a pack, also where it gives an object that the lender has another
-    content.
+    Packs stay as they are: git believes the index of a pack, also where it gives an object that the delegator has
+    another content.
     """
     if any(part.startswith(_DRAFT) for part in below):
         return True

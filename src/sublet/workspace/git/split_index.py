@@ -1,6 +1,6 @@
-"""The lender's own index where it is split: a shared part, and a small file that says what of it has changed.
+"""The delegator's own index where it is split: a shared part, and a small file that says what of it has changed.
 
-Only the lender's is read so, to know which entries are the lender's. One that an executor gives is refused (``index``).
+Only the delegator's is read so, to know which entries are its own. One that an executor gives is refused (``index``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Taking a file into the lender's repository that an executor has written: looked at, and put in place as our own.
+"""Taking a file into the delegator's repository that an executor has written: looked at, and put in place as our own.
 
 What takes the place is a copy, so that no handle and no other name of the client's reaches it after it was looked at.
 """
@@ -36,7 +36,7 @@ QUICK_BYTES: Final = 256 * 1024
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_REPLACED: Final = 1_000
-"""Replacements of the lender's own that are known when references are packed."""
+"""Replacements of the delegator's own that are known when references are packed."""
 _DRAFT: Final = b".sublet-taken.lock"
 """A name that no client can write (``git.rules``), so that nobody has it open, and that git takes for nothing."""
 _SHA256 = Pattern(rb"(?im)^[^#;\n]*\bobjectformat\s*=\s*\"?sha256")
@@ -63,7 +63,7 @@ class Looking:
         id_bytes: length of an object's name in that repository.
         before: of an index, or of packed references, that are to be replaced; it belongs to this object from now on.
         rules: those of the lease.
-        replaced: lines of the replacements that the lender's repository has as files of their own.
+        replaced: lines of the replacements that the delegator's repository has as files of their own.
         repository: of an index, the directory that has the shared part of the one before, where that is split; it
             belongs to this object from now on.
     """
@@ -139,7 +139,7 @@ class Looking:
         self._content = content
 
     def _shared(self, name: str) -> bytes:
-        """Return the shared part of the lender's index; nothing where there is none."""
+        """Return the shared part of the delegator's index; nothing where there is none."""
         try:
             fd = os.open(f"sharedindex.{name}", _READ, dir_fd=self._repository)
         except OSError:
@@ -174,7 +174,7 @@ def looking(source_dir: int, source: bytes, target_dir: int, parts: Parts, rules
         rules: those of the lease.
 
     Raises:
-        OSError: it can't be opened; ``EACCES`` where a link is to be replaced, since what it leads to is the lender's.
+        OSError: it can't be opened; ``EACCES`` where a link is to be replaced, whose target is the delegator's.
     """
     kind, _ = _kind(parts)
     id_bytes = _SHA256_BYTES if kind == INDEX and _SHA256.search(_config(target_dir)) else _SHA1_BYTES

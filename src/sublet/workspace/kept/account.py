@@ -1,4 +1,4 @@
-"""What a live lease did beside others: which edits of theirs it overwrote, and what can't be taken back (DESIGN 13)."""
+"""Reports which edits of others a live lease overwrote, and what of them can't be taken back (DESIGN 4.12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the state before, whenever a live lease is about to change what it did not write last (DESIGN 13).
+"""Keeps the state before, whenever a live lease is about to change what it did not write last (DESIGN 4.12).
 
 Our server makes every change of a lease, so that it can look at each file first. A file that is as the snapshot before
 the lease has it costs nothing. So does one that is as the lease itself left it. Anything else is kept, and said to be

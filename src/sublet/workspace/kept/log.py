@@ -1,4 +1,4 @@
-"""The list of what one lease overwrote in one directory, kept beside the states before (DESIGN 13).
+"""The list of what one lease overwrote in one directory, kept beside the states before (DESIGN 4.12).
 
 A line is a fact and is appended in one write. A process that is killed leaves a torn last line at most, which readers
 pass over. The page cache outlives the process, so that nothing is flushed; after a power cut the last facts may be
@@ -72,7 +72,7 @@ class Overwritten:
     """All that the list says.
 
     ``known`` are the states in which the lease left files, None where that is not sure, ``made`` the modes of
-    directories that it made or changed, ``unwritten`` the lender's files that it renamed, with the names they had.
+    directories that it made or changed, ``unwritten`` the delegator's files that it renamed, with the names they had.
     ``open_blocks`` are the inodes of files of which only blocks are kept that may not be all, by their number.
     """
 

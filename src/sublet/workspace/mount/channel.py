@@ -23,11 +23,11 @@ from sublet.workspace.ssh.tuning import ChannelPort, port_of
 QUIET_SECONDS = 13.0
 """How long answers that are due are waited for: by then they are there, or the link is known to be lost."""
 VERSION_SECONDS = 10.0
-"""How long a lender may take to say its version on a new link."""
+"""How long a delegator may take to say its version on a new link."""
 
 _WINDOW_BYTES = 4 << 20
 _PACKET_BYTES = 128 << 10
-"""What the lender may put in one packet: two of sshfs's reads."""
+"""What the delegator may put in one packet: two of sshfs's reads."""
 _BUFFER_BYTES = 1 << 20
 _READ_BYTES = (256 << 10) + MAX_FRAME
 """What one read of the socket may bring, beside the beginning of a frame that is there already."""
@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 
 class _Link(asyncssh.SSHClientSession[bytes]):
-    """One channel, for as long as it lasts: what the lender sends goes to the relay."""
+    """One channel, for as long as it lasts: what the delegator sends goes to the relay."""
 
     def __init__(self, mount: MountChannel) -> None:
         self._mount = mount
@@ -147,7 +147,7 @@ class MountChannel:
 
     @property
     def over_quota(self) -> bool:
-        """Whether the lender has refused a change for the quota of the lease."""
+        """Whether the delegator has refused a change for the quota of the lease."""
         return self._relay.over_quota
 
     @classmethod
@@ -162,14 +162,14 @@ class MountChannel:
         """Open the SFTP subsystem of ``connection`` and join it to ``sock``, which belongs to the result.
 
         Args:
-            connection: logged in to the lender.
+            connection: logged in to the delegator.
             sock: our end of a socket pair; the other is sshfs's.
             cut: set while there is no link; ``why_cut`` says why.
             ended: called, perhaps twice, when sshfs's side has ended, or the link has before it said its version.
             top: how many directories of the view lie above what is mounted.
 
         Raises:
-            SubletError: ``MOUNT_FAILED`` where the lender gives no such channel.
+            SubletError: ``MOUNT_FAILED`` where the delegator gives no such channel.
         """
         mount = cls(cut, ended, top)
         link = await mount._channel(connection)
@@ -185,7 +185,7 @@ class MountChannel:
         """Go on over ``connection`` after the link was cut; where it succeeds, ``cut`` is clear again.
 
         Raises:
-            SubletError: ``MOUNT_FAILED`` where the lender gives no channel, or does not say its version.
+            SubletError: ``MOUNT_FAILED`` where the delegator gives no channel, or does not say its version.
         """
         assert self.cut.is_set()
         link = await self._channel(connection)
@@ -217,7 +217,7 @@ class MountChannel:
 
         async def hush(name: bytes) -> asyncio.Event:
             relay.suspended = True
-            # What the lender is about to answer has been done, and must not fail.
+            # What the delegator is about to answer has been done, and must not fail.
             async with deadlines.timeout(QUIET_SECONDS):
                 while relay.waiting:
                     self._quiet.clear()
@@ -263,7 +263,7 @@ class MountChannel:
         return done
 
     def answered(self, link: _Link, pieces: list[bytes]) -> None:
-        """Take what a lender sends."""
+        """Take what a delegator sends."""
         if link is not self._link:
             return
         opening = self._relay.state is LinkState.OPENING

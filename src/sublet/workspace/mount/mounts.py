@@ -1,4 +1,4 @@
-"""Mounts a lender's view below one directory of ours, notices when it is lost, and leaves nothing behind (DESIGN 4.6).
+"""Mounts a delegator's view below a directory of ours, notices when it is lost, and leaves nothing behind (DESIGN 4.6).
 
 A mount is one ``sshfs -o passive`` whose SFTP bytes this process carries over an SSH connection it already has: no
 ssh program, no key on disk, and no option, path or host that came from the wire. This process serves the mount, so
@@ -43,13 +43,13 @@ NO_GUARD = "none: its file system can't make a directory immutable, and root ign
 STUCK_SECONDS = 0.5
 """How long a further read that can't be done waits to be told so."""
 MAX_SSHFS_BYTES = 512 << 20
-"""Of memory for one sshfs, which keeps the names of a directory until the lender has told the last one: as many as one
-million. Beyond it sshfs ends, and the work with it."""
+"""Of memory for one sshfs, which keeps the names of a directory until the delegator has told the last one: as many as
+one million. Beyond it sshfs ends, and the work with it."""
 _LOOK_SECONDS = 0.05
 
 # The only options sshfs ever gets. follow_symlinks must never appear here. Its own contain_symlinks would refuse every
 # link that climbs, as those of node_modules/.bin do; what leads out of the mount is refused by the relay in its place
-# (CVE-2026-47187), so that nothing but the relay may ever stand between sshfs and a lender.
+# (CVE-2026-47187), so that nothing but the relay may ever stand between sshfs and a delegator.
 OPTIONS = ",".join(
     (
         "passive",
@@ -67,8 +67,8 @@ OPTIONS = ",".join(
 def options() -> str:
     """Return the options of sshfs for this process.
 
-    Whatever the lender's files belong to there, here they belong to the one user who sees them: the agent's. Otherwise
-    ``cp -p``, ``install`` and ``mv`` fail for an ordinary user, and git finds the repository's owner dubious.
+    Whatever the delegator's files belong to there, here they belong to the one user who sees them: the agent's.
+    Otherwise ``cp -p``, ``install`` and ``mv`` fail for an ordinary user, and git finds the repository's owner dubious.
     """
     return f"{OPTIONS},uid={os.getuid()},gid={os.getgid()}"
 
@@ -137,11 +137,11 @@ class Mounts:
     async def attach(
         self, mount_point: Path, connection: asyncssh.SSHClientConnection, remote_path: str = "/"
     ) -> Mount:
-        """Mount the lender's view and return once it is there.
+        """Mount the delegator's view and return once it is there.
 
         Args:
             mount_point: as ``reserve`` returned it.
-            connection: logged in to the lender; the caller closes it, after ``Mount.detach``.
+            connection: logged in to the delegator; the caller closes it, after ``Mount.detach``.
             remote_path: the directory of the view to mount, in plain characters.
 
         Raises:
@@ -226,7 +226,7 @@ class Mount:
 
     @property
     def is_copy(self) -> bool:
-        """``Carried.is_copy``: every call goes to the lender."""
+        """``Carried.is_copy``: every call goes to the delegator."""
         return False
 
     @property
@@ -285,13 +285,13 @@ class Mount:
         """Go on over another connection, after the last one was ``cut``.
 
         Raises:
-            SubletError: ``MOUNT_FAILED`` where the lender gives no file channel there.
+            SubletError: ``MOUNT_FAILED`` where the delegator gives no file channel there.
         """
         assert self._channel is not None
         await self._channel.rejoin(connection)
 
     async def bring_back(self) -> bool:
-        """``Carried.bring_back``: what programs wrote is with the lender already."""
+        """``Carried.bring_back``: what programs wrote is with the delegator already."""
         return True
 
     async def detach(self, *, flush: bool = True) -> bool:
@@ -301,7 +301,7 @@ class Mount:
         cancelled call stopped. End the processes that work in the mount first.
 
         Returns:
-            Whether everything that was written is known to have reached the lender.
+            Whether everything that was written is known to have reached the delegator.
         """
         async with self._lock:
             if self._flushed is None:
@@ -329,7 +329,7 @@ class Mount:
         try:
             argv = [shutil.which("sshfs") or "sshfs", "-f", "-o", options(), f"sublet:{remote_path}", str(self.path)]
             self._sshfs = await ChildProcess.start(argv, sock=theirs, on_exit=self._ended)
-            # Before it hears a word of the lender's.
+            # Before it hears a word of the delegator's.
             with contextlib.suppress(ProcessLookupError):
                 resource.prlimit(self._sshfs.pid, resource.RLIMIT_DATA, (MAX_SSHFS_BYTES, MAX_SSHFS_BYTES))
             top = sum(1 for part in remote_path.split("/") if part not in ("", "."))
@@ -353,8 +353,8 @@ class Mount:
         except TimeoutError:
             raise self._failure(f"nothing was mounted within {MOUNT_SECONDS:.0f} s") from None
         self._mounts.note_guard(self.path, self._point.harden())
-        # sshfs mounts first, asks the lender for the directory then, and unmounts again if there is none. So a look at
-        # the mount counts only if the mount is still there after it.
+        # sshfs mounts first, asks the delegator for the directory then, and unmounts again if there is none. So a look
+        # at the mount counts only if the mount is still there after it.
         looked = await ChildProcess.run(["stat", "--", str(self.path)], MOUNT_SECONDS)
         if looked != 0 or self.lost.is_set() or not is_mounted(self.path):
             await self._sshfs.ended(EXIT_SECONDS)

@@ -1,4 +1,4 @@
-"""Stands between sshfs and the lender's SFTP server, so that a mount outlives the links that it is reached by.
+"""Stands between sshfs and the delegator's SFTP server, so that a mount outlives the links that it is reached by.
 
 A core without I/O: bytes in, bytes out. As long as the link is up, whole frames pass as they are, and only their
 length, type and id are read, and the handle where there is one. Once the link is gone, every request that waits, and
@@ -8,8 +8,8 @@ its version once; on later links that is done here.
 READ is the exception, since sshfs tells its program of no error there (``stuck_reads``): one that can't be done is held
 until the program was told, and then ``release`` answers it.
 
-What the lender says of a symbolic link is looked at here, since sshfs would either take it as it is, or refuse every
-link that climbs: a target passes when it can only lead to names in the mount, wherever the lender's own server looks.
+What the delegator says of a symbolic link is looked at here, since sshfs would either take it as it is, or refuse every
+link that climbs: a target passes when it can only lead to names in the mount, wherever the other server looks.
 
 Handles die with the link that gave them. Using one afterwards fails here and never reaches another server, which may
 well give the same value to something else: such a value is shown to sshfs under another name.
@@ -65,7 +65,7 @@ _EXTENDED_BY_HANDLE: Final = frozenset({b"fsync@openssh.com", b"fstatvfs@openssh
 
 
 class LinkViolation(Exception):
-    """The lender's server sent what no SFTP server may send: its link has to be ended."""
+    """The delegator's server sent what no SFTP server may send: its link has to be ended."""
 
 
 class ClientViolation(Exception):
@@ -227,7 +227,7 @@ class SftpRelay:
             raise ClientViolation("an id twice, or too many requests at once")
         self._waiting[number] = kind, handle
 
-    # what the lender's server sends
+    # what the delegator's server sends
 
     def from_server(self, pieces: Sequence[bytes]) -> None:
         """Take what has come, in order; whole answers go on, and the beginning of one is kept.

@@ -1,4 +1,4 @@
-"""Git in a sandbox: it sees one directory of ours and the system's programs, and has no network (DESIGN 13).
+"""Git in a sandbox: it sees one directory of ours and the system's programs, and has no network (DESIGN 9.13).
 
 Whatever a peer made (a bundle, a pack, the objects of a repository) is read by no other git. The sandbox is leaner than
 that of agents, since it is started for every few commands: no ``/proc``, no ``/etc`` but the linker's, no ``/tmp``.

@@ -238,7 +238,7 @@ class SftpCore:
             return self._failed(request, exc)
 
     def _failed(self, request: int, exc: OSError) -> bytes:
-        # The protocol has no word for a full disk; the lender's daemon tells it by its own way.
+        # The protocol has no word for a full disk; the delegator's daemon tells it by its own way.
         self._usage.quota.failed(exc)
         return wire.pack_error(request, exc)
 

@@ -1,7 +1,7 @@
-"""The executor's SSH connection to a lender: the host key pinned, one key in memory, nothing of the user's own SSH.
+"""The executor's SSH connection to a delegator: the host key pinned, one key in memory, nothing of the user's own SSH.
 
-The executor is the SSH client whichever side dialled (DESIGN 4.6): ``connect`` dials the lender, ``connect_over`` takes
-a connection over which the lender has already dialled us.
+The executor is the SSH client whichever side dialled (DESIGN 4.6): ``connect`` dials the delegator, ``connect_over``
+takes a connection over which the delegator has already dialled us.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Client(asyncssh.SSHClient):
 
 
 async def connect(target: MountTarget, key: asyncssh.SSHKey, timeout: float) -> asyncssh.SSHClientConnection:
-    """Dial the lender and log in.
+    """Dial the delegator and log in.
 
     Args:
         target: where, as whom, and the only host key that is accepted.
@@ -46,8 +46,8 @@ async def connect(target: MountTarget, key: asyncssh.SSHKey, timeout: float) -> 
         timeout: seconds for all of it.
 
     Raises:
-        SubletError: ``AUTH_FAILED`` where the host key or our key is refused, ``MOUNT_FAILED`` where the lender is not
-            reached (AWCP 4.5).
+        SubletError: ``AUTH_FAILED`` where the host key or our key is refused, ``MOUNT_FAILED`` where the delegator is
+            not reached (AWCP 4.5).
     """
     options = _options(target, key, timeout)
     where = f"{clean_line(target.host, 255)}:{target.port}"
@@ -63,7 +63,7 @@ async def connect(target: MountTarget, key: asyncssh.SSHKey, timeout: float) -> 
 async def connect_over(
     sock: socket.socket, target: MountTarget, key: asyncssh.SSHKey, timeout: float = LINK_LOSS_SECONDS
 ) -> asyncssh.SSHClientConnection:
-    """Log in over ``sock``, which the lender has connected to us: the same as ``connect`` from there on.
+    """Log in over ``sock``, which the delegator has connected to us: the same as ``connect`` from there on.
 
     The socket belongs to the connection from now on, and is closed where the login fails.
 

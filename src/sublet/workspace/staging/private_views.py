@@ -1,7 +1,7 @@
 """The private views of staged delegations: made, found again after a crash, and removed (DESIGN 4.7, 4.10).
 
 A view is a copy that shares blocks where the file system can, else a plain copy up to ``MAX_PLAIN_COPY_BYTES``, else an
-overlay where the machine offers one. A copy comes before an overlay, since the lender goes on working in the directory.
+overlay where the machine offers one. A copy comes before an overlay, since the delegator works on in the directory.
 """
 
 from __future__ import annotations

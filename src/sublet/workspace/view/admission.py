@@ -40,8 +40,8 @@ class Admission:
 
     ``unmountable`` are links that a mount can't follow, because they may lead out of the directory, and names that
     another file system is mounted on, which a lease leaves out; ``mounted`` are the latter alone, which no transport
-    carries. ``left_out`` counts the names that the lender chose to leave out, those below them not among them. ``bare``
-    are directories that git takes for a repository and whose settings no rule locks.
+    carries. ``left_out`` counts the names that the delegator chose to leave out, those below them not among them.
+    ``bare`` are directories that git takes for a repository and whose settings no rule locks.
     """
 
     real_path: Path
@@ -215,7 +215,7 @@ def scan_all(resources: Sequence[LentDirectory], limits: AdmissionLimits) -> Adm
 
 
 def _check_bare(admitted: Admission) -> None:
-    """Refuse to have a bare repository written to: its ``config`` and hooks are what the lender's own git runs."""
+    """Refuse to have a bare repository written to: its ``config`` and hooks are what the delegator's own git runs."""
     if not admitted.bare:
         return
     where = ", ".join(name or "the directory itself" for name in admitted.bare[:3])

@@ -1,4 +1,4 @@
-"""Where the lender's own links and configuration lead to within a lent directory, so that rules hold there as well.
+"""Where the delegator's own links and configuration lead to within a lent directory, so that rules hold there as well.
 
 A rule goes by a name. Where that is a link, what is read by it has another name: ``.envrc -> env/rc`` is run by direnv,
 and ``.env -> conf/production`` is a secret. So what a locked link leads to is locked, with the links on the way, and

@@ -1,4 +1,4 @@
-"""The names that the lender's own tools run or obey later, as ``locked_names.toml`` holds them with the reasons."""
+"""The names that the delegator's own tools run or obey later, as ``locked_names.toml`` holds them with the reasons."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from sublet.workspace.view.patterns import AnyOf, PathPattern, PatternSet, fold
 
 MAX_PATTERNS: Final = 1_000
 KEPT_COMPILED: Final = 16
-"""Sets of patterns that are kept compiled; they are the lender's own, at most ``MAX_PATTERNS`` each."""
+"""Sets of patterns that are kept compiled; they are the delegator's own, at most ``MAX_PATTERNS`` each."""
 MAX_CACHED_BYTES: Final = 4 << 20
 """Bytes of name components whose answer is remembered, with what keeps them; the cache starts afresh beyond it."""
 MAX_CACHED_NAME: Final = 255
@@ -60,7 +60,7 @@ DEFAULT_HIDDEN: Final = (
 """Names that an executor neither sees nor creates, unless the lease reveals them."""
 
 DEFAULT_LOCKED: Final = locked_names.patterns()
-"""Names that the lender's own tools execute later without being asked: readable, never changed through a lease."""
+"""Names that the delegator's own tools execute later without being asked: readable, never changed through a lease."""
 
 _Paths = tuple[PathPattern, ...]
 
@@ -188,7 +188,7 @@ class Rules:
     def secret(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name is hidden for what it may hold, so that a lease may make its own where nothing is.
 
-        Not what the lender chose to leave out, what Sublet keeps for itself, what is locked, nor anything of a
+        Not what the delegator chose to leave out, what Sublet keeps for itself, what is locked, nor anything of a
         repository.
         """
         if not parts or self._in_repository(parts) or self.left_out(parts) or self.directory_only(parts):
@@ -198,7 +198,7 @@ class Rules:
         )
 
     def left_out(self, parts: Sequence[bytes]) -> bool:
-        """Tell whether the lender chose to leave the name out; then it is hidden, whatever it is."""
+        """Tell whether the delegator chose to leave the name out; then it is hidden, whatever it is."""
         if not self._selective or self._in_repository(parts):
             return False
         for end, part in enumerate(parts, 1):
@@ -244,7 +244,7 @@ class Rules:
         return len(parts) > 1 and git_rules.may_be_directory(parts[1:])
 
     def bars_links(self, parts: Sequence[bytes]) -> bool:
-        """Tell whether no symbolic link may be put here: the lender's git would write through it."""
+        """Tell whether no symbolic link may be put here: the delegator's git would write through it."""
         return self._in_repository(parts)
 
     def guards_below(self, parts: Sequence[bytes]) -> bool:

@@ -1,6 +1,6 @@
 """What a removal has seen: by document and client, up to which clock the removed member's writes were known.
 
-A removed member's write counts only if the removal's vector covers it, so back-dating gains nothing (DESIGN 6).
+A removed member's write counts only if the removal's vector covers it, so back-dating gains nothing (DESIGN 6.5).
 """
 
 from __future__ import annotations

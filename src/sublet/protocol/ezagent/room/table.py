@@ -1,4 +1,4 @@
-"""Who may write which field of a room's config: one table (DESIGN 6, Membership).
+"""Who may write which field of a room's config: one table (DESIGN 6.5).
 
 Self-leave, an open join, a knock, an invite and one's own channel watch need no admin; everything else does.
 """

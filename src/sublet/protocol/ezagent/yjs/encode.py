@@ -1,7 +1,7 @@
 """The encoder of single edits: appending to arrays, setting keys of maps and editing texts, byte for byte as yrs does.
 
 yrs walks an array to find its end; these edits name the item that they follow instead, so that they cost the same in a
-room of any size (DESIGN 6).
+room of any size (DESIGN 6.8).
 """
 
 from __future__ import annotations
