@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from _report import RELIABILITY, Row, add_options, show
+from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.delegations import CREATE_DELEGATION, WAIT_FOR_END, WaitForEnd
+from sublet.daemon.api.operation import Nothing
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -252,7 +254,7 @@ def use(daemon: Daemon) -> Use:
     fields = dict(
         line.split(":", 1) for line in Path(f"/proc/{daemon.pid}/status").read_text().splitlines() if ":" in line
     )
-    tasks = ask(daemon, lambda client: client.status()).tasks
+    tasks = ask(daemon, lambda client: client.call(SHOW_STATUS, Nothing())).tasks
     files = len(list(Path(f"/proc/{daemon.pid}/fd").iterdir()))
     return Use(int(fields["VmRSS"].split()[0]) / 1024, files, int(fields["Threads"]), tasks)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from _report import Row, add_options, show
 from delegation import Side, sublet
+from sublet.daemon.api.replays import REPLAY, ReplayRequest
 from sublet.daemon.api.sessions import ASK, AskAnswer, AskRequest
 from sublet.daemon.control.client import ControlClient
 
@@ -51,7 +52,7 @@ async def asked(control: ControlClient, session: str | None, *, checked: bool) -
 async def replayed(control: ControlClient, session: str) -> tuple[int, float]:
     """Return how many events a second a replay takes in, and how many there were."""
     start = time.perf_counter()
-    found = await control.replays.replay_session(session)
+    found = await control.call(REPLAY, ReplayRequest(session_id=session))
     if not found.equal:
         raise RuntimeError("the session is not decided the same way again")
     return found.events, found.events / (time.perf_counter() - start)

@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from _report import RELIABILITY, Row, add_options, show
+from sublet.daemon.api.daemon import SHOW_STATUS
+from sublet.daemon.api.operation import Nothing
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -100,7 +102,7 @@ def asked(daemon: Daemon, answers: list[float]) -> Iterator[None]:
         async with control(daemon) as client:
             while not over.is_set():
                 began = time.monotonic()
-                await client.status()
+                await client.call(SHOW_STATUS, Nothing())
                 answers.append(time.monotonic() - began)
                 await asyncio.sleep(ASK_SECONDS)
 

@@ -17,10 +17,11 @@ import anyio
 import pytest
 
 from attacks.kit.caller import address_of, caller, many
+from sublet.daemon.api.daemon import SHOW_STATUS
+from sublet.daemon.api.operation import Nothing
 from sublet.daemon.control.client import ControlClient
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.net.slots import Slots, Standing
-from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.paths import Home, resolve_home
 from sublet.mcp_server import host
 from sublet.protocol.errors import SubletError
@@ -117,9 +118,9 @@ async def test_whoever_has_logged_in_outlasts_strangers_on_the_web_page(tmp_path
 
 async def test_beyond_its_connections_the_control_socket_says_so(tmp_path: Path) -> None:
     home = _home(tmp_path)
-    async with serving(DaemonDouble(status=STATUS), home) as client:
+    async with serving(DaemonDouble({SHOW_STATUS.name: STATUS}), home) as client:
         async with many(home.control_socket, 300, b"GET /v1/sta") as half:
-            assert await client.status() == STATUS
+            assert await client.call(SHOW_STATUS, Nothing()) == STATUS
             status, body = await half[0].answer()
         assert status == 503
         error = SubletError.from_json(json.loads(body)["error"])
@@ -178,7 +179,7 @@ async def test_a_connection_gives_the_loop_to_others_whatever_it_has_buffered() 
 @asynccontextmanager
 async def serving(double: DaemonDouble, home: Home) -> AsyncIterator[ControlClient]:
     """Serve the control API of ``double`` and yield a client of it."""
-    server = ControlServer(double.api, home, OperationTable())
+    server = ControlServer(home, double.table)
     await server.start()
     async with anyio.create_task_group() as group:
         group.start_soon(server.serve)

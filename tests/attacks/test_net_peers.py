@@ -22,8 +22,8 @@ from sublet.daemon.peering.peers import Peer, PeerStore
 from sublet.daemon.peering.whereabouts import Whereabouts
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
-from sublet.daemon.working.pending import start_seconds
-from sublet.daemon.working.verdict import why_not_done
+from sublet.protocol.assignment.granting import start_seconds
+from sublet.protocol.assignment.verdict import why_not_done
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Accept, Error
 from support.a2a_world import MemoryNonces, World, world

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sublet.cli.render import local_time
-from sublet.daemon.rooms.talk_views import message_of
-from sublet.daemon.rooms.views import message_view
+from sublet.daemon.rooms.views import message_view, placed_message
 from sublet.protocol.codec import decode, encode
 from sublet.protocol.errors import RemoteProtocolError
 from sublet.protocol.ezagent.ids import EntityId
@@ -74,5 +73,5 @@ def test_every_face_is_told_a_time_and_no_words_of_a_member(text: str | int, sho
         "status": "active\x1b[2J",
         "created_at": text,
     }
-    for view in (message_view(ref), message_of(ref, me)):
+    for view in (message_view(ref), placed_message(ref, me)):
         assert (view.created_at, view.status) == (shown, "active")

@@ -10,7 +10,7 @@ import pytest
 
 from sublet.cli.app import run
 from sublet.daemon.api.audit_models import AuditReport
-from sublet.daemon.api.daemon_models import Check
+from sublet.daemon.api.daemon import Check
 from sublet.daemon.api.delegation_views import ErrorView
 from sublet.daemon.api.delegations import CreateDelegation
 from sublet.protocol.errors import ErrorCode, LocalCode

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sublet.cli.app import run
-from sublet.daemon.api.replay_models import ReplayStep, ReplayView
+from sublet.daemon.api.replays import ReplayStep, ReplayView
 from support.fake_control import FakeControl
 from support.fake_supervisor import a_session
 

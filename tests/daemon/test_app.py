@@ -13,11 +13,20 @@ import anyio
 import httpx
 import pytest
 
-from sublet.daemon.api.daemon_models import StatusView
+from sublet.daemon.api.daemon import SHOW_STATUS, STOP, StatusView
 from sublet.daemon.api.delegation_fields import OneDelegation
 from sublet.daemon.api.delegations import CREATE_DELEGATION, GET_DELEGATION, WAIT_FOR_END, CreateDelegation, WaitForEnd
 from sublet.daemon.api.events import READ_EVENTS, ReadEvents
-from sublet.daemon.api.peer_models import AddPeer
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.peers import (
+    ADD_PEER,
+    CREATE_PAIR_LINK,
+    LIST_PEERS,
+    REMOVE_PEER,
+    AddPeer,
+    CreatePairLink,
+    OnePeer,
+)
 from sublet.daemon.app import run_daemon
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.client import ControlClient
@@ -41,7 +50,7 @@ class Running:
         self._ended = ended
 
     async def stop(self) -> None:
-        await self.control.shutdown()
+        await self.control.call(STOP, Nothing())
         await self._ended.wait()
 
 
@@ -93,8 +102,8 @@ def raw(home: Home) -> httpx.AsyncClient:
 @asynccontextmanager
 async def paired(root: Path) -> AsyncIterator[tuple[Running, Running]]:
     async with daemon(root / "a") as lender, daemon(root / "b") as worker:
-        link = await worker.control.create_pair_link()
-        await lender.control.add_peer(AddPeer(link=link.link, name="bob"))
+        link = await worker.control.call(CREATE_PAIR_LINK, CreatePairLink())
+        await lender.control.call(ADD_PEER, AddPeer(link=link.link, name="bob"))
         yield lender, worker
 
 
@@ -189,10 +198,10 @@ async def test_the_workers_stop_ends_the_lenders_delegation(tmp_path: Path, proj
 async def test_the_lenders_stop_ends_the_workers_assignment(tmp_path: Path, project: Path) -> None:
     async with paired(tmp_path) as (lender, worker):
         await lend(lender, project, "touch began; sleep 600")
-        assert (await worker.control.status()).assignments_active == 1
+        assert (await worker.control.call(SHOW_STATUS, Nothing())).assignments_active == 1
         await lender.stop()
         with anyio.fail_after(START_SECONDS):
-            while (await worker.control.status()).assignments_active:
+            while (await worker.control.call(SHOW_STATUS, Nothing())).assignments_active:
                 await asyncio.sleep(0.02)
         assert mounted_below(tmp_path) == []
 
@@ -200,9 +209,9 @@ async def test_the_lenders_stop_ends_the_workers_assignment(tmp_path: Path, proj
 async def test_removing_a_peer_ends_what_runs_for_it(tmp_path: Path, project: Path) -> None:
     async with paired(tmp_path) as (lender, worker):
         found = await lend(lender, project, "touch began; sleep 600")
-        [alice] = await worker.control.list_peers()
-        await worker.control.remove_peer(alice.name)
-        assert (await worker.control.status()).assignments_active == 0
+        [alice] = await worker.control.call(LIST_PEERS, Nothing())
+        await worker.control.call(REMOVE_PEER, OnePeer(name=alice.name))
+        assert (await worker.control.call(SHOW_STATUS, Nothing())).assignments_active == 0
         # Whether the lender hears why, or only that it is no longer let in, depends on which comes first.
         view = await lender.control.call(WAIT_FOR_END, WaitForEnd(delegation_id=found, timeout=START_SECONDS))
         assert view.state in (DelegationState.CANCELLED, DelegationState.ERROR)

@@ -9,7 +9,9 @@ import pytest
 
 from daemon.test_app import Running, paired
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
+from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.delegations import CREATE_DELEGATION, WAIT_FOR_END, CreateDelegation, WaitForEnd
+from sublet.daemon.api.operation import Nothing
 from sublet.protocol.lifecycle import DelegationState
 from support.services import Saboteur
 
@@ -76,7 +78,9 @@ async def test_the_daemon_outlives_each_of_its_services(
             with anyio.fail_after(WAIT_SECONDS):
                 await saboteur.fail(name)
             for daemon in (lender, worker):
-                [found] = [one for one in (await daemon.control.status()).services if one.name == name]
+                [found] = [
+                    one for one in (await daemon.control.call(SHOW_STATUS, Nothing())).services if one.name == name
+                ]
                 assert (found.state, found.restarts) == ("running", 1), name
                 assert found.last_error == "RuntimeError: thrown on purpose"
                 assert found.failed_at is not None

@@ -9,8 +9,18 @@ from typing import Any
 import pytest
 from nacl.signing import SigningKey
 
-from sublet.daemon.api.approval_models import ApproveRequest, ForgetApprover, Terms
 from sublet.daemon.api.approval_statements import approve_statement
+from sublet.daemon.api.approvals import (
+    APPROVE,
+    FORGET_APPROVER,
+    GET_APPROVAL,
+    GET_APPROVER,
+    ApproveRequest,
+    ForgetApprover,
+    OneApproval,
+    Terms,
+)
+from sublet.daemon.api.operation import Nothing
 from sublet.protocol.errors import SubletError
 from sublet.protocol.statement_signing import sign_statement
 from support.chat_process import Step, chat_stub
@@ -65,13 +75,13 @@ def test_a_call_waits_for_a_person_in_a_terminal_and_nobody_else_can_approve(tmp
         assert asked["id"] in told.detail
 
         # Any program under this user reaches the control socket; without the key it opens nothing.
-        approver = ask(executor, lambda client: client.approvals.get_approver())
-        shown = ask(executor, lambda client: client.approvals.get_approval(asked["id"]))
+        approver = ask(executor, lambda client: client.call(GET_APPROVER, Nothing()))
+        shown = ask(executor, lambda client: client.call(GET_APPROVAL, OneApproval(approval_id=asked["id"])))
         forged = sign_statement(approve_statement(approver.daemon, shown, Terms()), SigningKey.generate())
         with pytest.raises(SubletError, match="not signed by the approver"):
-            ask(executor, lambda client: client.approvals.approve(shown.id, ApproveRequest(signed=forged)))
+            ask(executor, lambda client: client.call(APPROVE, ApproveRequest(approval_id=shown.id, signed=forged)))
         with pytest.raises(SubletError, match="not signed"):
-            ask(executor, lambda client: client.approvals.forget_approver(ForgetApprover()))
+            ask(executor, lambda client: client.call(FORGET_APPROVER, ForgetApprover()))
         refused = executor.run("approvals", "approve", asked["id"], check=None)
         assert refused.returncode != 0
         status, shown_text = typed(

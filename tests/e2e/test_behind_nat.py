@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.peers import LIST_PEERS
 from support.daemons import SHELL_AGENT, Daemon, pair, wait_for
 from support.leases import ask, begin, conditions, delegate, finish, marker, mount_of, processes_with, view, wait_state
 from support.namespaces import Machine, needs_root, two_machines
@@ -140,7 +142,7 @@ def test_a_lease_on_the_reverse_way_runs_out(scene: Scene, tmp_path: Path) -> No
 def test_a_laptop_that_cannot_be_called_is_known_as_such(scene: Scene, tmp_path: Path) -> None:
     laptop = next(
         peer
-        for peer in ask(scene.server, lambda client: client.list_peers())
+        for peer in ask(scene.server, lambda client: client.call(LIST_PEERS, Nothing()))
         if peer.fingerprint == scene.laptop.info["fingerprint"]
     )
     assert laptop.a2a_url is None
@@ -158,7 +160,7 @@ def test_both_lend_at_the_same_time_to_each_other(scene: Scene, tmp_path: Path) 
         directory.mkdir()
     name = next(
         peer.name
-        for peer in ask(scene.server, lambda client: client.list_peers())
+        for peer in ask(scene.server, lambda client: client.call(LIST_PEERS, Nothing()))
         if peer.fingerprint == scene.open.info["fingerprint"]
     )
 

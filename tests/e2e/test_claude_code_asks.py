@@ -10,8 +10,18 @@ import anyio.to_thread
 import pytest
 from nacl.signing import SigningKey
 
-from sublet.daemon.api.approval_models import ApprovalView, ApproveRequest, Terms
 from sublet.daemon.api.approval_statements import approve_statement
+from sublet.daemon.api.approvals import (
+    APPROVE,
+    GET_APPROVER,
+    LIST_APPROVALS,
+    SET_APPROVER,
+    ApprovalView,
+    ApproveRequest,
+    ListApprovals,
+    Terms,
+)
+from sublet.daemon.api.operation import Nothing
 from sublet.protocol.statement_signing import sign_statement
 from support import claude_code
 from support.approvals import setting
@@ -40,12 +50,12 @@ def approve(daemon: Daemon, key: SigningKey) -> None:
     """Approve what waits, by the key, as a person does in a terminal."""
 
     def look() -> ApprovalView | None:
-        return next(iter(ask(daemon, lambda client: client.approvals.list_approvals())), None)
+        return next(iter(ask(daemon, lambda client: client.call(LIST_APPROVALS, ListApprovals()))), None)
 
     asked: ApprovalView = wait_for(look, 40, "a question")
-    owner = ask(daemon, lambda client: client.approvals.get_approver()).daemon
+    owner = ask(daemon, lambda client: client.call(GET_APPROVER, Nothing())).daemon
     signed = sign_statement(approve_statement(owner, asked, Terms()), key)
-    ask(daemon, lambda client: client.approvals.approve(asked.id, ApproveRequest(signed=signed)))
+    ask(daemon, lambda client: client.call(APPROVE, ApproveRequest(approval_id=asked.id, signed=signed)))
 
 
 @pytest.mark.parametrize("approved", [True, False])
@@ -101,5 +111,5 @@ async def test_claude_code_shows_the_exact_call_and_its_yes_waits_for_the_key(tm
 
 def pin(daemon: Daemon, key: SigningKey) -> None:
     """Make ``key`` the approver's."""
-    owner = ask(daemon, lambda client: client.approvals.get_approver()).daemon
-    ask(daemon, lambda client: client.approvals.set_approver(setting(key, key, owner)))
+    owner = ask(daemon, lambda client: client.call(GET_APPROVER, Nothing())).daemon
+    ask(daemon, lambda client: client.call(SET_APPROVER, setting(key, key, owner)))

@@ -13,8 +13,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.delegation_fields import OneDelegation
 from sublet.daemon.api.delegations import CANCEL_DELEGATION
+from sublet.daemon.api.operation import Nothing
 from support.daemons import SHELL_AGENT, Daemon, pair, two_daemons, wait_for
 from support.leases import ask, begin, delegate, finish, marker, processes_with, restart, view, wait_state
 from support.leftovers import held, left_behind, rows
@@ -71,7 +73,11 @@ def test_a_stop_with_a_lease_under_way_leaves_nothing(
     assert "stopped" in ended.error.message
     assert ended.audit is not None
     assert ended.audit.added == ["begun"]
-    wait_for(lambda: ask(worker, lambda client: client.status()).assignments_active == 0, 20, "a free slot")
+    wait_for(
+        lambda: ask(worker, lambda client: client.call(SHOW_STATUS, Nothing())).assignments_active == 0,
+        20,
+        "a free slot",
+    )
     assert delegate(lender, tmp_path, "rm begun")["state"] == "completed"
 
 
@@ -149,7 +155,11 @@ def test_a_lender_that_is_killed_comes_back_and_can_still_end_the_work(daemons: 
     assert ended.audit is not None
     assert ended.audit.added == ["begun"]
     wait_for(lambda: held(worker) == [], LOST_SECONDS, "the release of all that was held")
-    wait_for(lambda: ask(worker, lambda client: client.status()).assignments_active == 0, 20, "a free slot")
+    wait_for(
+        lambda: ask(worker, lambda client: client.call(SHOW_STATUS, Nothing())).assignments_active == 0,
+        20,
+        "a free slot",
+    )
     assert delegate(lender, tmp_path, "rm begun")["state"] == "completed"
 
 

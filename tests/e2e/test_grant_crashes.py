@@ -13,9 +13,28 @@ from typing import Any
 import pytest
 from nacl.signing import SigningKey
 
-from sublet.daemon.api.approval_models import ApprovalView, ApproveRequest, GrantView, IssueGrant, Terms
 from sublet.daemon.api.approval_statements import approve_statement, issue_statement
+from sublet.daemon.api.approvals import (
+    APPROVE,
+    DENY_APPROVAL,
+    GET_APPROVAL,
+    GET_APPROVER,
+    ISSUE_GRANT,
+    LIST_APPROVALS,
+    LIST_GRANTS,
+    SET_APPROVER,
+    ApprovalView,
+    ApproveRequest,
+    DenyApproval,
+    GrantView,
+    IssueGrant,
+    ListApprovals,
+    ListGrants,
+    OneApproval,
+    Terms,
+)
 from sublet.daemon.api.events import READ_EVENTS, ReadEvents
+from sublet.daemon.api.operation import Nothing
 from sublet.daemon.approvals.grant_store import UNKNOWN_OUTCOME
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import Event
@@ -72,17 +91,19 @@ class Scene:
         """Issue a grant for one use of the call, as a person does."""
         request = IssueGrant(agent=self.agent["id"], tool="shell.exec", arguments=dict(COMMAND))
         signed = sign_statement(issue_statement(self.daemon, request), self.key)
-        made = ask(self.executor, lambda c: c.approvals.issue_grant(request.model_copy(update={"signed": signed})))
+        made = ask(self.executor, lambda c: c.call(ISSUE_GRANT, request.model_copy(update={"signed": signed})))
         return made.id
 
     def found(self, grant: str) -> GrantView:
-        return next(one for one in ask(self.executor, lambda client: client.approvals.list_grants()) if one.id == grant)
+        return next(
+            one for one in ask(self.executor, lambda client: client.call(LIST_GRANTS, ListGrants())) if one.id == grant
+        )
 
     def question(self) -> ApprovalView:
         """Return what waits, once an agent waits for it."""
 
         def look() -> ApprovalView | None:
-            waiting = ask(self.executor, lambda client: client.approvals.list_approvals())
+            waiting = ask(self.executor, lambda client: client.call(LIST_APPROVALS, ListApprovals()))
             return next((one for one in waiting if one.waits), None)
 
         found: ApprovalView = wait_for(look, 40, "a question")
@@ -91,11 +112,11 @@ class Scene:
     def approve(self, asked: ApprovalView) -> None:
         signed = sign_statement(approve_statement(self.daemon, asked, Terms()), self.key)
         with suppress(SubletError, OSError):  # it is killed while it answers
-            ask(self.executor, lambda client: client.approvals.approve(asked.id, ApproveRequest(signed=signed)))
+            ask(self.executor, lambda client: client.call(APPROVE, ApproveRequest(approval_id=asked.id, signed=signed)))
 
     def deny(self) -> None:
         asked = self.question()
-        ask(self.executor, lambda client: client.approvals.deny_approval(asked.id))
+        ask(self.executor, lambda client: client.call(DENY_APPROVAL, DenyApproval(approval_id=asked.id)))
 
     def told(self) -> list[Event]:
         return ask(self.executor, lambda client: client.call(READ_EVENTS, ReadEvents(cursor=0, limit=500))).events
@@ -114,8 +135,8 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         two_daemons(base / "d", agent=stub.agent(), executor_policy=POLICY, environ=environ) as (lender, executor),
     ):
         key = SigningKey.generate()
-        daemon = ask(executor, lambda client: client.approvals.get_approver()).daemon
-        ask(executor, lambda client: client.approvals.set_approver(setting(key, key, daemon)))
+        daemon = ask(executor, lambda client: client.call(GET_APPROVER, Nothing())).daemon
+        ask(executor, lambda client: client.call(SET_APPROVER, setting(key, key, daemon)))
         yield Scene(lender, executor, stub.agent(), plan, key, daemon)
 
 
@@ -167,9 +188,9 @@ def test_killed_between_approval_and_wake_up_nothing_was_done_and_nothing_is_los
     approving.join(40)
     assert finish(scene.lender, first).state == "error"
     assert list((tmp_path / "first").iterdir()) == []
-    decided = ask(scene.executor, lambda client: client.approvals.get_approval(asked.id))
+    decided = ask(scene.executor, lambda client: client.call(GET_APPROVAL, OneApproval(approval_id=asked.id)))
     assert decided.state == "approved"
-    grants = ask(scene.executor, lambda client: client.approvals.list_grants())
+    grants = ask(scene.executor, lambda client: client.call(LIST_GRANTS, ListGrants()))
     [grant] = [one for one in grants if one.approval_id == asked.id]
     assert (grant.state, grant.remaining_uses, grant.outcomes) == ("usable", 1, [])
 

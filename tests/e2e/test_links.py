@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from sublet.daemon.api.daemon import SHOW_STATUS
+from sublet.daemon.api.operation import Nothing
 from support.daemons import Daemon, wait_for
 from support.held_proxy import HeldProxy, free_port, held_proxy
 from support.leases import ask, begin, conditions, finish, mount_of, view
@@ -191,7 +193,7 @@ def reset(port: int) -> None:
 def use(daemon: Daemon) -> tuple[int, int, int]:
     """Return how many files, threads and tasks a daemon has."""
     process = Path(f"/proc/{daemon.pid}")
-    tasks = ask(daemon, lambda client: client.status()).tasks
+    tasks = ask(daemon, lambda client: client.call(SHOW_STATUS, Nothing())).tasks
     return len(list((process / "fd").iterdir())), len(list((process / "task").iterdir())), tasks
 
 

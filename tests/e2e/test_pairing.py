@@ -18,8 +18,10 @@ from typing import Any
 import httpx
 import pytest
 
+from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.events import READ_EVENTS, ReadEvents
-from sublet.daemon.api.peer_models import PeerView
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.peers import CREATE_PAIR_LINK, LIST_PEERS, REMOVE_PEER, CreatePairLink, OnePeer, PeerView
 from sublet.protocol.events import EventKind
 from support.daemons import SHELL_AGENT, Daemon, wait_for
 from support.leases import ask, begin, delegate, finish, marker, mount_of, processes_with
@@ -53,17 +55,17 @@ def strangers(daemons: Three) -> Iterator[None]:
 
 def link_of(daemon: Daemon) -> str:
     """Return a fresh link of ``daemon``."""
-    return ask(daemon, lambda client: client.create_pair_link()).link
+    return ask(daemon, lambda client: client.call(CREATE_PAIR_LINK, CreatePairLink())).link
 
 
 def peers(daemon: Daemon) -> list[PeerView]:
     """Return whom ``daemon`` knows."""
-    return ask(daemon, lambda client: client.list_peers())
+    return ask(daemon, lambda client: client.call(LIST_PEERS, Nothing()))
 
 
 def forget(daemon: Daemon, name: str) -> None:
     """Remove a peer."""
-    ask(daemon, lambda client: client.remove_peer(name))
+    ask(daemon, lambda client: client.call(REMOVE_PEER, OnePeer(name=name)))
 
 
 def add(daemon: Daemon, link: str, name: str = "bob") -> tuple[int, dict[str, Any]]:
@@ -121,7 +123,7 @@ def test_of_two_that_use_a_link_at_once_one_is_paired(daemons: Three) -> None:
 
 def test_a_link_that_is_too_old_is_refused(daemons: Three) -> None:
     ann, _, carol = daemons
-    link = ask(carol, lambda client: client.create_pair_link(ttl_seconds=1)).link
+    link = ask(carol, lambda client: client.call(CREATE_PAIR_LINK, CreatePairLink(ttl_seconds=1))).link
     expires = int(link.rpartition(".")[2])
     wait_for(lambda: time.time() > expires, 10, "the link's end")
 
@@ -251,7 +253,7 @@ def test_a_stranger_and_a_removed_peer_are_declined(daemons: Three, tmp_path: Pa
     assert (ended["state"], ended["error"]["code"]) == ("error", "AUTH_FAILED")
     assert "air again" in ended["error"]["hint"]
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-    assert ask(bob, lambda client: client.status()).assignments_active == 0
+    assert ask(bob, lambda client: client.call(SHOW_STATUS, Nothing())).assignments_active == 0
     assert add(ann, link_of(bob))[0] == 0, "pairing again mends it"
     assert delegate(ann, tmp_path, "true")["state"] == "completed"
 

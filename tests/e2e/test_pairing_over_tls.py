@@ -19,7 +19,10 @@ from a2a.types import StreamResponse, TaskState
 from nacl.signing import SigningKey
 
 from sublet.a2a_server.assertion import make_assertion
+from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.events import READ_EVENTS, ReadEvents
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.peers import CREATE_PAIR_LINK, LIST_PEERS, CreatePairLink
 from sublet.protocol.events import EventKind
 from sublet.protocol.ids import fingerprint
 from support.a2a_world import text
@@ -61,7 +64,7 @@ def certificate(daemon: Daemon) -> ssl.SSLContext:
 
 def test_beyond_loopback_everything_is_https_and_pinned(scene: PairedMachines, tmp_path: Path) -> None:
     assert scene.bob.info["a2a_url"] == f"https://{scene.right.address}:{PORT}"
-    (bob,) = ask(scene.ann, lambda client: client.list_peers())
+    (bob,) = ask(scene.ann, lambda client: client.call(LIST_PEERS, Nothing()))
     assert (bob.a2a_url, bob.fingerprint) == (f"https://{scene.right.address}:{PORT}/", scene.bob.info["fingerprint"])
 
     assert delegate(scene.ann, tmp_path, "echo hello > mark")["state"] == "completed"
@@ -70,7 +73,7 @@ def test_beyond_loopback_everything_is_https_and_pinned(scene: PairedMachines, t
 
 
 def test_a_link_whose_certificate_is_another_pairs_nobody_and_tells_the_server_nothing(scene: PairedMachines) -> None:
-    link = ask(scene.bob, lambda client: client.create_pair_link()).link
+    link = ask(scene.bob, lambda client: client.call(CREATE_PAIR_LINK, CreatePairLink())).link
     address, _, fragment = link.partition("#")
     parts = fragment.split(".")
     parts[2] = ("B" if parts[2][0] == "A" else "A") + parts[2][1:]
@@ -80,7 +83,7 @@ def test_a_link_whose_certificate_is_another_pairs_nobody_and_tells_the_server_n
     )
 
     assert json.loads(done.stdout)["error"]["code"] == "KEY_CHANGED"
-    assert [peer.name for peer in ask(scene.ann, lambda client: client.list_peers())] == ["bob"]
+    assert [peer.name for peer in ask(scene.ann, lambda client: client.call(LIST_PEERS, Nothing()))] == ["bob"]
     # The handshake alone told it, so the link's secret has not been spent.
     assert scene.ann.json("peers", "add", link, "--name", "bob")["name"] == "bob"
 
@@ -89,7 +92,7 @@ def test_an_impostor_with_another_certificate_is_refused_loudly(scene: PairedMac
     (tmp_path / "file").write_text("mine\n")
     with impostor(scene, tmp_path.with_name("mallory-1")) as mallory:
         done = scene.ann.run("delegate", str(tmp_path), "--to", "bob", "rm file", "--json", check=(5,))
-        assert ask(mallory, lambda client: client.status()).peers == 0
+        assert ask(mallory, lambda client: client.call(SHOW_STATUS, Nothing())).peers == 0
 
     ended = json.loads(done.stdout)
     assert (ended["state"], ended["error"]["code"]) == ("error", "KEY_CHANGED")

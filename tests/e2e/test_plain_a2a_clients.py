@@ -35,6 +35,9 @@ from a2a.utils.errors import A2AError, TaskNotCancelableError, TaskNotFoundError
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from sublet.a2a_server.parts import to_part
+from sublet.daemon.api.daemon import SHOW_STATUS
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.tokens import CREATE_TOKEN, REVOKE_TOKEN, CreateToken, OneToken
 from sublet.protocol.messages import AWCP_URI
 from support.a2a_world import an_invite, text
 from support.daemons import SHELL_AGENT, Daemon, wait_for
@@ -333,9 +336,9 @@ def attempts(words: str) -> list[tuple[dict[str, str], Json]]:
 def bad_headers(telltale: Agent, agent: Agent) -> dict[str, dict[str, str]]:
     """Everything that is no good token."""
     daemon = telltale.daemon
-    revoked = ask(daemon, lambda client: client.create_token("old", None)).token
-    expired = ask(daemon, lambda client: client.create_token("brief", 1))
-    ask(daemon, lambda client: client.revoke_token("old"))
+    revoked = ask(daemon, lambda client: client.call(CREATE_TOKEN, CreateToken(name="old", ttl_seconds=None))).token
+    expired = ask(daemon, lambda client: client.call(CREATE_TOKEN, CreateToken(name="brief", ttl_seconds=1)))
+    ask(daemon, lambda client: client.call(REVOKE_TOKEN, OneToken(name="old")))
     time.sleep(1.5)
     good = telltale.token
     return {
@@ -458,7 +461,7 @@ async def test_an_invite_by_the_holder_of_a_plain_token_is_declined(agent: Agent
         assert (await client.list_tasks(ListTasksRequest(context_id=invite.delegation_id))).total_size == 0
 
     assert agent.daemon.mounts == []
-    status = await asyncio.to_thread(ask, agent.daemon, lambda client: client.status())
+    status = await asyncio.to_thread(ask, agent.daemon, lambda client: client.call(SHOW_STATUS, Nothing()))
     assert status.assignments_active == 0
 
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from sublet.daemon.api.daemon import RELOAD
 from sublet.daemon.api.events import READ_EVENTS, ReadEvents
+from sublet.daemon.api.operation import Nothing
 from sublet.protocol.events import Event, EventKind
 from support.chat_process import Step, chat_stub
 from support.daemons import SHELL_AGENT, SUBLET, Daemon, wait_for
@@ -51,7 +53,7 @@ class Recorded:
     def policy(self, *rules: dict[str, Any]) -> None:
         file = self.daemon.home / "config" / "policy.json"
         file.write_text(json.dumps({"version": 1, "global": [AGENTS_ASK, *rules]}))
-        ask(self.daemon, lambda client: client.reload())
+        ask(self.daemon, lambda client: client.call(RELOAD, Nothing()))
 
 
 @pytest.fixture(scope="module")

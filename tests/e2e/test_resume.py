@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sublet.daemon.api.daemon import SHOW_STATUS
+from sublet.daemon.api.operation import Nothing
 from sublet.protocol.events import EventKind
 from support.daemons import SHELL_AGENT, Daemon, two_daemons, wait_for
 from support.leases import ask, assignment, begin, events, finish, marker, processes_with, view, wait_state
@@ -44,7 +46,11 @@ def settle(daemons: Pair) -> None:
     for daemon in daemons:
         wait_for(lambda daemon=daemon: held(daemon) == [], 20, "the release of all that was held")
     assert daemons[1].mounts == []
-    wait_for(lambda: ask(daemons[1], lambda client: client.status()).assignments_active == 0, 20, "a free slot")
+    wait_for(
+        lambda: ask(daemons[1], lambda client: client.call(SHOW_STATUS, Nothing())).assignments_active == 0,
+        20,
+        "a free slot",
+    )
 
 
 def test_work_goes_on_when_the_lenders_daemon_is_killed(daemons: Pair, tmp_path: Path) -> None:

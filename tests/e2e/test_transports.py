@@ -10,8 +10,10 @@ from typing import Any, Literal
 
 import pytest
 
+from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.delegations import CREATE_DELEGATION, CreateDelegation
+from sublet.daemon.api.operation import Nothing
 from support.daemons import SHELL_AGENT, Daemon, pair, two_daemons, wait_for
 from support.fuseless import fuseless
 from support.leases import ask, begin, delegate, finish
@@ -270,7 +272,11 @@ def test_a_lease_that_ends_while_changes_are_looked_for_keeps_no_slot(daemons: P
     ended = delegate(lender, tmp_path, "truncate -s 200G sparse", "--transport", "archive", "--ttl", "3")
 
     assert ended["state"] == "expired"
-    wait_for(lambda: ask(executor, lambda client: client.status()).assignments_active == 0, 20, "a free slot")
+    wait_for(
+        lambda: ask(executor, lambda client: client.call(SHOW_STATUS, Nothing())).assignments_active == 0,
+        20,
+        "a free slot",
+    )
     wait_for(lambda: work_left(executor) == [], 20, "the end of the view")
     assert os.listdir(tmp_path) == []
 

@@ -22,7 +22,7 @@ from mcp.types import (
 from nacl.signing import SigningKey
 from pydantic import FileUrl
 
-from sublet.daemon.api.approval_models import ApprovalView
+from sublet.daemon.api.approvals import ApprovalView, DenyApproval, ListApprovals, ListGrants
 from sublet.daemon.approvals.call_gate import CallGate
 from sublet.daemon.approvals.tool_gate import GateParts
 from sublet.daemon.paths import Home
@@ -68,7 +68,7 @@ class Scene:
             yield client
 
     async def pending(self) -> list[ApprovalView]:
-        return await self.side.service.list_approvals(HUMAN)
+        return await self.side.service.list_approvals(ListApprovals(), HUMAN)
 
     async def approve(self, params: ElicitRequestParams) -> ElicitResult:
         """Approve by the key, as the command or the page does, and then say yes."""
@@ -105,13 +105,13 @@ async def test_the_exact_call_is_shown_and_goes_on_once_the_key_has_signed(
         [shown] = here.shown
         # The SDK's client takes both modes; without a page it is the form.
         assert isinstance(shown, ElicitRequestFormParams)
-        [decided] = await here.side.service.list_approvals(HUMAN, pending=False)
+        [decided] = await here.side.service.list_approvals(ListApprovals(pending=False), HUMAN)
         assert decided.digest in shown.message
         for part in ("wants to call sublet.delegate", '"prompt":"Run the tests."', "lending is decided by a person"):
             assert part in shown.message
         assert f"sublet approvals approve {decided.id}" in shown.message
         assert "rule ask-first" in shown.message
-        [grant] = await here.side.service.list_grants(HUMAN)
+        [grant] = await here.side.service.list_grants(ListGrants(), HUMAN)
         assert (grant.state, grant.outcomes, grant.agent) == ("used up", ["done"], decided.agent)
         assert {"approval_required", "tool_call", "tool_result"} <= set(await here.side.kinds())
 
@@ -128,7 +128,7 @@ async def test_a_yes_of_the_host_alone_is_no_approval(
             assert f"sublet approvals approve {(await here.pending())[0].id}" in text_of(refused)
         assert api.requests == []
         assert len(await here.pending()) == 1, "the same call is one question"
-        assert await here.side.service.list_grants(HUMAN) == []
+        assert await here.side.service.list_grants(ListGrants(), HUMAN) == []
         await here.side.approve(here.key, (await here.pending())[0])
         assert not (await client.call_tool("delegate", WORK)).is_error
 
@@ -145,7 +145,7 @@ async def test_a_no_refuses_and_a_cancel_leaves_it_open(
             refused = await client.call_tool("delegate", WORK)
             assert text_of(refused).startswith("POLICY_DENIED")
             assert "declined in the host" in text_of(refused)
-        [asked] = await here.side.service.list_approvals(HUMAN, pending=False)
+        [asked] = await here.side.service.list_approvals(ListApprovals(pending=False), HUMAN)
         assert asked.state == "denied"
         assert (asked.decided_by or "").startswith("mcp:")
         assert api.requests == []
@@ -157,7 +157,7 @@ async def test_a_person_denies_elsewhere_while_the_host_shows_it(
     async with scene(tmp_path, home, api) as here:
 
         async def deny(params: ElicitRequestParams) -> ElicitResult:
-            await here.side.service.deny_approval((await here.pending())[0].id, HUMAN)
+            await here.side.service.deny_approval(DenyApproval(approval_id=(await here.pending())[0].id), HUMAN)
             if mode == "legacy":
                 await anyio.sleep_forever()  # the question is taken back from the screen
             return ElicitResult(action="accept", content={})
@@ -244,7 +244,7 @@ async def test_a_host_that_is_gone_leaves_no_question(tmp_path: Path, home: Home
         with anyio.fail_after(20):
             while await here.pending():
                 await anyio.sleep(0.01)
-        [closed] = await here.side.service.list_approvals(HUMAN, pending=False)
+        [closed] = await here.side.service.list_approvals(ListApprovals(pending=False), HUMAN)
         assert closed.state == "withdrawn"
         assert api.requests == []
 
@@ -282,7 +282,7 @@ async def test_questions_that_are_decided_are_forgotten_and_open_ones_taken_back
             for number in range(4):
                 assert (await client.call_tool("delegate", {**WORK, "prompt": f"Work {number}."})).is_error
                 if number < 3:
-                    await here.side.service.deny_approval((await here.pending())[0].id, HUMAN)
+                    await here.side.service.deny_approval(DenyApproval(approval_id=(await here.pending())[0].id), HUMAN)
             [last] = await here.pending()
             assert last.id in kept[-1]
             assert len(kept[-1]) == 2

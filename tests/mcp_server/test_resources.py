@@ -16,7 +16,7 @@ from sublet.daemon.paths import Home
 from sublet.mcp_server.session import MAX_ROOTS, MAX_SUBSCRIPTIONS, HostSession, local_paths
 from sublet.policy.model import Subject
 from support.fake_daemon_api import FakeDaemonApi
-from support.fake_talk_api import ROOM
+from support.fake_rooms import ROOM
 from support.mcp_face import served, server_of
 
 pytestmark = pytest.mark.anyio

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from sublet.daemon.api.operation import (
-    AnswerT,
-    AnyOperation,
-    EventT,
-    Feed,
-    NumberedT,
-    Operation,
-    RequestT,
-    Streaming,
-)
+from sublet.daemon.api.operation import AnswerT, AnyOperation, EventT, Feed, NumberedT, Operation, RequestT, Streaming
 from sublet.daemon.operations.table import OperationTable
 from sublet.policy.model import Subject
 
@@ -100,7 +92,11 @@ class AnsweringCalls:
 
 
 class AnsweringTable(OperationTable):
-    """Serves what some fakes ``play``, and asks policy nothing."""
+    """Serves what some fakes answer, and asks policy nothing.
+
+    Args:
+        fakes: those whose methods take no caller have it kept in their ``callers``.
+    """
 
     def __init__(self, *fakes: object) -> None:
         super().__init__()
@@ -109,9 +105,14 @@ class AnsweringTable(OperationTable):
                 self._methods[operation.name] = (operation, partial(_called, fake, name))
 
 
-def _called(fake: object, name: str, request: Any, caller: Subject) -> Any:
+def _called(fake: Any, name: str, request: Any, caller: Subject) -> Any:
     """Call the method that the fake has now, since a test may have put another one in its place."""
-    return getattr(fake, name)(request, caller)
+    method = getattr(fake, name)
+    if len(inspect.signature(method).parameters) > 1:
+        return method(request, caller)
+    if hasattr(fake, "callers"):
+        fake.callers.append(caller)
+    return method(request)
 
 
 def _marks(fake: type) -> dict[str, AnyOperation]:

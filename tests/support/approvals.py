@@ -12,8 +12,8 @@ import anyio
 import anyio.lowlevel
 from nacl.signing import SigningKey
 
-from sublet.daemon.api.approval_models import ApprovalView, ApproveRequest, SetApprover, Terms
 from sublet.daemon.api.approval_statements import approve_statement
+from sublet.daemon.api.approvals import ApprovalView, ApproveRequest, ListApprovals, SetApprover, Terms
 from sublet.daemon.approvals.approver import Approver
 from sublet.daemon.approvals.grant_store import GrantStore
 from sublet.daemon.approvals.questions import Questions
@@ -118,7 +118,7 @@ class Desk:
     async def asked(self) -> ApprovalView:
         """Return the first question, once somebody waits for it."""
         while True:
-            found = await self.service.list_approvals(HUMAN)
+            found = await self.service.list_approvals(ListApprovals(), HUMAN)
             if found and found[0].waits:
                 return found[0]
             await anyio.lowlevel.checkpoint()
@@ -126,7 +126,7 @@ class Desk:
     async def approve(self, key: SigningKey, view: ApprovalView, terms: Terms | None = None) -> ApprovalView:
         """Approve as a person does by the command line."""
         signed = sign_statement(approve_statement(DAEMON, view, terms or Terms()), key)
-        return await self.service.approve(view.id, ApproveRequest(signed=signed), HUMAN)
+        return await self.service.approve(ApproveRequest(approval_id=view.id, signed=signed), HUMAN)
 
     async def kinds(self) -> list[str]:
         """Return the kinds of all events so far."""

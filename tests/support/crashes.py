@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.delegation_fields import OneDelegation
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.delegations import CREATE_DELEGATION, GET_DELEGATION, CreateDelegation
+from sublet.daemon.api.operation import Nothing
 from sublet.protocol.errors import SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
 from support.daemons import SHELL_AGENT, Daemon, two_daemons, wait_for
@@ -386,7 +388,7 @@ def _left(daemon: Daemon, sign: str) -> list[str]:
         for name in ("mounts", "scratch", "work"):
             with suppress(FileNotFoundError):
                 found += [str(path) for path in (daemon.home / "state" / name).iterdir()]
-        active = ask(daemon, lambda client: client.status()).assignments_active
+        active = ask(daemon, lambda client: client.call(SHOW_STATUS, Nothing())).assignments_active
         return [*found, *([f"{active} slots"] if active else [])]
 
     try:

@@ -1,13 +1,12 @@
-"""A ``DaemonApi`` that answers what the test has laid out, and remembers what it was asked."""
+"""A daemon that answers what the test has laid out, and remembers what it was asked."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
-from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.api.daemon_models import StatusView
+from sublet.daemon.api.daemon import StatusView
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.operation import Feed
 from sublet.daemon.operations.document import declarations
@@ -43,24 +42,15 @@ DELEGATION = DelegationView(
 
 
 class DaemonDouble:
-    """``answers`` maps a method of ``DaemonApi``, or the name of an operation, to its answer.
+    """``answers`` maps the name of an operation to its answer.
 
-    That may be an exception to raise, or an async function to call. ``asked`` are the calls of the former: the method,
-    its arguments; and of the latter: the name, the request and the caller.
+    That may be an exception to raise, or an async function to call. ``asked`` are the calls: the name, the request and
+    the caller.
     """
 
-    def __init__(self, by_name: Mapping[str, object] | None = None, **answers: object) -> None:
-        self.answers = {**(by_name or {}), **answers}
+    def __init__(self, answers: Mapping[str, object] | None = None) -> None:
+        self.answers = dict(answers or {})
         self.asked: list[tuple[str, tuple[object, ...], dict[str, object]]] = []
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
-        if name not in DaemonApi.__dict__:
-            raise AttributeError(name)
-
-        async def method(*args: object, **named: object) -> object:
-            return await self._answer(name, args, named)
-
-        return method
 
     async def _answer(self, name: str, args: tuple[object, ...], named: dict[str, object]) -> object:
         self.asked.append((name, args, named))
@@ -68,11 +58,6 @@ class DaemonDouble:
         if isinstance(answer, Exception):
             raise answer
         return await answer(*args, **named) if callable(answer) else answer
-
-    @property
-    def api(self) -> DaemonApi:
-        """The double under the type that it plays."""
-        return cast("DaemonApi", self)
 
     @property
     def table(self) -> OperationTable:

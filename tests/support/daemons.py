@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from support.command_server import command_server
+
 SUBLET = Path(sys.executable).with_name("sublet")
 COMMAND_SECONDS = 60
 SHELL_AGENT = {"id": "shell", "role": "executor", "provider": {"type": "command", "argv": ["sh", "-s"]}}
@@ -39,15 +41,13 @@ class Daemon:
         self, *arguments: str, check: Sequence[int] | None = (0,), stdin: str = "", timeout: float = COMMAND_SECONDS
     ) -> subprocess.CompletedProcess[str]:
         """Run ``sublet`` with ``arguments`` and return what it printed; any status in ``check`` will do."""
-        done = subprocess.run(
-            [*self.prefix, str(SUBLET), *arguments],
-            env=self.environment(),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        argv = [*self.prefix, str(SUBLET), *arguments]
+        if self.prefix:
+            done = subprocess.run(
+                argv, env=self.environment(), input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+            )
+        else:
+            done = command_server().run(argv, env=self.environment(), stdin=stdin, timeout=timeout)
         if check is not None and done.returncode not in check:
             raise CommandFailed(
                 f"sublet {' '.join(arguments)}: status {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.log()}"

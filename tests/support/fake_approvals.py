@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from sublet.daemon.api.approval_models import ApprovalView, ApproverView, GrantView
-from sublet.daemon.control.approval_client import ApprovalClient
+from sublet.daemon.api.approvals import (
+    DENY_APPROVAL,
+    GET_APPROVAL,
+    GET_APPROVER,
+    LIST_APPROVALS,
+    LIST_GRANTS,
+    REVOKE_GRANT,
+    ApprovalView,
+    ApproverView,
+    DenyApproval,
+    GrantView,
+    ListApprovals,
+    ListGrants,
+    OneApproval,
+    OneGrant,
+)
+from sublet.daemon.api.operation import Nothing
+from support.answering import answers
 
 AT = "2026-11-27T10:00:00.000Z"
 WAITING = ApprovalView(
@@ -44,28 +60,31 @@ WIDE = GrantView(
 )
 
 
-class FakeApprovals(ApprovalClient):
+class FakeApprovals:
     """Answers from what is above; denies what it is told to."""
 
-    def __init__(self) -> None:
-        """Nothing is connected."""
-
-    async def get_approver(self) -> ApproverView:
+    @answers(GET_APPROVER)
+    async def get_approver(self, request: Nothing) -> ApproverView:
         return ApproverView(
             daemon="node-x", public_key=None, fingerprint=None, made_at=None, reset_at=None, sealed=None
         )
 
-    async def list_approvals(self, *, limit: int = 100, pending: bool = True) -> list[ApprovalView]:
+    @answers(LIST_APPROVALS)
+    async def list_approvals(self, request: ListApprovals) -> list[ApprovalView]:
         return [WAITING]
 
-    async def get_approval(self, approval_id: str) -> ApprovalView:
+    @answers(GET_APPROVAL)
+    async def get_approval(self, request: OneApproval) -> ApprovalView:
         return WAITING
 
-    async def deny_approval(self, approval_id: str) -> ApprovalView:
+    @answers(DENY_APPROVAL)
+    async def deny_approval(self, request: DenyApproval) -> ApprovalView:
         return WAITING.model_copy(update={"state": "denied", "waits": False})
 
-    async def list_grants(self, *, limit: int = 100, usable: bool = False) -> list[GrantView]:
+    @answers(LIST_GRANTS)
+    async def list_grants(self, request: ListGrants) -> list[GrantView]:
         return [WIDE]
 
-    async def revoke_grant(self, grant_id: str) -> GrantView:
+    @answers(REVOKE_GRANT)
+    async def revoke_grant(self, request: OneGrant) -> GrantView:
         return WIDE.model_copy(update={"state": "revoked"})

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from sublet.cli.connection import Session
 from sublet.daemon.api.assignments import LIST_ASSIGNMENTS, AssignmentView
 from sublet.daemon.api.audit_models import AuditReport, FileChange
-from sublet.daemon.api.daemon_models import Check, ReloadReport, StatusView
+from sublet.daemon.api.daemon import RELOAD, RUN_DOCTOR, SHOW_STATUS, STOP, Check, ReloadReport, StatusView, Stopping
 from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation, OneWithPatch
 from sublet.daemon.api.delegation_views import ChangeSet, DelegationView, FollowUpView, ResultView, Usage
 from sublet.daemon.api.delegations import (
@@ -29,10 +29,23 @@ from sublet.daemon.api.delegations import (
     WaitForEnd,
 )
 from sublet.daemon.api.events import FOLLOW_EVENTS, READ_EVENTS, EventPage, FollowEvents, ReadEvents
-from sublet.daemon.api.operation import AnswerT, EventT, Feed, NumberedT, Operation, RequestT, Streaming
-from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
+from sublet.daemon.api.lend_roots import ADD_LEND_ROOT, LIST_LEND_ROOTS, REMOVE_LEND_ROOT, LendRoot
+from sublet.daemon.api.operation import AnswerT, EventT, Feed, Nothing, NumberedT, Operation, RequestT, Streaming
+from sublet.daemon.api.peers import (
+    ADD_PEER,
+    CREATE_PAIR_LINK,
+    LIST_PEERS,
+    REMOVE_PEER,
+    SHOW_DIRECTORY,
+    AddPeer,
+    CreatePairLink,
+    Directory,
+    OnePeer,
+    PairLink,
+    PeerView,
+)
 from sublet.daemon.api.pruning import PRUNE, PruneItem, PruneReport, PruneRequest
-from sublet.daemon.api.replay_models import ReplayView
+from sublet.daemon.api.replays import REPLAY, ReplayRequest, ReplayView
 from sublet.daemon.api.results import (
     APPLY_RESULT,
     DISCARD_RESULT,
@@ -48,8 +61,8 @@ from sublet.daemon.api.results import (
     ReviewedFile,
     Undone,
 )
+from sublet.daemon.api.tokens import CREATE_TOKEN, LIST_TOKENS, REVOKE_TOKEN, CreateToken, OneToken, TokenView
 from sublet.daemon.control.client import ControlClient
-from sublet.daemon.control.replay_client import ReplayClient
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventFilter, EventKind
 from sublet.protocol.lifecycle import DelegationState
@@ -180,19 +193,10 @@ class FakeControl(ControlClient):
     asking: FakeSupervisor = field(default_factory=lambda: FakeSupervisor())
     ruling: FakePolicy = field(default_factory=lambda: FakePolicy())
 
-    @property
-    def capabilities(self) -> FakeCapabilities:
-        """The capabilities of this daemon."""
-        return FakeCapabilities()
-
-    @property
-    def approvals(self) -> FakeApprovals:
-        """What waits for a person; nothing."""
-        return FakeApprovals()
-
     async def call(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> AnswerT:
         """Answer as the fakes do."""
-        return await AnsweringCalls(self, self.asking, self.ruling, FakeWeb()).call(operation, request)
+        fakes = (self, self.asking, self.ruling, FakeWeb(), FakeCapabilities(), FakeApprovals())
+        return await AnsweringCalls(*fakes).call(operation, request)
 
     async def stream(self, operation: Streaming[RequestT, EventT], request: RequestT) -> AsyncGenerator[EventT, None]:
         """Tell what the fakes do."""
@@ -255,9 +259,11 @@ class FakeControl(ControlClient):
                 yield event
         raise SubletError(LocalCode.DAEMON_UNAVAILABLE, "the connection to the daemon broke")
 
-    @property
-    def replays(self) -> ReplayClient:
-        return FakeReplays(self)
+    @answers(REPLAY)
+    async def replay(self, request: ReplayRequest) -> ReplayView:
+        self.requests.append({"replay": request.session_id, "current": request.current})
+        assert self.replayed is not None
+        return self.replayed
 
     @answers(AUDIT_DELEGATION)
     async def get_audit_report(self, request: OneWithPatch) -> AuditReport:
@@ -318,47 +324,59 @@ class FakeControl(ControlClient):
         counts = {"delegations": 1, "assignments": 2, "shadows": 1}
         return PruneReport(dry_run=request.dry_run, counts=counts, events=30, bytes=5_242_880, items=[item])
 
-    async def directory(self) -> Directory:
+    @answers(SHOW_DIRECTORY)
+    async def show_directory(self, request: Nothing) -> Directory:
         return Directory(node_id="node-" + "a" * 16, peers=self.peers, lend_roots=self.roots)
 
-    async def create_pair_link(self, *, ttl_seconds: int = 600) -> PairLink:
-        self.requests.append({"ttl_seconds": ttl_seconds})
+    @answers(CREATE_PAIR_LINK)
+    async def create_pair_link(self, request: CreatePairLink) -> PairLink:
+        self.requests.append({"ttl_seconds": request.ttl_seconds})
         link = "sublet-pair:" + "x" * 200
         return PairLink(link=link, expires_at=AT, a2a_url="http://127.0.0.1:8642", fingerprint=FINGERPRINT)
 
+    @answers(ADD_PEER)
     async def add_peer(self, request: AddPeer) -> PeerView:
         self.requests.append(request)
         return peer(request.name).model_copy(update={"was": self.was})
 
-    async def list_peers(self) -> list[PeerView]:
+    @answers(LIST_PEERS)
+    async def list_peers(self, request: Nothing) -> list[PeerView]:
         # The daemon's own list knows no agents; who shows agents asks the directory.
         return [peer.model_copy(update={"agents": []}) for peer in self.peers]
 
-    async def remove_peer(self, name: str) -> PeerView:
-        return peer(name)
+    @answers(REMOVE_PEER)
+    async def remove_peer(self, request: OnePeer) -> PeerView:
+        return peer(request.name)
 
-    async def create_token(self, name: str, ttl_seconds: int | None) -> TokenView:
-        self.requests.append({"name": name, "ttl_seconds": ttl_seconds})
-        return TokenView(name=name, created_at=AT, token="secret-token")
+    @answers(CREATE_TOKEN)
+    async def create_token(self, request: CreateToken) -> TokenView:
+        self.requests.append({"name": request.name, "ttl_seconds": request.ttl_seconds})
+        return TokenView(name=request.name, created_at=AT, token="secret-token")
 
-    async def list_tokens(self) -> list[TokenView]:
+    @answers(LIST_TOKENS)
+    async def list_tokens(self, request: Nothing) -> list[TokenView]:
         return [TokenView(name="ci", created_at=AT, token="leaked")]
 
-    async def revoke_token(self, name: str) -> TokenView:
-        return TokenView(name=name, created_at=AT)
+    @answers(REVOKE_TOKEN)
+    async def revoke_token(self, request: OneToken) -> TokenView:
+        return TokenView(name=request.name, created_at=AT)
 
-    async def list_lend_roots(self) -> list[str]:
+    @answers(LIST_LEND_ROOTS)
+    async def list_lend_roots(self, request: Nothing) -> list[str]:
         return self.roots
 
-    async def add_lend_root(self, path: str) -> list[str]:
-        self.roots.append(path)
+    @answers(ADD_LEND_ROOT)
+    async def add_lend_root(self, request: LendRoot) -> list[str]:
+        self.roots.append(request.path)
         return self.roots
 
-    async def remove_lend_root(self, path: str) -> list[str]:
-        self.roots.remove(path)
+    @answers(REMOVE_LEND_ROOT)
+    async def remove_lend_root(self, request: LendRoot) -> list[str]:
+        self.roots.remove(request.path)
         return self.roots
 
-    async def status(self) -> StatusView:
+    @answers(SHOW_STATUS)
+    async def status(self, request: Nothing) -> StatusView:
         return StatusView(
             pid=4242,
             version="0.1.0",
@@ -377,7 +395,8 @@ class FakeControl(ControlClient):
             sandbox="bubblewrap",
         )
 
-    async def doctor(self) -> list[Check]:
+    @answers(RUN_DOCTOR)
+    async def doctor(self, request: Nothing) -> list[Check]:
         return self.checks
 
     @answers(LIST_ASSIGNMENTS)
@@ -385,11 +404,14 @@ class FakeControl(ControlClient):
         self.requests.append({"work": request.limit, "active": request.active})
         return self.work
 
-    async def reload(self) -> ReloadReport:
+    @answers(RELOAD)
+    async def reload(self, request: Nothing) -> ReloadReport:
         return ReloadReport(agents=["shell"], policy_file="/c/policy.json", agent_file="/c/agent.json")
 
-    async def shutdown(self) -> None:
+    @answers(STOP)
+    async def stop(self, request: Nothing) -> Stopping:
         self.requests.append("shutdown")
+        return Stopping()
 
 
 def peer(name: str = "bob") -> PeerView:
@@ -412,15 +434,3 @@ def unavailable() -> SubletError:
 def lines(text: str) -> Sequence[str]:
     """Return the lines of ``text`` that hold anything, trimmed."""
     return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-class FakeReplays(ReplayClient):
-    """Answers with what the test has prepared, and keeps what was asked."""
-
-    def __init__(self, fake: FakeControl) -> None:
-        self._fake = fake
-
-    async def replay_session(self, session_id: str, *, current: bool = False) -> ReplayView:
-        self._fake.requests.append({"replay": session_id, "current": current})
-        assert self._fake.replayed is not None
-        return self._fake.replayed

@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator
 
 from sublet.daemon.api.assignments import LIST_ASSIGNMENTS, AssignmentView
 from sublet.daemon.api.audit_models import AuditReport
-from sublet.daemon.api.daemon_models import Check, ReloadReport, StatusView
 from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation, OneWithPatch
 from sublet.daemon.api.delegation_views import ChangeSet, DelegationView, ErrorView, FollowUpView, ResultView
 from sublet.daemon.api.delegations import (
@@ -25,7 +24,8 @@ from sublet.daemon.api.delegations import (
     WaitForEnd,
 )
 from sublet.daemon.api.events import FOLLOW_EVENTS, READ_EVENTS, EventPage, FollowEvents, ReadEvents
-from sublet.daemon.api.peer_models import AddPeer, AgentView, Directory, PairLink, PeerView, TokenView
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.peers import LIST_PEERS, SHOW_DIRECTORY, AgentView, Directory, PeerView
 from sublet.daemon.api.results import (
     APPLY_RESULT,
     DISCARD_RESULT,
@@ -258,52 +258,15 @@ class FakeDaemonApi:
         self.reviews[delegation_id] = review.model_copy(update={"change_set": changes})
         return changes
 
-    async def directory(self, caller: Subject) -> Directory:
+    @plays(SHOW_DIRECTORY)
+    async def show_directory(self, request: Nothing, caller: Subject) -> Directory:
         self.callers.append(caller)
         return Directory(node_id=NODE_ID, peers=self.peers, lend_roots=self.lend_roots)
 
-    async def create_pair_link(self, caller: Subject, *, ttl_seconds: int = 600) -> PairLink:
-        raise NotImplementedError
-
-    async def add_peer(self, request: AddPeer, caller: Subject) -> PeerView:
-        raise NotImplementedError
-
-    async def list_peers(self, caller: Subject) -> list[PeerView]:
+    @plays(LIST_PEERS)
+    async def list_peers(self, request: Nothing, caller: Subject) -> list[PeerView]:
         return self.peers
-
-    async def remove_peer(self, name: str, caller: Subject) -> PeerView:
-        raise NotImplementedError
-
-    async def create_token(self, name: str, ttl_seconds: int | None, caller: Subject) -> TokenView:
-        raise NotImplementedError
-
-    async def list_tokens(self, caller: Subject) -> list[TokenView]:
-        return []
-
-    async def revoke_token(self, name: str, caller: Subject) -> TokenView:
-        raise NotImplementedError
-
-    async def list_lend_roots(self, caller: Subject) -> list[str]:
-        return self.lend_roots
-
-    async def add_lend_root(self, path: str, caller: Subject) -> list[str]:
-        raise NotImplementedError
-
-    async def remove_lend_root(self, path: str, caller: Subject) -> list[str]:
-        raise NotImplementedError
-
-    async def status(self, caller: Subject) -> StatusView:
-        raise NotImplementedError
-
-    async def doctor(self, caller: Subject) -> list[Check]:
-        return []
 
     @plays(LIST_ASSIGNMENTS)
     async def list_assignments(self, request: ListNewest, caller: Subject) -> list[AssignmentView]:
         return []
-
-    async def reload(self, caller: Subject) -> ReloadReport:
-        return ReloadReport(agents=[], policy_file="", agent_file="")
-
-    async def shutdown(self, caller: Subject) -> None:
-        raise NotImplementedError

@@ -16,12 +16,12 @@ from mcp import StdioServerParameters
 from nacl.signing import SigningKey
 
 from sublet.daemon.api.call_api import AskedCall, Became, Begun, CallApi, OpenQuestion
-from sublet.daemon.api.talk_api import TalkApi
 from sublet.daemon.paths import Home
 from sublet.daemon.ports import FaceContext
 from sublet.mcp_server import host, relay
+from support.answering import AnsweringTable
 from support.fake_daemon_api import FakeDaemonApi
-from support.fake_talk_api import FakeTalkApi
+from support.fake_rooms import FakeRooms
 
 SCRIPT = [str(Path(sys.executable).with_name("sublet")), "mcp"]
 BARE = [sys.executable, "-I", "-S", relay.__file__]
@@ -65,19 +65,17 @@ def face_context(
     home: Home,
     calls: CallApi | None = None,
     page: Callable[[], str | None] = lambda: None,
-    talk: TalkApi | None = None,
+    talk: FakeRooms | None = None,
 ) -> FaceContext:
     """Return what the MCP face needs of a composition root; the rest is absent."""
     absent = cast(Any, None)
     return FaceContext(
-        api=api,
-        operations=api.table,
+        operations=AnsweringTable(api, talk or FakeRooms()),
         calls=calls or FreeCalls(),
         executor=absent,
         messages=absent,
         pairing=absent,
         whereabouts=absent,
-        talk=talk or FakeTalkApi(),
         key=SigningKey.generate(),
         node_id="node-aaaaaaaaaaaaaaaa",
         fingerprint="SHA256:" + "A" * 43,
@@ -104,7 +102,7 @@ async def served(
     home: Home,
     calls: CallApi | None = None,
     page: Callable[[], str | None] = lambda: None,
-    talk: TalkApi | None = None,
+    talk: FakeRooms | None = None,
 ) -> AsyncIterator[host.McpFace]:
     """Serve ``api`` at ``home`` while the block runs."""
     home.make()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sublet.daemon.api.daemon_api import Moved, PairReply, PairRequest
-from sublet.daemon.api.peer_models import AgentView
+from sublet.daemon.api.peers import AgentView
 from sublet.daemon.peering.identity import Identity, load_identity
 from sublet.daemon.peering.pairing import OwnAddress, PairingService
 from sublet.daemon.peering.peers import PeerStore

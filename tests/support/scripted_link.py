@@ -12,7 +12,7 @@ import anyio
 import asyncssh
 
 from sublet.daemon.api.daemon_api import Moved, PairReply, PairRequest
-from sublet.daemon.api.peer_models import AgentView
+from sublet.daemon.api.peers import AgentView
 from sublet.daemon.ports import BusDoor, PeerAddress, RemoteTask, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import (

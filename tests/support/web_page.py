@@ -11,7 +11,6 @@ from typing import Any, cast
 import anyio
 import httpx
 
-from sublet.daemon.api.approval_api import ApprovalApi
 from sublet.daemon.paths import resolve_home
 from sublet.daemon.ports import FaceContext, WebContext
 from sublet.daemon.web_access.logins import WebLogins
@@ -55,9 +54,6 @@ class Page:
 def web_context(base: FaceContext, **changes: object) -> FaceContext:
     """Return ``base`` with a web page on any free port."""
     web = WebContext(
-        approvals=ABSENT,
-        rooms=ABSENT,
-        files=ABSENT,
         logins=WebLogins(),
         port=0,
         chosen=True,
@@ -66,12 +62,14 @@ def web_context(base: FaceContext, **changes: object) -> FaceContext:
 
 
 @asynccontextmanager
-async def served(base: Path, approvals: ApprovalApi = ABSENT, **changes: object) -> AsyncIterator[Page]:
-    """Serve a page whose sessions are kept in ``base``."""
+async def served(base: Path, *services: object, **changes: object) -> AsyncIterator[Page]:
+    """Serve a page whose sessions are kept in ``base``, with the operations of ``services`` besides."""
     home = resolve_home({"SUBLET_HOME": str(base / "home")})
     home.make()
     api = FakeDaemonApi()
-    context = web_context(face_context(api, home), approvals=approvals, **changes)
+    context = web_context(face_context(api, home), **changes)
+    for service in services:
+        context.operations.add(service)
     assert context.web is not None
     face = WebFace(context)
     await face.start()

@@ -173,7 +173,7 @@ class Worker:
         """Fail where anything of any assignment is left."""
         assert self.executor.active == 0
         assert not self.executor._assignments.under_way
-        assert not self.executor._pending
+        assert not self.executor._decisions
         assert self.slots.in_use == 0
         assert await self.journal.open_resources() == []
         assert mounted_below(self.mounts.root) == []

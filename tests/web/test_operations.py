@@ -11,6 +11,7 @@ import anyio
 import httpx
 import pytest
 
+from sublet.daemon.api.approvals import DenyApproval
 from sublet.daemon.api.delegation_views import ErrorView
 from sublet.daemon.api.delegations import CreateDelegation
 from sublet.policy.model import Subject
@@ -126,7 +127,7 @@ async def test_a_call_is_approved_by_passphrase_alone(tmp_path: Path) -> None:
 
             group.start_soon(work)
             asked = await side.asked()
-            [listed] = (await client.get("/api/approvals?open=true")).json()
+            [listed] = (await client.get("/api/approvals")).json()
             assert listed["arguments"] is None
             shown = (await client.get(f"/api/approvals/{asked.id}")).json()
             assert shown["arguments"] == '{"command":"make \'deploy\' \\u202e"}'
@@ -163,8 +164,8 @@ async def test_a_call_is_denied_and_a_grant_revoked_without_a_passphrase(tmp_pat
                 agent="coder", tool="shell.exec", digest="0" * 64, issued_by="human", ttl_seconds=60, max_uses=1
             )
         )
-        assert (await client.get("/api/grants?open=true")).json()[0]["id"] == grant.id
-        assert (await client.post(f"/api/grants/{grant.id}/revoke", json={})).json()["state"] == "revoked"
+        assert (await client.get("/api/grants?usable=true")).json()[0]["id"] == grant.id
+        assert (await client.delete(f"/api/grants/{grant.id}")).json()["state"] == "revoked"
 
 
 async def test_passphrases_wait_in_no_long_line(tmp_path: Path) -> None:
@@ -188,4 +189,4 @@ async def test_passphrases_wait_in_no_long_line(tmp_path: Path) -> None:
                     await anyio.lowlevel.checkpoint()
                 side.service._unsealing.release()
             assert sorted(statuses) == [403] * 4 + [503] * 2
-            await side.service.deny_approval(asked.id, HUMAN)
+            await side.service.deny_approval(DenyApproval(approval_id=asked.id), HUMAN)

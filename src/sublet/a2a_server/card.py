@@ -29,7 +29,7 @@ from nacl.signing import SigningKey
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sublet.a2a_server.assertion import ALGORITHM
-from sublet.daemon.api.peer_models import AgentView
+from sublet.daemon.api.peers import AgentView
 from sublet.daemon.ports import BusDoor
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ids import AGENT_ID

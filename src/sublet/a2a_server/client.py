@@ -26,7 +26,7 @@ from sublet.a2a_server.session import PeerSession, causes, it_says, told
 from sublet.a2a_server.signer import signed
 from sublet.a2a_server.stream import Follower
 from sublet.daemon.api.daemon_api import Moved, PairReply, PairRequest
-from sublet.daemon.api.peer_models import AgentView
+from sublet.daemon.api.peers import AgentView
 from sublet.daemon.ports import BusDoor, PeerAddress, RemoteTask, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError, error_code
 from sublet.protocol.ids import fingerprint as fingerprint_of

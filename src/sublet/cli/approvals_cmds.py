@@ -11,13 +11,13 @@ from sublet.cli.given_text import typed_line
 from sublet.cli.grant_options import AnyFlag, TtlOption, UsesOption, WhereOption, terms
 from sublet.cli.help import Sectioned, group
 from sublet.cli.options import JsonFlag, whole_id
-from sublet.cli.passphrase import unlocked
+from sublet.cli.passphrase import approver_of, unlocked
 from sublet.cli.screen import Screen
 
 if TYPE_CHECKING:
     from nacl.signing import SigningKey
 
-    from sublet.daemon.api.approval_models import ApprovalView, ApproverView, Terms
+    from sublet.daemon.api.approvals import ApprovalView, ApproverView, Terms
     from sublet.daemon.control.client import ControlClient as Control
 
 MAX_LISTED = 200
@@ -66,7 +66,7 @@ def approvals_show(ctx: typer.Context, approval_id: ApprovalArgument, as_json: J
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        found = await control.approvals.get_approval(await _resolved(control, approval_id))
+        found = await _complete(control, await _resolved(control, approval_id))
         if as_json:
             screen.emit(found.model_dump(mode="json"))
         else:
@@ -93,8 +93,8 @@ def approvals_approve(
     wanted = terms(ttl, max_uses, any_arguments, where)
 
     async def body(control: Control) -> None:
-        approver = await control.approvals.get_approver()
-        found = await control.approvals.get_approval(await _resolved(control, approval_id))
+        approver = await approver_of(control)
+        found = await _complete(control, await _resolved(control, approval_id))
         if not as_json:
             _show(screen, found, complete=False)
         done = await _approve(control, approver, unlocked(approver), found, wanted)
@@ -112,7 +112,7 @@ def approvals_deny(ctx: typer.Context, approval_id: ApprovalArgument, as_json: J
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        done = await control.approvals.deny_approval(await _resolved(control, approval_id))
+        done = await _deny(control, await _resolved(control, approval_id))
         if as_json:
             screen.emit(done.model_dump(mode="json"))
         else:
@@ -121,8 +121,26 @@ def approvals_deny(ctx: typer.Context, approval_id: ApprovalArgument, as_json: J
     run(ctx, screen, body)
 
 
+async def _listed(control: Control, *, pending: bool) -> list[ApprovalView]:
+    from sublet.daemon.api.approvals import LIST_APPROVALS, ListApprovals
+
+    return await control.call(LIST_APPROVALS, ListApprovals(limit=MAX_LISTED, pending=pending))
+
+
+async def _complete(control: Control, approval_id: str) -> ApprovalView:
+    from sublet.daemon.api.approvals import GET_APPROVAL, OneApproval
+
+    return await control.call(GET_APPROVAL, OneApproval(approval_id=approval_id))
+
+
+async def _deny(control: Control, approval_id: str) -> ApprovalView:
+    from sublet.daemon.api.approvals import DENY_APPROVAL, DenyApproval
+
+    return await control.call(DENY_APPROVAL, DenyApproval(approval_id=approval_id))
+
+
 async def _resolved(control: Control, given: str) -> str:
-    known = await control.approvals.list_approvals(limit=MAX_LISTED, pending=False)
+    known = await _listed(control, pending=False)
     return whole_id(given, [one.id for one in known])
 
 
@@ -130,7 +148,7 @@ def _list(ctx: typer.Context, *, everything: bool, as_json: bool) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        found = await control.approvals.list_approvals(limit=MAX_LISTED, pending=not everything)
+        found = await _listed(control, pending=not everything)
         if as_json:
             screen.emit({"approvals": [one.model_dump(mode="json") for one in found]})
         elif found:
@@ -151,13 +169,13 @@ def _watch(ctx: typer.Context) -> None:
     async def body(control: Control) -> None:
         from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 
-        approver = await control.approvals.get_approver()
+        approver = await approver_of(control)
         # The key stays in this process, and goes with it.
         key = unlocked(approver)
         screen.note("Waiting for calls that need approval. Ctrl-C ends it and forgets the key.")
         cursor, passed = 0, set[str]()
         while True:
-            for one in reversed(await control.approvals.list_approvals(limit=MAX_LISTED)):
+            for one in reversed(await _listed(control, pending=True)):
                 if one.id not in passed:
                     passed.add(one.id)
                     await _decide(control, screen, approver, key, one)
@@ -171,7 +189,7 @@ async def _decide(
     control: Control, screen: Screen, approver: ApproverView, key: SigningKey, found: ApprovalView
 ) -> None:
     """Ask about one call on the terminal, and tell what became of it."""
-    from sublet.daemon.api.approval_models import Terms
+    from sublet.daemon.api.approvals import Terms
     from sublet.protocol.errors import SubletError
 
     _show(screen, found, complete=False)
@@ -179,7 +197,7 @@ async def _decide(
         screen.out.print("Approve once? [y/n/a: show all/s: skip] ", end="")
         answer = typed_line()
         if answer == "a":
-            _show(screen, await control.approvals.get_approval(found.id), complete=True)
+            _show(screen, await _complete(control, found.id), complete=True)
         elif answer in ("y", "n", "s", ""):
             break
     try:
@@ -187,7 +205,7 @@ async def _decide(
             await _approve(control, approver, key, found, Terms())
             screen.show(f"Approved {found.id}.")
         elif answer == "n":
-            await control.approvals.deny_approval(found.id)
+            await _deny(control, found.id)
             screen.show(f"Denied {found.id}.")
     except SubletError as error:
         screen.fail(error)
@@ -196,12 +214,12 @@ async def _decide(
 async def _approve(
     control: Control, approver: ApproverView, key: SigningKey, found: ApprovalView, wanted: Terms
 ) -> ApprovalView:
-    from sublet.daemon.api.approval_models import ApproveRequest
     from sublet.daemon.api.approval_statements import approve_statement
+    from sublet.daemon.api.approvals import APPROVE, ApproveRequest
     from sublet.protocol.statement_signing import sign_statement
 
     signed = sign_statement(approve_statement(approver.daemon, found, wanted), key)
-    return await control.approvals.approve(found.id, ApproveRequest(signed=signed))
+    return await control.call(APPROVE, ApproveRequest(approval_id=found.id, signed=signed))
 
 
 def _show(screen: Screen, found: ApprovalView, *, complete: bool) -> None:

@@ -10,14 +10,14 @@ import typer
 from sublet.cli.connection import run
 from sublet.cli.help import Sectioned, group
 from sublet.cli.options import JsonFlag
-from sublet.cli.passphrase import ask_new, unlocked
+from sublet.cli.passphrase import approver_of, ask_new, unlocked
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
     from nacl.signing import SigningKey
 
-    from sublet.daemon.api.approval_models import ApproverView, SetApprover
+    from sublet.daemon.api.approvals import ApproverView, SetApprover
     from sublet.daemon.control.client import ControlClient as Control
 
 approver = group("approver", "Your key for approvals, behind a passphrase.")
@@ -34,7 +34,9 @@ def approver_init(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     async def body(control: Control) -> None:
         from nacl.signing import SigningKey
 
-        now = await control.approvals.get_approver()
+        from sublet.daemon.api.approvals import SET_APPROVER
+
+        now = await approver_of(control)
         if now.public_key is not None:
             raise SubletError(
                 LocalCode.CONFLICT,
@@ -42,7 +44,7 @@ def approver_init(ctx: typer.Context, as_json: JsonFlag = False) -> None:
                 "Choose another passphrase for it: sublet approver change",
             )
         key = SigningKey.generate()
-        made = await control.approvals.set_approver(_setting(now, key, key, ask_new()))
+        made = await control.call(SET_APPROVER, _setting(now, key, key, ask_new()))
         if as_json:
             screen.emit(_told(made))
             return
@@ -58,7 +60,7 @@ def approver_show(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        found = await control.approvals.get_approver()
+        found = await approver_of(control)
         if as_json:
             screen.emit(_told(found))
             return
@@ -81,9 +83,11 @@ def approver_change(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        now = await control.approvals.get_approver()
+        from sublet.daemon.api.approvals import SET_APPROVER
+
+        now = await approver_of(control)
         key = unlocked(now)
-        changed = await control.approvals.set_approver(_setting(now, key, key, ask_new()))
+        changed = await control.call(SET_APPROVER, _setting(now, key, key, ask_new()))
         if as_json:
             screen.emit(_told(changed))
         else:
@@ -98,14 +102,14 @@ def approver_remove(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.approval_models import ForgetApprover
+        from sublet.daemon.api.approvals import FORGET_APPROVER, ForgetApprover
         from sublet.protocol.statement_signing import sign_statement
         from sublet.protocol.statements import Statement
 
-        now = await control.approvals.get_approver()
+        now = await approver_of(control)
         key = unlocked(now)
         signed = sign_statement(Statement(daemon=now.daemon, decision="remove-key"), key)
-        removed = await control.approvals.forget_approver(ForgetApprover(signed=signed))
+        removed = await control.call(FORGET_APPROVER, ForgetApprover(signed=signed))
         if as_json:
             screen.emit(_told(removed))
         else:
@@ -129,9 +133,9 @@ def approver_reset(
         raise typer.BadParameter("this voids all grants and is told for good in status, journal and audit; add --yes")
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.approval_models import ForgetApprover
+        from sublet.daemon.api.approvals import FORGET_APPROVER, ForgetApprover
 
-        done = await control.approvals.forget_approver(ForgetApprover(reset=True))
+        done = await control.call(FORGET_APPROVER, ForgetApprover(reset=True))
         if as_json:
             screen.emit(_told(done))
         else:
@@ -141,7 +145,7 @@ def approver_reset(
 
 
 def _setting(now: ApproverView, new: SigningKey, signer: SigningKey, passphrase: str) -> SetApprover:
-    from sublet.daemon.api.approval_models import SetApprover
+    from sublet.daemon.api.approvals import SetApprover
     from sublet.protocol.encoding import b64
     from sublet.protocol.sealed_key import seal
     from sublet.protocol.statement_signing import sign_statement

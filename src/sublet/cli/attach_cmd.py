@@ -101,14 +101,16 @@ def _of_room(
 
     async def body(control: Control) -> None:
         from sublet.cli.room_arguments import resolve_ref, resolve_room
-        from sublet.daemon.api.room_marks import GET_MESSAGE, OneMessage
-        from sublet.daemon.api.room_models import SendMessage
+        from sublet.daemon.api.room_fields import OneMessage
+        from sublet.daemon.api.room_marks import GET_MESSAGE
+        from sublet.daemon.api.room_messages import SEND_MESSAGE, SendMessage
 
         room_id = await resolve_room(control, room)
         if file is not None:
             kept = await upload(control, room_id, file)
-            request = SendMessage(body=kept.filename, media=kept.blob_hash, filename=kept.filename)
-            sent = await control.rooms.send_message(room_id, request)
+            name = kept.filename
+            request = SendMessage(room_id=room_id, body=name, media=kept.blob_hash, filename=name)
+            sent = await control.call(SEND_MESSAGE, request)
             if as_json:
                 screen.emit(sent.model_dump(mode="json"))
             else:

@@ -35,7 +35,10 @@ def capability_list(ctx: typer.Context, directory: DirOption = None, as_json: Js
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        _listed(screen, (await control.capabilities.list_capabilities()).model_dump(mode="json"))
+        from sublet.daemon.api.capabilities import LIST_CAPABILITIES
+        from sublet.daemon.api.operation import Nothing
+
+        _listed(screen, (await control.call(LIST_CAPABILITIES, Nothing())).model_dump(mode="json"))
 
     if directory is None:
         run(ctx, screen, body)
@@ -72,7 +75,10 @@ def capability_inspect(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        found = await control.capabilities.inspect_capability(capability_id, level=level, budget=budget)
+        from sublet.daemon.api.capabilities import INSPECT_CAPABILITY, InspectCapability
+
+        request = InspectCapability(capability_id=capability_id, level=level, budget=budget)
+        found = await control.call(INSPECT_CAPABILITY, request)
         if as_json:
             screen.emit(found.model_dump(mode="json"))
         else:
@@ -114,7 +120,9 @@ def capability_verify(ctx: typer.Context, capability_id: IdArgument, as_json: Js
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> Exit | None:
-        found = await control.capabilities.verify_capability(capability_id)
+        from sublet.daemon.api.capabilities import VERIFY_CAPABILITY, VerifyCapability
+
+        found = await control.call(VERIFY_CAPABILITY, VerifyCapability(capability_id=capability_id))
         if as_json:
             screen.emit(found.model_dump(mode="json"))
         else:
@@ -140,10 +148,10 @@ def capability_run(
     text = from_stdin(MAX_STDIN_CHARS - 1, "what the capability is given") if stdin else ""
 
     async def body(control: Control) -> Exit | None:
-        from sublet.daemon.api.capability_models import RunCapability
+        from sublet.daemon.api.capabilities import RUN_CAPABILITY, RunCapability
 
-        request = RunCapability(args=list(arguments or []), stdin=text)
-        found = await control.capabilities.run_capability(capability_id, request)
+        request = RunCapability(capability_id=capability_id, args=list(arguments or []), stdin=text)
+        found = await control.call(RUN_CAPABILITY, request)
         if as_json:
             screen.emit(found.model_dump(mode="json"))
         else:
@@ -161,7 +169,7 @@ def _listed(screen: Screen, found: dict[str, object]) -> None:
     if screen.as_json:
         screen.emit(found)
         return
-    from sublet.daemon.api.capability_models import CapabilityProblem, CapabilityView
+    from sublet.daemon.api.capabilities import CapabilityProblem, CapabilityView
 
     views = [CapabilityView.model_validate(one) for one in _objects(found["capabilities"])]
     for view in views:

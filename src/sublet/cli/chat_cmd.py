@@ -29,7 +29,10 @@ def chat(ctx: typer.Context, room: RoomArgument) -> None:
                 LocalCode.INVALID_ARGUMENT, "there is no terminal here", "Use `sublet read`, `send` and `watch`."
             )
         room_id = await resolve_room(control, room)
-        found = await control.rooms.get_room(room_id)
+        from sublet.daemon.api.room_fields import OneRoom
+        from sublet.daemon.api.rooms import GET_ROOM
+
+        found = await control.call(GET_ROOM, OneRoom(room_id=room_id))
         from sublet.cli.chat.screen import ChatScreen
         from sublet.cli.chat.talk import Talk
         from sublet.cli.entity_names import load_names

@@ -21,7 +21,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
     from sublet.cli.serving import UpOptions
-    from sublet.daemon.api.daemon_models import Check, StatusView
+    from sublet.daemon.api.daemon import Check, StatusView
     from sublet.daemon.control.client import ControlClient as Control
 
 STOP_SECONDS = 10.0
@@ -122,11 +122,14 @@ def down(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     session = session_of(ctx)
 
     async def stop() -> int | None:
+        from sublet.daemon.api.daemon import SHOW_STATUS, STOP
+        from sublet.daemon.api.operation import Nothing
+
         try:
             async with session.connect() as control:
-                pid = (await control.status()).pid
+                pid = (await control.call(SHOW_STATUS, Nothing())).pid
                 handle = _pidfd(pid)
-                await control.shutdown()
+                await control.call(STOP, Nothing())
         except SubletError as error:
             if error.code != LocalCode.DAEMON_UNAVAILABLE:
                 raise
@@ -153,7 +156,10 @@ def status(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        _show_status(await control.status(), screen)
+        from sublet.daemon.api.daemon import SHOW_STATUS
+        from sublet.daemon.api.operation import Nothing
+
+        _show_status(await control.call(SHOW_STATUS, Nothing()), screen)
 
     run(ctx, screen, body)
 
@@ -164,9 +170,12 @@ def doctor(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     session = session_of(ctx)
 
     async def ask() -> tuple[bool, list[Check]]:
+        from sublet.daemon.api.daemon import RUN_DOCTOR
+        from sublet.daemon.api.operation import Nothing
+
         try:
             async with session.connect() as control:
-                return True, await control.doctor()
+                return True, await control.call(RUN_DOCTOR, Nothing())
         except SubletError as error:
             if error.code != LocalCode.DAEMON_UNAVAILABLE:
                 raise
@@ -229,7 +238,10 @@ def reload(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        report = await control.reload()
+        from sublet.daemon.api.daemon import RELOAD
+        from sublet.daemon.api.operation import Nothing
+
+        report = await control.call(RELOAD, Nothing())
         if as_json:
             screen.emit(report.model_dump(mode="json"))
             return

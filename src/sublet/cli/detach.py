@@ -16,7 +16,7 @@ from sublet.daemon.log_file import MAX_LOG_BYTES
 from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.daemon_models import StatusView
+    from sublet.daemon.api.daemon import StatusView
     from sublet.daemon.paths import Home
 
 START_SECONDS = 20.0
@@ -139,7 +139,7 @@ def _read_line(reader: int) -> bytes | None:
 
 
 def _outcome(process: subprocess.Popen[bytes], told: bytes | None, home: Home) -> StatusView:
-    from sublet.daemon.api.daemon_models import StatusView
+    from sublet.daemon.api.daemon import StatusView
 
     if told is None:
         raise SubletError(

@@ -77,6 +77,10 @@ class EntityNames:
 
 async def load_names(control: Control) -> EntityNames:
     """Return the names that this daemon knows."""
-    me = await control.rooms.whoami()
-    peers = {peer.node_id: peer.name for peer in await control.list_peers()}
+    from sublet.daemon.api.operation import Nothing
+    from sublet.daemon.api.peers import LIST_PEERS
+    from sublet.daemon.api.rooms import WHOAMI
+
+    me = await control.call(WHOAMI, Nothing())
+    peers = {peer.node_id: peer.name for peer in await control.call(LIST_PEERS, Nothing())}
     return EntityNames(me.entity_id, peers)

@@ -14,7 +14,7 @@ from sublet.cli.screen import Screen
 from sublet.protocol.text import clean
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.gateway_models import GatewayView
+    from sublet.daemon.api.gateways import GatewayView
     from sublet.daemon.control.client import ControlClient as Control
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Gateway, by its id.", show_default=False)]
@@ -28,7 +28,10 @@ def gateway_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        found = await control.gateways.list_gateways()
+        from sublet.daemon.api.gateways import LIST_GATEWAYS
+        from sublet.daemon.api.operation import Nothing
+
+        found = await control.call(LIST_GATEWAYS, Nothing())
         if as_json:
             screen.emit(found.model_dump(mode="json"))
             return
@@ -48,7 +51,9 @@ def gateway_show(ctx: typer.Context, gateway_id: IdArgument, as_json: JsonFlag =
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        found = await control.gateways.get_gateway(gateway_id)
+        from sublet.daemon.api.gateways import GET_GATEWAY, OneGateway
+
+        found = await control.call(GET_GATEWAY, OneGateway(gateway_id=gateway_id))
         if as_json:
             screen.emit(found.model_dump(mode="json"))
             return
@@ -67,7 +72,9 @@ def gateway_start(ctx: typer.Context, gateway_id: IdArgument, as_json: JsonFlag 
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        _told(screen, await control.gateways.start_gateway(gateway_id))
+        from sublet.daemon.api.gateways import START_GATEWAY, OneGateway
+
+        _told(screen, await control.call(START_GATEWAY, OneGateway(gateway_id=gateway_id)))
 
     run(ctx, screen, body)
 
@@ -78,7 +85,9 @@ def gateway_stop(ctx: typer.Context, gateway_id: IdArgument, as_json: JsonFlag =
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        _told(screen, await control.gateways.stop_gateway(gateway_id))
+        from sublet.daemon.api.gateways import STOP_GATEWAY, OneGateway
+
+        _told(screen, await control.call(STOP_GATEWAY, OneGateway(gateway_id=gateway_id)))
 
     run(ctx, screen, body)
 
@@ -98,11 +107,11 @@ def gateway_send(
         raise typer.BadParameter("--sync and --async exclude each other")
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.gateway_models import SendToGateway
+        from sublet.daemon.api.gateways import SEND_TO_GATEWAY, SendToGateway
 
         mode = "sync" if sync else "async" if asynchronous else None
-        request = SendToGateway.model_validate({"message": _message(message), "mode": mode})
-        found = await control.gateways.send_to_gateway(gateway_id, request)
+        request = SendToGateway.model_validate({"gateway_id": gateway_id, "message": _message(message), "mode": mode})
+        found = await control.call(SEND_TO_GATEWAY, request)
         if as_json:
             screen.emit(found.model_dump(mode="json"))
         elif found.output is None:

@@ -10,7 +10,7 @@ from sublet.cli.options import duration
 from sublet.policy.grants import DEFAULT_MAX_USES, DEFAULT_TTL_SECONDS
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.approval_models import Terms
+    from sublet.daemon.api.approvals import Terms
 
 TtlOption = Annotated[
     int | None, typer.Option("--ttl", metavar="TIME", parser=duration, help="How long it lasts. [default: 5m]")
@@ -32,7 +32,7 @@ def terms(ttl: int | None, max_uses: int, any_arguments: bool, where: list[str] 
     Raises:
         typer.BadParameter: conditions on an exact call, or what is no condition.
     """
-    from sublet.daemon.api.approval_models import Terms
+    from sublet.daemon.api.approvals import Terms
 
     if where and not any_arguments:
         raise typer.BadParameter("--where goes with --any-arguments; without it, only the exact call is allowed")

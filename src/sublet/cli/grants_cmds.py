@@ -11,11 +11,12 @@ from sublet.cli.connection import run
 from sublet.cli.grant_options import AnyFlag, TtlOption, UsesOption, WhereOption, terms
 from sublet.cli.help import Sectioned, listing
 from sublet.cli.options import JsonFlag, whole_id
-from sublet.cli.passphrase import unlocked
+from sublet.cli.passphrase import approver_of, unlocked
 from sublet.cli.screen import Screen
 from sublet.protocol.canonical import JsonValue
 
 if TYPE_CHECKING:
+    from sublet.daemon.api.approvals import GrantView
     from sublet.daemon.control.client import ControlClient as Control
 
 MAX_LISTED = 200
@@ -33,7 +34,7 @@ def grants_list(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        found = await control.approvals.list_grants(limit=MAX_LISTED, usable=not everything)
+        found = await _listed(control, usable=not everything)
         if as_json:
             screen.emit({"grants": [one.model_dump(mode="json") for one in found]})
         elif found:
@@ -72,15 +73,15 @@ def grants_create(
     wanted = terms(ttl, max_uses, any_arguments, where)
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.approval_models import IssueGrant
         from sublet.daemon.api.approval_statements import issue_statement
+        from sublet.daemon.api.approvals import ISSUE_GRANT, IssueGrant
         from sublet.protocol.statement_signing import sign_statement
 
-        approver = await control.approvals.get_approver()
+        approver = await approver_of(control)
         key = unlocked(approver)
         request = IssueGrant(agent=agent, tool=tool, arguments=arguments, scope=scope, terms=wanted)
         signed = sign_statement(issue_statement(approver.daemon, request), key)
-        made = await control.approvals.issue_grant(request.model_copy(update={"signed": signed}))
+        made = await control.call(ISSUE_GRANT, request.model_copy(update={"signed": signed}))
         if as_json:
             screen.emit(made.model_dump(mode="json"))
             return
@@ -104,14 +105,22 @@ def grants_revoke(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        known = [one.id for one in await control.approvals.list_grants(limit=MAX_LISTED, usable=False)]
-        done = await control.approvals.revoke_grant(whole_id(grant_id, known))
+        from sublet.daemon.api.approvals import REVOKE_GRANT, OneGrant
+
+        known = [one.id for one in await _listed(control, usable=False)]
+        done = await control.call(REVOKE_GRANT, OneGrant(grant_id=whole_id(grant_id, known)))
         if as_json:
             screen.emit(done.model_dump(mode="json"))
         else:
             screen.show(f"Revoked {done.id}.")
 
     run(ctx, screen, body)
+
+
+async def _listed(control: Control, *, usable: bool) -> list[GrantView]:
+    from sublet.daemon.api.approvals import LIST_GRANTS, ListGrants
+
+    return await control.call(LIST_GRANTS, ListGrants(limit=MAX_LISTED, usable=usable))
 
 
 def _arguments(text: str) -> dict[str, JsonValue]:

@@ -128,7 +128,8 @@ def _versions(ctx: typer.Context, room: str, ref: str, as_json: bool) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.room_marks import LIST_VERSIONS, OneMessage
+        from sublet.daemon.api.room_fields import OneMessage
+        from sublet.daemon.api.room_marks import LIST_VERSIONS
 
         room_id = await resolve_room(control, room)
         request = OneMessage(room_id=room_id, ref_id=await resolve_ref(control, room_id, ref))
@@ -163,7 +164,12 @@ def _do(
 
     async def body(control: Control) -> None:
         room_id = await resolve_room(control, room)
-        mine = (await control.rooms.whoami()).entity_id if own else None
+        mine = None
+        if own:
+            from sublet.daemon.api.operation import Nothing
+            from sublet.daemon.api.rooms import WHOAMI
+
+            mine = (await control.call(WHOAMI, Nothing())).entity_id
         done = await change(control, room_id, await resolve_ref(control, room_id, ref, of=mine))
         if as_json:
             screen.emit(done.model_dump(mode="json"))

@@ -15,7 +15,7 @@ from sublet.cli.room_arguments import RoomArgument, resolve_ref, resolve_room, t
 from sublet.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.room_models import MessageView
+    from sublet.daemon.api.room_messages import MessageView
     from sublet.daemon.control.client import ControlClient as Control
 
 LimitOption = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="How many at most.")]
@@ -29,7 +29,10 @@ def whoami(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        me = await control.rooms.whoami()
+        from sublet.daemon.api.operation import Nothing
+        from sublet.daemon.api.rooms import WHOAMI
+
+        me = await control.call(WHOAMI, Nothing())
         if as_json:
             screen.emit(me.model_dump(mode="json"))
         else:
@@ -70,10 +73,10 @@ def send(
     said = text_argument(text)
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.room_models import SendMessage
+        from sublet.daemon.api.room_messages import SEND_MESSAGE, SendMessage
 
         room_id = await resolve_room(control, room, open_one=True)
-        given: dict[str, Any] = {"body": said, "channels": channel or []}
+        given: dict[str, Any] = {"room_id": room_id, "body": said, "channels": channel or []}
         for name, ref in (("reply_to", reply_to), ("thread", thread)):
             given[name] = None if ref is None else await resolve_ref(control, room_id, ref)
         if attach is not None:
@@ -85,7 +88,7 @@ def send(
             request = SendMessage.model_validate(given)
         except ValidationError:
             raise typer.BadParameter("a message is in at most 16 channels, of 1 to 64 characters each") from None
-        sent = await control.rooms.send_message(room_id, request)
+        sent = await control.call(SEND_MESSAGE, request)
         if as_json:
             screen.emit(sent.model_dump(mode="json"))
         else:
@@ -114,17 +117,18 @@ def read(
         raise typer.BadParameter("give --thread or --channel")
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.room_models import ReadMessages
+        from sublet.daemon.api.room_messages import READ_MESSAGES, ReadMessages
 
         room_id = await resolve_room(control, room)
-        given: dict[str, Any] = {"limit": limit, "channel": channel}
+        given: dict[str, Any] = {"room_id": room_id, "limit": limit, "channel": channel}
         for name, ref in (("before", before), ("thread", thread)):
             given[name] = None if ref is None else await resolve_ref(control, room_id, ref)
         try:
             request = ReadMessages.model_validate(given)
         except ValidationError:
             raise typer.BadParameter("a channel has a name of 1 to 64 characters") from None
-        await _show(control, screen, await control.rooms.read_messages(room_id, request))
+        found = await control.call(READ_MESSAGES, request)
+        await _show(control, screen, found)
 
     run(ctx, screen, body)
 
@@ -143,16 +147,18 @@ def thread(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.room_marks import GET_MESSAGE, OneMessage
-        from sublet.daemon.api.room_models import ReadMessages
+        from sublet.daemon.api.room_fields import OneMessage
+        from sublet.daemon.api.room_marks import GET_MESSAGE
+        from sublet.daemon.api.room_messages import LIST_THREADS, READ_MESSAGES, ListThreads, ReadMessages
 
         room_id = await resolve_room(control, room)
         older = None if before is None else await resolve_ref(control, room_id, before)
         if ref is None:
-            found = await control.rooms.list_threads(room_id, ReadMessages(limit=limit, before=older))
+            found = await control.call(LIST_THREADS, ListThreads(room_id=room_id, limit=limit, before=older))
         else:
             root = await resolve_ref(control, room_id, ref)
-            found = await control.rooms.read_messages(room_id, ReadMessages(limit=limit, before=older, thread=root))
+            request = ReadMessages(room_id=room_id, limit=limit, before=older, thread=root)
+            found = await control.call(READ_MESSAGES, request)
             if older is None and not as_json:
                 first = await control.call(GET_MESSAGE, OneMessage(room_id=room_id, ref_id=root))
                 found = [first, *found]
@@ -166,7 +172,10 @@ def channels(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        found = await control.rooms.list_channels()
+        from sublet.daemon.api.operation import Nothing
+        from sublet.daemon.api.room_messages import LIST_CHANNELS
+
+        found = await control.call(LIST_CHANNELS, Nothing())
         if as_json:
             screen.emit([one.model_dump(mode="json") for one in found])
         elif not found:

@@ -119,7 +119,10 @@ def complete_peer(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Return peer names for the shell."""
 
     async def ask(control: Control) -> list[tuple[str, str]]:
-        return [(peer.name, peer.a2a_url or "") for peer in await control.list_peers()]
+        from sublet.daemon.api.operation import Nothing
+        from sublet.daemon.api.peers import LIST_PEERS
+
+        return [(peer.name, peer.a2a_url or "") for peer in await control.call(LIST_PEERS, Nothing())]
 
     return [entry for entry in _quietly(ctx, ask) if entry[0].startswith(incomplete)]
 
@@ -128,7 +131,10 @@ def complete_room(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Return names of rooms for the shell."""
 
     async def ask(control: Control) -> list[tuple[str, str]]:
-        return [(room.name, room.room_id) for room in await control.rooms.list_rooms()]
+        from sublet.daemon.api.operation import Nothing
+        from sublet.daemon.api.rooms import LIST_ROOMS
+
+        return [(room.name, room.room_id) for room in await control.call(LIST_ROOMS, Nothing())]
 
     return [entry for entry in _quietly(ctx, ask) if entry[0].startswith(incomplete)]
 

@@ -11,7 +11,8 @@ from sublet.protocol.errors import LocalCode, SubletError
 if TYPE_CHECKING:
     from nacl.signing import SigningKey
 
-    from sublet.daemon.api.approval_models import ApproverView
+    from sublet.daemon.api.approvals import ApproverView
+    from sublet.daemon.control.client import ControlClient as Control
 
 TERMINAL = "/dev/tty"
 
@@ -34,6 +35,14 @@ def ask(prompt: str) -> str:
         return getpass.getpass(prompt)
     except EOFError:
         raise SubletError(LocalCode.INVALID_ARGUMENT, "no passphrase was given", "Try again.") from None
+
+
+async def approver_of(control: Control) -> ApproverView:
+    """Return whose approval counts."""
+    from sublet.daemon.api.approvals import GET_APPROVER
+    from sublet.daemon.api.operation import Nothing
+
+    return await control.call(GET_APPROVER, Nothing())
 
 
 def ask_new() -> str:

@@ -15,7 +15,8 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.peer_models import PeerView, TokenView
+    from sublet.daemon.api.peers import PeerView
+    from sublet.daemon.api.tokens import TokenView
     from sublet.daemon.control.client import ControlClient as Control
 
 PeerArgument = Annotated[
@@ -42,7 +43,10 @@ def pair(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        link = await (control.create_pair_link() if ttl is None else control.create_pair_link(ttl_seconds=ttl))
+        from sublet.daemon.api.peers import CREATE_PAIR_LINK, CreatePairLink
+
+        request = CreatePairLink() if ttl is None else CreatePairLink(ttl_seconds=ttl)
+        link = await control.call(CREATE_PAIR_LINK, request)
         if as_json:
             screen.emit(link.model_dump(mode="json"))
             return
@@ -88,7 +92,7 @@ def peers_add(
     async def body(control: Control) -> None:
         from pydantic import ValidationError
 
-        from sublet.daemon.api.peer_models import AddPeer
+        from sublet.daemon.api.peers import ADD_PEER, AddPeer
 
         try:
             request = AddPeer(link=link, name=name)
@@ -98,7 +102,7 @@ def peers_add(
                 f"{name!r} is no peer name, or the link is too long",
                 "A name begins with a-z or 0-9, then a-z, 0-9, dot, dash or underscore; at most 63 characters.",
             ) from None
-        peer = await control.add_peer(request)
+        peer = await control.call(ADD_PEER, request)
         if as_json:
             screen.emit(peer.model_dump(mode="json"))
             return
@@ -117,7 +121,7 @@ def peers_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        known = (await control.directory()).peers
+        known = await _all(control)
         if as_json:
             screen.emit({"peers": [peer.model_dump(mode="json") for peer in known]})
         elif known:
@@ -153,7 +157,9 @@ def peers_remove(ctx: typer.Context, name: PeerArgument, as_json: JsonFlag = Fal
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        peer = await control.remove_peer(name)
+        from sublet.daemon.api.peers import REMOVE_PEER, OnePeer
+
+        peer = await control.call(REMOVE_PEER, OnePeer(name=name))
         if as_json:
             screen.emit(peer.model_dump(mode="json"))
         else:
@@ -176,7 +182,9 @@ def token_create(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        made = await control.create_token(name, ttl)
+        from sublet.daemon.api.tokens import CREATE_TOKEN, CreateToken
+
+        made = await control.call(CREATE_TOKEN, CreateToken(name=name, ttl_seconds=ttl))
         if as_json:
             screen.emit(made.model_dump(mode="json"))
             return
@@ -192,7 +200,10 @@ def token_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        known = await control.list_tokens()
+        from sublet.daemon.api.operation import Nothing
+        from sublet.daemon.api.tokens import LIST_TOKENS
+
+        known = await control.call(LIST_TOKENS, Nothing())
         if as_json:
             screen.emit({"tokens": [_without_secret(entry) for entry in known]})
         elif known:
@@ -215,7 +226,9 @@ def token_revoke(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        revoked = await control.revoke_token(name)
+        from sublet.daemon.api.tokens import REVOKE_TOKEN, OneToken
+
+        revoked = await control.call(REVOKE_TOKEN, OneToken(name=name))
         if as_json:
             screen.emit(_without_secret(revoked))
         else:
@@ -243,10 +256,13 @@ def allow(
     path = None if directory is None else directory_path(directory)
 
     async def body(control: Control) -> None:
+        from sublet.daemon.api.lend_roots import ADD_LEND_ROOT, LIST_LEND_ROOTS, REMOVE_LEND_ROOT, LendRoot
+        from sublet.daemon.api.operation import Nothing
+
         if path is None or list_:
-            roots = await control.list_lend_roots()
+            roots = await control.call(LIST_LEND_ROOTS, Nothing())
         else:
-            roots = await (control.remove_lend_root(path) if remove else control.add_lend_root(path))
+            roots = await control.call(REMOVE_LEND_ROOT if remove else ADD_LEND_ROOT, LendRoot(path=path))
         if as_json:
             screen.emit({"lend_roots": roots})
         elif roots:
@@ -258,8 +274,15 @@ def allow(
     run(ctx, screen, body)
 
 
+async def _all(control: Control) -> list[PeerView]:
+    from sublet.daemon.api.operation import Nothing
+    from sublet.daemon.api.peers import SHOW_DIRECTORY
+
+    return (await control.call(SHOW_DIRECTORY, Nothing())).peers
+
+
 async def _find(control: Control, name: str) -> PeerView:
-    known = (await control.directory()).peers
+    known = await _all(control)
     for peer in known:
         if peer.name == name:
             return peer

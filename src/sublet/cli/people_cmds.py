@@ -27,13 +27,13 @@ def search(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.room_people_models import SearchProfiles
+        from sublet.daemon.api.room_people import SEARCH_PROFILES, SearchProfiles
 
         try:
             request = SearchProfiles(query=" ".join(words))
         except ValidationError:
             raise typer.BadParameter("give a few words") from None
-        found = await control.people.search_profiles(request)
+        found = await control.call(SEARCH_PROFILES, request)
         if as_json:
             screen.emit([one.model_dump(mode="json") for one in found])
             return
@@ -83,7 +83,7 @@ def profile(
 
     async def body(control: Control) -> None:
         from sublet.cli.entity_names import load_names
-        from sublet.daemon.api.room_people_models import FindProfile, UpdateProfile
+        from sublet.daemon.api.room_people import GET_PROFILE, UPDATE_PROFILE, FindProfile, UpdateProfile
 
         names = await load_names(control)
         if fields or text is not None:
@@ -91,11 +91,11 @@ def profile(
                 request = UpdateProfile.model_validate(changes)
             except ValidationError:
                 raise typer.BadParameter("a profile has at most 64 fields and 65,536 characters") from None
-            found = await control.people.update_profile(request)
+            found = await control.call(UPDATE_PROFILE, request)
         else:
             asked = FindProfile(entity=None if entity is None else names.entity(entity))
             try:
-                found = await control.people.get_profile(asked)
+                found = await control.call(GET_PROFILE, asked)
             except SubletError as error:
                 if error.code != LocalCode.NOT_FOUND or asked.entity not in (None, names.me):
                     raise

@@ -13,7 +13,7 @@ from sublet.cli.room_arguments import RoomArgument, resolve_ref, resolve_room, t
 from sublet.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.room_presence_models import DraftView
+    from sublet.daemon.api.room_presence import DraftView
     from sublet.daemon.control.client import ControlClient as Control
 
 MAX_NAME_CHARS = 100
@@ -35,16 +35,17 @@ def presence(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.room_presence_models import SetPresence
+        from sublet.daemon.api.room_fields import OneRoom
+        from sublet.daemon.api.room_presence import LIST_PRESENCE, SET_PRESENCE, SetPresence
 
         room_id = await resolve_room(control, room)
         if status is not None:
             try:
-                request = SetPresence(status=status)
+                request = SetPresence(room_id=room_id, status=status)
             except ValidationError:
                 raise typer.BadParameter("a status has at most 200 characters") from None
-            await control.presence.set_presence(room_id, request)
-        found = await control.presence.list_presence(room_id)
+            await control.call(SET_PRESENCE, request)
+        found = await control.call(LIST_PRESENCE, OneRoom(room_id=room_id))
         if as_json:
             screen.emit([one.model_dump(mode="json") for one in found])
             return
@@ -96,19 +97,22 @@ def drafts(
     kept = "" if clear else text_argument(text) if text is not None else None
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.room_presence_models import SaveDraft
+        from sublet.daemon.api.operation import Nothing
+        from sublet.daemon.api.room_fields import OneRoom
+        from sublet.daemon.api.room_presence import LOAD_DRAFT, SAVE_DRAFT, SaveDraft
+        from sublet.daemon.api.rooms import LIST_ROOMS
 
         if room is None:
-            rooms = await control.rooms.list_rooms()
-            found = [await control.presence.load_draft(one.room_id) for one in rooms]
+            rooms = await control.call(LIST_ROOMS, Nothing())
+            found = [await control.call(LOAD_DRAFT, OneRoom(room_id=one.room_id)) for one in rooms]
             _show(screen, [one for one in found if one.body], {one.room_id: one.name for one in rooms})
             return
         room_id = await resolve_room(control, room)
         if kept is None:
-            one = await control.presence.load_draft(room_id)
+            one = await control.call(LOAD_DRAFT, OneRoom(room_id=room_id))
         else:
             answered = None if reply_to is None else await resolve_ref(control, room_id, reply_to)
-            one = await control.presence.save_draft(room_id, SaveDraft(body=kept, reply_to=answered))
+            one = await control.call(SAVE_DRAFT, SaveDraft(room_id=room_id, body=kept, reply_to=answered))
         if as_json:
             screen.emit(one.model_dump(mode="json"))
         elif kept is not None:

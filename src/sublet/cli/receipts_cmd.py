@@ -44,14 +44,17 @@ def receipts(
     async def body(control: Control) -> None:
         from sublet.cli.entity_names import load_names
         from sublet.daemon.api.base import MAX_WAIT_SECONDS
-        from sublet.daemon.api.delivery_models import AskReceipts
+        from sublet.daemon.api.operation import Nothing
+        from sublet.daemon.api.room_messages import GET_RECEIPTS, AskReceipts
+        from sublet.daemon.api.rooms import WHOAMI
 
         room_id, end = await resolve_room(control, room), time.monotonic() + (wait if until is not None else 0)
-        ref_id = await resolve_ref(control, room_id, ref, of=(await control.rooms.whoami()).entity_id)
+        me = (await control.call(WHOAMI, Nothing())).entity_id
+        message = {"room_id": room_id, "ref_id": await resolve_ref(control, room_id, ref, of=me)}
         while True:
             left = max(end - time.monotonic(), 0)
-            request = AskReceipts.model_validate({"until": until, "wait": min(left, MAX_WAIT_SECONDS)})
-            found = await control.delivery.receipts(room_id, ref_id, request)
+            request = AskReceipts.model_validate({**message, "until": until, "wait": min(left, MAX_WAIT_SECONDS)})
+            found = await control.call(GET_RECEIPTS, request)
             if left <= MAX_WAIT_SECONDS or found.receipt in ("undeliverable", *STATES[STATES.index(until or "read") :]):
                 break
         if as_json:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from sublet.cli.columns import Columns, Quoted
 from sublet.cli.render import span
-from sublet.daemon.api.approval_models import ApprovalView, GrantView
+from sublet.daemon.api.approvals import ApprovalView, GrantView
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.text import clean, clean_line
 

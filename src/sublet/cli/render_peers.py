@@ -15,8 +15,9 @@ from sublet.protocol.text import clean, clean_line
 
 if TYPE_CHECKING:
     from sublet.cli.screen import Symbols
-    from sublet.daemon.api.daemon_models import Check, ServiceView, StatusView
-    from sublet.daemon.api.peer_models import PeerView, TokenView
+    from sublet.daemon.api.daemon import Check, ServiceView, StatusView
+    from sublet.daemon.api.peers import PeerView
+    from sublet.daemon.api.tokens import TokenView
 
 
 def peer_table(known: Sequence[PeerView]) -> RenderableType:

@@ -10,7 +10,7 @@ from rich.text import Text
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.replay_models import ReplayStep, ReplayView
+    from sublet.daemon.api.replays import ReplayStep, ReplayView
     from sublet.protocol.canonical import JsonValue
 
 MAX_CHARS: Final = 400

@@ -17,8 +17,9 @@ from sublet.protocol.text import clean, clean_line
 if TYPE_CHECKING:
     from sublet.cli.entity_names import EntityNames
     from sublet.cli.screen import Symbols
-    from sublet.daemon.api.room_models import ChannelView, MessageView, RoomDetail, RoomView
-    from sublet.daemon.api.room_people_models import ProfileView
+    from sublet.daemon.api.room_messages import ChannelView, MessageView
+    from sublet.daemon.api.room_people import ProfileView
+    from sublet.daemon.api.rooms import RoomDetail, RoomView
 
 MAX_NAME_CHARS = 100
 MAX_ANSWERED_CHARS = 40

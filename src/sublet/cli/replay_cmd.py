@@ -46,7 +46,9 @@ def replay(
             if error.code is not LocalCode.NOT_FOUND or not SESSION_ID.fullmatch(session) or session == LAST:
                 raise
             session_id = session
-        found = await control.replays.replay_session(session_id, current=with_current)
+        from sublet.daemon.api.replays import REPLAY, ReplayRequest
+
+        found = await control.call(REPLAY, ReplayRequest(session_id=session_id, current=with_current))
         equal = found.equal
         if as_json:
             screen.emit(found.model_dump(mode="json"))

@@ -14,7 +14,7 @@ from sublet.protocol.ezagent.ids import is_ref_id, is_room_id
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.room_models import MessageView
+    from sublet.daemon.api.room_messages import MessageView
     from sublet.daemon.control.client import ControlClient as Control
 
 MAX_NAME_CHARS = 100
@@ -62,12 +62,15 @@ async def resolve_room(control: Control, given: str, *, open_one: bool = False) 
     """
     if is_room_id(given):
         return given
-    fitting = [one.room_id for one in await control.rooms.list_rooms() if one.name == given]
+    from sublet.daemon.api.operation import Nothing
+    from sublet.daemon.api.rooms import LIST_ROOMS
+
+    fitting = [one.room_id for one in await control.call(LIST_ROOMS, Nothing()) if one.name == given]
     if not fitting:
-        from sublet.daemon.api.talk_models import MAX_ADDRESS_CHARS, Reach
+        from sublet.daemon.api.conversations import MAX_ADDRESS_CHARS, REACH, Reach
 
         if 0 < len(given) <= MAX_ADDRESS_CHARS:
-            return (await control.talk.reach(Reach(to=given, open=open_one))).room_id
+            return (await control.call(REACH, Reach(to=given, open=open_one))).room_id
     shown = clean_line(given, MAX_NAME_CHARS)
     if not fitting:
         raise SubletError(LocalCode.NOT_FOUND, f"there is no room {shown!r}", "See: sublet room list")
@@ -90,10 +93,11 @@ async def resolve_ref(control: Control, room_id: str, given: str, *, of: str | N
     """
     if is_ref_id(given):
         return given
-    from sublet.daemon.api.room_models import ReadMessages
+    from sublet.daemon.api.room_messages import READ_MESSAGES, ReadMessages
 
-    request = ReadMessages(limit=LOOKED_THROUGH, peek=True)
-    return pick(await control.rooms.read_messages(room_id, request), given, of=of).ref_id
+    request = ReadMessages(room_id=room_id, limit=LOOKED_THROUGH, peek=True)
+    found = await control.call(READ_MESSAGES, request)
+    return pick(found, given, of=of).ref_id
 
 
 def pick(messages: Sequence[MessageView], given: str, *, of: str | None = None) -> MessageView:

@@ -38,7 +38,8 @@ def room_create(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.room_models import CreateRoom
+        from sublet.daemon.api.operation import Nothing
+        from sublet.daemon.api.rooms import CREATE_ROOM, LIST_ROOMS, CreateRoom
 
         try:
             request = CreateRoom.model_validate({"name": name, "policy": policy})
@@ -46,12 +47,12 @@ def room_create(
             raise typer.BadParameter(
                 "a room has a name of 1 to 256 characters, and a policy of open, knock or invite"
             ) from None
-        made = await control.rooms.create_room(request)
+        made = await control.call(CREATE_ROOM, request)
         if as_json:
             screen.emit(made.model_dump(mode="json"))
             return
         screen.out.print(made.room_id)
-        if len([one for one in await control.rooms.list_rooms() if one.name == name]) > 1:
+        if len([one for one in await control.call(LIST_ROOMS, Nothing()) if one.name == name]) > 1:
             screen.note("Another room has that name too, so give the id of the one that you mean.")
 
     run(ctx, screen, body)
@@ -63,7 +64,10 @@ def room_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        found = await control.rooms.list_rooms()
+        from sublet.daemon.api.operation import Nothing
+        from sublet.daemon.api.rooms import LIST_ROOMS
+
+        found = await control.call(LIST_ROOMS, Nothing())
         if as_json:
             screen.emit([one.model_dump(mode="json") for one in found])
         elif not found:
@@ -71,10 +75,13 @@ def room_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
         else:
             from sublet.cli.entity_names import load_names
             from sublet.cli.render_rooms import rooms
+            from sublet.daemon.api.room_fields import OneRoom
+            from sublet.daemon.api.room_people import GET_READING
 
             # For people, who have few; each is one short question.
             unread = {
-                one.room_id: (await control.people.get_reading(one.room_id)).unread for one in found[:MAX_UNREAD_ASKED]
+                one.room_id: (await control.call(GET_READING, OneRoom(room_id=one.room_id))).unread
+                for one in found[:MAX_UNREAD_ASKED]
             }
             screen.show(rooms(found, await load_names(control), unread))
 
@@ -87,7 +94,10 @@ def room_show(ctx: typer.Context, room: RoomArgument, as_json: JsonFlag = False)
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        found = await control.rooms.get_room(await resolve_room(control, room))
+        from sublet.daemon.api.room_fields import OneRoom
+        from sublet.daemon.api.rooms import GET_ROOM
+
+        found = await control.call(GET_ROOM, OneRoom(room_id=await resolve_room(control, room)))
         if as_json:
             screen.emit(found.model_dump(mode="json"))
             return
@@ -159,7 +169,9 @@ def room_config(
 
     async def body(control: Control) -> None:
         from sublet.cli.entity_names import load_names
-        from sublet.daemon.api.room_member_models import ConfigureRoom
+        from sublet.daemon.api.room_fields import OneRoom
+        from sublet.daemon.api.room_members import CONFIGURE_ROOM, ConfigureRoom
+        from sublet.daemon.api.rooms import GET_ROOM
 
         room_id = await resolve_room(control, room)
         if any(changes.values()) or powers or roles:
@@ -167,12 +179,12 @@ def room_config(
             changes["powers"] = {names.entity(who): value for who, value in powers.items()}
             changes["roles"] = {names.entity(who): value for who, value in roles.items()}
             try:
-                request = ConfigureRoom.model_validate(changes)
+                request = ConfigureRoom.model_validate({"room_id": room_id, **changes})
             except ValidationError as error:
                 raise typer.BadParameter(_what_is_wrong(error)) from None
-            found = await control.members.configure_room(room_id, request)
+            found = await control.call(CONFIGURE_ROOM, request)
         else:
-            found = await control.rooms.get_room(room_id)
+            found = await control.call(GET_ROOM, OneRoom(room_id=room_id))
         if as_json:
             screen.emit(found.model_dump(mode="json"))
             return

@@ -16,8 +16,8 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.patterns import Pattern
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.room_file_models import FileView
-    from sublet.daemon.api.room_models import MessageView
+    from sublet.daemon.api.room_files import FileView
+    from sublet.daemon.api.room_messages import MessageView
     from sublet.daemon.control.client import ControlClient as Control
 
 _UNSAFE: Final = Pattern(r"[^\pL\pN_.+-]+")
@@ -32,17 +32,18 @@ async def upload(control: Control, room_id: str, path: Path) -> FileView:
     Raises:
         SubletError: ``INVALID_ARGUMENT``: it can't be read, is empty or too large.
     """
-    from sublet.daemon.api.room_file_models import UploadFile
+    from sublet.daemon.api.room_files import UPLOAD_FILE, UploadFile
 
     if (refused := not_utf8_name(path.name)) is not None:
         raise refused
     data = await asyncio.to_thread(_read, path)
     given: dict[str, Any] = {
+        "room_id": room_id,
         "filename": path.name[:255],
         "media_type": mimetypes.guess_type(path.name)[0] or ANY_TYPE,
         "data": base64.b64encode(data),
     }
-    kept = await control.files.upload_file(room_id, UploadFile.model_validate(given))
+    kept = await control.call(UPLOAD_FILE, UploadFile.model_validate(given))
     return kept.model_copy(update={"filename": given["filename"]})  # the room may have it under another name
 
 
@@ -58,12 +59,12 @@ async def download(control: Control, room_id: str, one: MessageView, output: str
     Raises:
         SubletError: ``NOT_FOUND``: it comes with none; ``CONFLICT``: there is such a file already.
     """
-    from sublet.daemon.api.room_file_models import FetchFile
+    from sublet.daemon.api.room_files import FETCH_FILE, FetchFile
 
     media = media_of(one)
     if media is None:
         raise SubletError(LocalCode.NOT_FOUND, "this message comes with no file", "`sublet read ROOM` shows files.")
-    found = await control.files.fetch_file(room_id, FetchFile(blob_hash=str(media["blob_hash"])))
+    found = await control.call(FETCH_FILE, FetchFile(room_id=room_id, blob_hash=str(media["blob_hash"])))
     data = base64.b64decode(found.data)
     if output == STDOUT:
         sys.stdout.buffer.write(data)
@@ -91,7 +92,7 @@ def typed_path(typed: str) -> Path:
 
 
 def _read(path: Path) -> bytes:
-    from sublet.daemon.api.room_file_models import MAX_FILE_BYTES
+    from sublet.daemon.api.room_files import MAX_FILE_BYTES
 
     most = f"{MAX_FILE_BYTES >> 20} MiB"
     try:

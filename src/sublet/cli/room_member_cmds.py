@@ -18,7 +18,7 @@ from sublet.protocol.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from sublet.daemon.api.room_models import RoomChange
+    from sublet.daemon.api.rooms import RoomChange
     from sublet.daemon.control.client import ControlClient as Control
 
 MAX_REASON_CHARS = 500
@@ -30,9 +30,11 @@ def room_invite(ctx: typer.Context, room: RoomArgument, entity: EntityArgument, 
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
+        from sublet.daemon.api.rooms import INVITE_TO_ROOM, InviteToRoom
+
         room_id, names = await resolve_room(control, room), await load_names(control)
         invited = names.entity(entity)
-        done = await control.rooms.invite_to_room(room_id, invited)
+        done = await control.call(INVITE_TO_ROOM, InviteToRoom(room_id=room_id, entity=invited))
         if as_json:
             screen.emit(done.model_dump(mode="json"))
             return
@@ -48,7 +50,14 @@ def room_invite(ctx: typer.Context, room: RoomArgument, entity: EntityArgument, 
 @room.command(cls=Sectioned, name="join", rich_help_panel=MEMBERS)
 def room_join(ctx: typer.Context, room: RoomArgument, as_json: JsonFlag = False) -> None:
     """Become a member of an open room."""
-    _do(ctx, room, lambda control, room_id: control.rooms.join_room(room_id), "Joined.", as_json)
+
+    async def join(control: Control, room_id: str) -> RoomChange:
+        from sublet.daemon.api.room_fields import OneRoom
+        from sublet.daemon.api.rooms import JOIN_ROOM
+
+        return await control.call(JOIN_ROOM, OneRoom(room_id=room_id))
+
+    _do(ctx, room, join, "Joined.", as_json)
 
 
 @room.command(cls=Sectioned, name="knock", rich_help_panel=MEMBERS)
@@ -64,9 +73,9 @@ def room_knock(
     """
 
     async def knock(control: Control, room_id: str) -> RoomChange:
-        from sublet.daemon.api.room_member_models import Knock
+        from sublet.daemon.api.room_members import KNOCK_AT_ROOM, Knock
 
-        return await control.members.knock_at_room(room_id, Knock(text=_short(text)))
+        return await control.call(KNOCK_AT_ROOM, Knock(room_id=room_id, text=_short(text)))
 
     _do(ctx, room, knock, "Asked. You are in once somebody there invites you.", as_json)
 
@@ -76,10 +85,10 @@ def room_decline(ctx: typer.Context, room: RoomArgument, entity: EntityArgument,
     """Answer a knock with no."""
 
     async def decline(control: Control, room_id: str) -> RoomChange:
-        from sublet.daemon.api.room_member_models import DeclineKnock
+        from sublet.daemon.api.room_members import DECLINE_KNOCK, DeclineKnock
 
-        request = DeclineKnock(entity=(await load_names(control)).entity(entity))
-        return await control.members.decline_knock(room_id, request)
+        target = (await load_names(control)).entity(entity)
+        return await control.call(DECLINE_KNOCK, DeclineKnock(room_id=room_id, entity=target))
 
     _do(ctx, room, decline, "Declined.", as_json)
 
@@ -87,7 +96,14 @@ def room_decline(ctx: typer.Context, room: RoomArgument, entity: EntityArgument,
 @room.command(cls=Sectioned, name="leave", rich_help_panel=MEMBERS)
 def room_leave(ctx: typer.Context, room: RoomArgument, as_json: JsonFlag = False) -> None:
     """Leave a room; what you have said stays."""
-    _do(ctx, room, lambda control, room_id: control.rooms.leave_room(room_id), "Left.", as_json)
+
+    async def leave(control: Control, room_id: str) -> RoomChange:
+        from sublet.daemon.api.room_fields import OneRoom
+        from sublet.daemon.api.rooms import LEAVE_ROOM
+
+        return await control.call(LEAVE_ROOM, OneRoom(room_id=room_id))
+
+    _do(ctx, room, leave, "Left.", as_json)
 
 
 @room.command(cls=Sectioned, name="kick", rich_help_panel=MEMBERS)
@@ -97,10 +113,10 @@ def room_kick(
     """Remove a member of less power than yours."""
 
     async def kick(control: Control, room_id: str) -> RoomChange:
-        from sublet.daemon.api.room_member_models import RemoveMember
+        from sublet.daemon.api.room_members import KICK_MEMBER, RemoveMember
 
         target = (await load_names(control)).entity(entity)
-        return await control.members.kick_member(room_id, RemoveMember(entity=target, reason=_short(reason)))
+        return await control.call(KICK_MEMBER, RemoveMember(room_id=room_id, entity=target, reason=_short(reason)))
 
     _do(ctx, room, kick, "Removed.", as_json)
 
@@ -115,10 +131,10 @@ def room_ban(
     """
 
     async def ban(control: Control, room_id: str) -> RoomChange:
-        from sublet.daemon.api.room_member_models import RemoveMember
+        from sublet.daemon.api.room_members import BAN_ENTITY, RemoveMember
 
         target = (await load_names(control)).entity(entity)
-        return await control.members.ban_entity(room_id, RemoveMember(entity=target, reason=_short(reason)))
+        return await control.call(BAN_ENTITY, RemoveMember(room_id=room_id, entity=target, reason=_short(reason)))
 
     _do(ctx, room, ban, "Banned.", as_json)
 
@@ -130,10 +146,10 @@ def room_unban(
     """Lift a ban; that makes nobody a member."""
 
     async def unban(control: Control, room_id: str) -> RoomChange:
-        from sublet.daemon.api.room_member_models import RemoveMember
+        from sublet.daemon.api.room_members import UNBAN_ENTITY, RemoveMember
 
         target = (await load_names(control)).entity(entity)
-        return await control.members.unban_entity(room_id, RemoveMember(entity=target, reason=_short(reason)))
+        return await control.call(UNBAN_ENTITY, RemoveMember(room_id=room_id, entity=target, reason=_short(reason)))
 
     _do(ctx, room, unban, "The ban is lifted.", as_json)
 

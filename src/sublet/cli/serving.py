@@ -10,7 +10,7 @@ from sublet.cli.detach import Reporter
 from sublet.cli.errors import sole_error
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.daemon_models import StatusView
+    from sublet.daemon.api.daemon import StatusView
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
     from sublet.cli.entity_names import EntityNames
-    from sublet.daemon.api.room_text_models import TextAccess, TextView
+    from sublet.daemon.api.room_texts import TextAccess, TextView
     from sublet.daemon.control.client import ControlClient as Control
 
 TRIES: Final = 8
@@ -59,18 +59,20 @@ def text_share(
 
     async def body(control: Control) -> None:
         from sublet.cli.entity_names import load_names
-        from sublet.daemon.api.room_text_models import ShareText
+        from sublet.daemon.api.room_fields import OneMessage
+        from sublet.daemon.api.room_texts import GET_ACCESS, SHARE_TEXT, ShareText
 
         room_id, names = await resolve_room(control, room), await load_names(control)
         ref_id = await resolve_ref(control, room_id, ref, of=names.me)
-        found = await control.texts.get_access(room_id, ref_id)
+        found = await control.call(GET_ACCESS, OneMessage(room_id=room_id, ref_id=ref_id))
         if having or without or all_members:
             gone = {names.entity(one) for one in without or []}
             editors = dict.fromkeys([*found.editors, *(names.entity(one) for one in having or [])])
             kept = [one for one in editors if one not in gone]
             mode = "room_members" if all_members else "explicit" if found.mode == "owner_only" else None
-            request = ShareText.model_validate({"mode": mode, "editors": kept})
-            found = await control.texts.share_text(room_id, ref_id, request)
+            message = {"room_id": room_id, "ref_id": ref_id}
+            request = ShareText.model_validate({**message, "mode": mode, "editors": kept})
+            found = await control.call(SHARE_TEXT, request)
         if as_json:
             screen.emit(found.model_dump(mode="json"))
         else:
@@ -86,7 +88,7 @@ def text_show(ctx: typer.Context, room: RoomArgument, ref: RefArgument, as_json:
 
     async def body(control: Control) -> None:
         room_id = await resolve_room(control, room)
-        found = await control.texts.get_text(room_id, await resolve_ref(control, room_id, ref))
+        found = await _text(control, room_id, await resolve_ref(control, room_id, ref))
         await _print(control, screen, found)
 
     run(ctx, screen, body)
@@ -121,7 +123,7 @@ def text_edit(
 
     async def body(control: Control) -> None:
         room_id = await resolve_room(control, room)
-        here = await control.texts.get_text(room_id, await resolve_ref(control, room_id, ref))
+        here = await _text(control, room_id, await resolve_ref(control, room_id, ref))
         if not here.may_edit:
             raise SubletError(
                 LocalCode.POLICY_DENIED, "you may not write into this text", "Its owner may let you: sublet text share"
@@ -140,18 +142,26 @@ def text_edit(
     run(ctx, screen, body)
 
 
+async def _text(control: Control, room_id: str, ref_id: str) -> TextView:
+    from sublet.daemon.api.room_fields import OneMessage
+    from sublet.daemon.api.room_texts import GET_TEXT
+
+    return await control.call(GET_TEXT, OneMessage(room_id=room_id, ref_id=ref_id))
+
+
 async def _append(control: Control, here: TextView, added: str) -> TextView:
     """Add words at the end, wherever that is by then."""
-    from sublet.daemon.api.room_text_models import EditText, TextEdit
+    from sublet.daemon.api.room_texts import EDIT_TEXT, EditText, TextEdit
 
     for left in reversed(range(TRIES)):
-        request = EditText(base=here.text, edits=[TextEdit(index=len(here.text), insert=added)])
+        edits = [TextEdit(index=len(here.text), insert=added)]
+        request = EditText(room_id=here.room_id, ref_id=here.ref_id, base=here.text, edits=edits)
         try:
-            return await control.texts.edit_text(here.room_id, here.ref_id, request)
+            return await control.call(EDIT_TEXT, request)
         except SubletError as error:
             if error.code is not LocalCode.CONFLICT or not left:
                 raise
-        here = await control.texts.get_text(here.room_id, here.ref_id)
+        here = await _text(control, here.room_id, here.ref_id)
     raise AssertionError("the last try raises")
 
 
@@ -162,7 +172,7 @@ async def _change(control: Control, base: TextView, wanted: str) -> TextView:
         SubletError: ``CONFLICT``: both have changed the same words.
     """
     from sublet.cli.text_edits import carried_over, edits_between
-    from sublet.daemon.api.room_text_models import MAX_EDITS, EditText, TextEdit
+    from sublet.daemon.api.room_texts import EDIT_TEXT, MAX_EDITS, EditText, TextEdit
 
     mine, here = edits_between(base.text, wanted, MAX_EDITS), base
     for left in reversed(range(TRIES)):
@@ -174,12 +184,13 @@ async def _change(control: Control, base: TextView, wanted: str) -> TextView:
         if not carried:
             return here
         edits = [TextEdit(index=one.index, delete=one.delete, insert=one.insert) for one in carried]
+        request = EditText(room_id=base.room_id, ref_id=base.ref_id, base=here.text, edits=edits)
         try:
-            return await control.texts.edit_text(base.room_id, base.ref_id, EditText(base=here.text, edits=edits))
+            return await control.call(EDIT_TEXT, request)
         except SubletError as error:
             if error.code is not LocalCode.CONFLICT or not left:
                 raise
-        here = await control.texts.get_text(base.room_id, base.ref_id)
+        here = await _text(control, base.room_id, base.ref_id)
     raise AssertionError("the last try raises")
 
 

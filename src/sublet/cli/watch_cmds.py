@@ -17,7 +17,7 @@ from sublet.protocol.errors import SubletError
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.talk_models import Watches
+    from sublet.daemon.api.room_news import Watches
     from sublet.daemon.control.client import ControlClient as Control
 
 MAX_LINE_CHARS = 400
@@ -59,14 +59,14 @@ def watch_events(
 
     async def body(control: Control) -> None:
         from sublet.daemon.api.base import MAX_WAIT_SECONDS
-        from sublet.daemon.api.room_models import WatchRooms
+        from sublet.daemon.api.room_news import WATCH_ROOMS, WatchRooms
 
         room_id = await resolve_room(control, room) if room is not None else None
         until, cursor = time.monotonic() + wait, since
         while True:
             left = max(until - time.monotonic(), 0)
             request = WatchRooms(since=cursor, wait=min(left, MAX_WAIT_SECONDS), room_id=room_id)
-            found = await control.rooms.watch_rooms(request)
+            found = await control.call(WATCH_ROOMS, request)
             if found.events or left <= MAX_WAIT_SECONDS:
                 break
             cursor = found.cursor if since is not None else None
@@ -92,7 +92,8 @@ def watch_events(
                 screen.note("More had happened than is kept: read the rooms with sublet read.")
             screen.note(f"Go on with --since {found.cursor}")
         if since is None and not peek:  # printed, so that it is received
-            await control.rooms.watch_rooms(WatchRooms(since=found.cursor, acknowledge=found.cursor, room_id=room_id))
+            heard = WatchRooms(since=found.cursor, acknowledge=found.cursor, room_id=room_id)
+            await control.call(WATCH_ROOMS, heard)
 
     run(ctx, screen, body)
 
@@ -125,7 +126,7 @@ def watch_set(
         raise typer.BadParameter("give a message, or --channel")
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.talk_models import SetWatch
+        from sublet.daemon.api.room_news import SET_WATCH, SetWatch
 
         room_id = await resolve_room(control, room)
         given: dict[str, Any] = {"room": room_id, "channels": channel or [], "this_room_only": here, "reason": reason}
@@ -136,7 +137,7 @@ def watch_set(
             request = SetWatch.model_validate(given)
         except ValidationError:
             raise typer.BadParameter("a reason has at most 200 characters, a channel 64") from None
-        await _show(control, screen, await control.watching.set_watch(request))
+        await _show(control, screen, await control.call(SET_WATCH, request))
 
     run(ctx, screen, body)
 
@@ -147,7 +148,10 @@ def watch_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        await _show(control, screen, await control.watching.watches())
+        from sublet.daemon.api.operation import Nothing
+        from sublet.daemon.api.room_news import LIST_WATCHES
+
+        await _show(control, screen, await control.call(LIST_WATCHES, Nothing()))
 
     run(ctx, screen, body)
 
@@ -166,11 +170,11 @@ def watch_unset(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.talk_models import UnsetWatch
+        from sublet.daemon.api.room_news import UNSET_WATCH, UnsetWatch
 
         room_id = await resolve_room(control, room)
         ref_id = None if ref is None else await resolve_ref(control, room_id, ref)
-        await _show(control, screen, await control.watching.unset_watch(UnsetWatch(room=room_id, ref_id=ref_id)))
+        await _show(control, screen, await control.call(UNSET_WATCH, UnsetWatch(room=room_id, ref_id=ref_id)))
 
     run(ctx, screen, body)
 
@@ -179,7 +183,8 @@ async def _show_message(control: Control, screen: Screen, room_id: str, ref_id: 
     """Print what a message says, unless it is gone by now."""
     from sublet.cli.columns import Quoted
     from sublet.cli.render_rooms import attached, said
-    from sublet.daemon.api.room_marks import GET_MESSAGE, OneMessage
+    from sublet.daemon.api.room_fields import OneMessage
+    from sublet.daemon.api.room_marks import GET_MESSAGE
 
     try:
         one = await control.call(GET_MESSAGE, OneMessage(room_id=room_id, ref_id=ref_id))
@@ -189,7 +194,10 @@ async def _show_message(control: Control, screen: Screen, room_id: str, ref_id: 
 
 
 async def _called(control: Control) -> dict[str, str]:
-    return {one.room_id: one.name for one in await control.rooms.list_rooms()}
+    from sublet.daemon.api.operation import Nothing
+    from sublet.daemon.api.rooms import LIST_ROOMS
+
+    return {one.room_id: one.name for one in await control.call(LIST_ROOMS, Nothing())}
 
 
 async def _show(control: Control, screen: Screen, found: Watches) -> None:

@@ -18,17 +18,15 @@ from urllib.parse import urlsplit
 import anyio
 import structlog
 
-from sublet.daemon.api.daemon_models import StatusView
+from sublet.daemon.all_operations import operation_table
+from sublet.daemon.api.daemon import StatusView
 from sublet.daemon.approvals.views import approver_remarks
 from sublet.daemon.assembly import make_parts
 from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.audit_log.opening import open_audit_log
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.server import ControlServer
-from sublet.daemon.control.service import DaemonService
 from sublet.daemon.control.service_parts import ServiceParts
-from sublet.daemon.control_areas import control_areas, operation_table
-from sublet.daemon.diagnosis import diagnose
 from sublet.daemon.endings import Ending, Stop
 from sublet.daemon.faces import A2A_FACE, MCP_FACE, WEB_FACE, load_face, load_face_stores
 from sublet.daemon.failures import sole_failure
@@ -43,7 +41,6 @@ from sublet.daemon.paths import Home
 from sublet.daemon.peering.identity import Identity, TlsFiles, load_identity, load_tls
 from sublet.daemon.peering.key_reports import key_reporter
 from sublet.daemon.peering.pairing import OwnAddress
-from sublet.daemon.peering.peer_directory import PeerDirectory
 from sublet.daemon.peering.peers import name_remark
 from sublet.daemon.ports import BusDoor, Face, FaceContext, WebContext
 from sublet.daemon.recovery import keep_swept, recover
@@ -136,16 +133,18 @@ class _Daemon:
         try:
             parts.data_plane.take_up.begin()
             await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port(self._last.sftp))
-            service_parts = self._service_parts(parts)
-            service = DaemonService(service_parts)
-            table = operation_table(parts, service_parts, self._config, self._web_page)
-            parts.onward.use(table)
-            areas = control_areas(parts)
-            control = KeptFace(
-                "control socket", lambda _: ControlServer(service, self._home, table, areas, parts.callers.agent)
+            table = operation_table(
+                parts,
+                self._service_parts(parts),
+                self._config,
+                self._web_page,
+                lambda: self._status(parts),
+                self._stop.ask,
             )
+            parts.onward.use(table)
+            control = KeptFace("control socket", lambda _: ControlServer(self._home, table, parts.callers.agent))
             async with anyio.create_task_group() as reports:
-                context = self._context(parts, service, table, key_reporter(parts.peers, reports))
+                context = self._context(parts, table, key_reporter(parts.peers, reports))
                 self._faces = self._made_faces(context)
                 await self._serve(parts, control, ready, audit_log)
         finally:
@@ -258,46 +257,29 @@ class _Daemon:
         return [*ports, *parts.reloader.remarks, *watching, *names, *set_aside_lines(parts.aside)]
 
     def _service_parts(self, parts: Parts) -> ServiceParts:
-        directory = PeerDirectory(parts.peers, parts.link, parts.rooms.messaging.why_apart)
         return ServiceParts(
             git=parts.git,
             policy=parts.policy,
             gate=parts.gate,
             journal=parts.journal,
             delegator=parts.delegator,
-            executor=parts.executor,
             peers=parts.peers,
-            peer_directory=directory.views,
-            pairing=parts.pairing,
-            tokens=parts.tokens,
-            lend_roots=parts.lend_roots,
             pruning=parts.pruning,
             results=parts.results,
-            status=lambda: self._status(parts),
-            doctor=lambda: diagnose(
-                self._config.home, running=True, limits=parts.cages.means, apart=parts.rooms.messaging.apart()
-            ),
-            reload=parts.reloader.reload,
-            stop=self._stop.ask,
-            node_id=self._identity.node_id,
             chain_of=parts.callers.chain,
             rest_of=parts.callers.rest,
             max_depth=lambda: self._config.supervisor.max_depth,
         )
 
-    def _context(
-        self, parts: Parts, service: DaemonService, table: OperationTable, key_changed: Callable[[str, str], None]
-    ) -> FaceContext:
+    def _context(self, parts: Parts, table: OperationTable, key_changed: Callable[[str, str], None]) -> FaceContext:
         home = self._config.home
         return FaceContext(
-            api=service,
             operations=table,
             calls=parts.calls,
             executor=parts.executor,
             messages=parts.messages,
             pairing=parts.pairing,
             whereabouts=parts.whereabouts,
-            talk=parts.rooms.talk,
             key=self._identity.key,
             node_id=self._identity.node_id,
             fingerprint=self._identity.fingerprint,
@@ -329,9 +311,6 @@ class _Daemon:
         if wanted is None:
             return None
         return WebContext(
-            approvals=parts.approvals,
-            rooms=parts.rooms.service,
-            files=parts.rooms.files,
             logins=parts.web_logins,
             port=wanted.free_port(self._last.web),
             chosen=wanted.chosen,

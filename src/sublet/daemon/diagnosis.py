@@ -11,7 +11,7 @@ from itertools import starmap
 from pathlib import Path
 from types import MappingProxyType
 
-from sublet.daemon.api.daemon_models import Check
+from sublet.daemon.api.daemon import Check
 from sublet.daemon.faces import load_face_stores
 from sublet.daemon.paths import Home
 from sublet.daemon.private_parts import fallen_back

@@ -9,10 +9,8 @@ from typing import Final, Protocol
 
 from nacl.signing import SigningKey
 
-from sublet.daemon.api.approval_api import ApprovalApi
 from sublet.daemon.api.call_api import CallApi
 from sublet.daemon.api.daemon_api import (
-    DaemonApi,
     ExecutorApi,
     KnownPeer,
     MessageApi,
@@ -22,10 +20,7 @@ from sublet.daemon.api.daemon_api import (
     PairRequest,
     WhereaboutsApi,
 )
-from sublet.daemon.api.peer_models import AgentView
-from sublet.daemon.api.room_api import RoomApi
-from sublet.daemon.api.room_file_api import RoomFileApi
-from sublet.daemon.api.talk_api import TalkApi
+from sublet.daemon.api.peers import AgentView
 from sublet.daemon.api.web_logins import WebLoginCheck
 from sublet.daemon.operations.table import OperationTable
 from sublet.policy.model import Subject
@@ -225,9 +220,6 @@ class WebContext:
     ``chosen`` tells whether somebody asked for that port: a default that is taken gives way.
     """
 
-    approvals: ApprovalApi
-    rooms: RoomApi
-    files: RoomFileApi
     logins: WebLoginCheck
     port: int
     chosen: bool
@@ -237,7 +229,7 @@ class WebContext:
 class FaceContext:
     """What a face gets from the composition root.
 
-    ``operations`` are what the daemon can be asked, ``api`` those that are not in that table yet. ``identify`` returns
+    ``operations`` are what the daemon can be asked. ``identify`` returns
     the agent of this daemon to which a process belongs, if any, and raises ``ProcessLookupError`` where nobody can
     tell. ``find_peer`` maps a node id to the paired peer, ``find_token`` a bearer secret to its token's name.
     ``listener`` is the bound TCP socket's host and port for the A2A face. ``state_dir`` is private (0700). ``services``
@@ -245,14 +237,12 @@ class FaceContext:
     returns where it is, once it is.
     """
 
-    api: DaemonApi
     operations: OperationTable
     calls: CallApi
     executor: ExecutorApi
     messages: MessageApi
     pairing: PairingApi
     whereabouts: WhereaboutsApi
-    talk: TalkApi
     key: SigningKey
     node_id: str
     fingerprint: str

@@ -9,17 +9,21 @@ from typing import Final
 
 import structlog
 
-from sublet.daemon.api.delegation_views import ErrorView
 from sublet.daemon.background import in_background
 from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.lending.staged_tree import Trees
-from sublet.daemon.storage.journal import NOTHING, Journal
-from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord, error_view, interrupted
+from sublet.daemon.storage.journal import NOTHING, Held, Journal
+from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord, error_view
 from sublet.daemon.times import rfc3339
+from sublet.daemon.working.decisions import assignment_of, now
 from sublet.disk.set_aside import SetAside
+from sublet.protocol.assignment import core
+from sublet.protocol.assignment.model import Record, Restarted
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.delegation.model import Failed, Settled, TakenOver
+from sublet.protocol.delegation.reasons import interrupted
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.events import EventKind
-from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentEvent, AssignmentState, DelegationEvent, advance
 from sublet.workspace.carrier import Carrier
 from sublet.workspace.model import LeaseUsage
 
@@ -83,17 +87,19 @@ async def keep_swept(aside: SetAside) -> None:
 
 
 async def _fail(assignment: AssignmentRecord, journal: Journal) -> None:
-    state = advance(ASSIGNMENT_TABLE, assignment.state, AssignmentEvent.FAIL)
-    error = ErrorView(
-        code=str(ErrorCode.TASK_FAILED),
-        message="the executor's daemon stopped unexpectedly",
-        hint="Delegate again.",
-    )
-    changes = {"state": state, "error": error, "updated_at": rfc3339()}
-    if assignment.state is AssignmentState.ACTIVE:
-        changes["outcome"] = "crashed"
-    ended = assignment.model_copy(update=changes)
-    await journal.save_assignment(ended, EventKind.ASSIGNMENT_STATE, {"state": str(state), "code": error.code})
+    error = SubletError(ErrorCode.TASK_FAILED, "the executor's daemon stopped unexpectedly", "Delegate again.")
+    _, outputs = core.step(assignment_of(assignment), Restarted(error), now())
+    for output in outputs:
+        assert isinstance(output, Record)
+        changes = {
+            "state": output.now.state,
+            "error": error_view(error),
+            "outcome": output.reason,
+            "updated_at": rfc3339(),
+        }
+        ended = assignment.model_copy(update=changes)
+        data: dict[str, JsonValue] = {"state": str(ended.state), "code": str(error.code)}
+        await journal.save_assignment(ended, EventKind.ASSIGNMENT_STATE, data)
 
 
 async def end_interrupted(
@@ -110,17 +116,15 @@ async def end_interrupted(
         recalled: returns what the lease did, as far as that is remembered.
     """
     keeper = DelegationKeeper(record, journal)
-    await keeper.note(generation=record.generation + 1)
-    if record.result is not None:
-        await keeper.end(DelegationEvent.DONE)
-    else:
+    await keeper.feed(TakenOver())
+    if not keeper.over:
         # Where the lease is over by the clock, this is EXPIRE.
-        await keeper.end(DelegationEvent.FAIL, error=error_view(interrupted()))
-    news: dict[str, object] = {"condition": None, "settled": True}
+        await keeper.feed(Failed(interrupted()))
+    news: dict[str, object] = {}
     tree = trees.of(record)
     if record.expires_at is not None and record.snapshots:
         news |= await tree.report(record, await in_background(recalled))
     else:
         await tree.drop()
-    await journal.release_owned(record.id)
     await keeper.note(NOTHING, **news)
+    await keeper.feed(Settled(told=True), {"condition": None}, held=Held(gives_back=()))

@@ -22,7 +22,7 @@ from typing import Any, Final
 import anyio
 import structlog
 
-from sublet.daemon.api.daemon_models import StallView
+from sublet.daemon.api.daemon import StallView
 from sublet.daemon.times import rfc3339
 
 STALL_SECONDS: Final = 0.25

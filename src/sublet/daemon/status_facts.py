@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sublet.daemon.api.daemon_models import ServiceView
+from sublet.daemon.api.daemon import ServiceView
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.parts import Parts
 from sublet.daemon.times import rfc3339

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from sublet.policy.grants import Moment
+from sublet.protocol.times import rfc3339_of, unix_seconds
+
+__all__ = ["moment", "rfc3339", "unix_seconds"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -20,20 +22,7 @@ def moment() -> Moment:
 
 def rfc3339(at: float | None = None) -> str:
     """Return ``at`` (Unix seconds; now by default) as RFC 3339 in UTC with milliseconds."""
-    when = datetime.fromtimestamp(time.time() if at is None else at, UTC)
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def unix_seconds(text: str) -> float:
-    """Return the Unix time of an RFC 3339 timestamp.
-
-    Raises:
-        ValueError: it is none, or has no time zone.
-    """
-    when = datetime.fromisoformat(text)
-    if when.tzinfo is None:
-        raise ValueError("a timestamp needs a time zone")
-    return when.timestamp()
+    return rfc3339_of(time.time() if at is None else at)
 
 
 @functools.cache

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 import anyio
 
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
-from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.delegation_fields import OneDelegation
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.delegations import GET_DELEGATION, WAIT_FOR_END, WaitForEnd
 from sublet.daemon.api.events import READ_EVENTS, ReadEvents
-from sublet.daemon.api.talk_api import TalkApi
 from sublet.daemon.operations.calling import Calls
 from sublet.policy.model import Subject
 from sublet.protocol.events import Event, EventKind
@@ -34,17 +32,13 @@ class Call:
     """One tool call.
 
     Args:
-        api: the daemon.
-        operations: what it can be asked, as ``caller``.
-        talk: its rooms.
+        operations: what the daemon can be asked, as ``caller``.
         caller: the MCP host, with its roots.
         report: sends progress (a growing count and a line of text); does nothing if the host did not ask for it.
         deadline: loop time at which the answer must be on its way.
     """
 
-    api: DaemonApi
     operations: Calls
-    talk: TalkApi
     caller: Subject
     report: Progress
     deadline: float

@@ -130,12 +130,7 @@ class McpFace:
                 module = await anyio.to_thread.run_sync(partial(importlib.import_module, "sublet.mcp_server.server"))
                 context = self._context
                 server: SubletServer = module.SubletServer(
-                    context.api,
-                    context.operations.called_by,
-                    context.talk,
-                    context.calls,
-                    context.web_page,
-                    context.version,
+                    context.operations.called_by, context.calls, context.web_page, context.version
                 )
                 await self._group.start(self._pump, server)
                 self._context.services.start(self._group, Service("mcp updates of rooms", server.room_updates.serve))

@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from sublet.daemon.api.peer_models import AgentView, Directory, PeerView
-from sublet.daemon.api.talk_models import TalkRoom
+from sublet.daemon.api.conversations import Conversation
+from sublet.daemon.api.peers import AgentView, Directory, PeerView
 from sublet.mcp_server.answers import Answer
 from sublet.mcp_server.present import MAX_ANSWER_CHARS, MAX_WHY_CHARS, sandbox_text
 from sublet.mcp_server.room_answers import KnownRooms, RoomFacts, room_facts
@@ -97,7 +97,7 @@ def present_directory(found: Directory, roots: tuple[str, ...], known: KnownRoom
         rooms_error=known.error,
         next_step=_next_step(found, roots),
     )
-    everything: list[PeerView | TalkRoom] = [*found.peers, *known.rooms]
+    everything: list[PeerView | Conversation] = [*found.peers, *known.rooms]
     end = start
     for entry in everything[start:]:
         if isinstance(entry, PeerView):

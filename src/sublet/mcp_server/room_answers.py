@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from sublet.daemon.api.delivery_models import ReceiptState, RecipientReceipt
-from sublet.daemon.api.talk_models import TalkMessage, TalkRoom
+from sublet.daemon.api.conversations import Conversation, ConversationMessage
+from sublet.daemon.api.room_messages import ReceiptState, RecipientReceipt
 from sublet.mcp_server.answers import Answer
 from sublet.protocol.text import clean, clean_line
 
@@ -140,14 +140,14 @@ class Watched(Answer):
 class KnownRooms:
     """The rooms of a caller, and as whom it speaks; or why they can't be told."""
 
-    rooms: list[TalkRoom]
+    rooms: list[Conversation]
     you: str | None = None
     error: str | None = None
 
 
-def room_facts(room: TalkRoom) -> RoomFacts:
+def room_facts(room: Conversation) -> RoomFacts:
     """Return a room as a model is shown it; its name is its creator's word."""
-    members = sorted(room.members)
+    members = sorted(room.roles)
     name = clean_line(room.name, MAX_NAME_CHARS) or None
     return RoomFacts(
         room_id=room.room_id,
@@ -168,7 +168,7 @@ def receipt_facts(receipts: Sequence[RecipientReceipt]) -> list[ReceiptFacts]:
     ]
 
 
-def message_facts(message: TalkMessage, limit: int, *, of_room: str | None = None, start: int = 0) -> Message:
+def message_facts(message: ConversationMessage, limit: int, *, of_room: str | None = None, start: int = 0) -> Message:
     """Return a message as a model is shown it.
 
     Args:
@@ -203,6 +203,6 @@ def message_facts(message: TalkMessage, limit: int, *, of_room: str | None = Non
     )
 
 
-def _wrote(message: TalkMessage, file_name: str | None, text: str | None) -> Wrote:
+def _wrote(message: ConversationMessage, file_name: str | None, text: str | None) -> Wrote:
     kind = clean_line(message.file.mime_type, MAX_NAME_CHARS) if message.file is not None else None
     return Wrote(peer=message.author, file_name=file_name, mime_type=kind, text=text)

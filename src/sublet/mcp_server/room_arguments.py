@@ -7,20 +7,20 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
-from sublet.daemon.api.room_models import MAX_BODY_CHARS, RefId
-from sublet.daemon.api.talk_models import (
+from sublet.daemon.api.conversations import (
     DEFAULT_PAGE_MESSAGES,
     MAX_ATTACHMENTS,
-    MAX_CHANNELS,
     MAX_PAGE_MESSAGES,
-    MAX_REASON_CHARS,
     Address,
-    BlobHash,
-    Channel,
     Cursor,
 )
+from sublet.daemon.api.room_fields import MAX_BODY_CHARS, RefId
+from sublet.daemon.api.room_files import BlobHash
+from sublet.daemon.api.room_messages import MAX_CHANNELS
+from sublet.daemon.api.room_news import MAX_WATCH_REASON_CHARS
 from sublet.mcp_server.arguments import Arguments
 
+Channel = Annotated[str, Field(min_length=1, max_length=64)]
 Place = Annotated[str, Field(pattern=r"^[0-9]{0,18}:[0-9]{1,18}$")]
 
 
@@ -76,7 +76,9 @@ class Watch(Arguments):
     channels: Annotated[list[Channel], Field(max_length=MAX_CHANNELS)] = Field(
         default_factory=list, description="set: channels, over all rooms"
     )
-    reason: Annotated[str, Field(max_length=MAX_REASON_CHARS)] = Field(default="", description="set: why, for others")
+    reason: Annotated[str, Field(max_length=MAX_WATCH_REASON_CHARS)] = Field(
+        default="", description="set: why, for others"
+    )
     on_reaction: bool = Field(default=False, description="set: of reactions too, beside replies, edits and its thread")
 
     @field_validator("cursor", mode="before")

@@ -9,16 +9,23 @@ import anyio
 import mcp.types as t
 import structlog
 
-from sublet.daemon.api.talk_models import Follow, ReadTalk
+from sublet.daemon.api.conversations import (
+    GET_CONVERSATION,
+    LIST_CONVERSATIONS,
+    Conversation,
+    ReadConversation,
+    WhichConversation,
+)
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.room_news import FOLLOW_NEWS, GET_NEWEST, FollowNews
 from sublet.mcp_server.room_answers import room_facts
-from sublet.mcp_server.room_tools import page_answer
-from sublet.policy.model import Subject
+from sublet.mcp_server.room_pages import page_answer
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import is_room_id
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.talk_api import TalkApi
+    from sublet.daemon.operations.calling import Calls
 
 ROOM_PREFIX: Final = "sublet://rooms/"
 ROOM_TEMPLATE: Final = ROOM_PREFIX + "{id}"
@@ -38,22 +45,17 @@ def is_room_uri(uri: str) -> bool:
     return uri.startswith(ROOM_PREFIX)
 
 
-def room_id_of(uri: str) -> str:
-    """Return the room that ``uri`` names.
-
-    Raises:
-        SubletError: ``NOT_FOUND`` for anything but a room's resource.
-    """
+def _room_id_of(uri: str) -> str:
     found = uri.removeprefix(ROOM_PREFIX)
     if not is_room_id(found):
         raise SubletError(LocalCode.NOT_FOUND, "there is no such resource", f"Resources look like {ROOM_TEMPLATE}.")
     return found
 
 
-async def room_resources(talk: TalkApi, caller: Subject) -> list[t.Resource]:
+async def room_resources(daemon: Calls) -> list[t.Resource]:
     """Return the caller's rooms as resources, those with unread messages first; none where there are no rooms here."""
     try:
-        rooms = await talk.talk_rooms(caller)
+        rooms = await daemon.call(LIST_CONVERSATIONS, Nothing())
     except SubletError as error:
         log.info("rooms are not listed as resources", reason=str(error))
         return []
@@ -62,18 +64,27 @@ async def room_resources(talk: TalkApi, caller: Subject) -> list[t.Resource]:
             uri=ROOM_PREFIX + room.room_id,
             name=room.room_id,
             title=f"Room: {clean_line(room.direct_with or room.name, MAX_TITLE_CHARS)}",
-            description=f"{len(room.members)} members, {room.unread} unread",
+            description=f"{room.members} members, {room.unread} unread",
             mime_type="text/plain",
         )
         for room in rooms[:MAX_LISTED]
     ]
 
 
-async def read_room(talk: TalkApi, uri: str, caller: Subject) -> t.ReadResourceResult:
+async def find_room(daemon: Calls, uri: str) -> Conversation:
+    """Return the room that ``uri`` names.
+
+    Raises:
+        SubletError: ``NOT_FOUND`` for anything but the resource of a room that the caller may read.
+    """
+    return await daemon.call(GET_CONVERSATION, WhichConversation(room=_room_id_of(uri)))
+
+
+async def read_room(daemon: Calls, uri: str) -> t.ReadResourceResult:
     """Return a room and its last messages as text, what others wrote quoted and labelled."""
-    room_id = room_id_of(uri)
-    room = room_facts(await talk.talk_room(room_id, caller))
-    messages = await page_answer(talk, ReadTalk(room=room_id, limit=MESSAGES), caller)
+    found = await find_room(daemon, uri)
+    room = room_facts(found)
+    messages = await page_answer(daemon, ReadConversation(room=found.room_id, limit=MESSAGES))
     text = f"{room.as_text()}\n{messages.as_text()}"
     return t.ReadResourceResult(contents=[t.TextResourceContents(uri=uri, mime_type="text/plain", text=text)])
 
@@ -84,14 +95,13 @@ class RoomUpdates:
     It begins with the first subscription to a room: until then nobody needs rooms here, and none are opened.
 
     Args:
-        talk: the rooms.
+        daemon: calls operations as nobody but this server.
         publish: tells the subscribers of a resource.
     """
 
-    def __init__(self, talk: TalkApi, publish: Callable[[str], Awaitable[None]]) -> None:
-        self._talk = talk
+    def __init__(self, daemon: Calls, publish: Callable[[str], Awaitable[None]]) -> None:
+        self._daemon = daemon
         self._publish = publish
-        self._caller = Subject(kind="mcp", name="sublet")
         self._wanted = anyio.Event()
         self._ready = anyio.Event()
 
@@ -107,9 +117,10 @@ class RoomUpdates:
         while True:
             try:
                 if cursor is None:
-                    cursor = await self._talk.newest(self._caller)
+                    cursor = (await self._daemon.call(GET_NEWEST, Nothing())).cursor
                     self._ready.set()
-                news = await self._talk.news(Follow(since=cursor, wait=WAIT_SECONDS, peek=True), self._caller)
+                request = FollowNews(since=cursor, wait=WAIT_SECONDS, peek=True)
+                news = await self._daemon.call(FOLLOW_NEWS, request)
             except Exception as error:  # notifications are a courtesy; without them the tools still work
                 log.warning("no update notifications of rooms for now", reason=str(error))
                 self._ready.set()

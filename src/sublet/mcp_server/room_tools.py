@@ -1,4 +1,4 @@
-"""The tools for talking: they translate to ``TalkApi``, and wait for rooms and delegations at once (DESIGN 5)."""
+"""The tools for talking: they call operations on rooms, and wait for rooms and delegations at once (DESIGN 5)."""
 
 from __future__ import annotations
 
@@ -9,29 +9,35 @@ from typing import Final
 import anyio
 
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
+from sublet.daemon.api.conversations import (
+    LIST_CONVERSATIONS,
+    READ_MESSAGE,
+    SAY,
+    ReadConversation,
+    Say,
+    WhichMessage,
+)
 from sublet.daemon.api.delegation_fields import ListNewest
 from sublet.daemon.api.delegations import LIST_DELEGATIONS
 from sublet.daemon.api.events import READ_EVENTS, ReadEvents
-from sublet.daemon.api.talk_api import TalkApi
-from sublet.daemon.api.talk_models import (
-    Follow,
-    News,
-    ReadTalk,
-    Say,
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.room_news import (
+    FOLLOW_NEWS,
+    LIST_WATCHES,
+    SET_WATCH,
+    UNSET_WATCH,
+    FollowNews,
+    RoomEvent,
     SetWatch,
-    TalkEvent,
-    TalkMessage,
     UnsetWatch,
     Watches,
 )
+from sublet.daemon.api.rooms import WHOAMI
 from sublet.mcp_server.answers import Answer
 from sublet.mcp_server.call import Call
-from sublet.mcp_server.present import MAX_ANSWER_CHARS
 from sublet.mcp_server.room_answers import (
     Event,
     KnownRooms,
-    Message,
-    Messages,
     Sent,
     Watched,
     WatchFacts,
@@ -39,17 +45,14 @@ from sublet.mcp_server.room_answers import (
     receipt_facts,
 )
 from sublet.mcp_server.room_arguments import ReadMessages, SendMessage, Watch
-from sublet.policy.model import Subject
+from sublet.mcp_server.room_pages import MAX_LIST_CHARS, in_full, page_answer, size_in_list, with_attachment
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event as DaemonEvent
 from sublet.protocol.events import EventKind
 from sublet.protocol.text import clean_line
 
-MAX_BODY_SHOWN: Final = 3_000
 MAX_EVENT_CHARS: Final = 500
 MAX_WATCHES_SHOWN: Final = 40
-RESERVED_CHARS: Final = 500
-"""For the fields around a list."""
 DELEGATION_EVENTS: Final = 100
 HALF_SECOND: Final = 0.5
 """Before the deadline, for putting the answer together."""
@@ -66,17 +69,15 @@ TOLD: Final = frozenset(
 
 async def send_message(call: Call, given: SendMessage) -> Answer:
     """Say something, and tell where it went."""
-    said = await call.talk.say(
-        Say(
-            to=given.to,
-            body=given.message,
-            reply_to=given.reply_to,
-            thread=given.thread,
-            channels=given.channels,
-            attachments=given.attachments,
-        ),
-        call.caller,
+    words = Say(
+        to=given.to,
+        body=given.message,
+        reply_to=given.reply_to,
+        thread=given.thread,
+        channels=given.channels,
+        attachments=given.attachments,
     )
+    said = await call.operations.call(SAY, words)
     return Sent(
         ref_id=said.ref_id,
         room_id=said.room_id,
@@ -92,39 +93,24 @@ async def send_message(call: Call, given: SendMessage) -> Answer:
 async def read_messages(call: Call, given: ReadMessages) -> Answer:
     """Show a page of messages, or one message in full."""
     if given.ref_id is not None:
-        read = call.talk.read_attachment if given.attachment else call.talk.read_message
-        message = await read(str(given.room), given.ref_id, call.caller)
-        return _in_full(message, int(given.cursor or 0))
-    asked = ReadTalk(
+        request = WhichMessage(room=str(given.room), ref_id=given.ref_id)
+        message = await call.operations.call(READ_MESSAGE, request)
+        if given.attachment:
+            message = await with_attachment(call.operations, message)
+        return in_full(message, int(given.cursor or 0))
+    asked = ReadConversation(
         room=given.room, thread=given.thread, channel=given.channel, limit=given.limit, before=given.cursor
     )
-    return await page_answer(call.talk, asked, call.caller)
-
-
-async def page_answer(talk: TalkApi, asked: ReadTalk, caller: Subject) -> Messages:
-    """Return as much of a page as fits an answer."""
-    page = await talk.read_page(asked, caller)
-    fitting = _fitting(page.messages, page.room_id)
-    if 0 < len(fitting) < len(page.messages):
-        # Asked again for as many as fit, so that the cursor is the one before these.
-        page = await talk.read_page(asked.model_copy(update={"limit": len(fitting)}), caller)
-        fitting = _fitting(page.messages, page.room_id)
-    more = page.next_cursor is not None
-    return Messages(
-        room_id=page.room_id,
-        messages=fitting,
-        next_cursor=page.next_cursor,
-        more=more,
-        next_step="send_message with reply_to answers one." + (" Pass next_cursor for earlier ones." if more else ""),
-    )
+    return await page_answer(call.operations, asked)
 
 
 async def watch(call: Call, given: Watch) -> Answer:
     """Set, end or list watches, or tell what has happened."""
     if given.action == "list":
-        return _watches(await call.talk.watches(call.caller))
+        return _watches(await call.operations.call(LIST_WATCHES, Nothing()))
     if given.action == "unset":
-        return _watches(await call.talk.unset_watch(UnsetWatch(room=str(given.room), ref_id=given.ref_id), call.caller))
+        ended = UnsetWatch(room=str(given.room), ref_id=given.ref_id)
+        return _watches(await call.operations.call(UNSET_WATCH, ended))
     if given.action == "set":
         wanted = SetWatch(
             room=str(given.room),
@@ -133,14 +119,15 @@ async def watch(call: Call, given: Watch) -> Answer:
             reason=given.reason,
             on_reaction=given.on_reaction,
         )
-        return _watches(await call.talk.set_watch(wanted, call.caller))
+        return _watches(await call.operations.call(SET_WATCH, wanted))
     return await _wait(call, given)
 
 
 async def rooms_of(call: Call) -> KnownRooms:
     """Return the caller's rooms; a daemon that can't tell them still has a directory."""
     try:
-        return KnownRooms(await call.talk.talk_rooms(call.caller), await call.talk.speaks_as(call.caller))
+        found = await call.operations.call(LIST_CONVERSATIONS, Nothing())
+        return KnownRooms(found, (await call.operations.call(WHOAMI, Nothing())).entity_id)
     except SubletError as error:
         return KnownRooms([], error=clean_line(f"{error.code}: {error.message}", 200))
 
@@ -154,7 +141,7 @@ class _Heard:
 
     room_cursor: int | None
     delegation_cursor: int
-    rooms: list[TalkEvent] = field(default_factory=list)
+    rooms: list[RoomEvent] = field(default_factory=list)
     delegations: list[DaemonEvent] = field(default_factory=list)
     more: bool = False
     missed: bool = False
@@ -198,7 +185,8 @@ async def _wait(call: Call, given: Watch) -> Answer:
 async def _hear_rooms(call: Call, room: str | None, heard: _Heard, until: float) -> None:
     left = max(0.0, until - anyio.current_time())
     try:
-        found: News = await call.talk.news(Follow(since=heard.room_cursor, wait=left, room=room), call.caller)
+        request = FollowNews(since=heard.room_cursor, wait=left, room=room)
+        found = await call.operations.call(FOLLOW_NEWS, request)
     except SubletError as error:
         # Delegations are told of all the same; a wrong room is for the caller to mend.
         if room is not None or error.code is not LocalCode.UNAVAILABLE:
@@ -228,16 +216,16 @@ def _news(heard: _Heard) -> Watched:
     room, delegation, more = heard.room_cursor, heard.delegation_cursor, heard.more
     for number, event in enumerate(heard.rooms):
         facts = _room_event(event)
-        size += _size(facts)
-        if shown and size > MAX_ANSWER_CHARS - RESERVED_CHARS:
+        size += size_in_list(facts)
+        if shown and size > MAX_LIST_CHARS:
             more = True
             room = heard.rooms[number - 1].cursor
             break
         shown.append(facts)
     for number, one in enumerate(heard.delegations):
         news = _delegation_event(one)
-        size += _size(news)
-        if shown and size > MAX_ANSWER_CHARS - RESERVED_CHARS:
+        size += size_in_list(news)
+        if shown and size > MAX_LIST_CHARS:
             more = True
             delegation = heard.delegations[number - 1].seq if number else one.seq - 1
             break
@@ -260,7 +248,7 @@ def _next_step(shown: Sequence[Event]) -> str:
     return f"{again[0].upper()}{again[1:]}."
 
 
-def _room_event(event: TalkEvent) -> Event:
+def _room_event(event: RoomEvent) -> Event:
     data = event.data
 
     def word(name: str) -> str | None:
@@ -291,42 +279,6 @@ def _delegation_event(event: DaemonEvent) -> Event:
     )
 
 
-# Messages
-
-
-def _fitting(messages: Sequence[TalkMessage], room_id: str | None) -> list[Message]:
-    """Return the newest of ``messages`` that fit an answer; at least one."""
-    shown: list[Message] = []
-    left = MAX_ANSWER_CHARS - RESERVED_CHARS
-    for message in reversed(messages):
-        facts = message_facts(message, MAX_BODY_SHOWN, of_room=room_id)
-        left -= _size(facts)
-        if shown and left < 0:
-            break
-        shown.append(facts)
-    return shown[::-1]
-
-
-def _in_full(message: TalkMessage, start: int) -> Messages:
-    """Return as much of a message as fits, from a character of its body on."""
-    limit = MAX_ANSWER_CHARS - RESERVED_CHARS
-    body = message.body or ""
-    while True:
-        facts = message_facts(message, limit, start=start)
-        if facts.size() <= MAX_ANSWER_CHARS - RESERVED_CHARS or limit < 100:
-            break
-        limit = limit * 3 // 4
-    end = start + limit
-    more = end < len(body)
-    return Messages(
-        room_id=message.room_id,
-        messages=[facts],
-        next_cursor=str(end) if more else None,
-        more=more,
-        next_step="Pass next_cursor as cursor for the rest." if more else "That is all of it.",
-    )
-
-
 def _watches(found: Watches) -> Watched:
     every = [
         *(
@@ -348,8 +300,3 @@ def _watches(found: Watches) -> Watched:
         removed=found.removed,
         next_step="watch(action='wait', wait_seconds=45) tells what happens there.",
     )
-
-
-def _size(facts: Answer) -> int:
-    """Return what an answer inside a list costs, with the longer names that it has there."""
-    return facts.size() + 16 * (1 + facts.as_text().count("\n"))

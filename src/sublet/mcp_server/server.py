@@ -26,9 +26,9 @@ from sublet.mcp_server.resources import URI_TEMPLATE, read_resource, resource_li
 from sublet.mcp_server.room_resources import (
     ROOM_TEMPLATE,
     RoomUpdates,
+    find_room,
     is_room_uri,
     read_room,
-    room_id_of,
     room_resources,
 )
 from sublet.mcp_server.session import MAX_CALLS, HostSession, local_paths
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from mcp.server import InitializationOptions
 
     from sublet.daemon.api.call_api import AskedCall, CallApi
-    from sublet.daemon.api.daemon_api import DaemonApi
-    from sublet.daemon.api.talk_api import TalkApi
     from sublet.daemon.operations.calling import Calls
 
 log = structlog.get_logger(__name__)
@@ -70,9 +68,7 @@ class SubletServer:
     """The catalogue over one daemon.
 
     Args:
-        api: the daemon.
-        called_by: returns what calls the operations of the table for whoever asks.
-        talk: its rooms.
+        called_by: returns what calls the operations of the daemon as somebody.
         calls: stands before every tool.
         page: returns the address of the web page, where there is one.
         version: what hosts are told.
@@ -80,16 +76,12 @@ class SubletServer:
 
     def __init__(
         self,
-        api: DaemonApi,
         called_by: Callable[[Subject], Calls],
-        talk: TalkApi,
         calls: CallApi,
         page: Callable[[], str | None],
         version: str,
     ) -> None:
-        self._api = api
         self._called_by = called_by
-        self._talk = talk
         self._calls = calls
         self._asking = Asking(calls, page)
         self._tools = {tool.name: tool for tool in TOOLS}
@@ -97,7 +89,7 @@ class SubletServer:
         self._sessions: set[HostSession] = set()
         self._bus = InMemorySubscriptionBus()
         self._listeners = ListenHandler(self._bus, max_subscriptions=MAX_LISTENERS)
-        self.room_updates = RoomUpdates(talk, self.publish)
+        self.room_updates = RoomUpdates(called_by(Subject(kind="mcp", name="sublet")), self.publish)
         self.low: Server[HostSession] = Server(
             "sublet",
             version=version,
@@ -198,7 +190,7 @@ class SubletServer:
             await ctx.session.report_progress(count, None, line)
 
         caller = _subject(ctx, roots)
-        call = Call(self._api, self._called_by(caller), self._talk, caller, report, deadline)
+        call = Call(self._called_by(caller), caller, report, deadline)
         async with self._begun(asked_call):
             with anyio.move_on_at(deadline) as limit:
                 answer = await bound(call)
@@ -231,8 +223,8 @@ class SubletServer:
 
     async def _list_resources(self, ctx: Context, params: t.PaginatedRequestParams | None) -> t.ListResourcesResult:
         with _as_protocol_error():
-            caller = _subject(ctx)
-            found = [*await resource_list(self._called_by(caller)), *await room_resources(self._talk, caller)]
+            operations = self._called_by(_subject(ctx))
+            found = [*await resource_list(operations), *await room_resources(operations)]
             return t.ListResourcesResult(resources=found)
 
     async def _list_templates(
@@ -258,14 +250,14 @@ class SubletServer:
         with _as_protocol_error():
             uri = str(params.uri)
             if is_room_uri(uri):
-                return await read_room(self._talk, uri, _subject(ctx))
+                return await read_room(self._called_by(_subject(ctx)), uri)
             return await read_resource(self._called_by(_subject(ctx)), uri)
 
     async def _subscribe(self, ctx: Context, params: t.SubscribeRequestParams) -> t.EmptyResult:
         uri = str(params.uri)
         with _as_protocol_error():
             if is_room_uri(uri):
-                await self._talk.talk_room(room_id_of(uri), _subject(ctx))
+                await find_room(self._called_by(_subject(ctx)), uri)
                 await self.room_updates.want()
             else:
                 await read_resource(self._called_by(_subject(ctx)), uri)

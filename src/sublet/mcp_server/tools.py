@@ -20,6 +20,8 @@ from sublet.daemon.api.delegations import (
     SayMore,
 )
 from sublet.daemon.api.events import READ_EVENTS, ReadEvents
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.peers import SHOW_DIRECTORY
 from sublet.daemon.api.results import APPLY_RESULT, DISCARD_RESULT, REVIEW_RESULT, UNDO_RESULT, ApplyResult
 from sublet.mcp_server.answers import Answer, Delegation, Reviewed
 from sublet.mcp_server.arguments import (
@@ -117,7 +119,7 @@ async def delegate_review(call: Call, given: DelegateReview) -> Answer:
 
 async def directory(call: Call, given: DirectoryQuery) -> Answer:
     """Show which peers may be delegated to, which not and why, what may be lent, and the caller's rooms."""
-    found = await call.api.directory(call.caller)
+    found = await call.operations.call(SHOW_DIRECTORY, Nothing())
     return present_directory(found, call.caller.roots, await rooms_of(call), int(given.cursor.partition(":")[0]))
 
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from sublet.messaging.engine.registry import Registry
+from sublet.messaging.news import EventsFound
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import RoomId
 
@@ -62,7 +63,7 @@ class _Events:
 
 
 async def stream(
-    watch: Callable[[int, float, RoomId | None], Awaitable[dict[str, Any]]],
+    watch: Callable[[int, float, RoomId | None], Awaitable[EventsFound]],
     last: Callable[[], Awaitable[int]],
     since: int | None,
     room_id: RoomId | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import anyio
 
@@ -19,6 +19,14 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 MAX_WAIT_SECONDS: Final = 60.0
+
+
+class EventsFound(TypedDict):
+    """What has happened, in order, the cursor after it, and whether there was more that is not kept any more."""
+
+    events: list[dict[str, Any]]
+    cursor: int
+    missed: bool
 
 
 class News:
@@ -39,7 +47,7 @@ class News:
 
     async def watch(
         self, entity: EntityId, since: int | None, wait_seconds: float, room_id: RoomId | None = None
-    ) -> dict[str, Any]:
+    ) -> EventsFound:
         """Return events after a cursor that an entity may see; wait for one where there is none.
 
         Args:
@@ -48,9 +56,6 @@ class News:
                 without its own doings.
             wait_seconds: how long to wait, at most ``MAX_WAIT_SECONDS``.
             room_id: of one room only.
-
-        Returns:
-            ``events``, the ``cursor`` after them, and ``missed``: whether there were more that are not kept any more.
 
         Raises:
             SubletError: ``INVALID_ARGUMENT``: the cursor is of no event that there has been.
@@ -70,7 +75,9 @@ class News:
         (found, cursor), missed = await self._call(look)
         if waiter is not None and not found:
             found, cursor = await self._wait(waiter, cursor, min(wait_seconds, MAX_WAIT_SECONDS))
-        events = [{"cursor": row.cursor, "kind": row.kind, "room_id": row.room_id, **row.data} for row in found]
+        events: list[dict[str, Any]] = [
+            {"cursor": row.cursor, "kind": row.kind, "room_id": row.room_id, **row.data} for row in found
+        ]
         return {"events": events, "cursor": cursor, "missed": missed}
 
     def _wanted(self, engine: Engine, entity: EntityId, *, everything: bool) -> Wanted | None:

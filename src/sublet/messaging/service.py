@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 import anyio
 import anyio.abc
@@ -22,6 +22,7 @@ from sublet.messaging.attending import Attending, Declaring
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.sqlite_store import SqliteStore, not_kept
 from sublet.messaging.bus import Bus, stream
+from sublet.messaging.calls.engine_call import EngineCall, P, R
 from sublet.messaging.catching_up import CatchingUp
 from sublet.messaging.delivery.cursors import take_up
 from sublet.messaging.delivery.delivery import Delivery
@@ -42,7 +43,7 @@ from sublet.messaging.forgetting import Forgetting
 from sublet.messaging.hand_over import HandOver
 from sublet.messaging.history import History
 from sublet.messaging.joining import Joining
-from sublet.messaging.news import News
+from sublet.messaging.news import EventsFound, News
 from sublet.messaging.owner import Owner
 from sublet.messaging.presence import Presences, Tokens
 from sublet.messaging.subscriptions import Subscriptions
@@ -199,12 +200,30 @@ class MessagingService:
         await self._attending.entity(entity.record.entity_id)
         await self._joining.ask(entity.record.entity_id)
 
-    async def call(self, entity: EntityId, operation: str, /, **arguments: Any) -> Any:
+    @overload
+    async def call(
+        self, entity: EntityId, operation: EngineCall[P, R], /, *args: P.args, **arguments: P.kwargs
+    ) -> R: ...
+
+    @overload
+    async def call(self, entity: EntityId, operation: str, /, **arguments: Any) -> Any: ...
+
+    async def call(
+        self, entity: EntityId, operation: str | EngineCall[Any, Any], /, *args: Any, **arguments: Any
+    ) -> Any:
         """Return what an operation answers; durable when it does.
+
+        Args:
+            entity: one of ours, which asks.
+            operation: one that is stated in ``messaging.calls``, or the name of one that is not.
+            args: none; arguments are passed by name.
+            arguments: of the operation.
 
         Raises:
             SubletError: the operation refuses.
         """
+        assert not args, "arguments are passed by name"
+        operation = operation if isinstance(operation, str) else operation.id
         found = self._registry.operations.get(operation)
         if found is not None and found.waits:
             return await run_waiting(found, AskingContext(entity, self), arguments)
@@ -255,7 +274,7 @@ class MessagingService:
 
     async def watch(
         self, entity: EntityId, since: int | None, wait_seconds: float, room_id: RoomId | None = None
-    ) -> dict[str, Any]:
+    ) -> EventsFound:
         """Return what has happened; see ``News.watch``."""
         return await self._news.watch(entity, since, wait_seconds, room_id)
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Literal
-from zoneinfo import ZoneInfo
+from dataclasses import fields, is_dataclass
+from datetime import tzinfo
+from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sublet.policy.attributes import ARGUMENT_PREFIX
 from sublet.policy.decider import decide_by_rules
 from sublet.policy.limits import Limits
 from sublet.policy.model import Action, Decision, Kind, Resource, Subject
-from sublet.policy.rules import Condition, Effect, Layer, Rule, Scalar
+from sublet.policy.rules import Rule
 from sublet.policy.table import RuleTable
-from sublet.policy.times import Times, zone_named
+from sublet.policy.times import zone_name
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.documents import Document, document
 
@@ -59,7 +60,7 @@ class RuleSet:
 
 
 def rule_set_of(value: JsonValue) -> RuleSet:
-    """Return the rules that a document holds.
+    """Return the rules that a document holds. What a document of an older version does not say has its default.
 
     Raises:
         ValueError: it holds none, or such as this version does not know.
@@ -68,106 +69,28 @@ def rule_set_of(value: JsonValue) -> RuleSet:
         file = _File.model_validate(value)
     except ValidationError:
         raise ValueError("these are no rules that this version knows") from None
-    return RuleSet([one.rule() for one in file.rules], Limits(access_modes=tuple(file.accessModes)))
+    return RuleSet(file.rules, Limits(access_modes=tuple(file.accessModes)))
 
 
-class _Kept(BaseModel):
-    model_config = ConfigDict(defer_build=True, extra="forbid", strict=False)
+class _File(BaseModel):
+    model_config = ConfigDict(defer_build=True, extra="forbid")
 
-
-class _Condition(_Kept):
-    values: list[Annotated[Scalar, Field(union_mode="smart")]] | None = None
-    glob: str | None = None
-    minimum: int | None = None
-    maximum: int | None = None
-    scopes: list[str] | None = None
-
-    def condition(self) -> Condition:
-        values = None if self.values is None else tuple(self.values)
-        return Condition(
-            values, self.glob, self.minimum, self.maximum, None if self.scopes is None else tuple(self.scopes)
-        )
-
-
-class _Times(_Kept):
-    start: int
-    end: int
-    days: list[int]
-    zone: str
-
-
-class _Rule(_Kept):
-    id: str
-    effect: Effect
-    layer: Layer
-    kinds: list[Kind]
-    actions: list[Action]
-    name: str
-    resource: str
-    role: str
-    reason: str
-    hint: str
-    hide: bool
-    when: dict[str, _Condition]
-    times: _Times | None
-
-    def rule(self) -> Rule:
-        held = self.times
-        return Rule(
-            id=self.id,
-            effect=self.effect,
-            layer=self.layer,
-            kinds=frozenset(self.kinds),
-            actions=frozenset(self.actions),
-            name=self.name,
-            resource=self.resource,
-            when={name: one.condition() for name, one in self.when.items()},
-            reason=self.reason,
-            hint=self.hint,
-            role=self.role,
-            times=None if held is None else Times(held.start, held.end, frozenset(held.days), zone_named(held.zone)),
-            hide=self.hide,
-        )
-
-
-class _File(_Kept):
     version: Literal[1]
-    rules: list[_Rule]
+    rules: list[Rule]
     accessModes: list[Literal["ro", "rw"]]
 
 
-def _shown(rule: Rule) -> JsonValue:
-    times: JsonValue = None
-    if rule.times is not None:
-        zone = rule.times.zone
-        days: list[JsonValue] = [*sorted(rule.times.days)]
-        name = zone.key if isinstance(zone, ZoneInfo) else "UTC"
-        times = {"start": rule.times.start, "end": rule.times.end, "days": days, "zone": name}
-    return {
-        "id": rule.id,
-        "effect": rule.effect,
-        "layer": rule.layer,
-        "kinds": [*sorted(rule.kinds)],
-        "actions": [*sorted(rule.actions)],
-        "name": rule.name,
-        "resource": rule.resource,
-        "role": rule.role,
-        "reason": rule.reason,
-        "hint": rule.hint,
-        "hide": rule.hide,
-        "when": _conditions(rule.when),
-        "times": times,
-    }
-
-
-def _conditions(when: Mapping[str, Condition]) -> dict[str, JsonValue]:
-    return {
-        name: {
-            "values": None if one.values is None else list(one.values),
-            "glob": one.glob,
-            "minimum": one.minimum,
-            "maximum": one.maximum,
-            "scopes": None if one.scopes is None else list(one.scopes),
-        }
-        for name, one in when.items()
-    }
+def _shown(value: object) -> JsonValue:
+    """Return a rule, or a part of one, as JSON: fields under their names, sets in order."""
+    if is_dataclass(value):
+        return {one.name: _shown(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: _shown(one) for name, one in value.items()}
+    if isinstance(value, frozenset):
+        return [_shown(one) for one in sorted(value)]
+    if isinstance(value, tuple):
+        return [_shown(one) for one in value]
+    if isinstance(value, tzinfo):
+        return zone_name(value)
+    assert value is None or isinstance(value, str | int), f"{type(value).__name__} is no part of a rule"
+    return value

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from glob import escape as glob_escape
-from typing import Final, Literal, get_args
+from typing import ClassVar, Final, Literal, get_args
 
 from sublet.policy.attributes import ARGUMENT_PREFIX, SIFTED
 from sublet.policy.globs import components, matcher, may_match_below, path_matcher, within
 from sublet.policy.model import Action, Kind, Resource
 from sublet.policy.names import plain, skeleton
-from sublet.policy.times import Times
+from sublet.policy.times import READ_STRICTLY, Times
 from sublet.policy.tool_names import TREE_TOOLS, tool_plain
 
 Effect = Literal["allow", "approval", "deny"]
@@ -31,6 +31,8 @@ class Condition:
     What allows wants an exact value (``exact``); for what denies or wants approval a lookalike is enough, and so is a
     path of which can't be told where it leads.
     """
+
+    __pydantic_config__: ClassVar = READ_STRICTLY
 
     values: tuple[Scalar, ...] | None = None
     glob: str | None = None
@@ -71,6 +73,8 @@ class Rule:
     that is found is asked for by itself (``SIFTED``). ``times`` is when the rule holds at all. ``hide`` makes a deny
     look like the absence of what was asked for.
     """
+
+    __pydantic_config__: ClassVar = READ_STRICTLY
 
     id: str
     effect: Effect

@@ -4,11 +4,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Final
+from typing import Annotated, ClassVar, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from pydantic import ConfigDict, PlainValidator
+
+READ_STRICTLY: Final = ConfigDict(extra="forbid")
+"""How what is kept of rules is read: a condition that this version does not know would otherwise be left out."""
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 DAY_MINUTES: Final = 24 * 60
+
+
+def zone_named(name: str) -> tzinfo:
+    """Return the time zone ``UTC`` or ``Area/City``.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"{name!r} is no time zone; write UTC, or one such as Europe/Berlin") from None
+
+
+def zone_name(zone: tzinfo) -> str:
+    """Return the name by which ``zone_named`` finds a time zone."""
+    return zone.key if isinstance(zone, ZoneInfo) else "UTC"
+
+
+Zone = Annotated[tzinfo, PlainValidator(lambda name: zone_named(str(name)))]
+"""A time zone, which is kept by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +50,12 @@ class Times:
         zone: in which day and minute are told.
     """
 
+    __pydantic_config__: ClassVar = READ_STRICTLY
+
     start: int = 0
     end: int = DAY_MINUTES
     days: frozenset[int] = frozenset(range(7))
-    zone: tzinfo = UTC
+    zone: Zone = UTC
 
     def hold(self, now: float) -> bool:
         """Tell whether ``now``, in Unix seconds, is in one of the spans."""
@@ -53,17 +82,3 @@ def minute_of_day(text: str) -> int:
     if minute > DAY_MINUTES:
         raise ValueError(f"{text!r} is later than 24:00")
     return minute
-
-
-def zone_named(name: str) -> tzinfo:
-    """Return the time zone ``UTC`` or ``Area/City``.
-
-    Raises:
-        ValueError: there is none of that name.
-    """
-    if name == "UTC":
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"{name!r} is no time zone; write UTC, or one such as Europe/Berlin") from None

@@ -1,7 +1,11 @@
-"""The moment that somebody else's text names. Whoever writes in a room says when that was, in any words."""
+"""Times as they are written down, and the moment that somebody else's text names.
+
+Nothing here reads a clock: whoever needs to know the time is told it.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, datetime
 from typing import Final
 
@@ -24,3 +28,33 @@ def told_time(text: object) -> str:
     """Return that moment as RFC 3339 in UTC with milliseconds: a time, and nothing that a member put around it."""
     moment = told_moment(text) if isinstance(text, str) else NO_TIME
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The time, as a core that reads no clock is told it.
+
+    Args:
+        wall: Unix seconds, by the clock that people set; what is written down is compared with it.
+        steady: seconds of a clock that nobody sets; what this process counts is compared with it.
+    """
+
+    wall: float
+    steady: float
+
+
+def rfc3339_of(at: float) -> str:
+    """Return ``at`` (Unix seconds) as RFC 3339 in UTC with milliseconds."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def unix_seconds(text: str) -> float:
+    """Return the Unix time of an RFC 3339 timestamp.
+
+    Raises:
+        ValueError: it is none, or has no time zone.
+    """
+    when = datetime.fromisoformat(text)
+    if when.tzinfo is None:
+        raise ValueError("a timestamp needs a time zone")
+    return when.timestamp()

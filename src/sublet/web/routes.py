@@ -17,27 +17,36 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from sublet.daemon.api.approval_models import PassphraseApproval
+from sublet.daemon.api.approvals import (
+    APPROVE_BY_PASSPHRASE,
+    DENY_APPROVAL,
+    GET_APPROVAL,
+    GET_APPROVER,
+    LIST_APPROVALS,
+    LIST_GRANTS,
+    REVOKE_GRANT,
+)
 from sublet.daemon.api.assignments import LIST_ASSIGNMENTS
 from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.api.base import Request as Arguments
-from sublet.daemon.api.daemon_api import DaemonApi
+from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.delegations import AUDIT_DELEGATION, CANCEL_DELEGATION, GET_DELEGATION, LIST_DELEGATIONS
 from sublet.daemon.api.events import FOLLOW_EVENTS, READ_EVENTS, ReadEvents
 from sublet.daemon.api.operation import AnyOperation, Nothing
+from sublet.daemon.api.peers import LIST_PEERS
 from sublet.daemon.api.policy import LIST_DENIALS, SHOW_POLICY
 from sublet.daemon.api.results import REVIEW_RESULT, UNDO_RESULT
 from sublet.daemon.api.sessions import LIST_AGENTS, LIST_SESSIONS
 from sublet.daemon.net.http_connection import mark_known
 from sublet.daemon.net.waits import Waits
-from sublet.daemon.operations.answers import OWNER, Endpoint, answer, answers, failure, guarded, no_route
+from sublet.daemon.operations.answers import OWNER, Endpoint, answer, failure, guarded, no_route
 from sublet.daemon.operations.reading import read_body, read_query
 from sublet.daemon.operations.routes import OperationRoutes
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.ports import WebContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.web.assets import load_assets
-from sublet.web.room_routes import RoomRoutes
+from sublet.web.room_routes import MAX_MESSAGE_BYTES, RoomRoutes
 from sublet.web.sessions import NewSession, Session, Sessions
 
 log = structlog.get_logger(__name__)
@@ -53,6 +62,7 @@ RECENT_EVENTS = 300
 
 
 OF_THE_PAGE: Final[Mapping[str, AnyOperation]] = {
+    "/api/status": SHOW_STATUS,
     "/api/delegations": LIST_DELEGATIONS,
     "/api/delegations/{delegation_id}": GET_DELEGATION,
     "/api/delegations/{delegation_id}/audit": AUDIT_DELEGATION,
@@ -60,6 +70,13 @@ OF_THE_PAGE: Final[Mapping[str, AnyOperation]] = {
     "/api/delegations/{delegation_id}/cancel": CANCEL_DELEGATION,
     "/api/delegations/{delegation_id}/undo": UNDO_RESULT,
     "/api/assignments": LIST_ASSIGNMENTS,
+    "/api/peers": LIST_PEERS,
+    "/api/approvals": LIST_APPROVALS,
+    "/api/approvals/{approval_id}": GET_APPROVAL,
+    "/api/approvals/{approval_id}/approve": APPROVE_BY_PASSPHRASE,
+    "/api/approvals/{approval_id}/deny": DENY_APPROVAL,
+    "/api/grants": LIST_GRANTS,
+    "/api/grants/{grant_id}": REVOKE_GRANT,
     "/api/denials": LIST_DENIALS,
     "/api/policy": SHOW_POLICY,
     "/api/agents": LIST_AGENTS,
@@ -74,13 +91,6 @@ class LogIn(Arguments):
     secret: Annotated[str, Field(min_length=1, max_length=200, repr=False)]
 
 
-class Listing(Arguments):
-    """How many to list, and whether only those that are still open or usable."""
-
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 100
-    open: bool = False
-
-
 class RecentEvents(Arguments):
     """Events before now: how many."""
 
@@ -91,21 +101,17 @@ class PageApi:
     """Makes the application; ``stop`` ends its streams.
 
     Args:
-        api: the daemon's operations that are not in the table yet.
         operations: what the daemon can be asked; the page takes ``OF_THE_PAGE``.
-        web: further ones, and who may log in.
+        web: who may log in.
         sessions: who has.
     """
 
-    def __init__(self, api: DaemonApi, operations: OperationTable, web: WebContext, sessions: Sessions) -> None:
-        self._api = api
+    def __init__(self, operations: OperationTable, web: WebContext, sessions: Sessions) -> None:
         self._operations = operations
-        self._approvals = web.approvals
         self._logins = web.logins
         self._sessions = sessions
         self._waits = Waits()
-        self._made = OperationRoutes(operations, lambda _: OWNER, self._waits.unless_stopping, MAX_BODY_BYTES)
-        self._rooms = RoomRoutes(web.rooms, web.files, self._waits)
+        self._made = self._routes(MAX_BODY_BYTES)
         self._streaming = 0
         self._cookie = ""
 
@@ -117,19 +123,11 @@ class PageApi:
         """Return the ASGI application, whose session cookie is named ``cookie``."""
         self._cookie = cookie
         table: list[tuple[str, str, Endpoint]] = [
-            ("GET", "/api/status", self._status),
             ("GET", "/api/events", self._recent_events),
             ("GET", "/api/events/stream", self._stream_events),
             ("GET", "/api/approver", self._get_approver),
-            ("GET", "/api/approvals", self._list_approvals),
-            ("GET", "/api/approvals/{id}", self._get_approval),
-            ("POST", "/api/approvals/{id}/approve", self._approve),
-            ("POST", "/api/approvals/{id}/deny", self._deny),
-            ("GET", "/api/grants", self._list_grants),
-            ("POST", "/api/grants/{id}/revoke", self._revoke_grant),
-            ("GET", "/api/peers", self._list_peers),
             ("POST", "/api/logout", self._log_out),
-            *self._rooms.table(),
+            *RoomRoutes(self._routes(MAX_MESSAGE_BYTES)).table(),
         ]
         table += [(one.method, path, self._made.endpoint(one)) for path, one in OF_THE_PAGE.items()]
         routes = [
@@ -141,6 +139,9 @@ class PageApi:
         app = Starlette(routes=routes, exception_handlers={HTTPException: no_route})
         app.router.redirect_slashes = False  # what is not here is not here
         return app
+
+    def _routes(self, max_bytes: int) -> OperationRoutes:
+        return OperationRoutes(self._operations, lambda _: OWNER, self._waits.unless_stopping, max_bytes)
 
     def _logged_in(self, endpoint: Endpoint) -> Endpoint:
         """Return ``endpoint`` for those alone who are logged in."""
@@ -174,10 +175,6 @@ class PageApi:
         response.delete_cookie(self._cookie, path="/", httponly=True, samesite="strict")
         return response
 
-    async def _status(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answer(await self._api.status(OWNER))
-
     # Events
 
     async def _recent_events(self, request: Request) -> Response:
@@ -210,39 +207,9 @@ class PageApi:
 
     async def _get_approver(self, request: Request) -> Response:
         read_query(request, Nothing)
-        found = await self._approvals.get_approver(OWNER)
+        found = await self._operations.call(GET_APPROVER, Nothing(), OWNER)
         # Not the sealed key: a page has no use for it, and whoever has it can try passphrases elsewhere.
         return answer(found.model_copy(update={"sealed": None}))
-
-    async def _list_approvals(self, request: Request) -> Response:
-        query = read_query(request, Listing)
-        return answers(await self._approvals.list_approvals(OWNER, limit=query.limit, pending=query.open))
-
-    async def _get_approval(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answer(await self._approvals.get_approval(request.path_params["id"], OWNER))
-
-    async def _approve(self, request: Request) -> Response:
-        body = await read_body(request, PassphraseApproval, MAX_BODY_BYTES)
-        return answer(await self._approvals.approve_by_passphrase(request.path_params["id"], body, OWNER))
-
-    async def _deny(self, request: Request) -> Response:
-        await read_body(request, Nothing, MAX_BODY_BYTES)
-        return answer(await self._approvals.deny_approval(request.path_params["id"], OWNER))
-
-    async def _list_grants(self, request: Request) -> Response:
-        query = read_query(request, Listing)
-        return answers(await self._approvals.list_grants(OWNER, limit=query.limit, usable=query.open))
-
-    async def _revoke_grant(self, request: Request) -> Response:
-        await read_body(request, Nothing, MAX_BODY_BYTES)
-        return answer(await self._approvals.revoke_grant(request.path_params["id"], OWNER))
-
-    # Policy and agents
-
-    async def _list_peers(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answers(await self._api.list_peers(OWNER))
 
 
 _FUTURE = 10**17

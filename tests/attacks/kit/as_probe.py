@@ -16,7 +16,7 @@ import pytest
 
 from sublet.daemon.paths import resolve_home
 from support.fake_daemon_api import FakeDaemonApi
-from support.fake_talk_api import FakeTalkApi
+from support.fake_rooms import FakeRooms
 
 Test = Callable[..., Awaitable[None] | None]
 
@@ -71,7 +71,7 @@ class _Fixtures:
         if name in ("tmp_path", "home"):
             root = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="p-"))
             return Path(root) if name == "tmp_path" else resolve_home({"SUBLET_HOME": root})
-        made: dict[str, Callable[[], object]] = {"api": FakeDaemonApi, "talk": FakeTalkApi, "mode": lambda: "auto"}
+        made: dict[str, Callable[[], object]] = {"api": FakeDaemonApi, "talk": FakeRooms, "mode": lambda: "auto"}
         return made[name]()
 
     async def _entered(self, make: Callable[..., Any]) -> Any:

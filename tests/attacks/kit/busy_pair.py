@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from daemon.test_app import Running, paired
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
+from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.delegation_fields import OneDelegation
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.delegations import (
@@ -24,8 +25,11 @@ from sublet.daemon.api.delegations import (
     WaitForEnd,
 )
 from sublet.daemon.api.events import READ_EVENTS, ReadEvents
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.peers import SHOW_DIRECTORY
 from sublet.daemon.api.policy import READ_AUDIT_LOG, ReadAuditLog
 from sublet.daemon.api.results import APPLY_RESULT, ApplyResult
+from sublet.daemon.api.rooms import LIST_ROOMS, WHOAMI
 from sublet.daemon.api.sessions import ASK, AskRequest
 from sublet.protocol.errors import SubletError
 from sublet.protocol.lifecycle import DelegationState
@@ -63,7 +67,9 @@ class BusyPair:
         """Assert that both daemons serve and all of their services run."""
         for daemon in (self.lender, self.worker):
             with anyio.fail_after(SECONDS):
-                while any(one.state != "running" for one in (await daemon.control.status()).services):
+                while any(
+                    one.state != "running" for one in (await daemon.control.call(SHOW_STATUS, Nothing())).services
+                ):
                     await anyio.sleep(0.01)
 
     async def check(self) -> None:
@@ -109,14 +115,14 @@ class BusyPair:
     async def talk(self) -> None:
         """Ask for rooms."""
         with anyio.fail_after(SECONDS):
-            await self.lender.control.rooms.whoami()
-            await self.lender.control.rooms.list_rooms()
+            await self.lender.control.call(WHOAMI, Nothing())
+            await self.lender.control.call(LIST_ROOMS, Nothing())
 
     async def look(self) -> None:
         """Look at peers and at the audit log, and wait for news."""
         with anyio.fail_after(SECONDS):
             await self.lender.control.call(READ_AUDIT_LOG, ReadAuditLog(cursor=0, timeout=0.1))
-            await self.lender.control.directory()
+            await self.lender.control.call(SHOW_DIRECTORY, Nothing())
             with anyio.move_on_after(0.1):
                 await self.lender.control.call(READ_EVENTS, ReadEvents(cursor=1 << 40, timeout=5))
 

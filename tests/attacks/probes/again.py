@@ -24,22 +24,22 @@ from attacks.probe import CostProbe, FailureProbe, Probe
 from daemon.audit_log import test_log
 from daemon.control import test_control, test_service
 from daemon.lending import test_delegator, test_steering
-from daemon.rooms import test_talk_service, test_work_talk
+from daemon.rooms import test_conversations, test_work_talk
 from daemon.web_access import test_logins
-from daemon.working import test_data_link
+from daemon.working import test_data_link, test_executor
 from messaging import test_forgetting
 from messaging.builtins import test_identity
 from messaging.delivery import test_idle
 from sublet.a2a_server.text_link import A2ATextLink
-from sublet.daemon.api.replay_models import ReplayRequest
-from sublet.daemon.api.talk_models import TalkMessage
+from sublet.daemon.api.conversations import ConversationMessage
+from sublet.daemon.api.replays import ReplayRequest
 from sublet.daemon.audit_log.segments import lines, torn
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.daemon.supervising import replay_service
 from sublet.daemon.supervising.replay_service import ReplayService
-from sublet.mcp_server.room_tools import _in_full
+from sublet.mcp_server.room_pages import in_full
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.engine.held import Held, Need
@@ -145,7 +145,7 @@ async def _sessions_without_end() -> None:
         ):
             for session, code in (("s1", LocalCode.INVALID_ARGUMENT), ("s2", LocalCode.NOT_FOUND)):
                 with pytest.raises(SubletError) as refused:
-                    await service.replay_session(session, ReplayRequest(), Subject("human"))
+                    await service.replay_session(ReplayRequest(session_id=session), Subject("human"))
                 assert refused.value.code is code
         await store.close()
 
@@ -216,8 +216,8 @@ def _look_through(given: tuple[YataList, list[Node]]) -> None:
     assert made.precedes(walked[0], walked[-1]) or made.precedes(walked[-1], walked[0])
 
 
-def _message(size: int) -> TalkMessage:
-    return TalkMessage.model_validate(
+def _message(size: int) -> ConversationMessage:
+    return ConversationMessage.model_validate(
         {
             "ref_id": "r",
             "room_id": "#r:a",
@@ -279,7 +279,11 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: an executor that can't be dialled, and one that hears nothing of the end",
-        covers=("daemon.lending.going_along:GoingAlong._dial", "daemon.lending.late_news:LateNews.tell"),
+        covers=(
+            "daemon.lending.delegation_run:DelegationRun._work",
+            "daemon.lending.going_along:GoingAlong._dial",
+            "daemon.lending.late_news:LateNews.tell",
+        ),
         throw=throwing(
             test_delegator.test_an_executor_that_can_not_be_dialled_ends_it,
             test_delegator.test_an_executor_is_dialled_once_however_often_it_asks,
@@ -288,11 +292,17 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: a peer that is silent when it is given a further prompt",
-        covers=("daemon.lending.steering:Steering.say",),
+        covers=("daemon.lending.steering:Steering.extend", "daemon.lending.steering:Steering.say"),
         throw=throwing(
             test_steering.test_a_follow_up_waits_for_a_peer_that_is_silent,
             test_steering.test_a_follow_up_that_is_refused_or_too_late_says_why,
+            test_steering.test_an_end_that_is_journalled_first_stays,
         ),
+    ),
+    FailureProbe(
+        name="again: an accepted INVITE whose START never comes",
+        covers=("daemon.working.executor:Executor._hold",),
+        throw=throwing(test_executor.test_a_start_that_never_comes_gives_everything_back),
     ),
     FailureProbe(
         name="again: a quiet stream of events",
@@ -306,10 +316,10 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: news of rooms after cursors that nobody has given",
-        covers=("daemon.rooms.talk_service:TalkService.news",),
+        covers=("daemon.rooms.news_service:NewsService.follow",),
         throw=throwing(
-            test_talk_service.test_what_json_can_not_say_takes_no_page_from_anybody,
-            partial(test_talk_service.test_a_cursor_that_no_event_has_is_refused, cursor=1 << 63),
+            test_conversations.test_what_json_can_not_say_takes_no_page_from_anybody,
+            partial(test_conversations.test_a_cursor_that_no_event_has_is_refused, cursor=1 << 63),
         ),
     ),
     FailureProbe(
@@ -383,9 +393,9 @@ PROBES: Sequence[Probe] = (
     ),
     CostProbe(
         name="again: a message of odd characters",
-        covers=("mcp_server.room_tools:_in_full",),
+        covers=("mcp_server.room_pages:in_full",),
         make=_message,
-        run=lambda message: _in_full(message, 0),
+        run=lambda message: in_full(message, 0),
         size=16_384,
     ),
     CostProbe(

@@ -17,7 +17,8 @@ from websockets.exceptions import ConnectionClosed
 
 from attacks.probe import FailureProbe, Probe
 from daemon.test_app import Running, config, daemon
-from sublet.daemon.api.gateway_models import SendToGateway
+from sublet.daemon.api.gateways import GET_GATEWAY, LIST_GATEWAYS, SEND_TO_GATEWAY, OneGateway, SendToGateway
+from sublet.daemon.api.operation import Nothing
 from sublet.protocol.errors import SubletError
 
 SECONDS = 60.0
@@ -47,7 +48,7 @@ def _add(directory: Path, name: str, **more: Any) -> None:
 async def _connected(running: Running) -> None:
     with anyio.fail_after(SECONDS):
         while "connected" not in [
-            one.state for one in (await running.control.gateways.list_gateways()).gateways if one.id == "echo"
+            one.state for one in (await running.control.call(LIST_GATEWAYS, Nothing())).gateways if one.id == "echo"
         ]:
             await anyio.sleep(0.02)
 
@@ -56,19 +57,19 @@ async def _program(running: Running) -> None:
     """Let a program of ours die; it is started again and delivers."""
     await _connected(running)
     try:
-        await running.control.gateways.send_to_gateway("echo", SendToGateway(message="die"))
+        await running.control.call(SEND_TO_GATEWAY, SendToGateway(gateway_id="echo", message="die"))
     except SubletError:
         await anyio.sleep(0.05)
     else:
         raise AssertionError("it has died")
     await _connected(running)
-    await running.control.gateways.send_to_gateway("echo", SendToGateway(message="x"))
+    await running.control.call(SEND_TO_GATEWAY, SendToGateway(gateway_id="echo", message="x"))
 
 
 async def _told_to_be_unwell(running: Running) -> None:
     """Let a program of ours answer nothing; it is ended and started again, and the others go on."""
     with anyio.fail_after(SECONDS):
-        while not (await running.control.gateways.get_gateway("deaf")).health.startswith("failed"):
+        while not (await running.control.call(GET_GATEWAY, OneGateway(gateway_id="deaf"))).health.startswith("failed"):
             await anyio.sleep(0.02)
 
 
@@ -120,7 +121,7 @@ async def _gateways() -> None:
                 await _program(running)
                 await _told_to_be_unwell(running)
                 for name, work in (("web", _stream), ("sock", _socket)):
-                    shown = await running.control.gateways.get_gateway(name)
+                    shown = await running.control.call(GET_GATEWAY, OneGateway(gateway_id=name))
                     assert shown.url is not None
                     await work(shown.url, {"Authorization": f"Bearer {shown.token}"})
 

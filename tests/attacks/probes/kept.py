@@ -24,13 +24,13 @@ from sublet.daemon.peering.nonces import NonceMemory
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.rooms.answered import Answered
 from sublet.daemon.storage.store import Store
-from sublet.daemon.working.follow_ups import FollowUps
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.delivery.loops import Loops
 from sublet.policy.config import parse
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.model import Action, Resource, Subject
+from sublet.protocol.assignment.prompts import Prompts
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import FollowUp
 from sublet.protocol.signing import MAX_CLOCK_SKEW_SECONDS
@@ -152,9 +152,12 @@ def _told() -> Iterator[object]:
         yield capture
 
 
-def _follow_ups(made: FollowUps) -> None:
+def _follow_ups(made: list[Prompts]) -> None:
     for number in range(MANY):
-        made.add(FollowUp(id=f"f{number}", prompt=LONG + str(number)))
+        follow_up = FollowUp(id=f"f{number}", prompt=LONG + str(number))
+        if (refusal := made[-1].refusal(follow_up)) is not None:
+            raise refusal
+        made[-1] = made[-1].take(follow_up)
 
 
 @contextlib.asynccontextmanager
@@ -202,8 +205,8 @@ PROBES: Sequence[Probe] = (
     ),
     KeptProbe(
         name="peers: follow-ups",
-        covers=("daemon.working.follow_ups:FollowUps.__init__",),
-        attack=lambda: _held(FollowUps(), _follow_ups),
+        covers=("protocol.assignment.prompts:Prompts.take",),
+        attack=lambda: _held([Prompts()], _follow_ups),
     ),
     KeptProbe(
         name="peers: refused changes",

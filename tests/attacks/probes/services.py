@@ -14,6 +14,8 @@ import pytest
 from attacks.kit.busy_pair import SECONDS, BusyPair, busy_pair
 from attacks.kit.faults import Faults
 from attacks.probe import FailureProbe, Probe
+from sublet.daemon.api.daemon import SHOW_STATUS
+from sublet.daemon.api.operation import Nothing
 from sublet.daemon.background import in_background
 from sublet.daemon.storage.store import Store
 from sublet.messaging.owner import Owner
@@ -32,7 +34,7 @@ BY_DELEGATING = (
     "daemon.rooms.work_talk:WorkTalk.serve",
     "daemon.working.assignment_run:AssignmentRun._while_mounted",
     "daemon.working.executor:Executor._accept",
-    "daemon.working.executor:Executor._begin",
+    "daemon.working.performing:Performing._begin",
     "messaging.hand_over:HandOver.dispatch",
     "messaging.sync:Sync.run",
     "supervisor.program_run:ProgramRunner._run",
@@ -227,7 +229,9 @@ async def _names_in_a_watched_directory() -> None:
         place = os.fsencode(pair.lender.home.config_dir) + b"/caf\xe9"
         os.mkdir(place)
         with anyio.fail_after(SECONDS):
-            while not any("caf" in remark for remark in (await pair.lender.control.status()).remarks):
+            while not any(
+                "caf" in remark for remark in (await pair.lender.control.call(SHOW_STATUS, Nothing())).remarks
+            ):
                 os.rmdir(place)
                 os.mkdir(place)
                 await anyio.sleep(0.1)

@@ -13,14 +13,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nacl.signing import SigningKey
 
-from sublet.daemon.api.approval_models import (
+from sublet.daemon.api.approval_statements import approve_statement, issue_statement
+from sublet.daemon.api.approvals import (
     ApproveRequest,
+    DenyApproval,
     ForgetApprover,
     IssueGrant,
+    ListApprovals,
+    ListGrants,
+    OneApproval,
+    OneGrant,
     PassphraseApproval,
     Terms,
 )
-from sublet.daemon.api.approval_statements import approve_statement, issue_statement
 from sublet.daemon.approvals import tool_gate
 from sublet.daemon.approvals.grant_store import UNKNOWN_OUTCOME, Called
 from sublet.daemon.approvals.questions import MAX_PENDING_PER_AGENT, Asking, Questions
@@ -139,7 +144,7 @@ async def test_approval_reaches_a_person_and_her_yes_is_for_one_use(tmp_path: Pa
         assert told[-1] is None
         assert "approval_required" in await side.kinds()
         await gate.ended(call())
-        [grant] = await side.service.list_grants(HUMAN)
+        [grant] = await side.service.list_grants(ListGrants(), HUMAN)
         assert (grant.state, grant.remaining_uses, grant.outcomes) == ("used up", 0, ["done"])
         assert not (await side.gate(seconds=0.05).ask(call(call_id="c2"))).allowed
 
@@ -154,7 +159,7 @@ async def test_a_denied_call_is_refused_and_needs_no_key_to_be_denied(tmp_path: 
 
         async with anyio.create_task_group() as group:
             group.start_soon(ask)
-            await side.service.deny_approval((await side.asked()).id, HUMAN)
+            await side.service.deny_approval(DenyApproval(approval_id=(await side.asked()).id), HUMAN)
         assert not verdicts[0].allowed
         assert "denied" in verdicts[0].reason
 
@@ -181,13 +186,13 @@ async def test_the_agent_itself_can_not_approve(tmp_path: Path) -> None:
                     IssueGrant(agent="coder", tool="shell.exec", arguments={"command": "make deploy"}), HUMAN
                 ),
                 lambda: side.service.approve_by_passphrase(
-                    asked.id, PassphraseApproval(passphrase="a guess at it"), HUMAN
+                    PassphraseApproval(approval_id=asked.id, passphrase="a guess at it"), HUMAN
                 ),
             ):
                 with pytest.raises(SubletError) as caught:
                     await attempt()
                 assert caught.value.code in {LocalCode.APPROVAL_INVALID, LocalCode.PASSPHRASE_WRONG}
-            await side.service.deny_approval(asked.id, HUMAN)
+            await side.service.deny_approval(DenyApproval(approval_id=asked.id), HUMAN)
         assert not verdicts[0].allowed
         assert await side.grants.list() == []
 
@@ -202,11 +207,11 @@ async def test_a_signature_is_for_one_call_one_decision_and_one_time(tmp_path: P
             for change in ({"digest": "0" * 64}, {"max_uses": 5}, {"daemon": "node-other"}, {"at": 1}):
                 other = signed.model_copy(update={"statement": signed.statement.model_copy(update=change)})
                 with pytest.raises(SubletError) as caught:
-                    await side.service.approve(asked.id, ApproveRequest(signed=other), HUMAN)
+                    await side.service.approve(ApproveRequest(approval_id=asked.id, signed=other), HUMAN)
                 assert caught.value.code is LocalCode.APPROVAL_INVALID
-            await side.service.approve(asked.id, ApproveRequest(signed=signed), HUMAN)
+            await side.service.approve(ApproveRequest(approval_id=asked.id, signed=signed), HUMAN)
         with pytest.raises(SubletError) as caught:
-            await side.service.approve(asked.id, ApproveRequest(signed=signed), HUMAN)
+            await side.service.approve(ApproveRequest(approval_id=asked.id, signed=signed), HUMAN)
         assert caught.value.code is LocalCode.CONFLICT
 
 
@@ -216,7 +221,9 @@ async def test_a_passphrase_approves_once_and_is_nowhere_afterwards(tmp_path: Pa
         async with anyio.create_task_group() as group:
             group.start_soon(side.gate().ask, call())
             asked = await side.asked()
-            done = await side.service.approve_by_passphrase(asked.id, PassphraseApproval(passphrase=PASSPHRASE), HUMAN)
+            done = await side.service.approve_by_passphrase(
+                PassphraseApproval(approval_id=asked.id, passphrase=PASSPHRASE), HUMAN
+            )
         assert done.state == "approved"
         kept = str((await side.journal.events_after(0, limit=500)).events) + str(side.audit.entries)
         assert PASSPHRASE not in kept
@@ -241,7 +248,7 @@ async def test_a_wider_grant_is_explicit_and_shown_as_such(tmp_path: Path) -> No
     async with desk(tmp_path, [APPROVAL]) as side:
         key = await side.make_approver()
         await given_grant(side, key, terms=Terms(any_arguments=True, when={"args.command": "make *"}, max_uses=3))
-        [view] = await side.service.list_grants(HUMAN)
+        [view] = await side.service.list_grants(ListGrants(), HUMAN)
         assert view.widened
         assert view.when == {"args.command": "make *"}
         assert (await side.gate().ask(call(command="make anything"))).allowed
@@ -265,7 +272,7 @@ async def test_a_grant_is_over_on_time_whoever_looks(tmp_path: Path) -> None:
         key = await side.make_approver()
         await given_grant(side, key, terms=Terms(ttl_seconds=60))
         clock.ahead = 61
-        [view] = await side.service.list_grants(HUMAN)
+        [view] = await side.service.list_grants(ListGrants(), HUMAN)
         assert view.state == "expired"
         assert not (await side.gate(seconds=0.02).ask(call())).allowed
 
@@ -293,18 +300,18 @@ async def test_no_clock_that_is_set_lengthens_a_grant(
         await given_grant(side, key, terms=Terms(ttl_seconds=60))
     async with desk(tmp_path, [APPROVAL], clock) as side:
         clock.ahead, clock.slept, clock.boot = ahead, slept, boot
-        [view] = await side.service.list_grants(HUMAN)
+        [view] = await side.service.list_grants(ListGrants(), HUMAN)
         assert view.state == state
         assert view.remaining_seconds <= 60
-        assert len(await side.service.list_grants(HUMAN, usable=True)) == (state == "usable")
+        assert len(await side.service.list_grants(ListGrants(usable=True), HUMAN)) == (state == "usable")
         assert (await side.gate(seconds=0.02).ask(call())).allowed == (state == "usable")
 
 
 async def test_a_revoked_grant_is_worth_nothing(tmp_path: Path) -> None:
     async with desk(tmp_path, [APPROVAL]) as side:
         grant = await given_grant(side, await side.make_approver())
-        assert (await side.service.revoke_grant(grant, HUMAN)).state == "revoked"
-        assert (await side.service.revoke_grant(grant, HUMAN)).state == "revoked"
+        assert (await side.service.revoke_grant(OneGrant(grant_id=grant), HUMAN)).state == "revoked"
+        assert (await side.service.revoke_grant(OneGrant(grant_id=grant), HUMAN)).state == "revoked"
         assert not (await side.gate(seconds=0.02).ask(call())).allowed
 
 
@@ -319,7 +326,7 @@ async def test_grants_and_questions_survive_a_restart(tmp_path: Path) -> None:
         await side.questions.ask(question, other, {}, asking(), until=side.clock() + 600)
     async with desk(tmp_path, [APPROVAL]) as side:
         assert (await side.gate().ask(call())).allowed
-        [asked] = await side.service.list_approvals(HUMAN)
+        [asked] = await side.service.list_approvals(ListApprovals(), HUMAN)
         assert not asked.waits
         await side.approve(key, asked)
         assert (await side.gate().ask(call(command="make other"))).allowed
@@ -334,7 +341,7 @@ async def test_a_crash_between_use_and_effect_is_told_and_the_use_is_gone(tmp_pa
     async with desk(tmp_path, [APPROVAL]) as side:
         assert await side.grants.settle() == 1
         assert await side.grants.settle() == 0
-        [view] = await side.service.list_grants(HUMAN)
+        [view] = await side.service.list_grants(ListGrants(), HUMAN)
         assert (view.remaining_uses, view.outcomes) == (0, [UNKNOWN_OUTCOME])
         events = (await side.journal.events_after(0, limit=500)).events
         called = next(event for event in events if event.kind == "tool_call")
@@ -369,15 +376,17 @@ async def test_the_same_call_is_one_question_and_questions_are_bounded(tmp_path:
             for number in range(MAX_PENDING_PER_AGENT):
                 group.start_soon(side.gate().ask, call(command=f"make {number}"))
             group.start_soon(side.gate().ask, call(command="make 0", call_id="again"))
-            while len(await side.service.list_approvals(HUMAN)) < MAX_PENDING_PER_AGENT:
+            while len(await side.service.list_approvals(ListApprovals(), HUMAN)) < MAX_PENDING_PER_AGENT:
                 await anyio.lowlevel.checkpoint()
             verdict = await side.gate().ask(call(command="one too many"))
             assert not verdict.allowed
             assert "wait for a person already" in verdict.reason
-            assert len(await side.service.list_approvals(HUMAN)) == MAX_PENDING_PER_AGENT
+            assert len(await side.service.list_approvals(ListApprovals(), HUMAN)) == MAX_PENDING_PER_AGENT
             group.cancel_scope.cancel()
-        assert await side.service.list_approvals(HUMAN) == [], "cancelling a call takes its question back"
-        states = {one.state for one in await side.service.list_approvals(HUMAN, pending=False)}
+        assert await side.service.list_approvals(ListApprovals(), HUMAN) == [], (
+            "cancelling a call takes its question back"
+        )
+        states = {one.state for one in await side.service.list_approvals(ListApprovals(pending=False), HUMAN)}
         assert states == {"withdrawn"}
 
 
@@ -413,7 +422,7 @@ async def test_a_long_call_says_that_it_is_cut_and_is_complete_where_asked_for(t
             group.start_soon(side.gate().ask, call(command=text))
             asked = await side.asked()
             assert asked.truncated
-            whole = await side.service.get_approval(asked.id, HUMAN)
+            whole = await side.service.get_approval(OneApproval(approval_id=asked.id), HUMAN)
             assert whole.arguments is not None
             assert whole.arguments.isascii()
             assert arguments_digest(whole.arguments) == asked.digest
@@ -437,7 +446,7 @@ async def test_another_key_voids_all_grants_and_a_reset_is_told(tmp_path: Path) 
         await given_grant(side, new)
         view = await side.service.forget_approver(ForgetApprover(reset=True), HUMAN)
         assert view.reset_at is not None
-        assert [grant.state for grant in await side.service.list_grants(HUMAN)] == ["revoked", "revoked"]
+        assert [grant.state for grant in await side.service.list_grants(ListGrants(), HUMAN)] == ["revoked", "revoked"]
         assert (await side.kinds()).count("approver_changed") == 3
         await side.make_approver()
         assert side.approver.pinned.reset_at is not None, "a new key does not hide that there was a reset"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -13,37 +13,32 @@ import pytest
 
 from sublet.daemon import gatekeeper as gatekeeper_module
 from sublet.daemon.api.base import Request
-from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.delegation_fields import OneDelegation, OneWithPatch
 from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.api.events import EventPage, FollowEvents, ReadEvents
 from sublet.daemon.api.operation import AnyOperation
-from sublet.daemon.api.peer_models import AddPeer
 from sublet.daemon.api.results import ApplyResult
 from sublet.daemon.control import delegation_service
 from sublet.daemon.control.delegation_service import DelegationService
 from sublet.daemon.control.history_service import HEARTBEAT_SECONDS, HistoryService
-from sublet.daemon.control.service import DaemonService
 from sublet.daemon.control.service_parts import PartOfService, ServiceParts
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import served_by
 from sublet.daemon.storage.records import ResourceRecord
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Decision, Kind, Resource, Subject
+from sublet.policy.model import Kind, Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import Event, EventFilter, EventKind
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from support.decisions import KeptDecisions
+from support.effects import AskedPolicy, Effect, LendRoots, effects
 
 pytestmark = pytest.mark.anyio
 
-METHODS = sorted(name for name, _ in inspect.getmembers(DaemonApi, inspect.isfunction) if not name.startswith("_"))
-"""Of ``DaemonService``; what is an operation of the table goes by its name."""
 SERVICES: tuple[type[PartOfService], ...] = (DelegationService, HistoryService)
 OPERATIONS = {one.name: (service, name) for service in SERVICES for name, one in served_by(service).items()}
-ALL = [*METHODS, *OPERATIONS]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 FOR_MCP = {
     "delegations.create",
@@ -61,44 +56,10 @@ FOR_MCP = {
     "results.apply",
     "results.discard",
     "results.undo",
-    "directory",
 }
 
 NARROWED = {"events.read": 1, "events.follow": 1}
 """Questions of which a no only narrows what is shown: events of sessions."""
-
-LOOKED_UP = ("results.workspaces", "peers.unknown", "peers.get")
-"""What is known without asking anybody, or looked up between two questions."""
-
-
-class Effect:
-    """Stands for any part of the daemon; whatever is called on it is written down and returns the like."""
-
-    def __init__(self, log: list[str], name: str) -> None:
-        self._log = log
-        self._name = name
-
-    def __getattr__(self, name: str) -> Effect:
-        return Effect(self._log, f"{self._name}.{name}")
-
-    def __call__(self, *arguments: object, **more: object) -> Effect:
-        self._log.append(self._name)
-        return self
-
-    def __await__(self) -> Any:
-        return self
-        yield
-
-    def __iter__(self) -> Any:
-        return iter(())
-
-
-class LendRoots(Effect):
-    """None; that they are listed is written down."""
-
-    def paths(self) -> list[str]:
-        self._log.append("lend_roots.paths")
-        return []
 
 
 class Results(Effect):
@@ -113,57 +74,12 @@ class Results(Effect):
         return [str(self._directory)]
 
 
-class AskedPolicy:
-    """Says yes ``grants`` times, then no; writes down every question."""
-
-    def __init__(self, log: list[str], grants: int) -> None:
-        self._log = log
-        self._left = grants
-        real = Policy(Protected(Path("/home/nobody")))
-        self.limits, self.rule_set, self.now = real.limits, real.rule_set, real.now
-
-    def decide(
-        self,
-        subject: Subject,
-        action: Action,
-        resource: Resource,
-        request: object = (),
-        *,
-        granted: bool = False,
-        at: float | None = None,
-    ) -> Decision:
-        self._log.append(f"ask {action}")
-        self._left -= 1
-        return Decision(self._left >= 0, "test", "test", "the test says so")
-
-
 def parts(log: list[str], policy: object, workspace: Path = Path("/srv/project")) -> ServiceParts:
     made: dict[str, object] = {name: Effect(log, name) for name in inspect.signature(ServiceParts).parameters}
     roots = LendRoots(log, "lend_roots")
     gate = Gatekeeper(cast("Any", policy), cast("Any", made["journal"]), roots.paths, KeptDecisions())
-    made |= {"policy": policy, "gate": gate, "lend_roots": roots, "results": Results(log, workspace)}
-    return ServiceParts(
-        **cast("Any", {**made, "node_id": "node-x", "chain_of": lambda _: Chain(), "max_depth": lambda: 4})
-    )
-
-
-def arguments(method: Callable[..., object], workspace: Path) -> dict[str, object]:
-    """Return something plausible for each parameter; a new kind of parameter has to be added here."""
-    requests: dict[str, object] = {
-        "add_peer": AddPeer(link="sublet:x", name="bob"),
-    }
-    known: dict[str, object] = {
-        "request": requests.get(method.__name__),
-        "name": "bob",
-        "ttl_seconds": 60,
-        "path": str(workspace),
-    }
-    needed = [
-        name
-        for name, parameter in inspect.signature(method).parameters.items()
-        if name not in ("self", "caller") and parameter.default is inspect.Parameter.empty
-    ]
-    return {name: known[name] for name in needed}
+    made |= {"policy": policy, "gate": gate, "results": Results(log, workspace)}
+    return ServiceParts(**cast("Any", {**made, "chain_of": lambda _: Chain(), "max_depth": lambda: 4}))
 
 
 def request_of(operation: AnyOperation, workspace: Path) -> Request:
@@ -183,15 +99,9 @@ def request_of(operation: AnyOperation, workspace: Path) -> Request:
 
 
 async def call(parts: ServiceParts, name: str, caller: Subject, workspace: Path) -> None:
-    if name in OPERATIONS:
-        made, method = OPERATIONS[name]
-        service = made(parts)
-        operation = served_by(made)[method]
-        called = getattr(service, method)(request_of(operation, workspace), caller)
-        await (anext(called) if inspect.isasyncgen(called) else called)
-        return
-    by_name = cast("Callable[..., Awaitable[object]]", getattr(DaemonService(parts), name))
-    await by_name(**arguments(by_name, workspace), caller=caller)
+    made, method = OPERATIONS[name]
+    called = getattr(made(parts), method)(request_of(served_by(made)[method], workspace), caller)
+    await (anext(called) if inspect.isasyncgen(called) else called)
 
 
 async def refused(parts: ServiceParts, name: str, caller: Subject, workspace: Path) -> SubletError | None:
@@ -202,20 +112,7 @@ async def refused(parts: ServiceParts, name: str, caller: Subject, workspace: Pa
     return None
 
 
-def effects(log: list[str]) -> list[int]:
-    """Return where the log tells of more than asking; what a question needs to know belongs to the one after it."""
-    following = [*log[1:], ""]
-    return [
-        index
-        for index, (entry, after) in enumerate(zip(log, following, strict=True))
-        if not entry.startswith("ask ")
-        and entry != "journal.append_event"
-        and not (entry == "lend_roots.paths" and after.startswith("ask "))
-        and entry not in LOOKED_UP
-    ]
-
-
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", OPERATIONS)
 async def test_policy_is_asked_before_anything_is_done(name: str, tmp_path: Path) -> None:
     """Deny the first question, then the second, and so on: whatever is denied, nothing has been done."""
     for grants in range(20):
@@ -237,7 +134,7 @@ async def test_policy_is_asked_before_anything_is_done(name: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", OPERATIONS)
 async def test_nobody_may_call_what_is_not_theirs(name: str, kind: Kind, tmp_path: Path) -> None:
     log: list[str] = []
     policy = Policy(Protected(Path("/home/nobody")))
@@ -257,12 +154,6 @@ async def test_nobody_may_call_what_is_not_theirs(name: str, kind: Kind, tmp_pat
             await call(made, name, caller, tmp_path)
         assert no.value.code is LocalCode.POLICY_DENIED
     assert bool(effects(log)) is allowed
-
-
-def test_the_service_has_every_method_of_the_interface_and_no_other() -> None:
-    """A public method that is not in the interface would escape the two tests above."""
-    public = [name for name, _ in inspect.getmembers(DaemonService, inspect.isfunction) if not name.startswith("_")]
-    assert public == METHODS
 
 
 class Recorder(Effect):
@@ -421,37 +312,6 @@ async def test_a_disk_that_does_not_answer_blocks_nobody(tmp_path: Path, monkeyp
         await lending(Recorder(), tmp_path).create(request, Subject("human"))
     answer.set()
     assert no.value.code is LocalCode.UNAVAILABLE
-
-
-async def test_a_refusal_is_journalled_with_its_rule_and_bounded(tmp_path: Path) -> None:
-    told: list[dict[str, object]] = []
-
-    class Journal(Effect):
-        async def append_event(
-            self, kind: str, delegation_id: str | None, data: dict[str, object], **_: object
-        ) -> None:
-            told.append(data)
-
-    made = parts([], Policy(Protected(tmp_path / "home")))
-    gate = Gatekeeper(made.policy, cast("Any", Journal([], "journal")), list, KeptDecisions())
-    with pytest.raises(SubletError):
-        await DaemonService(replace(made, gate=gate)).remove_peer("x" * 100_000, Subject("mcp", "claude"))
-    [data] = told
-    assert data["subject"] == "mcp claude"
-    assert data["action"] == "peer.manage"
-    assert data["rule"] == "ceiling"
-    assert len(str(data["resource"])) < 1_000
-
-
-async def test_a_removed_peer_loses_its_leases_and_its_work(tmp_path: Path) -> None:
-    log: list[str] = []
-    policy = Policy(Protected(tmp_path / "home"))
-    await DaemonService(parts(log, policy)).remove_peer("bob", Subject("human"))
-    assert [entry for entry in log if entry.endswith(("remove", "end_peer"))] == [
-        "peers.remove",
-        "delegator.end_peer",
-        "executor.end_peer",
-    ]
 
 
 async def test_an_agent_writes_by_a_result_only_where_it_may_lend(tmp_path: Path) -> None:

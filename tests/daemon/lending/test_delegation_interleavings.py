@@ -12,8 +12,9 @@ import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sublet.protocol.delegation.model import Failed
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, DelegationState, is_terminal
+from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationState, is_terminal
 from support.lender import WAYS, Lender, lender
 from support.scripted_link import UNREACHABLE, Answer, Script, Step, accepting, failing, hanging, refusing
 
@@ -147,4 +148,4 @@ async def _expire(side: Lender, found: str) -> None:
     run = side.delegator._runs.get(found)
     if run is not None:
         error = SubletError(ErrorCode.EXPIRED, "the time is over")
-        await run.stop(DelegationEvent.EXPIRE, error)
+        await run.stop(Failed(error))

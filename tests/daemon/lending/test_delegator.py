@@ -15,12 +15,13 @@ import asyncssh
 import pytest
 
 from sublet.daemon.api.delegation_views import DelegationView
-from sublet.daemon.lending import delegation_run, delegator, inviting, late_news
+from sublet.daemon.lending import delegation_run, delegator, late_news
 from sublet.daemon.ports import NotConnected
 from sublet.daemon.storage.journal import NOTHING, Held, Journal
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.delegation import core
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DelegationState
@@ -29,16 +30,7 @@ from sublet.workspace.audit.auditor import Auditor, AuditResult
 from sublet.workspace.audit.manifest import Manifest
 from sublet.workspace.model import ViewRules
 from support.lender import Lender, lender
-from support.scripted_link import (
-    BOB,
-    UNREACHABLE,
-    Script,
-    accept,
-    accepting,
-    failing,
-    hanging,
-    refusing,
-)
+from support.scripted_link import BOB, UNREACHABLE, Script, accept, accepting, failing, hanging, refusing
 
 pytestmark = pytest.mark.anyio
 
@@ -214,7 +206,7 @@ async def test_a_relative_mount_point_is_denied(side: Lender, path: str) -> None
 
 
 async def test_an_offline_peer_is_waited_for_only_where_asked(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inviting, "RETRY_PEER_SECONDS", 0.01)
+    monkeypatch.setattr(core, "RETRY_PEER_SECONDS", 0.01)
     side.link.answer = failing(UNREACHABLE)
     view = await side.settled(await side.create())
     assert view.error is not None
@@ -320,7 +312,7 @@ async def test_a_busy_peer_is_asked_again_when_it_says(side: Lender) -> None:
 
 
 async def test_a_peer_that_restarts_is_tried_again_for_a_moment(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inviting, "FIRST_RECONNECT_SECONDS", 0.01)
+    monkeypatch.setattr(core, "FIRST_RECONNECT_SECONDS", 0.01)
     gone = NotConnected(LocalCode.PEER_UNREACHABLE, "bob at http://127.0.0.1:9 can't be reached: refused")
     side.link.answer = failing(gone, gone, then=accepting())
     found = await side.running()
@@ -333,8 +325,8 @@ async def test_a_peer_that_restarts_is_tried_again_for_a_moment(side: Lender, mo
 
 
 async def test_a_peer_that_nobody_answers_for_is_given_up(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inviting, "FIRST_RECONNECT_SECONDS", 0.01)
-    monkeypatch.setattr(inviting, "RECONNECT_PEER_SECONDS", 0.05)
+    monkeypatch.setattr(core, "FIRST_RECONNECT_SECONDS", 0.01)
+    monkeypatch.setattr(core, "RECONNECT_PEER_SECONDS", 0.05)
     gone = NotConnected(LocalCode.PEER_UNREACHABLE, "bob can't be reached: refused")
     side.link.answer = failing(*[gone] * 20)
     view = await side.settled(await side.create())

@@ -9,22 +9,40 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.daemon.api.delegation_views import ConditionView, ErrorView, LeaseQuota, ResultView
+from sublet.daemon.api.delegation_views import ConditionView, LeaseQuota, ResultView
 from sublet.daemon.api.delegations import CreateDelegation
-from sublet.daemon.lending.keeper import DelegationKeeper, DelegationOver
+from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
+from sublet.protocol.delegation.model import (
+    AcceptCame,
+    CancelCame,
+    Created,
+    DoneCame,
+    Event,
+    Failed,
+    Opened,
+    Output,
+    Prepared,
+    ProgressCame,
+    Revoke,
+    Settled,
+    TimePassed,
+)
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import EventKind
-from sublet.protocol.lifecycle import DelegationEvent, DelegationState, IllegalTransition
+from sublet.protocol.lifecycle import DelegationState
+from sublet.protocol.messages import Accept
 
 pytestmark = pytest.mark.anyio
 
-E = DelegationEvent
 NOW = 1_800_000_000.0
-WAYS = (E.INVITE, E.ACCEPT, E.START, E.RUN)
-ERROR = ErrorView(code="TASK_FAILED", message="it broke", hint="try again")
+ERROR = SubletError(ErrorCode.TASK_FAILED, "it broke", "try again")
+ACCEPT = Accept.model_validate({"delegation_id": "dlg_1", "remote_mount": {"mount_point": "/m"}})
+WAYS: tuple[Event, ...] = (Prepared(), AcceptCame(ACCEPT), Opened(), ProgressCame(running=True))
+ENDS: tuple[Event, ...] = (CancelCame(ERROR), Failed(ERROR), TimePassed(), DoneCame())
 RESULT = ResultView(final_summary="done")
 ENDING = ConditionView(kind="ending", detail="auditing")
 
@@ -66,13 +84,13 @@ async def keeper(journal: Journal, clock: Clock) -> DelegationKeeper:
         updated_at=rfc3339(NOW),
     )
     keeper = DelegationKeeper(record, journal, clock)
-    await keeper.begin()
+    await keeper.feed(Created())
     return keeper
 
 
 async def running(keeper: DelegationKeeper) -> DelegationKeeper:
     for event in WAYS:
-        await keeper.advance(event, expires_at=rfc3339(NOW + 60))
+        await keeper.feed(event)
     return keeper
 
 
@@ -83,11 +101,9 @@ async def on_disk(journal: Journal) -> DelegationRecord:
 
 
 async def test_transitions_are_on_the_disk_when_they_count(keeper: DelegationKeeper, journal: Journal) -> None:
-    for event in WAYS:
-        await keeper.advance(event)
+    for event in (*WAYS, Failed(ERROR)):
+        await keeper.feed(event)
         assert await on_disk(journal) == keeper.record
-    assert await keeper.end(E.FAIL, error=ERROR)
-    assert await on_disk(journal) == keeper.record
     events = (await journal.events_after(0, "dlg_1")).events
     assert [event.data["state"] for event in events] == [
         "created", "invited", "accepted", "started", "running", "error",
@@ -95,59 +111,77 @@ async def test_transitions_are_on_the_disk_when_they_count(keeper: DelegationKee
     assert (events[-1].data["code"], events[-1].data["message"]) == ("TASK_FAILED", "it broke")
 
 
+async def test_nothing_is_done_before_what_it_follows_from_is_on_the_disk(
+    keeper: DelegationKeeper, journal: Journal
+) -> None:
+    seen: list[tuple[str, DelegationState]] = []
+
+    def look(output: Output) -> None:
+        seen.append((type(output).__name__, keeper.record.state))
+
+    keeper._perform = look
+    await running(keeper)
+    await keeper.feed(CancelCame(ERROR))
+    assert seen == [
+        ("SendInvite", DelegationState.INVITED),
+        ("Open", DelegationState.ACCEPTED),
+        ("Serve", DelegationState.STARTED),
+        ("SendStart", DelegationState.STARTED),
+        ("Revoke", DelegationState.CANCELLED),
+        ("Settle", DelegationState.CANCELLED),
+    ]
+
+
+async def test_what_is_not_on_the_disk_is_not_done_but_access_is_cut(
+    keeper: DelegationKeeper, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: object) -> None:
+        raise SubletError(LocalCode.UNAVAILABLE, "the disk is full")
+
+    await running(keeper)
+    monkeypatch.setattr(journal, "save_delegation", full)
+    outputs = await keeper.feed(CancelCame(ERROR))
+    assert [type(output) for output in outputs] == [Revoke]
+    assert keeper.over
+    assert (await on_disk(journal)).state is keeper.record.state is DelegationState.RUNNING
+
+
 async def test_the_first_end_wins(keeper: DelegationKeeper) -> None:
     await running(keeper)
-    won: list[DelegationEvent] = []
+    won: list[Event] = []
 
-    async def end(event: DelegationEvent) -> None:
-        if await keeper.end(event):
+    async def end(event: Event) -> None:
+        if await keeper.feed(event):
             won.append(event)
 
     async with anyio.create_task_group() as group:
-        for event in (E.CANCEL, E.FAIL, E.EXPIRE, E.DONE):
+        for event in ENDS:
             group.start_soon(end, event)
-    assert won == [E.CANCEL]
+    assert won == [ENDS[0]]
     assert keeper.record.state is DelegationState.CANCELLED
-    with pytest.raises(DelegationOver):
-        await keeper.advance(E.RUN)
-    with pytest.raises(DelegationOver):
-        await keeper.conclude(RESULT, ENDING)
-
-
-async def test_what_the_table_lacks_is_a_defect_and_changes_nothing(keeper: DelegationKeeper, journal: Journal) -> None:
-    with pytest.raises(IllegalTransition):
-        await keeper.advance(E.DONE)
-    assert (await on_disk(journal)).state is keeper.record.state is DelegationState.CREATED
+    assert await keeper.feed(ProgressCame(running=True)) == ()
 
 
 async def test_after_done_nothing_else_ends_it(keeper: DelegationKeeper, clock: Clock) -> None:
     await running(keeper)
-    await keeper.conclude(RESULT, ENDING)
+    await keeper.feed(DoneCame(), {"result": RESULT, "condition": ENDING})
     assert keeper.over
     clock.now += 3600
-    for event in (E.CANCEL, E.EXPIRE, E.FAIL):
-        assert not await keeper.end(event)
+    for event in ENDS:
+        assert await keeper.feed(event) == ()
     assert keeper.record.state is DelegationState.RUNNING
-    assert await keeper.end(E.DONE)
+    await keeper.feed(Settled(told=True), {"condition": None})
     assert (keeper.record.state, keeper.record.condition) == (DelegationState.COMPLETED, None)
 
 
-@pytest.mark.parametrize("event", [E.DONE, E.FAIL, E.CANCEL, E.EXPIRE])
+@pytest.mark.parametrize("event", ENDS, ids=lambda event: type(event).__name__)
 async def test_once_the_lease_is_over_it_has_expired_whatever_comes(
-    keeper: DelegationKeeper, clock: Clock, event: DelegationEvent
+    keeper: DelegationKeeper, clock: Clock, event: Event
 ) -> None:
     """A reader may have been told so already."""
     await running(keeper)
     clock.now += 60
-    assert await keeper.end(event, error=ERROR) is (event is E.EXPIRE)
-    assert keeper.record.state is DelegationState.EXPIRED
-
-
-async def test_a_done_that_comes_after_the_lease_is_too_late(keeper: DelegationKeeper, clock: Clock) -> None:
-    await running(keeper)
-    clock.now += 61
-    with pytest.raises(DelegationOver):
-        await keeper.conclude(RESULT, ENDING)
+    await keeper.feed(event, {"result": RESULT}, fits=lambda record: record.now.done)
     assert keeper.record.state is DelegationState.EXPIRED
     assert keeper.record.result is None
 
@@ -166,7 +200,7 @@ async def test_facts_that_change_nothing_are_not_written(keeper: DelegationKeepe
 
 async def test_an_end_clears_what_was_waited_for(keeper: DelegationKeeper) -> None:
     await keeper.note(condition=ConditionView(kind="queued", detail="wait", position=1))
-    await keeper.end(E.CANCEL)
+    await keeper.feed(CancelCame(ERROR))
     assert keeper.record.condition is None
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from sublet.daemon.times import rfc3339, unix_seconds
-from sublet.daemon.working.follow_ups import MAX_WAITING_FOLLOW_UPS
 from sublet.policy.config import PolicyConfig
 from sublet.policy.model import Action
 from sublet.policy.rules import Condition, Rule
+from sublet.protocol.assignment.prompts import MAX_WAITING_FOLLOW_UPS
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Done, FollowUp, Progress, Start
 from sublet.supervisor.model import Job, Outcome, Report

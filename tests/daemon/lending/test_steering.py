@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -11,6 +12,7 @@ import pytest
 from sublet.daemon.lending import steering
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol.chain import Chain
+from sublet.protocol.delegation import steering as core_steering
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.messages import Accept, Done, Error, FollowUp, Invite, Start
@@ -139,7 +141,9 @@ async def test_what_was_waited_for_is_not_added_to_the_callers_lease(side: Lende
     record = await side.record(found)
     # As if it had been invited for half a minute.
     earlier = rfc3339(unix_seconds(record.created_at) - 30)
-    side.delegator._runs[found]._keeper.record = record.model_copy(update={"created_at": earlier})
+    keeper = side.delegator._runs[found]._keeper
+    keeper.record = record.model_copy(update={"created_at": earlier})
+    keeper.state = replace(keeper.state, within=unix_seconds(earlier) + 60)
     gate.set()
     await side.until(found, "started", "running")
     assert await ends(side, found) <= unix_seconds(earlier) + 61
@@ -203,7 +207,7 @@ async def test_a_follow_up_is_said_once(side: Lender) -> None:
 
 
 async def test_a_follow_up_waits_for_a_peer_that_is_silent(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steering, "FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(core_steering, "FIRST_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(steering, "SAY_SECONDS", 0.05)
     heard = anyio.Event()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,9 +20,9 @@ from sublet.daemon.rooms.lent_rooms import RESULT
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.work_talk import NOT_YET, WorkTalk
 from sublet.daemon.rooms.work_tools import WorkTools
-from sublet.daemon.working.follow_ups import FollowUps
 from sublet.daemon.working.talking import Work
 from sublet.messaging.service import MessagingService
+from sublet.protocol.assignment.prompts import Prompts
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.messages import FollowUp
 from sublet.supervisor.model import Deadline
@@ -32,6 +33,26 @@ from support.pairing import side
 from support.rooms import ANY_BUS
 
 pytestmark = pytest.mark.anyio
+
+
+class Said:
+    """``FollowUps`` of a lender that is not there."""
+
+    def __init__(self) -> None:
+        self.prompts = Prompts()
+        self._arrived = asyncio.Event()
+
+    def add(self, follow_up: FollowUp) -> None:
+        self.prompts = self.prompts.take(follow_up)
+        self._arrived.set()
+
+    async def answer(self) -> FollowUp:
+        while True:
+            self.prompts, answer = self.prompts.answer()
+            if answer is not None:
+                return answer
+            self._arrived.clear()
+            await self._arrived.wait()
 
 
 @dataclass
@@ -57,7 +78,7 @@ class World:
             "helper",
             lender or self.node,
             room_id,
-            FollowUps(),
+            Said(),
             lambda question, _: self.told.append(question),
             Deadline(anyio.current_time() + 60),
         )
@@ -129,7 +150,8 @@ async def test_only_the_lending_side_answers_and_the_question_is_put_once(
 
 async def test_a_follow_up_that_comes_while_it_asks_is_the_answer(tmp_path: Path) -> None:
     async with world(tmp_path) as at:
-        work = at.work(None)
+        said = at.work(None).follow_ups
+        assert isinstance(said, Said)
         answers: list[str | None] = []
 
         async def ask() -> None:
@@ -140,10 +162,10 @@ async def test_a_follow_up_that_comes_while_it_asks_is_the_answer(tmp_path: Path
             with anyio.fail_after(20):
                 while not at.told:
                     await anyio.sleep(0.01)
-            work.follow_ups.add(FollowUp(id="key_1", prompt="blue"))
+            said.add(FollowUp(id="key_1", prompt="blue"))
         assert answers == ["The answer:\nblue"]
-        assert [(one.follow_up_id, one.state) for one in work.follow_ups.prompts] == [("key_1", "done")]
-        assert work.follow_ups.next() is None, "it is no further prompt"
+        assert [(one.follow_up_id, one.state) for one in said.prompts.told] == [("key_1", "done")]
+        assert said.prompts.next()[1] is None, "it is no further prompt"
         assert await at.talk.ask("dlg_2", "Which colour?", []) is None
 
 

@@ -11,17 +11,21 @@ import asyncssh
 import pytest
 
 from sublet.daemon.working.assignment_run import AssignmentRun
+from sublet.daemon.working.decisions import Decisions
 from sublet.daemon.working.executor_tools import ExecutorTools
 from sublet.daemon.working.updates import MAX_PENDING_UPDATES
+from sublet.protocol.assignment.model import Output as Wanted
+from sublet.protocol.assignment.model import StopCame
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Progress
 from sublet.supervisor.model import Job, Outcome, Output, Report
 from sublet.workspace.model import ExportLimits
 from support.gates import ListGate
-from support.worker import ALICE, HERE, Worker, worker
+from support.worker import ALICE, HERE, Worker, work_for_ever, worker
 
 pytestmark = pytest.mark.anyio
 
+OVER = SubletError(ErrorCode.CANCELLED, "over")
 KEY = asyncssh.generate_private_key("ssh-ed25519")
 
 
@@ -36,7 +40,13 @@ async def make(side: Worker) -> AssignmentRun:
     start = side.start_message(accept)
     scratch = side.root / "scratch"
     tools = ExecutorTools({"sshfs": side.mounts}, side.reverse, lambda _: side.agent, scratch, lambda *_: ListGate())
-    return AssignmentRun(await side.record(), start, KEY, HERE, anyio.current_time() + 60, tools)
+    decisions = Decisions("dlg_1", ALICE, _nothing, await side.record())
+    decisions.held.key = KEY
+    return AssignmentRun(decisions, start, HERE, anyio.current_time() + 60, tools)
+
+
+async def _nothing(decisions: Decisions, output: Wanted, host: str) -> None:
+    """Do nothing of what the core wants."""
 
 
 def say(run: AssignmentRun, text: str, dropped: int = 0) -> None:
@@ -63,7 +73,7 @@ async def test_every_character_is_told_or_counted_once(side: Worker) -> None:
             take(run.updates.receive_nowait())
         say(run, "", 0)
         take(run.updates.receive_nowait())
-        run.finish()
+        run.finish(OVER)
         assert [update async for update in run.updates] == []
     assert told + counted == produced
 
@@ -72,31 +82,28 @@ async def test_a_reader_that_is_gone_does_not_disturb_the_work(side: Worker) -> 
     run = await make(side)
     run.updates.close()
     say(run, "nobody listens")
-    run.finish()
+    run.finish(OVER)
 
 
 async def test_the_first_reason_to_stop_is_the_one_told(side: Worker) -> None:
-    run = await make(side)
-    run.stop(SubletError(ErrorCode.CANCELLED, "first"))
-    run.stop(SubletError(ErrorCode.CANCELLED, "second"))
-    await run.work()
-    run.finish()
-    run.updates.close()
-    assert run.error is not None
-    assert run.error.message == "first"
-    assert run.done is None
-    assert side.agent.jobs == []
+    side.agent.work = work_for_ever
+    start = side.start(await side.accepted())
+    raised: list[str] = []
 
+    async def collect() -> None:
+        try:
+            await side.updates(start)
+        except SubletError as error:
+            raised.append(error.message)
 
-async def test_a_done_that_can_not_be_journalled_is_none(side: Worker) -> None:
-    run = await make(side)
-    run.outcome = Outcome("done", "", 0)
-    run.finish(SubletError(ErrorCode.TASK_FAILED, "the store failed"))
-    run.updates.close()
-    assert run.done is None
-    assert run.error is not None
-    assert run.error.message == "the store failed"
-    assert run.finished.is_set()
+    async with anyio.create_task_group() as group:
+        group.start_soon(collect)
+        await side.agent.began.wait()
+        decisions = side.executor._decisions["dlg_1"]
+        await decisions.feed(StopCame(SubletError(ErrorCode.CANCELLED, "first")))
+        await decisions.feed(StopCame(SubletError(ErrorCode.CANCELLED, "second")))
+    assert raised == ["first"]
+    await side.check_nothing_held()
 
 
 async def test_work_whose_changes_were_refused_waits_for_the_word_why(side: Worker) -> None:

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.storage.journal import NOTHING, Held, Journal
 from sublet.daemon.storage.records import AssignmentRecord
-from sublet.daemon.working import data_link, pending
+from sublet.daemon.working import data_link
 from sublet.daemon.working import executor as executor_module
 from sublet.policy.config import PolicyConfig
 from sublet.policy.model import Action
@@ -325,7 +325,7 @@ async def test_only_one_start_is_taken(side: Worker) -> None:
 
 
 async def test_a_start_that_never_comes_gives_everything_back(side: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending, "RESERVED_SECONDS", 0.05)
+    monkeypatch.setattr(executor_module, "start_seconds", lambda _: 0.05)
     accept = await side.accepted()
     start = side.start(accept)
     cursor = (await side.journal.events_after(0)).cursor

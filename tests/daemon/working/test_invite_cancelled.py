@@ -129,7 +129,7 @@ async def test_an_answer_in_hand_is_given_up_with_its_caller(tmp_path: Path) -> 
     async with worker(tmp_path) as side:
         task = asyncio.create_task(side.executor.invite(invite(), ALICE, source_host=HERE))
         with anyio.fail_after(FREE_SECONDS):
-            while "dlg_1" not in side.executor._pending:
+            while "dlg_1" not in side.executor._decisions:
                 await anyio.lowlevel.checkpoint()
         task.cancel()
         await asyncio.wait([task])

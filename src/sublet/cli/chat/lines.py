@@ -13,7 +13,7 @@ from sublet.protocol.times import told_moment
 
 if TYPE_CHECKING:
     from sublet.cli.entity_names import EntityNames
-    from sublet.daemon.api.room_models import MessageView
+    from sublet.daemon.api.room_messages import MessageView
 
 Piece = tuple[str, str]
 """A style, and a text without line ends."""

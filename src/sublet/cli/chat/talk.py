@@ -14,6 +14,8 @@ from sublet.cli.entity_names import EntityNames, load_names
 from sublet.cli.render_rooms import room_name
 from sublet.cli.room_arguments import LAST, pick
 from sublet.cli.room_files import download, media_of, typed_path, upload
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.room_fields import MAX_BODY_CHARS, OneMessage, OneRoom
 from sublet.daemon.api.room_marks import (
     ADD_REACTION,
     DELETE_MESSAGE,
@@ -24,12 +26,21 @@ from sublet.daemon.api.room_marks import (
     DeleteMessage,
     EditMessage,
     Moderate,
-    OneMessage,
     React,
 )
-from sublet.daemon.api.room_models import MAX_BODY_CHARS, MessageView, ReadMessages, RoomDetail, SendMessage, WatchRooms
-from sublet.daemon.api.room_people_models import MarkRead
-from sublet.daemon.api.room_presence_models import PresenceView, SaveDraft, SetPresence
+from sublet.daemon.api.room_messages import READ_MESSAGES, SEND_MESSAGE, MessageView, ReadMessages, SendMessage
+from sublet.daemon.api.room_news import GET_NEWEST, WATCH_ROOMS, WatchRooms
+from sublet.daemon.api.room_people import GET_READING, MARK_READ, MarkRead
+from sublet.daemon.api.room_presence import (
+    LIST_PRESENCE,
+    LOAD_DRAFT,
+    SAVE_DRAFT,
+    SET_PRESENCE,
+    PresenceView,
+    SaveDraft,
+    SetPresence,
+)
+from sublet.daemon.api.rooms import GET_ROOM, INVITE_TO_ROOM, InviteToRoom, RoomDetail
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
 
@@ -91,7 +102,7 @@ class Talk:
 
     async def begin(self) -> None:
         """Read the last messages, and find out up to where they were read before."""
-        reading = await self._control.people.get_reading(self.room_id)
+        reading = await self._control.call(GET_READING, OneRoom(room_id=self.room_id))
         mine = reading.readers.get(self.names.me)
         if reading.unread and isinstance(mine, dict):
             self.timeline.unread_after = str(mine.get("last_read_ref"))
@@ -101,12 +112,13 @@ class Talk:
         """Return what was begun to be written earlier, in rooms that keep that."""
         if DRAFTS not in self._extensions:
             return ""
-        return (await self._control.presence.load_draft(self.room_id)).body
+        return (await self._control.call(LOAD_DRAFT, OneRoom(room_id=self.room_id))).body
 
     async def keep_draft(self, text: str) -> None:
         """Keep what has been begun to be written, for the next time."""
         if DRAFTS in self._extensions:
-            await self._control.presence.save_draft(self.room_id, SaveDraft(body=text[:MAX_BODY_CHARS]))
+            request = SaveDraft(room_id=self.room_id, body=text[:MAX_BODY_CHARS])
+            await self._control.call(SAVE_DRAFT, request)
 
     async def follow(self) -> None:
         """Take what happens, until cancelled; where the daemon is gone, wait for it."""
@@ -128,7 +140,7 @@ class Talk:
         # Somebody who writes may stop without a word, which is looked after soon.
         wait = TYPING_SECONDS if self.typing else WAIT_SECONDS
         request = WatchRooms(since=self._cursor, wait=wait, room_id=self.room_id)
-        found = await self._control.rooms.watch_rooms(request)
+        found = await self._control.call(WATCH_ROOMS, request)
         self._cursor = found.cursor
         await self._take(found.events)
         before = self.present
@@ -139,16 +151,17 @@ class Talk:
 
     async def _reload(self) -> None:
         # The cursor first, so that nothing falls between it and what is read.
-        self._cursor = (await self._control.watching.newest()).cursor
-        self.room = await self._control.rooms.get_room(self.room_id)
+        self._cursor = (await self._control.call(GET_NEWEST, Nothing())).cursor
+        self.room = await self._control.call(GET_ROOM, OneRoom(room_id=self.room_id))
         self.names = self.timeline.names = await load_names(self._control)
-        page = await self._control.rooms.read_messages(self.room_id, ReadMessages(limit=PAGE, peek=True))
+        request = ReadMessages(room_id=self.room_id, limit=PAGE, peek=True)
+        page = await self._control.call(READ_MESSAGES, request)
         self.timeline.show_page(page)
         await self._look_around()
 
     async def _look_around(self) -> None:
         if PRESENCE in self._extensions:
-            self.present = await self._control.presence.list_presence(self.room_id)
+            self.present = await self._control.call(LIST_PRESENCE, OneRoom(room_id=self.room_id))
 
     @property
     def _extensions(self) -> set[str]:
@@ -172,7 +185,7 @@ class Talk:
         if PRESENCE not in self._extensions or known:
             return
         self._typing_told = now if typing else 0.0
-        await self._control.presence.set_presence(self.room_id, SetPresence(typing=typing))
+        await self._control.call(SET_PRESENCE, SetPresence(room_id=self.room_id, typing=typing))
 
     async def _take(self, events: list[dict[str, Any]]) -> None:
         refs: dict[str, None] = {}
@@ -183,7 +196,7 @@ class Talk:
             refs |= dict.fromkeys(str(event[key]) for key in _REF_KEYS if isinstance(event.get(key), str))
             self._tell(kind, event)
         if config:
-            self.room = await self._control.rooms.get_room(self.room_id)
+            self.room = await self._control.call(GET_ROOM, OneRoom(room_id=self.room_id))
         if len(refs) > MAX_SINGLE:
             await self._reload()
             return
@@ -215,8 +228,8 @@ class Talk:
         if self._has_all or self._older.locked() or self.timeline.oldest is None:
             return
         async with self._older:
-            request = ReadMessages(limit=PAGE, before=self.timeline.oldest, peek=True)
-            page = await self._control.rooms.read_messages(self.room_id, request)
+            request = ReadMessages(room_id=self.room_id, limit=PAGE, before=self.timeline.oldest, peek=True)
+            page = await self._control.call(READ_MESSAGES, request)
             self._has_all = len(page) < PAGE
             self.timeline.put_older(page)
         self._changed()
@@ -225,7 +238,7 @@ class Talk:
         """Say that what is at the end was read, while the end is seen."""
         last = self.timeline.newest
         if last is not None and last != self._read_to and self.timeline.follows:
-            await self._control.people.mark_read(self.room_id, MarkRead(ref_id=last))
+            await self._control.call(MARK_READ, MarkRead(room_id=self.room_id, ref_id=last))
             self._read_to = last
 
     # What is said and done
@@ -242,7 +255,8 @@ class Talk:
 
     async def send(self, text: str, *, reply_to: str | None = None) -> None:
         """Send a message."""
-        await self._control.rooms.send_message(self.room_id, SendMessage(body=text, reply_to=reply_to))
+        request = SendMessage(room_id=self.room_id, body=text, reply_to=reply_to)
+        await self._control.call(SEND_MESSAGE, request)
         self._said()
 
     def _said(self) -> None:
@@ -254,8 +268,8 @@ class Talk:
         kept = await upload(self._control, self.room_id, typed_path(typed))
         reply_to = self.aim.ref_id if self.aim is not None and self.aim.kind == "reply" else None
         name = kept.filename
-        request = SendMessage(body=name, media=kept.blob_hash, filename=name, reply_to=reply_to)
-        await self._control.rooms.send_message(self.room_id, request)
+        request = SendMessage(room_id=self.room_id, body=name, media=kept.blob_hash, filename=name, reply_to=reply_to)
+        await self._control.call(SEND_MESSAGE, request)
         self.aim = None
         self._said()
 
@@ -286,11 +300,12 @@ class Talk:
 
     async def invite(self, given: str) -> None:
         """Make somebody a member."""
-        await self._control.rooms.invite_to_room(self.room_id, self.names.entity(given))
+        request = InviteToRoom(room_id=self.room_id, entity=self.names.entity(given))
+        await self._control.call(INVITE_TO_ROOM, request)
 
     async def who(self) -> str:
         """Return the members, how far they have read, and who knocks."""
-        reading = await self._control.people.get_reading(self.room_id)
+        reading = await self._control.call(GET_READING, OneRoom(room_id=self.room_id))
         lines = [f"{room_name(self.room.name, self.names)}  {self.room_id}  ({self.room.policy})"]
         for entity, role in sorted(self.room.roles.items()):
             place = reading.readers.get(entity)

@@ -11,7 +11,7 @@ from sublet.protocol.times import told_moment
 
 if TYPE_CHECKING:
     from sublet.cli.entity_names import EntityNames
-    from sublet.daemon.api.room_models import MessageView
+    from sublet.daemon.api.room_messages import MessageView
 
 MAX_KEPT: Final = 2_000
 """Messages that are kept; of more the oldest go, and come again by scrolling up."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sublet.daemon.api.approval_models import ApprovalView, IssueGrant, Terms
+from sublet.daemon.api.approvals import ApprovalView, IssueGrant, Terms
 from sublet.policy.grants import arguments_digest, canonical_arguments
 from sublet.protocol.statements import Statement
 

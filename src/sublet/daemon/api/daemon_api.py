@@ -1,7 +1,6 @@
-"""What the daemon offers its faces. They translate to and from it and decide nothing themselves.
+"""What the daemon offers the A2A face. It translates to and from it and decides nothing itself.
 
-Every method takes the caller as a ``Subject`` and asks ``policy.decide()`` before it does anything. Failures are
-``SubletError``.
+Failures are ``SubletError``.
 """
 
 from __future__ import annotations
@@ -10,61 +9,10 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Protocol
 
-from sublet.daemon.api.daemon_models import Check, ReloadReport, StatusView
-from sublet.daemon.api.peer_models import DEFAULT_LINK_SECONDS, AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
-
-
-class DaemonApi(Protocol):
-    """The operations of AWCP 6.6 and what else a person or an MCP host may do."""
-
-    async def directory(self, caller: Subject) -> Directory:
-        """Return the peers and agents that the caller may use, and why not the others."""
-
-    async def create_pair_link(self, caller: Subject, *, ttl_seconds: int = DEFAULT_LINK_SECONDS) -> PairLink:
-        """Make a one-time pairing link."""
-
-    async def add_peer(self, request: AddPeer, caller: Subject) -> PeerView:
-        """Use the other side's pairing link."""
-
-    async def list_peers(self, caller: Subject) -> list[PeerView]:
-        """Return all paired daemons."""
-
-    async def remove_peer(self, name: str, caller: Subject) -> PeerView:
-        """Forget a peer: its key, and with it all its access."""
-
-    async def create_token(self, name: str, ttl_seconds: int | None, caller: Subject) -> TokenView:
-        """Make a bearer token for a plain A2A client."""
-
-    async def list_tokens(self, caller: Subject) -> list[TokenView]:
-        """Return the tokens, without their secrets."""
-
-    async def revoke_token(self, name: str, caller: Subject) -> TokenView:
-        """Make a token useless."""
-
-    async def list_lend_roots(self, caller: Subject) -> list[str]:
-        """Return the directories below which MCP callers may lend."""
-
-    async def add_lend_root(self, path: str, caller: Subject) -> list[str]:
-        """Allow MCP callers to lend below ``path``."""
-
-    async def remove_lend_root(self, path: str, caller: Subject) -> list[str]:
-        """Take ``path`` off the list."""
-
-    async def status(self, caller: Subject) -> StatusView:
-        """Return the daemon at a glance."""
-
-    async def doctor(self, caller: Subject) -> list[Check]:
-        """Check what this machine has and lacks."""
-
-    async def reload(self, caller: Subject) -> ReloadReport:
-        """Read agents and policy anew; a file that is bad changes nothing."""
-
-    async def shutdown(self, caller: Subject) -> None:
-        """Ask the daemon to stop."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,21 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from sublet.daemon.api.base import Request, View, size_of
+from sublet.daemon.api.base import View, size_of
 from sublet.daemon.api.operation import Asks, Operation
-from sublet.daemon.api.room_fields import MessageId, RoomId
-from sublet.daemon.api.room_member_models import MAX_REASON_CHARS
-from sublet.daemon.api.room_models import MAX_BODY_CHARS, MessageView
+from sublet.daemon.api.room_fields import MAX_BODY_CHARS, OneMessage, Reason
+from sublet.daemon.api.room_messages import MessageView
 from sublet.policy.model import Action
 
 MAX_EMOJI_CHARS = 64
-
-
-class OneMessage(Request):
-    """A message of a room."""
-
-    room_id: RoomId
-    ref_id: MessageId
 
 
 class React(OneMessage):
@@ -58,7 +50,7 @@ class Moderate(OneMessage):
     """A decision on a message that others have written too."""
 
     action: Literal["redact", "pin", "unpin"]
-    reason: Annotated[str, Field(max_length=MAX_REASON_CHARS)] = ""
+    reason: Reason = ""
 
 
 class MessageChange(View):

@@ -1,4 +1,4 @@
-"""``ApprovalApi``: before each operation the question to policy, and before each yes the approver's signature."""
+"""Serves the operations of ``api.approvals``: before each yes stands the approver's signature."""
 
 from __future__ import annotations
 
@@ -8,26 +8,43 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sublet.daemon.api.approval_models import (
+from sublet.daemon.api.approval_statements import approve_statement, issue_statement
+from sublet.daemon.api.approvals import (
+    APPROVE,
+    APPROVE_BY_PASSPHRASE,
+    DENY_APPROVAL,
+    FORGET_APPROVER,
+    GET_APPROVAL,
+    GET_APPROVER,
+    ISSUE_GRANT,
+    LIST_APPROVALS,
+    LIST_GRANTS,
+    REVOKE_GRANT,
+    SET_APPROVER,
     ApprovalView,
     ApproveRequest,
     ApproverView,
+    DenyApproval,
     ForgetApprover,
     GrantView,
     IssueGrant,
+    ListApprovals,
+    ListGrants,
+    OneApproval,
+    OneGrant,
     PassphraseApproval,
     SetApprover,
     Terms,
 )
-from sublet.daemon.api.approval_statements import approve_statement, issue_statement
 from sublet.daemon.api.base import MAX_PAGE
+from sublet.daemon.api.operation import Nothing
 from sublet.daemon.approvals.approver import Approver
 from sublet.daemon.approvals.grant_store import GrantStore
 from sublet.daemon.approvals.questions import Approval, Questions
 from sublet.daemon.approvals.views import approval_view, approver_view, grant_view
 from sublet.daemon.background import in_background
 from sublet.daemon.gatekeeper import Gatekeeper, who
-from sublet.daemon.operations.asking import operations
+from sublet.daemon.operations.table import serves
 from sublet.policy.grants import Grant, arguments_digest, canonical_arguments, check_issuer
 from sublet.policy.model import Action, Subject
 from sublet.policy.names import plain
@@ -56,27 +73,26 @@ class ApprovalParts:
     clock: Callable[[], float] = time.time
 
 
-@operations
 class ApprovalService:
-    """Implements ``ApprovalApi``."""
+    """Pins who approves, takes decisions, and issues and revokes grants."""
 
     def __init__(self, parts: ApprovalParts) -> None:
         self._parts = parts
+        self._gate = parts.gate
         self._unsealing = asyncio.Lock()
         self._passphrases = 0
 
-    async def get_approver(self, caller: Subject) -> ApproverView:
-        """``ApprovalApi.get_approver``."""
-        await self._parts.gate.ask(caller, Action.APPROVAL_READ, "approver")
+    @serves(GET_APPROVER)
+    async def get_approver(self, request: Nothing, caller: Subject) -> ApproverView:
         return approver_view(self._parts.approver.pinned, self._parts.daemon)
 
+    @serves(SET_APPROVER)
     async def set_approver(self, request: SetApprover, caller: Subject) -> ApproverView:
-        """``ApprovalApi.set_approver``.
+        """Pin a key, or seal the pinned one anew.
 
         Raises:
             SubletError: ``APPROVAL_INVALID`` where the key that is pinned now has not signed it.
         """
-        await self._parts.gate.ask(caller, Action.APPROVAL_DECIDE, "approver")
         new = unb64(request.public_key, KEY_BYTES)
         if new is None:
             raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no public key", "Use: sublet approver init")
@@ -94,14 +110,14 @@ class ApprovalService:
         pinned = await self._parts.approver.pin(new, request.sealed, who(caller))
         return approver_view(pinned, self._parts.daemon)
 
+    @serves(FORGET_APPROVER)
     async def forget_approver(self, request: ForgetApprover, caller: Subject) -> ApproverView:
-        """``ApprovalApi.forget_approver``.
+        """Forget the key and void all grants.
 
         Raises:
             SubletError: ``APPROVER_MISSING``; ``APPROVAL_INVALID`` where its key has not signed it and no reset is
                 asked for.
         """
-        await self._parts.gate.ask(caller, Action.APPROVAL_DECIDE, "approver", reset=request.reset)
         if not request.reset:
             self._parts.approver.require()
             if request.signed is None or request.signed.statement.decision != "remove-key":
@@ -110,30 +126,24 @@ class ApprovalService:
         pinned = await self._parts.approver.forget(who(caller), reset=request.reset)
         return approver_view(pinned, self._parts.daemon)
 
-    async def list_approvals(self, caller: Subject, *, limit: int = 100, pending: bool = True) -> list[ApprovalView]:
-        """``ApprovalApi.list_approvals``."""
-        await self._parts.gate.ask(caller, Action.APPROVAL_READ, "*")
-        found = await self._parts.questions.list(limit=min(limit, MAX_PAGE), pending=pending)
+    @serves(LIST_APPROVALS)
+    async def list_approvals(self, request: ListApprovals, caller: Subject) -> list[ApprovalView]:
+        found = await self._parts.questions.list(limit=request.limit, pending=request.pending)
         return [self._view(one) for one in found]
 
-    async def get_approval(self, approval_id: str, caller: Subject) -> ApprovalView:
-        """``ApprovalApi.get_approval``.
+    @serves(GET_APPROVAL)
+    async def get_approval(self, request: OneApproval, caller: Subject) -> ApprovalView:
+        return self._view(await self._parts.questions.find(request.approval_id), complete=True)
 
-        Raises:
-            SubletError: ``NOT_FOUND``.
-        """
-        await self._parts.gate.ask(caller, Action.APPROVAL_READ, approval_id)
-        return self._view(await self._parts.questions.find(approval_id), complete=True)
-
-    async def approve(self, approval_id: str, request: ApproveRequest, caller: Subject) -> ApprovalView:
-        """``ApprovalApi.approve``.
+    @serves(APPROVE)
+    async def approve(self, request: ApproveRequest, caller: Subject) -> ApprovalView:
+        """Approve a call, as the approver has signed it.
 
         Raises:
             SubletError: ``NOT_FOUND``, ``CONFLICT`` where it is not open any more, ``APPROVER_MISSING``,
                 ``APPROVAL_INVALID`` for whatever but the approver's signature under exactly this call.
         """
-        await self._parts.gate.ask(caller, Action.APPROVAL_DECIDE, approval_id)
-        approval = await self._open(approval_id)
+        approval = await self._open(request.approval_id)
         statement = request.signed.statement
         terms = Terms(
             ttl_seconds=statement.ttl_seconds,
@@ -148,16 +158,14 @@ class ApprovalService:
         self._parts.approver.verify(request.signed)
         return await self._approved(approval, terms, who(caller))
 
-    async def approve_by_passphrase(
-        self, approval_id: str, request: PassphraseApproval, caller: Subject
-    ) -> ApprovalView:
-        """``ApprovalApi.approve_by_passphrase``.
+    @serves(APPROVE_BY_PASSPHRASE)
+    async def approve_by_passphrase(self, request: PassphraseApproval, caller: Subject) -> ApprovalView:
+        """Approve a call by the passphrase of the approver's key.
 
         Raises:
             SubletError: as ``approve``; ``PASSPHRASE_WRONG``; ``UNAVAILABLE`` where ``MAX_UNSEALING`` wait already.
         """
-        await self._parts.gate.ask(caller, Action.APPROVAL_DECIDE, approval_id)
-        approval = await self._open(approval_id)
+        approval = await self._open(request.approval_id)
         public_key = self._parts.approver.require()
         sealed = self._parts.approver.pinned.sealed or ""
         if self._passphrases >= MAX_UNSEALING:
@@ -175,23 +183,23 @@ class ApprovalService:
         self._parts.approver.verify(signed)
         return await self._approved(approval, request.terms, f"{who(caller)} by passphrase")
 
-    async def deny_approval(self, approval_id: str, caller: Subject) -> ApprovalView:
-        """``ApprovalApi.deny_approval``.
+    @serves(DENY_APPROVAL)
+    async def deny_approval(self, request: DenyApproval, caller: Subject) -> ApprovalView:
+        """Refuse a call.
 
         Raises:
             SubletError: ``NOT_FOUND``, ``CONFLICT`` where it is not open any more.
         """
-        await self._parts.gate.ask(caller, Action.APPROVAL_DECIDE, approval_id, deny=True)
-        return self._view(await self._parts.questions.deny(approval_id, who(caller)), complete=True)
+        return self._view(await self._parts.questions.deny(request.approval_id, who(caller)), complete=True)
 
-    async def list_grants(self, caller: Subject, *, limit: int = 100, usable: bool = False) -> list[GrantView]:
-        """``ApprovalApi.list_grants``."""
-        await self._parts.gate.ask(caller, Action.GRANT_READ, "*")
-        found = await self._parts.grants.list(limit=min(limit, MAX_PAGE), usable=usable)
+    @serves(LIST_GRANTS)
+    async def list_grants(self, request: ListGrants, caller: Subject) -> list[GrantView]:
+        found = await self._parts.grants.list(limit=request.limit, usable=request.usable)
         return [await self._grant_view(grant) for grant in found]
 
+    @serves(ISSUE_GRANT)
     async def issue_grant(self, request: IssueGrant, caller: Subject) -> GrantView:
-        """``ApprovalApi.issue_grant``.
+        """Issue a grant before anything is asked.
 
         Raises:
             SubletError: ``POLICY_DENIED`` for an issuer that policy does not allow, and for an agent that would grant
@@ -199,7 +207,7 @@ class ApprovalService:
         """
         if caller.kind == "agent":
             check_issuer(caller.name, request.agent, self._parts.nests(), await self._callers_of(request.agent))
-        await self._parts.gate.ask(
+        await self._gate.ask(
             caller, Action.GRANT_ISSUE, tool_plain(request.tool), agent=plain(request.agent), issuer=caller.name
         )
         digest = None
@@ -231,14 +239,9 @@ class ApprovalService:
         )
         return await self._grant_view(await self._parts.grants.issue(grant))
 
-    async def revoke_grant(self, grant_id: str, caller: Subject) -> GrantView:
-        """``ApprovalApi.revoke_grant``.
-
-        Raises:
-            SubletError: ``NOT_FOUND``.
-        """
-        await self._parts.gate.ask(caller, Action.GRANT_REVOKE, grant_id)
-        return await self._grant_view(await self._parts.grants.revoke(grant_id, who(caller)))
+    @serves(REVOKE_GRANT)
+    async def revoke_grant(self, request: OneGrant, caller: Subject) -> GrantView:
+        return await self._grant_view(await self._parts.grants.revoke(request.grant_id, who(caller)))
 
     async def _callers_of(self, agent: str) -> list[str]:
         """Return through whom those calls of ``agent`` came that wait now: none of them approves her own errand."""

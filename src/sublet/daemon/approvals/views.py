@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sublet.daemon.api.approval_models import MAX_SHOWN_CHARS, ApprovalView, ApproverView, GrantView
+from sublet.daemon.api.approvals import MAX_SHOWN_CHARS, ApprovalView, ApproverView, GrantView
 from sublet.daemon.approvals.approver import Pinned
 from sublet.daemon.approvals.questions import Approval
 from sublet.daemon.times import rfc3339

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
+from typing import TypeAlias
 
 import anyio
 import structlog
@@ -16,26 +16,49 @@ from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.reports import failed_result, refusal
 from sublet.daemon.background import in_background
 from sublet.daemon.cautions import build_files
-from sublet.daemon.lending.agreement import check_mount_point, narrowed, resumable
-from sublet.daemon.lending.enforcement import check_enforced, enforced_by
 from sublet.daemon.lending.going_along import GoingAlong
 from sublet.daemon.lending.holding import hold
-from sublet.daemon.lending.inviting import invited
-from sublet.daemon.lending.keeper import DelegationKeeper, DelegationOver
+from sublet.daemon.lending.inviting import invitation, waiting
+from sublet.daemon.lending.keeper import DelegationKeeper, leads_to
 from sublet.daemon.lending.lent_access import DelegatorTools, LentAccess
-from sublet.daemon.lending.lent_resources import limited
 from sublet.daemon.lending.steering import Steering
-from sublet.daemon.lending.transports import chosen_transport
-from sublet.daemon.ports import PeerAddress, RemoteTask, Update
+from sublet.daemon.ports import NotConnected, PeerAddress, RemoteTask, Update
 from sublet.daemon.storage.journal import NOTHING, Held
-from sublet.daemon.storage.records import DelegationRecord, error_view, interrupted, lease_over
-from sublet.daemon.times import unix_seconds
-from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.lifecycle import DelegationEvent, DelegationState
-from sublet.protocol.messages import (
-    Accept,
-    Error,
+from sublet.daemon.storage.records import DelegationRecord
+from sublet.protocol.delegation import core
+from sublet.protocol.delegation.agreement import enforced_by
+from sublet.protocol.delegation.model import (
+    AcceptCame,
+    CancelCame,
+    Created,
+    Delegation,
+    Failed,
+    FindAgain,
+    Follow,
+    FoundAgain,
+    InviteDue,
+    InviteLater,
+    InviteUnheard,
+    Lengthen,
+    Open,
+    Opened,
+    Output,
+    Prepare,
+    Prepared,
+    ReadAsOver,
+    Refuse,
+    Revoke,
+    SendInvite,
+    SendStart,
+    Serve,
+    Settle,
+    Settled,
+    TakenOver,
+    TimePassed,
 )
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.lifecycle import DelegationState
+from sublet.protocol.messages import Accept, Error
 from sublet.workspace.model import LentDirectory
 from sublet.workspace.view.admission import Admission, scan_all
 
@@ -47,7 +70,7 @@ log = structlog.get_logger(__name__)
 
 
 class DelegationRun:
-    """Drives one delegation to its end, from its beginning or, ``recovered``, from where an earlier process was killed.
+    """Does what the core of one delegation wants, from its beginning or, ``recovered``, after a process was killed.
 
     ``recorded`` is set once it is journalled, or ``refused`` tells why it is not; ``over`` once its end is journalled,
     or nothing can change it any more, and access is cut; ``finished`` once it is settled.
@@ -66,7 +89,7 @@ class DelegationRun:
         self.over = asyncio.Event()
         self.finished = asyncio.Event()
         self.refused: SubletError | None = None
-        self._keeper = DelegationKeeper(record, tools.journal)
+        self._keeper = DelegationKeeper(record, tools.journal, perform=self._perform, changed=self._changed)
         self._peer = peer
         self._resources = resources
         self._tools = tools
@@ -74,10 +97,11 @@ class DelegationRun:
         self._mounted: list[str] = []
         self._scope = anyio.CancelScope()
         self._ending = anyio.CancelScope(shield=True)
-        self._stopped: SubletError | None = None
-        self._task: RemoteTask | None = None
+        self._main: asyncio.Task[object] | None = None
+        self._task = RemoteTask(record.task_id or "", record.context_id or record.id)
+        self._settle: Settle | None = None
         self._recovered = recovered
-        self.steering = Steering(self._keeper, self._access, peer, tools.link, self._extended)
+        self.steering = Steering(self._keeper, self._access, peer, tools.link)
         self._going_along = GoingAlong(self._keeper, self._access, self.steering, peer, tools, recovered=recovered)
         self.untold = False
         """Whether the peer may still hold the task and has not been told that it is over."""
@@ -102,12 +126,14 @@ class DelegationRun:
 
         Nothing is raised: where the journal itself fails, access is cut all the same and the next start settles.
         """
+        self._main = asyncio.current_task()
         try:
-            if await self._begin():
+            outputs = await self._begin()
+            if self.refused is None:
                 async with AsyncExitStack() as held:
-                    failure = await self._work(held)
+                    await self._work(outputs, held)
                     with self._ending:
-                        await self._end(failure)
+                        await self._end(held)
         except Exception:
             log.exception("a delegation could not be settled", delegation_id=self.record.id)
         finally:
@@ -115,124 +141,135 @@ class DelegationRun:
             self.over.set()
             self.finished.set()
 
-    async def stop(self, event: DelegationEvent, error: SubletError) -> None:
-        """End the delegation now: journal it, cut access, then let ``drive`` clean up.
+    async def stop(self, event: CancelCame | Failed | ReadAsOver) -> None:
+        """Have the core hear of an end; where it is one, it is journalled and access is cut before this returns.
 
         What is over already does not change. Must not be cancelled: call it in a task of the service.
         """
         await self.recorded.wait()
-        try:
-            await self._keeper.end(event, error=error_view(error))
-        except SubletError as failure:
-            # Access is cut even where that can't be written down.
-            log.error("the end could not be journalled", delegation_id=self.record.id, reason=str(failure))
-            self._stopped = self._stopped or error
-        if self.record.terminal or self._stopped is not None:
-            self._access.revoke(str(error.code))
-            self._scope.cancel()
-        self.over.set()
+        await self._keeper.feed(event)
+        if self._keeper.over:
+            self.over.set()
 
     def abandon(self) -> None:
         """Leave what is not settled yet to the next start; access is cut already. For the stop of the daemon."""
         self._scope.cancel()
         self._ending.cancel()
 
-    async def _begin(self) -> bool:
+    # What the core wants done at once
+
+    def _perform(self, output: Output) -> None:
+        match output:
+            case Serve(deadline):
+                self._access.serve(deadline)
+            case Lengthen(seconds):
+                self._access.extend(seconds)
+            case Revoke(reason):
+                self._access.revoke(reason)
+            case Settle():
+                self._settle = output
+            case Refuse(key, error) if key == self.record.id:
+                self.refused = error
+            case _:
+                self.steering.perform(output)
+
+    def _changed(self, state: Delegation) -> None:
+        self.steering.changed()
+        if not self._keeper.over:
+            self._scope.deadline = core.wake_at(state)
+            return
+        self.over.set()
+        if asyncio.current_task() is not self._main:
+            self._scope.cancel()
+
+    # What it wants done in turn
+
+    async def _begin(self) -> tuple[Output, ...]:
         try:
-            if self._recovered:
-                await self._keeper.note(generation=self.record.generation + 1)
-            else:
-                await self._keeper.begin()
-        except SubletError as error:
-            self.refused = error
+            return await self._keeper.feed(TakenOver() if self._recovered else Created())
         finally:
             self.recorded.set()
-        return self.refused is None
 
-    async def _work(self, held: AsyncExitStack) -> SubletError | None:
-        """Do everything until the peer's DONE; return why that was not reached, unless it is journalled already."""
+    async def _work(self, outputs: tuple[Output, ...], held: AsyncExitStack) -> None:
+        """Do one thing after another until it is over."""
+        failure: SubletError | None = None
         try:
-            self._scope.deadline = anyio.current_time() + self._time_left()
             with self._scope:
-                await (self._resume(held) if self._recovered else self._lend(held))
-                return None
-        except DelegationOver:
-            return None
+                if self._recovered and self.record.expires_at is not None:
+                    await self._access.recall()
+                while not self._keeper.over:
+                    outputs = await self._do(_next(outputs), held)
         except SubletError as error:
-            return error
+            failure = error
         except Exception:
             log.exception("delegation broke", delegation_id=self.record.id)
-            return SubletError(LocalCode.INTERNAL, "an internal error ended the delegation", "See the daemon's log.")
-        return self._stopped or self._time_over()
+            failure = SubletError(LocalCode.INTERNAL, "an internal error ended the delegation", "See the daemon's log.")
+        if failure is not None:
+            facts = {} if failure.agent_end is None else {"result": failed_result(failure.agent_end)}
+            await self._keeper.feed(Failed(failure), facts, fits=lambda record: record.error is failure)
+        elif not self._keeper.over:
+            await self._keeper.feed(TimePassed())
 
-    def _extended(self, seconds: int) -> None:
-        self._scope.deadline += seconds
-
-    def _time_left(self) -> float:
-        """Return for how many seconds it may go on, by the wall clock where an earlier process has begun it."""
-        record = self.record
-        if not self._recovered or self._keeper.over or record.overdue(time.time()):
-            return record.ttl_seconds
-        ends = unix_seconds(record.expires_at or record.created_at)
-        return ends - time.time() + (0 if record.expires_at else record.ttl_seconds)
-
-    async def _lend(self, held: AsyncExitStack) -> None:
-        await self._admit()
-        await self._start(await self._ask(await self._prepare(held)))
-
-    async def _resume(self, held: AsyncExitStack) -> None:
-        """Go on where an earlier process was killed: nothing is done twice, and what can't go on is told so.
+    async def _do(self, output: Output | None, held: AsyncExitStack) -> tuple[Output, ...]:
+        """Do what comes next, and return what comes after it.
 
         Raises:
-            SubletError: why it can't go on.
-            DelegationOver: it has ended meanwhile.
+            SubletError: it can't be done.
         """
+        keeper = self._keeper
+        match output:
+            case Prepare(again):
+                if again:
+                    await self._access.start_over()
+                await self._admit()
+                snapshots = await self._prepare(held)
+                taken = Held(takes={"remote_task": {"peer": self.record.peer}})
+                return await keeper.feed(
+                    Prepared(), {"snapshots": snapshots}, fits=leads_to(DelegationState.INVITED), held=taken
+                )
+            case FindAgain(serve):
+                return await self._find_again(held, serve=serve)
+            case SendInvite():
+                return await self._invite()
+            case InviteLater(seconds):
+                await keeper.note(condition=waiting(output))
+                await anyio.sleep(seconds)
+                return await keeper.feed(InviteDue())
+            case Open():
+                await self._access.prepare(self._accept)
+                taken = Held(takes={"lease": {"user": self.record.id}})
+                return await keeper.feed(Opened(), fits=leads_to(DelegationState.STARTED), held=taken)
+            case SendStart():
+                await self._access.check()
+                await self._follow(self._tools.link.run(self._peer, self._task, self._access.start()))
+            case Follow():
+                await self._access.check()
+                log.info("a delegation goes on", delegation_id=self.record.id, generation=self.record.generation)
+                await self._follow(self._tools.link.follow(self._peer, self._task, self._access.start))
+            case _:
+                await anyio.sleep_forever()  # another end is being journalled, which cancels this
+        return ()
+
+    @property
+    def _accept(self) -> Accept:
+        assert self.record.accept is not None
+        return self.record.accept
+
+    async def _find_again(self, held: AsyncExitStack, *, serve: bool) -> tuple[Output, ...]:
+        """Go on where an earlier process was killed: nothing is done twice."""
         record = self.record
-        if record.snapshots and record.result is None:
-            self._task = RemoteTask(record.task_id or "", record.context_id or record.id)
-        if record.expires_at is not None:
-            await self._access.recall()
-        if record.state is DelegationState.CREATED:
-            await self._access.start_over()
-            await self._lend(held)
-            return
         if record.request.result_mode == "live":
-            await hold(
-                held, [(Path(lent.path), lent.access_mode) for lent in record.resources], self._keeper, self._tools
-            )
-        if self._keeper.over:
-            return
-        if record.overdue(time.time()):
-            raise lease_over(record.ttl_seconds)
-        await self._access.take_up()
-        if record.state is DelegationState.INVITED:
-            await self._start(await self._ask(record.snapshots))
-        elif record.state is DelegationState.ACCEPTED and record.accept is not None:
-            await self._start(record.accept)
-        elif resumable(record) and record.accept is not None and self._task is not None:
-            await self._access.resume(record.accept, self._scope.deadline)
-            log.info("a delegation goes on", delegation_id=record.id, generation=record.generation)
-            news = self._tools.link.follow(self._peer, self._task, self._access.start)
-            await self._follow(news, record.accept)
-        else:
-            raise interrupted()
-
-    async def _start(self, accept: Accept) -> None:
-        # Until now the time asked for bounded the wait; from here on the lease has it.
-        self._scope.deadline = anyio.current_time() + self._lease_seconds()
-        start = await self._access.open(accept, self._scope.deadline)
-        assert self._task is not None
-        await self._follow(self._tools.link.run(self._peer, self._task, start), accept)
-
-    def _lease_seconds(self) -> float:
-        """Return how long a lease may be that begins now: as agreed, and within that of the agent which asked for it.
-
-        What was waited for until now is not added to the time of whoever asked.
-        """
-        record = self.record
-        if record.chain is None or record.chain.ttl is None:
-            return record.ttl_seconds
-        return min(record.ttl_seconds, unix_seconds(record.created_at) + record.chain.ttl - time.time())
+            await self._hold(held)
+        if not self._keeper.overdue:
+            await self._access.take_up()
+        if serve:
+            await self._access.prepare_again(self._accept)
+        taken = (
+            Held(takes={"remote_task": {"peer": record.peer}}) if record.state is DelegationState.INVITED else NOTHING
+        )
+        if taken:
+            await self._keeper.note(taken)
+        return await self._keeper.feed(FoundAgain())
 
     async def _admit(self) -> None:
         lent = [resource.path for resource in self.record.resources if resource.access_mode == "rw"]
@@ -254,93 +291,69 @@ class DelegationRun:
 
         A staged lease holds nothing while it runs. Only while its copy is made nobody else may be writing.
         """
-        wants = [(Path(lent.path), lent.access_mode) for lent in self.record.resources]
         if self.record.request.result_mode == "live":
-            await hold(held, wants, self._keeper, self._tools)
+            await self._hold(held)
             return await self._access.baseline()
         async with AsyncExitStack() as copying:
-            await hold(copying, [(path, "ro") for path, _ in wants], self._keeper, self._tools)
+            await hold(copying, [(Path(lent.path), "ro") for lent in self.record.resources], self._keeper, self._tools)
             snapshots = await self._access.baseline()
         await self._tools.journal.release_owned(self.record.id, "lock")
         return snapshots
 
-    async def _ask(self, snapshots: dict[str, str]) -> Accept:
-        record = self.record
-        held = Held(takes={"remote_task": {"peer": record.peer}})
-        if record.state is DelegationState.CREATED:
-            await self._keeper.advance(DelegationEvent.INVITE, held, snapshots=snapshots)
-        else:
-            # An earlier process has invited, and may have been heard: the peer knows a repeated INVITE by its id.
-            await self._keeper.note(held, snapshots=snapshots)
-        # Until it answers, the task is known by its delegation only; it may be there all the same.
-        self._task = RemoteTask("", record.id)
+    async def _hold(self, held: AsyncExitStack) -> None:
+        wants = [(Path(lent.path), lent.access_mode) for lent in self.record.resources]
+        await hold(held, wants, self._keeper, self._tools)
+
+    async def _invite(self) -> tuple[Output, ...]:
+        """Send INVITE, and have the core hear its answer."""
         try:
-            task, answer = await invited(self._tools.link, self._peer, self._keeper)
-        except SubletError:
-            self._task = None
-            raise
+            task, answer = await self._tools.link.invite(self._peer, invitation(self.record))
+        except SubletError as error:
+            return await self._keeper.feed(InviteUnheard(error, sent=not isinstance(error, NotConnected)))
         if isinstance(answer, Error):
-            self._task = None
-            raise refusal(answer, self._peer.name)
+            return await self._keeper.feed(Failed(refusal(answer, self._peer.name), by_peer=True))
         self._task = task
-        check_mount_point(answer)
-        check_enforced(record.request.require_enforced, answer, self._peer.name)
-        transport = chosen_transport(record.request, answer)
-        mode, ttl = narrowed(record, answer)
         # A mount leaves out the links that it can't follow; the other transports carry them.
-        unmountable = record.unmountable if transport == "sshfs" else self._mounted
-        await self._keeper.advance(
-            DelegationEvent.ACCEPT,
-            condition=None,
-            transport=transport,
-            unmountable=unmountable,
-            task_id=task.task_id,
-            context_id=task.context_id,
-            accept=answer,
-            access_mode=mode,
-            resources=limited(record, mode),
-            ttl_seconds=ttl,
-            sandbox_enforced=enforced_by(answer),
-            room=self._tools.rooms.plan(self._peer.public_key, answer.sublet.entity),
-        )
-        return answer
+        unmountable = self.record.unmountable if answer.sublet.transport == "sshfs" else self._mounted
+        facts = {
+            "condition": None,
+            "transport": answer.sublet.transport,
+            "unmountable": unmountable,
+            "task_id": task.task_id,
+            "context_id": task.context_id,
+            "accept": answer,
+            "sandbox_enforced": enforced_by(answer),
+            "room": self._tools.rooms.plan(self._peer.public_key, answer.sublet.entity),
+        }
+        return await self._keeper.feed(AcceptCame(answer), facts, fits=leads_to(DelegationState.ACCEPTED))
 
-    async def _follow(self, news: AsyncGenerator[Update, None], accept: Accept) -> None:
-        assert self._task is not None
-        try:
-            await self._going_along.until_done(news, self._task, accept)
-        finally:
-            if self._going_along.ended:
-                self._task = None
+    async def _follow(self, news: AsyncGenerator[Update, None]) -> None:
+        await self._going_along.until_done(news, self._task, self._accept)
 
-    async def _end(self, failure: SubletError | None) -> None:
-        """Journal the end and cut access, then tell the peer and make the audit, and only after that be settled."""
-        try:
-            if failure is not None:
-                news: dict[str, object] = {"error": error_view(failure)}
-                if failure.agent_end is not None:
-                    await self.steering.heard(failure.agent_end.prompts)
-                    news["result"] = failed_result(failure.agent_end)
-                await self._keeper.end(_event_of(failure), NOTHING, **news)
-        finally:
-            self._access.revoke("over")
-            self.over.set()
+    # The end
+
+    async def _end(self, held_again: AsyncExitStack) -> None:
+        """Tell the peer and make the audit, and only after that be settled."""
+        if self._settle is None:
+            return
+        if self._settle.again and self.record.request.result_mode == "live":
+            # The next lease of the directory begins only when this one is audited.
+            with suppress(SubletError):
+                await self._hold(held_again)
         async with anyio.create_task_group() as group:
-            group.start_soon(self._tell_peer)
+            if self._settle.tell:
+                group.start_soon(self._tell_peer)
             group.start_soon(self._access.settle)
         held = Held(gives_back=HELD_HERE if self.untold else ())
-        is_done = self.record.result is not None
-        if not is_done or not await self._keeper.end(DelegationEvent.DONE, held, condition=None, settled=True):
-            await self._keeper.note(held, condition=None, settled=True)
-        await self._access.forget()
+        await self._keeper.feed(Settled(told=not self.untold), {"condition": None}, held=held)
+        if self.record.settled:
+            await self._access.forget()
 
     async def _tell_peer(self) -> None:
         """Ask the peer to stop where it may still be working; the end waits ``CANCEL_PEER_SECONDS`` for it at most.
 
         A peer that has not heard us by then is told later (``LateNews``).
         """
-        if self._task is None:
-            return
         self.untold = True
         try:
             async with deadlines.timeout(CANCEL_PEER_SECONDS):
@@ -352,17 +365,11 @@ class DelegationRun:
         except Exception:
             log.exception("peer was not told of the end", delegation_id=self.record.id)
 
-    def _time_over(self) -> SubletError:
-        if self.record.expires_at is not None:
-            return lease_over(self.record.ttl_seconds)
-        return SubletError(
-            ErrorCode.EXPIRED,
-            "the time asked for passed before the peer could begin",
-            "Delegate again with a longer --ttl, or when the directory or the peer is free.",
-        )
+
+def _next(outputs: tuple[Output, ...]) -> Output | None:
+    """Return what of ``outputs`` is done in turn."""
+    return next((output for output in outputs if isinstance(output, InTurn)), None)
 
 
-def _event_of(failure: SubletError) -> DelegationEvent:
-    if failure.code == ErrorCode.CANCELLED:
-        return DelegationEvent.CANCEL
-    return DelegationEvent.EXPIRE if failure.code == ErrorCode.EXPIRED else DelegationEvent.FAIL
+InTurn: TypeAlias = Prepare | FindAgain | SendInvite | InviteLater | Open | SendStart | Follow
+"""What takes a while, one after the other."""

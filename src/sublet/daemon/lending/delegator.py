@@ -27,12 +27,13 @@ from sublet.daemon.own_tasks import OwnTasks
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.recovery import end_interrupted
 from sublet.daemon.storage.journal import Journal
-from sublet.daemon.storage.records import DelegationRecord, ResourceRecord, lease_over
+from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.disk.set_aside import SetAside
 from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
+from sublet.protocol.delegation.model import CancelCame, ReadAsOver
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, is_terminal
+from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
 from sublet.protocol.messages import FollowUp
 from sublet.workspace.serving.lease_memory import recall
 
@@ -217,23 +218,23 @@ class Delegator:
         await self._cancel([run for run in self._runs.values() if run.peer_key == public_key], why)
 
     async def _cancel(self, runs: Iterable[DelegationRun], why: str) -> None:
-        error = SubletError(ErrorCode.CANCELLED, why, "Delegate again if needed.")
+        event = CancelCame(SubletError(ErrorCode.CANCELLED, why, "Delegate again if needed."))
         waiting = list(runs)
         for run in waiting:
-            self._stop(run, DelegationEvent.CANCEL, error)
+            self._stop(run, event)
         with anyio.move_on_after(END_SECONDS):
             for run in waiting:
                 await run.over.wait()
 
-    def _stop(self, run: DelegationRun, event: DelegationEvent, error: SubletError) -> None:
+    def _stop(self, run: DelegationRun, event: CancelCame | ReadAsOver) -> None:
         """End ``run`` in a task of ours, so that a caller who gives up does not stop it half way."""
-        self._tasks.start("the end of a delegation", self._shielded, run.stop, event, error)
+        self._tasks.start("the end of a delegation", self._shielded, run.stop, event)
 
     def _look(self, run: DelegationRun) -> DelegationView:
         """Return the view of ``run``; where the clock says that its lease is over, see to it that it is."""
         now = time.time()
         if run.record.overdue(now):
-            self._stop(run, DelegationEvent.EXPIRE, lease_over(run.record.ttl_seconds))
+            self._stop(run, ReadAsOver())
         return run.view(now)
 
     def _quota(self, request: CreateDelegation) -> LeaseQuota:
@@ -319,7 +320,7 @@ class Delegator:
         with anyio.move_on_after(STOP_SECONDS):
             async with anyio.create_task_group() as group:
                 for run in runs:
-                    group.start_soon(run.stop, DelegationEvent.CANCEL, error)
+                    group.start_soon(run.stop, CancelCame(error))
             for run in runs:
                 await run.finished.wait()
         for run in runs:

@@ -9,16 +9,18 @@ import anyio
 import structlog
 
 from sublet.daemon.api.delegation_views import ConditionView
-from sublet.daemon.api.reports import agent_end, refusal, result_view
+from sublet.daemon.api.reports import agent_end, failed_result, refusal, result_view
 from sublet.daemon.failures import sole_failure
-from sublet.daemon.lending.keeper import DelegationKeeper, DelegationOver
+from sublet.daemon.lending.core_state import heard_of
+from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.lending.lent_access import DelegatorTools, LentAccess
 from sublet.daemon.lending.output_log import OutputLog
 from sublet.daemon.lending.peer_condition import PeerCondition
 from sublet.daemon.lending.steering import Steering
 from sublet.daemon.ports import PeerAddress, RemoteTask, Silence, Update
+from sublet.protocol.delegation.model import DoneCame, Failed, ProgressCame
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.lifecycle import DelegationEvent, DelegationState
+from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.messages import Accept, Done, Error, ErrorExtension, Progress
 
 REDIAL_PEER_SECONDS = 1.0
@@ -32,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 class GoingAlong:
-    """Goes along with the work of one delegation; ``ended`` is true once the peer has said its last word."""
+    """Goes along with the work of one delegation, and has the core hear of it."""
 
     def __init__(
         self,
@@ -44,7 +46,6 @@ class GoingAlong:
         *,
         recovered: bool,
     ) -> None:
-        self.ended = False
         self._keeper = keeper
         self._access = access
         self._steering = steering
@@ -56,7 +57,7 @@ class GoingAlong:
         self._dialling = False
 
     async def until_done(self, news: AsyncGenerator[Update, None], task: RemoteTask, accept: Accept) -> None:
-        """Go along with the work until DONE is journalled.
+        """Go along with the work until it is over.
 
         Args:
             news: what the peer tells; closed in the end.
@@ -64,12 +65,11 @@ class GoingAlong:
             accept: the peer's ACCEPT.
 
         Raises:
-            SubletError: the peer's ERROR, or what keeps us from hearing of it.
-            DelegationOver: another end came first.
+            SubletError: what keeps us from hearing of it.
         """
         reverse = accept.sublet.reverse
         watching = anyio.CancelScope()
-        with sole_failure(SubletError, DelegationOver):
+        with sole_failure(SubletError):
             async with anyio.create_task_group() as group:
                 group.start_soon(self._end_at_quota, task)
                 group.start_soon(self._access.remember)
@@ -83,15 +83,16 @@ class GoingAlong:
                 async with aclosing(news) as updates:
                     async for update in updates:
                         if isinstance(update, Done | Error):
-                            self.ended = True
                             watching.cancel()
                             await self._take(update)
+                            break
+                        if self._keeper.over:
                             break
                         if self._condition.hear(update):
                             await self._keeper.note(condition=self._condition.view)
                         if isinstance(update, Silence):
                             continue
-                        await self._steering.heard(update.prompts)
+                        await self._hear(update)
                         if update.phase == "need_reverse" and reverse is not None and not self._dialling:
                             self._dialling = True
                             group.start_soon(self._dial, reverse.port)
@@ -162,36 +163,39 @@ class GoingAlong:
             self._dialling = False
 
     async def _take(self, end: Done | Error) -> None:
-        """Journal DONE, or raise what ERROR says."""
+        """Have the core decide what DONE or ERROR comes to."""
         said = refusal(end, self._peer.name) if isinstance(end, Error) else None
         if self._access.returned:
             await self._keeper.note(returned=True)
+        failure: SubletError | None = None
         try:
             self._access.check_quota()
             if said is None:
                 self._access.check_returned()
-        except SubletError as failure:
-            failure.agent_end = agent_end(end)
-            raise
-        if said is not None:
-            raise said
-        assert isinstance(end, Done)
-        await self._running()
-        await self._steering.heard(end.sublet.prompts)
-        await self._keeper.conclude(
-            result_view(end), ConditionView(kind="ending", detail="the work is done and access is cut; auditing")
-        )
+        except SubletError as error:
+            failure = error
+        heard = heard_of(end.sublet.prompts)
+        if failure is None and isinstance(end, Done):
+            condition = ConditionView(kind="ending", detail="the work is done and access is cut; auditing")
+            done = DoneCame(heard)
+            facts = {"result": result_view(end), "condition": condition}
+            await self._keeper.feed(done, facts, fits=lambda record: record.now.done)
+            return
+        why = failure or said
+        assert why is not None
+        how = agent_end(end)
+        said_last = {} if how is None else {"result": failed_result(how)}
+        event = DoneCame(heard, why) if said is None else Failed(why, by_peer=True, heard=heard)
+        await self._keeper.feed(event, said_last, fits=lambda record: record.error is why)
+
+    async def _hear(self, update: Progress) -> None:
+        heard, running = heard_of(update.prompts), update.phase == "running"
+        if heard or (running and self._keeper.record.state is DelegationState.STARTED):
+            await self._keeper.feed(ProgressCame(running, heard))
 
     async def _progress(self, update: Progress) -> None:
-        if update.phase == "running":
-            await self._running()
         if update.text or update.dropped_chars:
             self._access.show_log(await self._output.append(update.stream, update.text, update.dropped_chars))
 
     async def _tell_denied(self, lines: str) -> None:
         self._access.show_log(await self._output.append("note", lines))
-
-    async def _running(self) -> None:
-        if self._keeper.record.state is not DelegationState.RUNNING:
-            await self._keeper.advance(DelegationEvent.RUN)
-            self._steering.woken()

@@ -9,7 +9,7 @@ import anyio
 
 from sublet.daemon.failures import sole_failure
 from sublet.daemon.lending.agreement import queued
-from sublet.daemon.lending.keeper import DelegationKeeper, DelegationOver
+from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.lending.lent_access import DelegatorTools
 from sublet.protocol.errors import SubletError
 from sublet.workspace.locks import Wants
@@ -31,7 +31,6 @@ async def hold(
 
     Raises:
         SubletError: ``CONFLICT`` where they are not free within the time of the lease, ``UNAVAILABLE``.
-        DelegationOver: it has ended meanwhile.
     """
     moved = asyncio.Event()
     place = 0
@@ -50,7 +49,7 @@ async def hold(
 
     record = keeper.record
     directory = tools.locks.acquire(wants, owner=record.id, timeout=record.ttl_seconds, on_position=on_position)
-    with sole_failure(SubletError, DelegationOver):
+    with sole_failure(SubletError):
         async with anyio.create_task_group() as group:
             group.start_soon(tell)
             await held.enter_async_context(directory)

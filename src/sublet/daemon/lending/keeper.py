@@ -1,169 +1,173 @@
-"""Keeps one delegation's record: every change is journalled before anybody acts on it."""
+"""Drives the core of one delegation, and keeps its record: every change is journalled before anybody acts on it."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
 
 import anyio
 
-from sublet.daemon.api.delegation_views import ConditionView, ErrorView, ResultView
+from sublet.daemon.api.delegation_views import ConditionView, ErrorView
+from sublet.daemon.lending.core_state import changes_of, delegation_of
 from sublet.daemon.storage.journal import NOTHING, Held, Journal
-from sublet.daemon.storage.records import PROGRESS, DelegationRecord, FollowUpRecord, error_view, lease_over
-from sublet.daemon.times import rfc3339, unix_seconds
+from sublet.daemon.storage.records import DelegationRecord, FollowUpRecord
+from sublet.daemon.times import rfc3339
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.delegation import core
+from sublet.protocol.delegation.model import Created, Delegation, Event, Output, Phase, Record, Undone
+from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKind
-from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, advance, is_terminal
+from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationState, is_terminal
+from sublet.protocol.times import Now
+
+Fits = Callable[[Record], bool]
+NO_FACTS: Final[Mapping[str, object]] = MappingProxyType({})
 
 
-class DelegationOver(Exception):
-    """The delegation ended, by a cancel or the end of its lease, before the step that was about to be taken."""
+def leads_to(state: DelegationState) -> Fits:
+    """Return what tells records of the transition to ``state`` from others."""
+    return lambda record: record.now.state is state
 
 
 class DelegationKeeper:
-    """The one writer of a delegation's record.
-
-    Ends may race, such as DONE, a cancel and the end of the lease: the first to be journalled wins and the others
-    change nothing. What a reader was told of a lease that is over (``DelegationRecord.overdue``) stays true: from then
-    on every transition becomes EXPIRE.
+    """The one writer of a delegation's record: one event at a time, and what it leads to in order.
 
     Args:
-        record: as it is journalled, or about to be by ``begin``.
+        record: as it is journalled, or about to be by ``Created``.
         journal: where it is written.
         clock: Unix seconds.
+        perform: does an output at once, or remembers it for whoever does it; nothing is awaited between the journal
+            and this. It raises ``SubletError`` where it can't be done.
+        changed: told of each state, once all of its outputs are done.
     """
 
-    def __init__(self, record: DelegationRecord, journal: Journal, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        record: DelegationRecord,
+        journal: Journal,
+        clock: Callable[[], float] = time.time,
+        *,
+        perform: Callable[[Output], None] = lambda _: None,
+        changed: Callable[[Delegation], None] = lambda _: None,
+    ) -> None:
         self.record = record
+        self.state = delegation_of(record)
         self._journal = journal
         self._clock = clock
+        self._perform = perform
+        self._changed = changed
         self._writing = asyncio.Lock()
 
     @property
     def over(self) -> bool:
-        """Whether nothing can change the end any more: it is journalled, or the peer's DONE is."""
-        return self.record.terminal or self.record.result is not None
+        """Whether nothing can change the end any more: it is journalled, or the peer's DONE is, or neither can be."""
+        return core.phase_of(self.state) in (Phase.ENDING, Phase.SETTLED, Phase.LEFT)
 
-    async def begin(self) -> None:
-        """Journal the record for the first time.
+    @property
+    def overdue(self) -> bool:
+        """Whether its time is over, though nobody has said so yet."""
+        return core.overdue(self.state, self._now())
 
-        Raises:
-            SubletError: ``CONFLICT`` where the caller's idempotency key belongs to another delegation.
+    def _now(self) -> Now:
+        return Now(self._clock(), anyio.current_time())
+
+    async def feed(
+        self,
+        event: Event,
+        facts: Mapping[str, object] = NO_FACTS,
+        *,
+        fits: Fits = lambda _: True,
+        held: Held = NOTHING,
+    ) -> tuple[Output, ...]:
+        """Take what has happened, journal and do what follows from it, and return what was to be done.
+
+        It is done whole even where the caller gives up.
+
+        Args:
+            event: what has happened.
+            facts: what else the record says to which the event is meant to lead.
+            fits: tells whether a record is that one.
+            held: what is journalled in its transaction.
         """
-        async with self._writing:
-            await self._write(self.record, EventKind.DELEGATION_STATE, {"state": str(self.record.state)})
+        with anyio.CancelScope(shield=True):
+            async with self._writing:
+                outputs = await self._step(event, facts, fits, held)
+                self._changed(self.state)
+        return outputs
 
-    async def advance(self, event: DelegationEvent, held: Held = NOTHING, **changes: object) -> None:
-        """Journal the transition that ``event`` makes, with ``changes`` and what is ``held``.
-
-        Raises:
-            DelegationOver: it has ended already.
-            IllegalTransition: the table forbids it in this state.
-        """
-        if not await self.end(event, held, **changes):
-            raise DelegationOver
-
-    async def end(self, event: DelegationEvent, held: Held = NOTHING, **changes: object) -> bool:
-        """Journal a transition unless the delegation is over; tell whether it was made.
-
-        Raises:
-            IllegalTransition: the table forbids it in this state.
-        """
-        async with self._writing:
-            if self.record.terminal or (self.record.result is not None and event is not DelegationEvent.DONE):
-                return False
-            if event is not DelegationEvent.EXPIRE and await self._lapse():
-                return False
-            await self._move(event, changes, held)
-            return True
-
-    async def conclude(self, result: ResultView, condition: ConditionView) -> None:
-        """Journal what the peer said with DONE; from then on neither a cancel nor the end of the lease undoes it.
-
-        Raises:
-            DelegationOver: it has ended already.
-        """
-        async with self._writing:
-            if self.over or await self._lapse():
-                raise DelegationOver
-            await self._save({"result": result, "condition": condition})
-
-    async def extend(self, seconds: int) -> None:
-        """Journal that the lease ends ``seconds`` later.
-
-        Raises:
-            DelegationOver: it has ended already.
-        """
-        async with self._writing:
-            if self.over or await self._lapse():
-                raise DelegationOver
-            record = self.record
-            assert record.expires_at is not None
-            expires_at = rfc3339(unix_seconds(record.expires_at) + seconds)
-            news = {
-                "ttl_seconds": record.ttl_seconds + seconds,
-                "expires_at": expires_at,
-                "updated_at": rfc3339(),
-            }
-            data: dict[str, JsonValue] = {"seconds": seconds, "expires_at": expires_at}
-            await self._write(record.model_copy(update=news), EventKind.DELEGATION_EXTENDED, data)
-
-    async def follow_up(self, follow_up: FollowUpRecord) -> None:
-        """Journal a further prompt, or what became of it; news that is behind what is known changes nothing.
-
-        Raises:
-            DelegationOver: it has ended already, and the prompt is a new one.
-        """
-        async with self._writing:
-            said = {one.id: one for one in self.record.follow_ups}
-            known = said.get(follow_up.id)
-            if known is not None and PROGRESS[follow_up.state] <= PROGRESS[known.state]:
-                return
-            if follow_up.state == "pending" and (self.over or await self._lapse()):
-                raise DelegationOver
-            said[follow_up.id] = follow_up
-            changed = self.record.model_copy(update={"follow_ups": tuple(said.values()), "updated_at": rfc3339()})
-            shown = follow_up.view(over=False).model_dump()
-            await self._write(changed, EventKind.DELEGATION_FOLLOW_UP, shown)
-
-    async def note(self, held: Held = NOTHING, **changes: object) -> None:
+    async def note(self, held: Held = NOTHING, **facts: object) -> None:
         """Journal facts that are no transition; what does not change anything is not written."""
-        async with self._writing:
-            await self._save({key: value for key, value in changes.items() if getattr(self.record, key) != value}, held)
+        with anyio.CancelScope(shield=True):
+            async with self._writing:
+                news = {key: value for key, value in facts.items() if getattr(self.record, key) != value}
+                if news or held:
+                    kind, data = _event_of(news)
+                    await self._write(
+                        self.record.model_copy(update={**news, "updated_at": rfc3339()}), kind, data, held
+                    )
 
-    async def _lapse(self) -> bool:
-        """Journal the end of the lease where it is over by the clock, and tell whether it is."""
-        if not self.record.overdue(self._clock()):
-            return False
-        await self._move(DelegationEvent.EXPIRE, {"error": error_view(lease_over(self.record.ttl_seconds))})
-        return True
+    async def _step(self, event: Event, facts: Mapping[str, object], fits: Fits, held: Held) -> tuple[Output, ...]:
+        durable = self.state
+        after, outputs = core.step(self.state, event, self._now())
+        done: list[Output] = []
+        fitting = [output for output in outputs if isinstance(output, Record) and fits(output)]
+        meant = fitting[-1] if fitting else None
+        for output in outputs:
+            try:
+                if isinstance(output, Record):
+                    more, taken = (facts, held) if output is meant else (NO_FACTS, NOTHING)
+                    await self._record(output, taken, more, first=isinstance(event, Created))
+                    durable = self.state = output.now
+                else:
+                    self._perform(output)
+                    done.append(output)
+            except SubletError as error:
+                self.state = durable
+                return (*done, *await self._step(Undone(output, error), NO_FACTS, lambda _: False, NOTHING))
+        self.state = after
+        return tuple(done)
 
-    async def _move(self, event: DelegationEvent, changes: Mapping[str, object], held: Held = NOTHING) -> None:
-        state = advance(DELEGATION_TABLE, self.record.state, event)
-        if is_terminal(DELEGATION_TABLE, state):
-            # What was lent is still to be audited, and who reads the end has to be able to wait for that.
-            to_audit = bool(self.record.snapshots) and event is not DelegationEvent.DONE
-            ending = ConditionView(kind="ending", detail="access is cut; auditing") if to_audit else None
-            changes = {"condition": ending, **changes}
-        data: dict[str, JsonValue] = {"state": str(state)}
-        if isinstance(error := changes.get("error"), ErrorView):
-            data |= {"code": error.code, "message": error.message}
-        changed = self.record.model_copy(update={**changes, "state": state, "updated_at": rfc3339()})
-        await self._write(changed, EventKind.DELEGATION_STATE, data, held)
-
-    async def _save(self, news: Mapping[str, object], held: Held = NOTHING) -> None:
-        if news or held:
-            kind, data = _event_of(news)
-            await self._write(self.record.model_copy(update={**news, "updated_at": rfc3339()}), kind, data, held)
+    async def _record(self, output: Record, held: Held, facts: Mapping[str, object], *, first: bool) -> None:
+        state = output.now.state
+        changes = {**changes_of(output, self.record), **facts}
+        data: dict[str, JsonValue] = {}
+        if first or state is not self.record.state:
+            kind: EventKind | None = EventKind.DELEGATION_STATE
+            data = {"state": str(state)}
+            if isinstance(error := changes.get("error"), ErrorView):
+                data |= {"code": error.code, "message": error.message}
+            if is_terminal(DELEGATION_TABLE, state) and "condition" not in facts:
+                # What was lent is still to be audited, and who reads the end has to be able to wait for that.
+                to_audit = bool(self.record.snapshots) and state is not DelegationState.COMPLETED
+                changes["condition"] = (
+                    ConditionView(kind="ending", detail="access is cut; auditing") if to_audit else None
+                )
+        elif output.extended:
+            kind = EventKind.DELEGATION_EXTENDED
+            data = {"seconds": output.extended, "expires_at": output.now.expires_at}
+        elif output.said is not None:
+            kind = EventKind.DELEGATION_FOLLOW_UP
+            said = next(one for one in _follow_ups(changes) if one.id == output.said.id)
+            data = said.view(over=False).model_dump()
+        else:
+            kind, data = _event_of(facts)
+        changed = self.record if first else self.record.model_copy(update={**changes, "updated_at": rfc3339()})
+        await self._write(changed, kind, data, held)
 
     async def _write(
-        self, record: DelegationRecord, kind: EventKind | None, data: dict[str, JsonValue], held: Held = NOTHING
+        self, record: DelegationRecord, kind: EventKind | None, data: dict[str, JsonValue], held: Held
     ) -> None:
-        # Shielded, so that the record in memory and the one on the disk never part ways.
-        with anyio.CancelScope(shield=True):
-            await self._journal.save_delegation(record, kind, data, held)
-            self.record = record
+        await self._journal.save_delegation(record, kind, data, held)
+        self.record = record
+
+
+def _follow_ups(changes: Mapping[str, object]) -> list[FollowUpRecord]:
+    follow_ups = changes["follow_ups"]
+    assert isinstance(follow_ups, tuple)
+    return list(follow_ups)
 
 
 def _event_of(news: Mapping[str, object]) -> tuple[EventKind | None, dict[str, JsonValue]]:

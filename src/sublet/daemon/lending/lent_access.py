@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from sublet.daemon.lending.change_notes import ChangeNotes
 from sublet.daemon.lending.connection_watch import ConnectionWatch
 from sublet.daemon.lending.credential import credential
 from sublet.daemon.lending.denial_notes import DenialNotes
-from sublet.daemon.lending.keeper import DelegationKeeper, DelegationOver
+from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.lending.lease_meta import lease_json, lease_meta, usage_view
 from sublet.daemon.lending.lent_resources import prepared
 from sublet.daemon.lending.room_plans import NO_ROOMS, RoomPlans
@@ -27,11 +26,9 @@ from sublet.daemon.lending.staged_tree import ReturnedTree, StagedTree, Trees, c
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.ports import PeerAddress, PeerLink
 from sublet.daemon.storage.journal import Held, Journal
-from sublet.daemon.storage.records import lease_over
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol.bounds import MAX_TTL_SECONDS, AccessMode
 from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.protocol.lifecycle import DelegationEvent
 from sublet.protocol.messages import Accept, ActiveLease, DataPath, Endpoint, FollowUp, Mount, Start, StartExtension
 from sublet.workspace.locks import DirectoryLocks
 from sublet.workspace.model import Export, ExportLimits, LeaseUsage, LentDirectory
@@ -62,6 +59,16 @@ class DelegatorTools:
     rooms: RoomPlans = NO_ROOMS
 
 
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """What is ready to be served."""
+
+    accept: Accept
+    resources: tuple[LentDirectory, ...]
+    public: str
+    before: LeaseUsage | None = None
+
+
 class LentAccess:
     """What the peer of one delegation may reach, from START until it is settled."""
 
@@ -74,6 +81,7 @@ class LentAccess:
         self._data_path: DataPath = "direct"
         self._memory: LeaseMemory | None = None
         self._ends = 0.0
+        self._ready: _Ready | None = None
         self._credential = ""
         self.quota_met = asyncio.Event()
         """Set when a change was first refused for the lease's quota."""
@@ -103,45 +111,28 @@ class LentAccess:
         """
         await self._tree.take_up()
 
-    async def open(self, accept: Accept, ends: float) -> Start:
-        """Authorise the executor's key, or one made for it, only now that it has accepted (AWCP 3.2).
+    async def prepare(self, accept: Accept) -> None:
+        """Make the view ready to be served to the executor's key, or one made for it, now that it has accepted.
 
         Args:
-            accept: the executor's ACCEPT.
-            ends: when the lease ends, on the loop's clock; nothing that is given here outlives it.
-
-        Returns:
-            The START that tells the executor how to get in.
+            accept: the executor's ACCEPT (AWCP 3.2).
 
         Raises:
-            SubletError: ``AUTH_FAILED`` for a key that is none, ``EXPIRED`` where the time is over already,
-                ``WORKSPACE_INVALID`` where the directory is not the one any more that was asked for.
-            DelegationOver: it has ended meanwhile.
+            SubletError: ``AUTH_FAILED`` for a key that is none, ``WORKSPACE_INVALID`` where the directory is not the
+                one any more that was asked for.
         """
         public, self._credential = credential(accept.remote_constraints.public_key)
         await self._agree()
-        resources = await self._prepared()
-        expires_at = rfc3339(time.time() + ends - anyio.current_time())
-        held = Held(takes={"lease": {"user": self._keeper.record.id}})
-        await self._keeper.advance(DelegationEvent.START, held, expires_at=expires_at)
-        record = self._keeper.record
-        if ends <= anyio.current_time():
-            raise lease_over(record.ttl_seconds)
-        # Nothing is awaited between the transition and this, so a cancel that comes now finds a lease to revoke.
-        self._serve(accept, resources, public, ends)
-        await self._tree.check()
-        return self.start()
+        self._ready = _Ready(accept, await self._prepared(), public)
 
-    async def resume(self, accept: Accept, ends: float) -> None:
-        """Serve again what an earlier process served, to the same key, as what it did is remembered.
+    async def prepare_again(self, accept: Accept) -> None:
+        """Make ready what an earlier process served, for the same key, as what it did is remembered.
 
         Args:
             accept: the executor's ACCEPT, with a key of its own.
-            ends: when the lease ends, on the loop's clock.
 
         Raises:
-            SubletError: as ``open``; ``WORKSPACE_INVALID`` also for a directory that was replaced meanwhile.
-            DelegationOver: it has ended meanwhile.
+            SubletError: as ``prepare``.
         """
         public, self._credential = credential(accept.remote_constraints.public_key)
         resources = await self._prepared()
@@ -150,13 +141,28 @@ class LentAccess:
             # A private view may be mounted anew; nobody but us can have put another in its place.
             before.roots.clear()
         await self._tools.journal.acquire(self._keeper.record.id, "lease", {"user": self._keeper.record.id})
-        if self._keeper.over:
-            raise DelegationOver
         self.connections = ConnectionWatch(missing=True)
-        self._serve(accept, resources, public, ends, before)
-        if before.quota.met is not None:
+        self._ready = _Ready(accept, resources, public, before)
+
+    def serve(self, ends: float) -> None:
+        """Let the executor in, until ``ends`` on the loop's clock; nothing that is given here outlives it.
+
+        Raises:
+            SubletError: as ``DataPlane.open``.
+        """
+        assert self._ready is not None
+        ready = self._ready
+        self._serve(ready.accept, ready.resources, ready.public, ends, ready.before)
+        if ready.before is not None and ready.before.quota.met is not None:
             # Perhaps the last process did not get as far as to tell the peer.
-            self._quota_met(before.quota.met)
+            self._quota_met(ready.before.quota.met)
+
+    async def check(self) -> None:
+        """Look whether what is served is what was asked for.
+
+        Raises:
+            SubletError: ``WORKSPACE_INVALID`` for a directory that was replaced meanwhile.
+        """
         await self._tree.check()
 
     async def recall(self) -> LeaseUsage:

@@ -1,64 +1,84 @@
-"""What a lender says while the work runs: more time by agreement of both sides, and further prompts (DESIGN 4.11)."""
+"""What a lender says while the work runs: more time by agreement of both sides, and further prompts (DESIGN 4.11).
+
+The core decides whose turn it is and what is agreed on; this asks policy, sends, and tells whoever has asked.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 
 import anyio
 
-from sublet.daemon.api.reports import prompt_view, refusal
-from sublet.daemon.lending.agreement import resumable
-from sublet.daemon.lending.keeper import DelegationKeeper, DelegationOver
+from sublet.daemon.api.reports import refusal
+from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.lending.lent_access import LentAccess
 from sublet.daemon.ports import PeerAddress, PeerLink, RemoteTask
 from sublet.daemon.storage.records import FollowUpRecord
-from sublet.daemon.times import unix_seconds
-from sublet.protocol.bounds import MAX_FOLLOW_UPS
 from sublet.protocol.chain import Chain
+from sublet.protocol.delegation.model import (
+    Answer,
+    AskPolicy,
+    CallerLeft,
+    Deliver,
+    DeliverLater,
+    ExtensionAllowed,
+    ExtensionAnswered,
+    ExtensionAsked,
+    FollowUpAnswered,
+    FollowUpDue,
+    FollowUpSaid,
+    FollowUpUnheard,
+    Output,
+    Refuse,
+    SendExtension,
+)
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.lifecycle import DelegationState
-from sublet.protocol.messages import Accept, Error, FollowUp, PromptState
+from sublet.protocol.messages import Error, FollowUp, Start
 
-FIRST_RETRY_SECONDS = 0.5
-MAX_RETRY_SECONDS = 10.0
 SAY_SECONDS = 10.0
 """How long a caller waits to hear whether the peer has taken a follow-up; it is delivered later all the same."""
-
 
 Approve = Callable[[int], Awaitable[None]]
 RestOf = Callable[[Chain], float]
 
 
 class Steering:
-    """Extends and follows up one delegation. Its renewals are sent one after the other.
+    """Extends and follows up one delegation.
 
     Args:
-        keeper: writes the record.
+        keeper: drives the core.
         access: what the peer may reach.
         peer: who works.
         link: how it is told.
-        extended: called with the seconds that the lease was extended by.
     """
 
-    def __init__(
-        self,
-        keeper: DelegationKeeper,
-        access: LentAccess,
-        peer: PeerAddress,
-        link: PeerLink,
-        extended: Callable[[int], None],
-    ) -> None:
+    def __init__(self, keeper: DelegationKeeper, access: LentAccess, peer: PeerAddress, link: PeerLink) -> None:
         self._keeper = keeper
         self._access = access
         self._peer = peer
         self._link = link
-        self._extended = extended
-        self._turn = asyncio.Lock()
-        self._said = asyncio.Event()
+        self._keys = itertools.count(1)
+        self._callers: dict[str, asyncio.Queue[Output]] = {}
+        self._to_deliver: asyncio.Queue[Deliver | DeliverLater] = asyncio.Queue()
         self._told = asyncio.Event()
+
+    def perform(self, output: Output) -> None:
+        """Have an output of the core done by whoever it is for."""
+        match output:
+            case Deliver() | DeliverLater():
+                self._to_deliver.put_nowait(output)
+            case AskPolicy(key=key) | SendExtension(key=key) | Answer(key=key) | Refuse(key=key):
+                if (caller := self._callers.get(key)) is not None:
+                    caller.put_nowait(output)
+
+    def changed(self) -> None:
+        """Let whoever waits for news look."""
+        told, self._told = self._told, asyncio.Event()
+        told.set()
 
     async def extend(self, seconds: int, max_ttl_seconds: int, approve: Approve, rest_of: RestOf) -> None:
         """Lengthen the lease by ``seconds``, or by what is left of them by both sides' limits.
@@ -76,56 +96,35 @@ class Steering:
                 ``LEASE_OVER`` where the agent that asked for it has no more time itself, ``DECLINED`` by the peer, or
                 ``PEER_UNREACHABLE``.
         """
-        async with self._turn:
-            task = self._check()
-            more = min(seconds, max_ttl_seconds - self._keeper.record.ttl_seconds)
-            if more <= 0:
-                raise SubletError(
-                    LocalCode.POLICY_DENIED,
-                    f"a lease may last {max_ttl_seconds} s here, and this one does already",
-                    "Raise max_ttl_seconds in policy.json, or delegate again.",
-                )
-            more = self._within_the_callers(more, rest_of)
-            await approve(self._keeper.record.ttl_seconds + more)
-            asked = self._access.start(more=more)
-            assert asked.sublet.remaining_seconds is not None
-            answer = await self._link.renew(self._peer, task, asked)
-            if isinstance(answer, Error):
-                raise refusal(answer, self._peer.name)
-            agreed = answer.remote_constraints.max_ttl_seconds or 0
-            gained = min(more, more - (asked.sublet.remaining_seconds - agreed))
-            if gained <= 0:
-                raise SubletError(
-                    ErrorCode.DECLINED,
-                    f"{self._peer.name} agrees to no more time than the lease has",
-                    "Its owner can raise max_ttl_seconds there; or delegate again.",
-                )
-            try:
-                await self._keeper.extend(gained)
-            except DelegationOver:
-                raise self._over() from None
-            # Nothing is awaited between the journal and this.
-            self._access.extend(gained)
-            self._extended(gained)
+        chain = self._keeper.record.chain
+        within = None if chain is None else time.time() + rest_of(chain.chain())
+        key = f"extension {next(self._keys)}"
+        wanted = self._callers[key] = asyncio.Queue()
+        try:
+            await self._keeper.feed(ExtensionAsked(key, seconds, max_ttl_seconds, within))
+            while not isinstance(output := await wanted.get(), Answer):
+                match output:
+                    case Refuse(_, error):
+                        raise error
+                    case AskPolicy(_, more, ttl_seconds):
+                        await self._keeper.feed(ExtensionAllowed(key, more, await _error_of(approve(ttl_seconds))))
+                    case SendExtension(_, more):
+                        await self._keeper.feed(await self._extended(key, more))
+        finally:
+            del self._callers[key]
+            await self._keeper.feed(CallerLeft(key))
 
-    def _within_the_callers(self, more: int, rest_of: RestOf) -> int:
-        """Return how much of ``more`` seconds keeps the lease within that of the agent which asked for it, if one did.
-
-        Raises:
-            SubletError: ``LEASE_OVER``.
-        """
-        record = self._keeper.record
-        if record.chain is None or record.expires_at is None:
-            return more
-        chain = record.chain.chain()
-        within = int(rest_of(chain) - (unix_seconds(record.expires_at) - time.time()))
-        if within <= 0:
-            raise SubletError(
-                LocalCode.LEASE_OVER,
-                f"the lease of the agent that asked for this one ends no later: {chain.shown()}",
-                "Extend that one first.",
-            )
-        return min(more, within)
+    async def _extended(self, key: str, more: int) -> ExtensionAnswered:
+        """Ask the executor for ``more`` seconds, and return what it says."""
+        start = self._access.start(more=more)
+        asked = start.sublet.remaining_seconds or 0
+        try:
+            answer = await self._link.renew(self._peer, self._task(), start)
+        except SubletError as error:
+            return ExtensionAnswered(key, more, error=error)
+        if isinstance(answer, Error):
+            return ExtensionAnswered(key, more, error=refusal(answer, self._peer.name))
+        return ExtensionAnswered(key, more, asked, answer.remote_constraints.max_ttl_seconds or 0)
 
     async def say(self, follow_up: FollowUp) -> None:
         """Give the executor's agent a further prompt, once it has done what it does. Saying one twice is harmless.
@@ -134,24 +133,10 @@ class Steering:
             SubletError: ``CONFLICT`` where nothing runs, or the id is that of another prompt; ``DECLINED`` where the
                 peer does not take it.
         """
-        self._check()
-        known, digest = self._find(follow_up.id), hashlib.sha256(follow_up.prompt.encode()).hexdigest()
-        if known is None:
-            if len(self._keeper.record.follow_ups) >= MAX_FOLLOW_UPS:
-                raise SubletError(
-                    LocalCode.CONFLICT, f"{MAX_FOLLOW_UPS} follow-ups were sent already", "Delegate again."
-                )
-            try:
-                await self._keeper.follow_up(FollowUpRecord(id=follow_up.id, prompt=follow_up.prompt, digest=digest))
-            except DelegationOver:
-                raise self._over() from None
-            self._said.set()
-        elif known.digest != digest:
-            raise SubletError(
-                LocalCode.CONFLICT,
-                f"the follow-up {follow_up.id} was sent already, with another prompt",
-                "Use another id for another follow-up.",
-            )
+        digest = hashlib.sha256(follow_up.prompt.encode()).hexdigest()
+        for output in await self._keeper.feed(FollowUpSaid(follow_up.id, follow_up.prompt, digest)):
+            if isinstance(output, Refuse) and output.key == follow_up.id:
+                raise output.error
         with anyio.move_on_after(SAY_SECONDS):
             while (known := self._find(follow_up.id)) is not None and known.state == "pending":
                 await self._told.wait()
@@ -159,70 +144,38 @@ class Steering:
             raise SubletError(ErrorCode.DECLINED, known.why, "Delegate again.", from_peer=True)
 
     async def deliver(self) -> None:
-        """Send what was said and has not been taken yet, also by an earlier process, until cancelled."""
-        wait = FIRST_RETRY_SECONDS
+        """Send what the core wants delivered, until cancelled."""
         while True:
-            said = next((one for one in self._keeper.record.follow_ups if one.state == "pending"), None)
-            if said is None or self._keeper.record.state is not DelegationState.RUNNING:
-                await self._said.wait()
-                self._said.clear()
-                continue
-            why = ""
-            try:
-                async with self._turn:
+            match await self._to_deliver.get():
+                case Deliver(said):
                     start = self._access.start(FollowUp(id=said.id, prompt=said.prompt))
-                    answer = await self._link.renew(self._peer, self._check(), start)
-                if not isinstance(answer, Accept):
-                    why = str(refusal(answer, self._peer.name).message)
-            except SubletError as error:
-                if error.code == LocalCode.PEER_UNREACHABLE:
-                    await anyio.sleep(wait)
-                    wait = min(2 * wait, MAX_RETRY_SECONDS)
-                    continue
-                why = error.message
-            wait = FIRST_RETRY_SECONDS
-            await self._keeper.follow_up(said.settled("refused" if why else "delivered", why))
-            self._tell()
+                    await self._keeper.feed(await self._delivered(said.id, start))
+                case DeliverLater(seconds):
+                    await anyio.sleep(seconds)
+                    await self._keeper.feed(FollowUpDue())
 
-    async def heard(self, prompts: Iterable[PromptState]) -> None:
-        """Journal what the executor says of follow-ups; of one that was never said nothing is kept."""
-        for prompt in prompts:
-            if (said := self._find(prompt.follow_up_id)) is not None:
-                why = prompt_view(prompt).ended() if prompt.state == "failed" else ""
-                await self._keeper.follow_up(said.settled(prompt.state, why))
-                self._tell()
+    async def _delivered(self, follow_up_id: str, start: Start) -> FollowUpAnswered | FollowUpUnheard:
+        try:
+            answer = await self._link.renew(self._peer, self._task(), start)
+        except SubletError as error:
+            if error.code == LocalCode.PEER_UNREACHABLE:
+                return FollowUpUnheard(follow_up_id)
+            return FollowUpAnswered(follow_up_id, error.message)
+        why = str(refusal(answer, self._peer.name).message) if isinstance(answer, Error) else ""
+        return FollowUpAnswered(follow_up_id, why)
 
-    def _tell(self) -> None:
-        told, self._told = self._told, asyncio.Event()
-        told.set()
+    def _task(self) -> RemoteTask:
+        record = self._keeper.record
+        return RemoteTask(record.task_id or "", record.context_id or record.id)
 
-    def woken(self) -> None:
-        """Look again whether there is anything to deliver."""
-        self._said.set()
-
-    def _find(self, follow_up_id: str | None) -> FollowUpRecord | None:
+    def _find(self, follow_up_id: str) -> FollowUpRecord | None:
         return next((one for one in self._keeper.record.follow_ups if one.id == follow_up_id), None)
 
-    def _check(self) -> RemoteTask:
-        """Return where the work runs.
 
-        Raises:
-            SubletError: ``CONFLICT`` where none runs, or the peer can't be told.
-        """
-        record = self._keeper.record
-        if self._keeper.over:
-            raise self._over()
-        if record.state is not DelegationState.RUNNING or record.task_id is None or record.context_id is None:
-            raise SubletError(
-                LocalCode.CONFLICT, f"the work has not begun yet; it is {record.state}", "Try again once it runs."
-            )
-        if not resumable(record):
-            raise SubletError(
-                LocalCode.CONFLICT, f"{self._peer.name} can't be told anything while it works", "Delegate again."
-            )
-        return RemoteTask(record.task_id, record.context_id)
-
-    def _over(self) -> SubletError:
-        return SubletError(
-            LocalCode.CONFLICT, f"{self._keeper.record.id} is over: {self._keeper.record.state}", "Delegate again."
-        )
+async def _error_of(call: Awaitable[None]) -> SubletError | None:
+    """Return the refusal in which ``call`` ends, if it does."""
+    try:
+        await call
+    except SubletError as error:
+        return error
+    return None

@@ -1,4 +1,4 @@
-"""``CapabilityApi``: what is told of capabilities and what runs of them, after policy has been asked."""
+"""Serves the operations of ``api.capabilities``: what is told of capabilities and what runs of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Final, cast
 
 from sublet.daemon.api.call_api import AskedCall, Begun, CallApi
-from sublet.daemon.api.capability_models import (
+from sublet.daemon.api.capabilities import (
+    INSPECT_CAPABILITY,
+    LIST_CAPABILITIES,
+    RUN_CAPABILITY,
+    VERIFY_CAPABILITY,
     CapabilityCheck,
     CapabilityChecks,
     CapabilityDetail,
@@ -19,9 +23,11 @@ from sublet.daemon.api.capability_models import (
     CapabilityView,
     InspectCapability,
     RunCapability,
+    VerifyCapability,
 )
+from sublet.daemon.api.operation import Nothing
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations.asking import operations
+from sublet.daemon.operations.table import serves
 from sublet.policy.capabilities.disclosure import disclose
 from sublet.policy.capabilities.module_file import TOOL_PREFIX, Level
 from sublet.policy.model import Action, Subject
@@ -57,9 +63,8 @@ class CapabilityRegistry:
         self.now = found
 
 
-@operations
 class CapabilityService:
-    """Implements ``CapabilityApi``."""
+    """Tells of capabilities, tries them and runs them."""
 
     def __init__(
         self, gate: Gatekeeper, calls: CallApi, registry: CapabilityRegistry, runs: CapabilityRuns, tell: Tell
@@ -70,9 +75,8 @@ class CapabilityService:
         self._runs = runs
         self._tell = tell
 
-    async def list_capabilities(self, caller: Subject) -> CapabilityList:
-        """``CapabilityApi.list_capabilities``."""
-        await self._gate.ask(caller, Action.CAPABILITY_READ, "*")
+    @serves(LIST_CAPABILITIES)
+    async def list_capabilities(self, request: Nothing, caller: Subject) -> CapabilityList:
         now = self._registry.now
         return CapabilityList(
             capabilities=[
@@ -87,13 +91,10 @@ class CapabilityService:
             capabilitySnapshotVersion=now.version,
         )
 
-    async def inspect_capability(
-        self, capability_id: str, request: InspectCapability, caller: Subject
-    ) -> CapabilityDetail:
-        """``CapabilityApi.inspect_capability``."""
-        await self._gate.ask(caller, Action.CAPABILITY_READ, TOOL_PREFIX + capability_id, level=request.level)
+    @serves(INSPECT_CAPABILITY)
+    async def inspect_capability(self, request: InspectCapability, caller: Subject) -> CapabilityDetail:
         now = self._registry.now
-        one = now.get(capability_id)
+        one = now.get(request.capability_id)
         documents = one.documents
         if request.level == 2 and one.module.help_args:
             helped = await self._runs.probe(one, one.module.help_args)
@@ -108,19 +109,19 @@ class CapabilityService:
             capabilitySnapshotVersion=now.version,
         )
 
-    async def verify_capability(self, capability_id: str, caller: Subject) -> CapabilityChecks:
-        """``CapabilityApi.verify_capability``."""
-        await self._gate.ask(caller, Action.CAPABILITY_RUN, TOOL_PREFIX + capability_id, check=True)
-        one = self._registry.now.get(capability_id)
+    @serves(VERIFY_CAPABILITY)
+    async def verify_capability(self, request: VerifyCapability, caller: Subject) -> CapabilityChecks:
+        one = self._registry.now.get(request.capability_id)
         checks = [
             await self._check(one, "availability"),
             await self._check(one, "help"),
             await self._check(one, "version"),
         ]
-        return CapabilityChecks(id=capability_id, ok=all(check.ok for check in checks), checks=checks)
+        return CapabilityChecks(id=request.capability_id, ok=all(check.ok for check in checks), checks=checks)
 
-    async def run_capability(self, capability_id: str, request: RunCapability, caller: Subject) -> CapabilityRun:
-        """``CapabilityApi.run_capability``."""
+    @serves(RUN_CAPABILITY)
+    async def run_capability(self, request: RunCapability, caller: Subject) -> CapabilityRun:
+        capability_id = request.capability_id
         tool = TOOL_PREFIX + capability_id
         arguments: dict[str, JsonValue] = {"args": list(request.args)}
         resource = tool_resource(tool, arguments)

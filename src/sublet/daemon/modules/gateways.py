@@ -13,7 +13,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from sublet.daemon.api.gateway_models import State
+from sublet.daemon.api.gateways import State
 from sublet.daemon.modules.gateway_feed import GatewayFeed
 from sublet.daemon.modules.gateway_server import HOST, GatewayServer
 from sublet.daemon.storage.files import make_private, read_private

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import structlog
 from pydantic import BaseModel
@@ -43,13 +42,6 @@ _STATUS: dict[ErrorCode | LocalCode, int] = {
 }
 _DEFAULT_STATUS = 422
 """For the codes of AWCP 4.5: the request was understood and refused."""
-
-
-class ControlArea(Protocol):
-    """One area of the control API, beside the operations of ``DaemonApi``."""
-
-    def table(self) -> list[tuple[str, str, Endpoint]]:
-        """Return its operations: method, path below ``/v1``, and what answers."""
 
 
 def who(request: Request) -> Subject:
@@ -98,11 +90,6 @@ def failure(error: SubletError, status: int) -> Response:
 def answer(view: BaseModel, *, status: int = 200) -> Response:
     """Return one view."""
     return Response(json_of(view), status_code=status, media_type="application/json")
-
-
-def answers(views: Sequence[BaseModel]) -> Response:
-    """Return several views."""
-    return Response(f"[{','.join(map(json_of, views))}]", media_type="application/json")
 
 
 def sse(events: AsyncIterator[tuple[str, str]]) -> StreamingResponse:

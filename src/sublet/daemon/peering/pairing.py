@@ -19,7 +19,7 @@ import anyio
 import structlog
 
 from sublet.daemon.api.daemon_api import PairReply, PairRequest
-from sublet.daemon.api.peer_models import DEFAULT_LINK_SECONDS, PairLink, PeerView
+from sublet.daemon.api.peers import DEFAULT_LINK_SECONDS, PairLink, PeerView
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity, tls_fingerprint
 from sublet.daemon.peering.pair_link import PairingLink, check_url, parse_link

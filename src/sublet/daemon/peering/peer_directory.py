@@ -8,7 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from sublet import deadlines
-from sublet.daemon.api.peer_models import PeerView
+from sublet.daemon.api.peers import PeerView
 from sublet.daemon.peering.peers import Peer, PeerStore
 from sublet.daemon.ports import PeerLink
 from sublet.protocol.errors import SubletError

@@ -10,7 +10,7 @@ import anyio
 import structlog
 
 from sublet.daemon.api.daemon_api import KnownPeer
-from sublet.daemon.api.peer_models import AgentView, PeerView
+from sublet.daemon.api.peers import AgentView, PeerView
 from sublet.daemon.peering.pair_link import check_url
 from sublet.daemon.peering.peer_names import GivenName, Spoken, give_name, name_notes
 from sublet.daemon.ports import PeerAddress

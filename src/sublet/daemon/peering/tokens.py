@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from sublet.daemon.api.peer_models import TokenView
+from sublet.daemon.api.tokens import TokenView
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.torn_rows import RowsOf, a_moment_or_none

@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from sublet.daemon.api.daemon_models import ReloadReport
+from sublet.daemon.api.daemon import ReloadReport
 from sublet.daemon.modules.capabilities import CapabilityRegistry
 from sublet.daemon.modules.gateways import Gateways
 from sublet.daemon.working.offer import Offer

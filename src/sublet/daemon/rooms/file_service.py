@@ -1,19 +1,19 @@
-"""``RoomFileApi``: files in rooms."""
+"""Serves the operations on files in rooms."""
 
 from __future__ import annotations
 
 import base64
 
-from sublet.daemon.api.room_file_models import FetchFile, FileContent, FileView, UploadFile
+from sublet.daemon.api.room_files import FETCH_FILE, UPLOAD_FILE, FetchFile, FileContent, FileView, UploadFile
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations.asking import operations
+from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
-from sublet.policy.model import Action, Subject
+from sublet.messaging.calls import people_calls
+from sublet.policy.model import Subject
 
 
-@operations
 class RoomFileService:
-    """Implements ``RoomFileApi``.
+    """Serves the operations of ``api.room_files``.
 
     Args:
         gate: asks policy.
@@ -24,15 +24,20 @@ class RoomFileService:
         self._gate = gate
         self._speaking = speaking
 
-    async def upload_file(self, room_id: str, request: UploadFile, caller: Subject) -> FileView:
-        """``RoomFileApi.upload_file``."""
-        await self._gate.ask(caller, Action.ROOM_SEND, room_id, size_bytes=len(request.data))
-        given = {"data": request.data, "media_type": request.media_type, "filename": request.filename}
-        return FileView.model_validate(await self._speaking.call(caller, "media.upload", room_id=room_id, **given))
+    @serves(UPLOAD_FILE)
+    async def upload_file(self, request: UploadFile, caller: Subject) -> FileView:
+        kept = await self._speaking.call(
+            caller,
+            people_calls.upload_file,
+            room_id=request.room_id,
+            data=request.data,
+            media_type=request.media_type,
+            filename=request.filename,
+        )
+        return FileView.model_validate(kept)
 
-    async def fetch_file(self, room_id: str, request: FetchFile, caller: Subject) -> FileContent:
-        """``RoomFileApi.fetch_file``."""
-        await self._gate.ask(caller, Action.ROOM_READ, room_id)
+    @serves(FETCH_FILE)
+    async def fetch_file(self, request: FetchFile, caller: Subject) -> FileContent:
         blob_hash = request.blob_hash
-        found = await self._speaking.call(caller, "media.get", room_id=room_id, blob_hash=blob_hash)
+        found = await self._speaking.call(caller, people_calls.get_file, room_id=request.room_id, blob_hash=blob_hash)
         return FileContent(blob_hash=blob_hash, data=base64.b64encode(found).decode())

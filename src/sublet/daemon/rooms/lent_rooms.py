@@ -20,6 +20,7 @@ from sublet.daemon.rooms.entities import agent_of, daemon_of, human_of
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord, RoomRecord
+from sublet.messaging.calls import message_calls, room_calls
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventFilter, EventKind
 from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, EntityId, RoomId, entity_domain, is_entity_id, room_id
@@ -178,7 +179,7 @@ class LentRooms:
     async def _opened(self, service: MessagingService, record: DelegationRecord, room: RoomRecord) -> bool:
         """Open the room unless it is there already; tell whether it is closed."""
         try:
-            config = (await service.call(self._me, "room.get", room_id=room.room_id))["config"]
+            config = (await service.call(self._me, room_calls.get, room_id=room.room_id))["config"]
         except SubletError as error:
             if error.code is not LocalCode.NOT_FOUND:
                 raise
@@ -187,12 +188,12 @@ class LentRooms:
         person, others = human_of(self._node_id), _others(record, room, self._node_id)
         await service.call(
             self._me,
-            "room.create",
+            room_calls.create,
             name=clean_line(f"Delegation {record.id}: {record.description}", MAX_NAME_CHARS),
             invite=[person, *others],
             seed=(room.created_ms, bytes.fromhex(room.salt)),
         )
-        await service.call(self._me, "room.invite", room_id=room.room_id, entity=person, role="admin")
+        await service.call(self._me, room_calls.invite, room_id=room.room_id, entity=person, role="admin")
         whom = record.peer if record.agent is None else f"{record.peer}/{record.agent}"
         text = (
             f"{clean_line(record.description, MAX_DETAIL_CHARS)}\n"
@@ -205,7 +206,7 @@ class LentRooms:
         """Say something as the daemon; what the room refuses, such as too much at once, is not said."""
         assert record.room is not None
         try:
-            await service.call(self._me, "message.send", room_id=record.room.room_id, body=text)
+            await service.call(self._me, message_calls.send, room_id=record.room.room_id, body=text)
         except SubletError as error:
             log.warning("a delegation's room is not told something", delegation_id=record.id, reason=str(error))
 
@@ -215,13 +216,13 @@ class LentRooms:
         room = record.room
         with anyio.move_on_after(LAST_WORD_SECONDS):
             cursor = await service.cursor()
-            page = await service.call(self._me, "timeline.list", room_id=room.room_id, peek=True)
+            page = await service.call(self._me, message_calls.list_timeline, room_id=room.room_id, peek=True)
             while not any(_is_last_word(ref, room.entity) for ref in page["refs"]):
                 found = await service.watch(self._me, cursor, LAST_WORD_SECONDS, room.room_id)
                 cursor = found["cursor"]
-                page = await service.call(self._me, "timeline.list", room_id=room.room_id, peek=True)
+                page = await service.call(self._me, message_calls.list_timeline, room_id=room.room_id, peek=True)
         changes = {_EVENTS_DEFAULT: CLOSED_LEVEL}
-        await service.call(self._me, "room.update_config", room_id=room.room_id, changes=changes)
+        await service.call(self._me, room_calls.update_config, room_id=room.room_id, changes=changes)
 
 
 async def _worth_telling(events: anyio.abc.ObjectReceiveStream[Event]) -> Event | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from sublet.daemon.api.room_fields import OneMessage
 from sublet.daemon.api.room_marks import (
     ADD_REACTION,
     DELETE_MESSAGE,
@@ -15,15 +18,17 @@ from sublet.daemon.api.room_marks import (
     MessageChange,
     MessageVersion,
     Moderate,
-    OneMessage,
     React,
 )
-from sublet.daemon.api.room_models import MessageView
+from sublet.daemon.api.room_messages import MessageView
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.views import message_view
+from sublet.messaging.calls import message_calls
 from sublet.policy.model import Subject
+
+DECISIONS: Final = {"redact": message_calls.redact, "pin": message_calls.pin, "unpin": message_calls.unpin}
 
 
 class RoomMarkService:
@@ -40,37 +45,39 @@ class RoomMarkService:
 
     @serves(GET_MESSAGE)
     async def get_message(self, request: OneMessage, caller: Subject) -> MessageView:
-        return message_view(await self._speaking.call(caller, "timeline.get_ref", **_message(request)))
+        return message_view(await self._speaking.call(caller, message_calls.get_ref, **_message(request)))
 
     @serves(ADD_REACTION)
     async def add_reaction(self, request: React, caller: Subject) -> MessageChange:
-        done = await self._speaking.call(caller, "reactions.add", **_message(request), emoji=request.emoji)
+        done = await self._speaking.call(caller, message_calls.add_reaction, **_message(request), emoji=request.emoji)
         return _changed(request, done["added"])
 
     @serves(REMOVE_REACTION)
     async def remove_reaction(self, request: React, caller: Subject) -> MessageChange:
-        done = await self._speaking.call(caller, "reactions.remove", **_message(request), emoji=request.emoji)
+        done = await self._speaking.call(
+            caller, message_calls.remove_reaction, **_message(request), emoji=request.emoji
+        )
         return _changed(request, done["removed"])
 
     @serves(EDIT_MESSAGE)
     async def edit_message(self, request: EditMessage, caller: Subject) -> MessageChange:
-        await self._speaking.call(caller, "mutable.update", **_message(request), body=request.body)
+        await self._speaking.call(caller, message_calls.edit, **_message(request), body=request.body)
         return _changed(request, True)
 
     @serves(LIST_VERSIONS)
     async def list_versions(self, request: OneMessage, caller: Subject) -> list[MessageVersion]:
-        versions = await self._speaking.call(caller, "mutable.versions", **_message(request))
+        versions = await self._speaking.call(caller, message_calls.list_versions, **_message(request))
         return [MessageVersion(body=version["body_snapshot"], at=version["edited_at"]) for version in versions]
 
     @serves(DELETE_MESSAGE)
     async def delete_message(self, request: DeleteMessage, caller: Subject) -> MessageChange:
-        done = await self._speaking.call(caller, "message.delete", **_message(request))
+        done = await self._speaking.call(caller, message_calls.delete, **_message(request))
         return _changed(request, done["deleted"])
 
     @serves(MODERATE_MESSAGE)
     async def moderate_message(self, request: Moderate, caller: Subject) -> MessageChange:
-        operation = f"moderation.{request.action}"
-        done = await self._speaking.call(caller, operation, **_message(request), reason=request.reason)
+        decision = DECISIONS[request.action]
+        done = await self._speaking.call(caller, decision, **_message(request), reason=request.reason)
         return _changed(request, done["changed"])
 
 

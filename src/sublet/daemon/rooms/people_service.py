@@ -1,9 +1,14 @@
-"""``RoomPeopleApi``: profiles, and how far members have read."""
+"""Serves the operations on people in rooms."""
 
 from __future__ import annotations
 
-from sublet.daemon.api.room_models import RoomChange
-from sublet.daemon.api.room_people_models import (
+from sublet.daemon.api.room_fields import OneRoom
+from sublet.daemon.api.room_people import (
+    GET_PROFILE,
+    GET_READING,
+    MARK_READ,
+    SEARCH_PROFILES,
+    UPDATE_PROFILE,
     FindProfile,
     MarkRead,
     ProfileView,
@@ -11,15 +16,16 @@ from sublet.daemon.api.room_people_models import (
     SearchProfiles,
     UpdateProfile,
 )
+from sublet.daemon.api.rooms import RoomChange
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations.asking import operations
+from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
-from sublet.policy.model import Action, Subject
+from sublet.messaging.calls import people_calls
+from sublet.policy.model import Subject
 
 
-@operations
 class RoomPeopleService:
-    """Implements ``RoomPeopleApi``.
+    """Serves the operations of ``api.room_people``.
 
     Args:
         gate: asks policy.
@@ -30,31 +36,31 @@ class RoomPeopleService:
         self._gate = gate
         self._speaking = speaking
 
+    @serves(GET_PROFILE)
     async def get_profile(self, request: FindProfile, caller: Subject) -> ProfileView:
-        """``RoomPeopleApi.get_profile``."""
-        await self._gate.ask(caller, Action.ROOM_READ, "*")
-        return ProfileView.model_validate(await self._speaking.call(caller, "profile.get", entity=request.entity))
+        return ProfileView.model_validate(
+            await self._speaking.call(caller, people_calls.get_profile, entity=request.entity)
+        )
 
+    @serves(UPDATE_PROFILE)
     async def update_profile(self, request: UpdateProfile, caller: Subject) -> ProfileView:
-        """``RoomPeopleApi.update_profile``."""
-        size = len(request.model_dump_json().encode())
-        await self._gate.ask(caller, Action.ROOM_SEND, "*", size_bytes=size)
-        changed = await self._speaking.call(caller, "profile.update", frontmatter=request.fields, body=request.body)
+        changed = await self._speaking.call(
+            caller, people_calls.update_profile, frontmatter=request.fields, body=request.body
+        )
         return ProfileView.model_validate(changed)
 
+    @serves(SEARCH_PROFILES)
     async def search_profiles(self, request: SearchProfiles, caller: Subject) -> list[ProfileView]:
-        """``RoomPeopleApi.search_profiles``."""
-        await self._gate.ask(caller, Action.ROOM_READ, "*")
-        found = await self._speaking.call(caller, "discovery.search", query=request.query)
+        found = await self._speaking.call(caller, people_calls.search_profiles, query=request.query)
         return [ProfileView.model_validate(one) for one in found]
 
-    async def mark_read(self, room_id: str, request: MarkRead, caller: Subject) -> RoomChange:
-        """``RoomPeopleApi.mark_read``."""
-        await self._gate.ask(caller, Action.ROOM_READ, room_id)
-        await self._speaking.call(caller, "receipts.update", room_id=room_id, ref_id=request.ref_id)
-        return RoomChange(room_id=room_id)
+    @serves(MARK_READ)
+    async def mark_read(self, request: MarkRead, caller: Subject) -> RoomChange:
+        await self._speaking.call(caller, people_calls.mark_read, room_id=request.room_id, ref_id=request.ref_id)
+        return RoomChange(room_id=request.room_id)
 
-    async def get_reading(self, room_id: str, caller: Subject) -> ReadingView:
-        """``RoomPeopleApi.get_reading``."""
-        await self._gate.ask(caller, Action.ROOM_READ, room_id)
-        return ReadingView.model_validate(await self._speaking.call(caller, "receipts.summary", room_id=room_id))
+    @serves(GET_READING)
+    async def get_reading(self, request: OneRoom, caller: Subject) -> ReadingView:
+        return ReadingView.model_validate(
+            await self._speaking.call(caller, people_calls.get_reading, room_id=request.room_id)
+        )

@@ -1,18 +1,28 @@
-"""``RoomPresenceApi``: who is there, and what is not sent yet."""
+"""Serves the operations on presence and drafts."""
 
 from __future__ import annotations
 
-from sublet.daemon.api.room_models import RoomChange
-from sublet.daemon.api.room_presence_models import DraftView, PresenceView, SaveDraft, SetPresence
+from sublet.daemon.api.room_fields import OneRoom
+from sublet.daemon.api.room_presence import (
+    LIST_PRESENCE,
+    LOAD_DRAFT,
+    SAVE_DRAFT,
+    SET_PRESENCE,
+    DraftView,
+    PresenceView,
+    SaveDraft,
+    SetPresence,
+)
+from sublet.daemon.api.rooms import RoomChange
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations.asking import operations
+from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
-from sublet.policy.model import Action, Subject
+from sublet.messaging.calls import people_calls
+from sublet.policy.model import Subject
 
 
-@operations
 class RoomPresenceService:
-    """Implements ``RoomPresenceApi``.
+    """Serves the operations of ``api.room_presence``.
 
     Args:
         gate: asks policy.
@@ -23,32 +33,24 @@ class RoomPresenceService:
         self._gate = gate
         self._speaking = speaking
 
-    async def set_presence(self, room_id: str, request: SetPresence, caller: Subject) -> RoomChange:
-        """``RoomPresenceApi.set_presence``."""
-        await self._may_write(room_id, request.status or "", caller)
-        given = request.model_dump(exclude_none=True)
-        await self._speaking.call(caller, "presence.set", room_id=room_id, **given)
-        return RoomChange(room_id=room_id)
+    @serves(SET_PRESENCE)
+    async def set_presence(self, request: SetPresence, caller: Subject) -> RoomChange:
+        await self._speaking.call(caller, people_calls.set_presence, **request.model_dump(exclude_none=True))
+        return RoomChange(room_id=request.room_id)
 
-    async def list_presence(self, room_id: str, caller: Subject) -> list[PresenceView]:
-        """``RoomPresenceApi.list_presence``."""
-        await self._gate.ask(caller, Action.ROOM_READ, room_id)
-        found = await self._speaking.call(caller, "presence.list", room_id=room_id)
+    @serves(LIST_PRESENCE)
+    async def list_presence(self, request: OneRoom, caller: Subject) -> list[PresenceView]:
+        found = await self._speaking.call(caller, people_calls.list_presence, room_id=request.room_id)
         return [PresenceView.model_validate(one) for one in found]
 
-    async def save_draft(self, room_id: str, request: SaveDraft, caller: Subject) -> DraftView:
-        """``RoomPresenceApi.save_draft``."""
-        await self._may_write(room_id, request.body, caller)
-        arguments = {"body": request.body, "reply_to": request.reply_to}
-        kept = await self._speaking.call(caller, "drafts.save", room_id=room_id, **arguments)
-        return DraftView.model_validate({"room_id": room_id, **kept})
+    @serves(SAVE_DRAFT)
+    async def save_draft(self, request: SaveDraft, caller: Subject) -> DraftView:
+        kept = await self._speaking.call(
+            caller, people_calls.save_draft, room_id=request.room_id, body=request.body, reply_to=request.reply_to
+        )
+        return DraftView.model_validate({"room_id": request.room_id, **kept})
 
-    async def load_draft(self, room_id: str, caller: Subject) -> DraftView:
-        """``RoomPresenceApi.load_draft``."""
-        await self._gate.ask(caller, Action.ROOM_READ, room_id)
-        kept = await self._speaking.call(caller, "drafts.load", room_id=room_id)
-        return DraftView.model_validate({"room_id": room_id, **kept})
-
-    async def _may_write(self, room_id: str, text: str, caller: Subject) -> None:
-        size = len(text.encode("utf-8", "surrogatepass"))
-        await self._gate.ask(caller, Action.ROOM_SEND, room_id, size_bytes=size)
+    @serves(LOAD_DRAFT)
+    async def load_draft(self, request: OneRoom, caller: Subject) -> DraftView:
+        kept = await self._speaking.call(caller, people_calls.load_draft, room_id=request.room_id)
+        return DraftView.model_validate({"room_id": request.room_id, **kept})

@@ -16,6 +16,7 @@ from sublet.daemon.rooms.lent_rooms import CLOSED_LEVEL
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.storage.prune_stores import MAX_CANDIDATES, Candidate
 from sublet.daemon.times import unix_seconds
+from sublet.messaging.calls import message_calls
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId, created_ms
 from sublet.protocol.patterns import Pattern
@@ -126,7 +127,7 @@ class LeaseRooms:
 
     async def _last_said(self, service: MessagingService, room_id: RoomId) -> float:
         """Return since when nothing is said in a room; its members say when that was, so never later than now."""
-        page = await service.call(self._me, "timeline.list", room_id=room_id, limit=1, peek=True)
+        page = await service.call(self._me, message_calls.list_timeline, room_id=room_id, limit=1, peek=True)
         try:
             last = unix_seconds(page["refs"][-1]["created_at"])
         except (IndexError, ValueError, OverflowError):

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sublet.daemon.api.room_messages import MessageReceipts, Words
+from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.rooms.entities import entity_of
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.plain import plain
-from sublet.policy.model import Subject
+from sublet.daemon.rooms.views import receipts_view
+from sublet.messaging.calls import message_calls
+from sublet.messaging.calls.engine_call import EngineCall, P, R
+from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import EntityId, is_room_id
+from sublet.protocol.ezagent.ids import EntityId, RoomId, is_room_id
 
 if TYPE_CHECKING:
     from sublet.messaging.service import MessagingService
@@ -47,13 +52,99 @@ class Speaking:
         """Return why nothing goes to or comes from the daemon of an entity for now; empty where it does, or may."""
         return self._messaging.why_apart_from(entity)
 
-    async def call(self, caller: Subject, operation: str, **arguments: Any) -> Any:
+    async def call(self, caller: Subject, operation: EngineCall[P, R], *args: P.args, **arguments: P.kwargs) -> R:
         """Return what an operation answers the caller, as JSON can say it, whatever members have written.
 
         Raises:
             SubletError: ``INVALID_ARGUMENT`` for what is no id of a room; the operation refuses.
         """
-        if "room_id" in arguments and not is_room_id(arguments["room_id"]):
+        if arguments.get("room_id") is not None and not is_room_id(str(arguments["room_id"])):
             raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no id of a room", "See: sublet room list")
         entity = self.entity(caller)
-        return plain(await (await self.service()).call(entity, operation, **arguments))
+        answer: R = plain(await (await self.service()).call(entity, operation, *args, **arguments))
+        return answer
+
+    async def send(
+        self,
+        caller: Subject,
+        room_id: RoomId,
+        words: Words,
+        media: str | dict[str, str] | None,
+        files: list[str] | None = None,
+    ) -> message_calls.RefSent:
+        """Say something in a room, and return its ref.
+
+        Args:
+            caller: who says it.
+            room_id: where.
+            words: what.
+            media: the file that the message comes with (EXT-10): its hash, or that and what to call it.
+            files: further ones, which its content names.
+
+        Raises:
+            SubletError: as ``call``.
+        """
+        given = {"reply_to": words.reply_to, "thread": words.thread, "channels": words.channels, "media": media}
+        arguments: dict[str, Any] = {"body": words.body}
+        if ext := {name: value for name, value in given.items() if value}:
+            arguments["ext"] = ext
+        if files:
+            arguments["media_refs"] = files
+        return await self.call(caller, message_calls.send, room_id=room_id, **arguments)
+
+    async def page(
+        self,
+        caller: Subject,
+        room_id: RoomId | None,
+        *,
+        thread: str | None,
+        channel: str | None,
+        limit: int,
+        before: str | None,
+        peek: bool = False,
+    ) -> message_calls.RefPage:
+        """Return a page of a room, or of a thread or a channel of it; of a channel over all rooms where that is None.
+
+        Args:
+            caller: who reads.
+            room_id: the room.
+            thread: the first message of the thread.
+            channel: the channel.
+            limit: how many messages.
+            before: the cursor of the page after it.
+            peek: whether reading a room marks nothing as read.
+
+        Raises:
+            SubletError: as ``call``.
+        """
+        if channel is not None:
+            return await self.call(
+                caller, message_calls.list_channel, channel=channel, limit=limit, before=before, room_id=room_id
+            )
+        assert room_id is not None, "only channels are over all rooms"
+        if thread is not None:
+            return await self.call(
+                caller, message_calls.list_threads, room_id=room_id, root=thread, limit=limit, before=before
+            )
+        return await self.call(
+            caller, message_calls.list_timeline, room_id=room_id, limit=limit, before=before, peek=peek
+        )
+
+    async def receipts(
+        self, caller: Subject, room_id: RoomId, ref_id: str, until: str | None, seconds: float
+    ) -> MessageReceipts:
+        """Return how far a message of the caller's has come, after a while in which it may come as far as ``until``.
+
+        Raises:
+            SubletError: ``NOT_FOUND``: the caller has sent no such message.
+        """
+        from sublet.messaging.delivery.receipts import Receipt
+
+        delivery, me = (await self.service()).delivery, self.entity(caller)
+        wanted = Receipt(until) if until is not None else None
+        return receipts_view(await delivery.receipts(me, room_id, ref_id, wanted, seconds))
+
+
+def may_read(gate: Gatekeeper, caller: Subject, room_id: str) -> bool:
+    """Tell whether a list may hold something of a room; nothing is written down."""
+    return gate.foresee(caller, Action.ROOM_READ, Resource(room_id)).decision.allowed

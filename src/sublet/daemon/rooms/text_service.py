@@ -1,21 +1,27 @@
-"""``RoomTextApi``: texts that several write."""
+"""Serves the operations on texts that several write."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from sublet.daemon.api.room_text_models import EditText, ShareText, TextAccess, TextView
+from sublet.daemon.api.room_fields import OneMessage
+from sublet.daemon.api.room_texts import (
+    EDIT_TEXT,
+    GET_ACCESS,
+    GET_TEXT,
+    SHARE_TEXT,
+    EditText,
+    ShareText,
+    TextAccess,
+    TextView,
+)
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations.asking import operations
+from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
-from sublet.policy.model import Action, Subject
+from sublet.messaging.calls import message_calls as texts
+from sublet.policy.model import Subject
 
-_KEPT = frozenset(TextView.model_fields)
 
-
-@operations
 class RoomTextService:
-    """Implements ``RoomTextApi``.
+    """Serves the operations of ``api.room_texts``.
 
     Args:
         gate: asks policy.
@@ -26,34 +32,43 @@ class RoomTextService:
         self._gate = gate
         self._speaking = speaking
 
-    async def get_text(self, room_id: str, ref_id: str, caller: Subject) -> TextView:
-        """``RoomTextApi.get_text``."""
-        await self._gate.ask(caller, Action.ROOM_READ, room_id)
-        return await self._text(room_id, ref_id, caller)
+    @serves(GET_TEXT)
+    async def get_text(self, request: OneMessage, caller: Subject) -> TextView:
+        return await self._text(request, caller)
 
-    async def edit_text(self, room_id: str, ref_id: str, request: EditText, caller: Subject) -> TextView:
-        """``RoomTextApi.edit_text``."""
-        size = sum(len(one.insert.encode("utf-8", "surrogatepass")) for one in request.edits)
-        await self._gate.ask(caller, Action.ROOM_SEND, room_id, size_bytes=size)
+    @serves(EDIT_TEXT)
+    async def edit_text(self, request: EditText, caller: Subject) -> TextView:
+        room_id, ref_id = request.room_id, request.ref_id
         edits = [(one.index, one.delete, one.insert) for one in request.edits]
-        arguments = {"ref_id": ref_id, "edits": edits, "base": request.base}
-        await self._speaking.call(caller, "collab.patch", room_id=room_id, **arguments)
-        return await self._text(room_id, ref_id, caller)
+        await self._speaking.call(
+            caller, texts.patch_text, room_id=room_id, ref_id=ref_id, edits=edits, base=request.base
+        )
+        return await self._text(request, caller)
 
-    async def get_access(self, room_id: str, ref_id: str, caller: Subject) -> TextAccess:
-        """``RoomTextApi.get_access``."""
-        await self._gate.ask(caller, Action.ROOM_READ, room_id)
-        found = await self._speaking.call(caller, "collab.get_acl", room_id=room_id, ref_id=ref_id)
+    @serves(GET_ACCESS)
+    async def get_access(self, request: OneMessage, caller: Subject) -> TextAccess:
+        room_id, ref_id = request.room_id, request.ref_id
+        found = await self._speaking.call(caller, texts.get_access, room_id=room_id, ref_id=ref_id)
         return TextAccess(room_id=room_id, ref_id=ref_id, **found)
 
-    async def share_text(self, room_id: str, ref_id: str, request: ShareText, caller: Subject) -> TextAccess:
-        """``RoomTextApi.share_text``."""
-        await self._gate.ask(caller, Action.ROOM_SEND, room_id, size_bytes=0)
-        arguments: dict[str, Any] = {"ref_id": ref_id, "mode": request.mode, "editors": request.editors}
-        found = await self._speaking.call(caller, "collab.update_acl", room_id=room_id, **arguments)
+    @serves(SHARE_TEXT)
+    async def share_text(self, request: ShareText, caller: Subject) -> TextAccess:
+        room_id, ref_id = request.room_id, request.ref_id
+        found = await self._speaking.call(
+            caller, texts.update_access, room_id=room_id, ref_id=ref_id, mode=request.mode, editors=request.editors
+        )
         return TextAccess(room_id=room_id, ref_id=ref_id, **found)
 
-    async def _text(self, room_id: str, ref_id: str, caller: Subject) -> TextView:
-        found = await self._speaking.call(caller, "collab.connect", room_id=room_id, ref_id=ref_id)
-        known = {name: value for name, value in found.items() if name in _KEPT}
-        return TextView(room_id=room_id, ref_id=ref_id, **known)
+    async def _text(self, text: OneMessage, caller: Subject) -> TextView:
+        room_id, ref_id = text.room_id, text.ref_id
+        found = await self._speaking.call(caller, texts.get_text, room_id=room_id, ref_id=ref_id)
+        return TextView(
+            room_id=room_id,
+            ref_id=ref_id,
+            owner=found["owner"],
+            mode=found["mode"],
+            editors=found["editors"],
+            updated_at=found["updated_at"],
+            text=found["text"],
+            may_edit=found["may_edit"],
+        )

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from sublet.daemon.api.room_models import MessageView, RoomDetail
+from sublet.daemon.api.conversations import Conversation, ConversationMessage
+from sublet.daemon.api.room_messages import MessageReceipts, MessageView, RecipientReceipt
+from sublet.daemon.api.rooms import RoomDetail
+from sublet.daemon.rooms.addressing import direct_with
+from sublet.daemon.rooms.lent_rooms import is_closed
+from sublet.messaging.calls.message_calls import Ref
+from sublet.messaging.calls.room_calls import RoomFound
+from sublet.protocol.ezagent.ids import EntityId
+
+if TYPE_CHECKING:
+    from sublet.messaging.delivery.receipts import MessageReceipts as Receipts
 
 _EXT: Final = "ext."
 _KNOCKS: Final = "membership.knocks."
@@ -14,8 +23,21 @@ _INNER: Final = frozenset({"content_type", "content_id", "content", "signature",
 """What only the engine needs."""
 
 
-def detail_of(found: Mapping[str, Any]) -> RoomDetail:
+def detail_of(found: RoomFound) -> RoomDetail:
     """Return a room, as ``room.get`` answers, with its members and who knocks."""
+    return RoomDetail.model_validate(_detail(found))
+
+
+def conversation_of(found: RoomFound, me: EntityId, unread: int) -> Conversation:
+    """Return a room, as ``room.get`` answers, with how much ``me`` has not read of it, and whom it is with."""
+    other = direct_with(found, me)
+    alone = other is not None and set(found["members"]) == {me, other}
+    # Nobody can leave a receipt in a room that is closed.
+    more = {"unread": 0 if is_closed(found["config"]) else unread, "direct_with": other if alone else None}
+    return Conversation.model_validate({**_detail(found), **more})
+
+
+def _detail(found: RoomFound) -> dict[str, Any]:
     roles = {entity: member["role"] for entity, member in found["members"].items()}
     powers = {entity: member["power"] for entity, member in found["members"].items()}
     knocks: dict[str, str] = {}
@@ -24,21 +46,61 @@ def detail_of(found: Mapping[str, Any]) -> RoomDetail:
             knocks[name.removeprefix(_KNOCKS)] = str(value.get("text", ""))
     config = {name: value for name, value in found["config"].items() if not name.startswith(_KNOCKS)}
     changed = {"members": len(roles), "roles": roles, "powers": powers, "knocks": knocks, "config": config}
-    return RoomDetail.model_validate({**found, **changed})
+    return {**found, **changed}
 
 
-def message_view(ref: Mapping[str, Any]) -> MessageView:
+def message_view(ref: Ref) -> MessageView:
     """Return a ref, as the engine shows it, as a message; what hooks have added stands in ``about``."""
-    return MessageView(
-        ref_id=ref["ref_id"],
-        author=ref["author"],
-        body=ref.get("body"),
-        status=ref["status"],
-        created_at=ref["created_at"],
-        ext={name.removeprefix(_EXT): value for name, value in ref.items() if name.startswith(_EXT)},
-        about={
+    return MessageView.model_validate(_message(ref))
+
+
+def placed_message(ref: Ref, me: EntityId) -> ConversationMessage:
+    """Return a ref, as the engine shows it, as a message that says where it stands and whether it is ``me``'s."""
+    content = ref.get("content")
+    named = content.get("media_refs") if isinstance(content, dict) else None
+    files = [str(one) for one in named] if isinstance(named, list) else []
+    media = ref.get(f"{_EXT}media")
+    one = media.get("blob_hash") if isinstance(media, dict) else None
+    if isinstance(one, str) and one not in files:
+        files.insert(0, one)
+    placed = {"room_id": ref["room_id"], "own": ref["author"] == me, "attachments": files}
+    return ConversationMessage.model_validate({**_message(ref), **placed})
+
+
+def shortened(message: ConversationMessage, limit: int) -> ConversationMessage:
+    """Return a message with no more than the beginning of its body."""
+    body = message.body
+    if body is None or len(body) <= limit:
+        return message
+    cut = f"{body[:limit]}… [{len(body) - limit} more characters; read_messages has them]"
+    return message.model_copy(update={"body": cut})
+
+
+def receipts_view(found: Receipts) -> MessageReceipts:
+    """Return how far a message has come, to each recipient."""
+    return MessageReceipts(
+        ref_id=found.ref_id,
+        room_id=found.room_id,
+        created_at=found.created_at,
+        receipt=found.receipt.value,
+        recipients=[
+            RecipientReceipt(entity=one.entity, receipt=one.receipt.value, reason=one.reason)
+            for one in found.recipients
+        ],
+    )
+
+
+def _message(ref: Ref) -> dict[str, Any]:
+    return {
+        "ref_id": ref["ref_id"],
+        "author": ref["author"],
+        "body": ref.get("body"),
+        "status": ref["status"],
+        "created_at": ref["created_at"],
+        "ext": {name.removeprefix(_EXT): value for name, value in ref.items() if name.startswith(_EXT)},
+        "about": {
             name: value
             for name, value in ref.items()
             if not name.startswith(_EXT) and name not in _SHOWN and name not in _INNER
         },
-    )
+    }

@@ -18,6 +18,7 @@ from sublet.daemon.rooms.entities import agent_of, daemon_of
 from sublet.daemon.rooms.lent_rooms import RESULT
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.working.talking import Work
+from sublet.messaging.calls import message_calls, room_calls
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
 from sublet.protocol.text import clean, clean_line
@@ -138,14 +139,14 @@ class WorkTalk:
             if asked.ref_id is None:
                 asked.cursor = await service.cursor()
                 with anyio.CancelScope(shield=True):
-                    sent = await service.call(me, "message.send", room_id=room, body=asked.text, ext={"asks": True})
+                    sent = await service.call(me, message_calls.send, room_id=room, body=asked.text, ext={"asks": True})
                     asked.ref_id = str(sent["ref_id"])
             while True:
                 found = await service.watch(me, asked.cursor, ANSWER_SECONDS, room)
                 for event in found["events"]:
                     author = str(event.get("author", ""))
                     if event["kind"] == "message.new" and self._may_answer(author, work):
-                        ref = await service.call(me, "timeline.get_ref", room_id=room, ref_id=event["ref_id"])
+                        ref = await service.call(me, message_calls.get_ref, room_id=room, ref_id=event["ref_id"])
                         if ref.get("body") and _answers(ref, asked) and await service.delivery.steers(me, ref):
                             asked.cursor = event["cursor"]
                             return f"The answer of {author}:\n{clean(ref['body'], MAX_ANSWER_CHARS)}"
@@ -176,7 +177,7 @@ class WorkTalk:
             with anyio.move_on_after(ENTER_SECONDS):
                 while True:
                     try:
-                        found = await service.call(me, "room.get", room_id=work.room_id)
+                        found = await service.call(me, room_calls.get, room_id=work.room_id)
                     except SubletError:
                         news = await service.watch(me, cursor, ENTER_SECONDS, work.room_id)
                         cursor = news["cursor"]
@@ -188,7 +189,7 @@ class WorkTalk:
             LocalCode.NOT_FOUND, "there is no conversation with those for whom you work", "Say it in your answer."
         )
 
-    async def say(self, work: Work, body: str, **more: Any) -> dict[str, Any]:
+    async def say(self, work: Work, body: str, ext: dict[str, Any] | None = None) -> message_calls.RefSent:
         """Say something in the room of a work as its agent.
 
         Raises:
@@ -196,10 +197,10 @@ class WorkTalk:
         """
         room = await self.entered(work)
         service = await self._messaging.use()
-        sent: dict[str, Any] = await service.call(self._entity(work), "message.send", room_id=room, body=body, **more)
-        return sent
+        me = self._entity(work)
+        return await service.call(me, message_calls.send, room_id=room, body=body, ext=ext)
 
-    async def heard(self, work: Work, since: int, seconds: float) -> tuple[list[dict[str, Any]], int]:
+    async def heard(self, work: Work, since: int, seconds: float) -> tuple[list[message_calls.Ref], int]:
         """Return what others have said in the room of a work after a cursor, and the cursor after that.
 
         Raises:
@@ -215,7 +216,7 @@ class WorkTalk:
             told = [one for one in found["events"] if one["kind"] == "message.new" and one["author"] != me]
             if told or anyio.current_time() >= until:
                 return [
-                    await service.call(me, "timeline.get_ref", room_id=room, ref_id=one["ref_id"]) for one in told
+                    await service.call(me, message_calls.get_ref, room_id=room, ref_id=one["ref_id"]) for one in told
                 ], since
 
     async def _say_last(self, work: Work, summary: str) -> None:

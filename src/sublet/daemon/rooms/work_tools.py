@@ -75,8 +75,8 @@ class WorkTools:
             return ToolAnswer(why, why)
         if call.tool == SEND_MESSAGE:
             reply_to = call.arguments.get("reply_to")
-            more = {"ext": {"reply_to": reply_to}} if reply_to is not None else {}
-            sent = await self._talk.say(work, str(call.arguments["message"]), **more)
+            ext = {"reply_to": reply_to} if reply_to is not None else None
+            sent = await self._talk.say(work, str(call.arguments["message"]), ext)
             return ToolAnswer(json.dumps({"ref_id": sent["ref_id"], "room_id": sent["room_id"]}))
         cursor, wait = call.arguments.get("cursor", 0), call.arguments.get("wait_seconds", 0)
         since = cursor if isinstance(cursor, int) else 0

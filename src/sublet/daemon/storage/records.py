@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -27,7 +26,8 @@ from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.cautions import cautions
 from sublet.daemon.times import unix_seconds
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, AccessMode, GitMode, TransportName
-from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.delegation.reasons import lease_over
+from sublet.protocol.errors import SubletError
 from sublet.protocol.lifecycle import (
     ASSIGNMENT_TABLE,
     DELEGATION_TABLE,
@@ -41,15 +41,6 @@ from sublet.protocol.messages import Accept, ChainExtension, Invite
 from sublet.protocol.text import clean_line
 
 MAX_SHOWN_PROMPT_CHARS = 200
-PROGRESS: Mapping[FollowUpState, int] = {
-    "pending": 0,
-    "delivered": 1,
-    "running": 2,
-    "done": 3,
-    "failed": 3,
-    "refused": 3,
-}
-"""How far a follow-up is in each state. News may arrive in any order; what is behind changes nothing."""
 
 
 class Record(BaseModel):
@@ -315,21 +306,3 @@ class AssignmentRecord(Record):
 def error_view(error: SubletError) -> ErrorView:
     """Return ``error`` as a record keeps it."""
     return ErrorView.model_validate(error.as_json())
-
-
-def interrupted() -> SubletError:
-    """Return the error that says that our own daemon was killed, and that what it did can't go on."""
-    return SubletError(
-        ErrorCode.TASK_FAILED,
-        "the delegator's daemon stopped unexpectedly while the delegation was under way; its access died with it",
-        "Look at the audit for what was done, then delegate again.",
-    )
-
-
-def lease_over(ttl_seconds: int) -> SubletError:
-    """Return the error that says that the lease has ended."""
-    return SubletError(
-        ErrorCode.EXPIRED,
-        f"the lease of {ttl_seconds} s ended before the work did, so access was cut",
-        "Delegate again with a longer --ttl; what was written until then is in the audit.",
-    )

@@ -1,4 +1,4 @@
-"""``ReplayApi``: reads what was recorded, and has it decided again."""
+"""Serves the operation of ``api.replays``: reads what was recorded, and has it decided again."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 from sublet.daemon.api.base import MAX_PAGE
-from sublet.daemon.api.replay_models import MAX_REPLAYED_EVENTS, ReplayRequest, ReplayStep, ReplayView
+from sublet.daemon.api.replays import MAX_REPLAYED_EVENTS, REPLAY, ReplayRequest, ReplayStep, ReplayView
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.operations.asking import operations
+from sublet.daemon.operations.table import serves
 from sublet.daemon.storage.journal import Journal
 from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Subject
@@ -25,9 +25,8 @@ MAX_REPLAYS = 2
 """At one time: each holds a session's events and documents in memory."""
 
 
-@operations
 class ReplayService:
-    """Implements ``ReplayApi``.
+    """Replays sessions, at most ``MAX_REPLAYS`` at one time.
 
     Args:
         gate: asks policy.
@@ -41,23 +40,28 @@ class ReplayService:
         self._policy = policy
         self._running = 0
 
-    async def replay_session(self, session_id: str, request: ReplayRequest, caller: Subject) -> ReplayView:
-        """``ReplayApi.replay_session``."""
-        await self._gate.ask(caller, Action.SESSION_READ, session_id)
+    @serves(REPLAY)
+    async def replay_session(self, request: ReplayRequest, caller: Subject) -> ReplayView:
+        """Decide again what was decided in a session, and compare.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where nothing is recorded of it; ``INVALID_ARGUMENT`` for more than
+                ``MAX_REPLAYED_EVENTS``; ``UNAVAILABLE``.
+        """
         if request.current:
             await self._gate.ask(caller, Action.POLICY_READ, "*")
         if self._running >= MAX_REPLAYS:
             raise SubletError(LocalCode.UNAVAILABLE, f"{MAX_REPLAYS} replays are under way", "Try again in a moment.")
         self._running += 1
         try:
-            events = await self._events(session_id)
+            events = await self._events(request.session_id)
             documents = await self._journal.documents(digests_of(events))
             current = self._policy.rule_set if request.current else None
             steps = await asyncio.to_thread(_replayed, events, documents, current)
         finally:
             self._running -= 1
         return ReplayView(
-            session=session_id,
+            session=request.session_id,
             rules="current" if request.current else "recorded",
             events=len(events),
             equal=all(one.result == "equal" for one in steps),

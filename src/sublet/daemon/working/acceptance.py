@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Sequence
 
 from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.storage.records import AssignmentRecord
-from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.policy.model import Action, Resource, Subject, Value
-from sublet.protocol.bounds import MAX_TTL_SECONDS
+from sublet.protocol.assignment import granting
+from sublet.protocol.bounds import AccessMode
 from sublet.protocol.chain import Chain, address, check_call
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import (
@@ -21,7 +19,6 @@ from sublet.protocol.messages import (
     RemoteMount,
     ReverseEndpoint,
     SandboxProfile,
-    Start,
 )
 from sublet.protocol.text import clean_line
 from sublet.supervisor.agent_config import AgentConfig
@@ -104,14 +101,12 @@ class Acceptance:
         """Return the ACCEPT: the access asked for, and at most the time asked for."""
         reverse = self._reverse_port(source_host)
         held = self._confinement(agent)
-        chain = message.sublet.chain
-        rest = MAX_TTL_SECONDS if chain is None or chain.ttl is None else max(1, chain.ttl)
         return Accept(
             delegation_id=message.delegation_id,
             remote_mount=RemoteMount(mount_point=mount_point),
             remote_constraints=RemoteConstraints(
                 accepted_access_mode=message.lease.access_mode,
-                max_ttl_seconds=min(message.lease.ttl_seconds, self._max_ttl_seconds(), rest),
+                max_ttl_seconds=granting.longest(message, self._max_ttl_seconds()),
                 sandbox_profile=SandboxProfile(
                     cwd_only=held.cwd_only, allow_network=held.allow_network, allow_exec=held.allow_exec
                 ),
@@ -126,61 +121,20 @@ class Acceptance:
             ),
         )
 
-    async def admit(self, record: AssignmentRecord, message: Start, peer: KnownPeer) -> None:
-        """Return if the work that ``message`` starts may be begun.
+    async def admit(self, agent: str, peer: KnownPeer, access_mode: AccessMode, ttl_seconds: int) -> None:
+        """Return if ``agent`` may work for ``peer`` for that many seconds in all, by START or by its renewal.
 
         Raises:
-            SubletError: ``DECLINED``; ``START_EXPIRED``.
+            SubletError: ``DECLINED``.
         """
         caller = Subject("peer", peer.name)
-        await self._ask(
-            caller,
-            record.agent,
-            access_mode=message.lease.access_mode,
-            ttl_seconds=int(seconds_left(record, message)),
-            unknown=self._unknown(caller, record.agent),
-        )
+        unknown = self._unknown(caller, agent)
+        await self._ask(caller, agent, access_mode=access_mode, ttl_seconds=ttl_seconds, unknown=unknown)
 
-    async def renewal(
-        self, record: AssignmentRecord, message: Start, peer: KnownPeer, *, worked: float, left: float
-    ) -> tuple[float, str]:
-        """Return for how many seconds from now a running assignment goes on, and until when by the delegator's clock.
-
-        Args:
-            record: the assignment.
-            message: the START that came again.
-            peer: who sent it.
-            worked: seconds since it has begun, since limits count from there.
-            left: seconds that it has left by what was agreed before.
-
-        Raises:
-            SubletError: ``DECLINED`` for an older generation, other access, or time that is not granted;
-                ``START_EXPIRED``; ``AUTH_FAILED``.
-        """
-        if message.sublet.generation < record.generation:
-            raise SubletError(
-                ErrorCode.DECLINED,
-                "another process of the delegator's has taken this delegation over since",
-                "Stop the older one.",
-            )
-        if message.lease.access_mode != record.access_mode:
-            raise SubletError(
-                ErrorCode.DECLINED, f"the work runs with {record.access_mode} access", "Delegate again for another."
-            )
-        asked = _asked_seconds(message)
-        ends = unix_seconds(message.lease.expires_at)
-        granted = min(asked, left)
-        if record.expires_at is None or ends > unix_seconds(record.expires_at):
-            granted = max(granted, min(asked, self._max_ttl_seconds() - worked))
-        caller = Subject("peer", peer.name)
-        await self._ask(
-            caller,
-            record.agent,
-            access_mode=message.lease.access_mode,
-            ttl_seconds=int(worked + granted),
-            unknown=self._unknown(caller, record.agent),
-        )
-        return granted, rfc3339(ends - (asked - granted))
+    @property
+    def longest(self) -> int:
+        """For how many seconds any work may take here."""
+        return self._max_ttl_seconds()
 
     async def _ask(
         self, caller: Subject, agent: str, *, access_mode: str, ttl_seconds: int, unknown: SubletError
@@ -255,51 +209,3 @@ def _works(transport: str, require: Callable[[str], None]) -> bool:
     except SubletError:
         return False
     return True
-
-
-def same_invite(first: Invite, second: Invite) -> bool:
-    """Tell whether two INVITEs ask for the same, whatever their signatures."""
-    return _asked(first) == _asked(second)
-
-
-def _asked(message: Invite) -> Invite:
-    return message.model_copy(update={"sublet": message.sublet.model_copy(update={"signature": None})})
-
-
-def seconds_left(record: AssignmentRecord, message: Start) -> float:
-    """Return for how long START gives access, never more than was accepted.
-
-    Raises:
-        SubletError: ``START_EXPIRED``, ``AUTH_FAILED`` or ``DECLINED`` (AWCP 4.3, 4.5).
-    """
-    accepted = record.accept.remote_constraints
-    if accepted.accepted_access_mode == "ro" and message.lease.access_mode == "rw":
-        raise SubletError(ErrorCode.DECLINED, "START widens the access from ro to rw", "Send what was accepted.")
-    if message.mount.transport != record.accept.sublet.transport:
-        raise SubletError(
-            ErrorCode.DECLINED,
-            f"START says transport {clean_line(message.mount.transport, 40)!r}, and "
-            f"{record.accept.sublet.transport!r} was agreed on",
-            "Send what was accepted.",
-        )
-    return min(_asked_seconds(message), float(accepted.max_ttl_seconds or MAX_TTL_SECONDS))
-
-
-def _asked_seconds(message: Start) -> float:
-    """Return for how long START gives access by its own words.
-
-    Raises:
-        SubletError: ``START_EXPIRED`` or ``AUTH_FAILED``.
-    """
-    remaining = message.sublet.remaining_seconds
-    # Our clocks may differ by more than the lease is long, so what the peer counted wins where it says it.
-    seconds = unix_seconds(message.lease.expires_at) - time.time() if remaining is None else float(remaining)
-    if seconds <= 0:
-        raise SubletError(ErrorCode.START_EXPIRED, "the lease was over before START arrived", "Delegate again.")
-    if message.sublet.host_key is None:
-        raise SubletError(
-            ErrorCode.AUTH_FAILED,
-            "START names no host key, so the server could be anybody",
-            "Send sublet.host_key.",
-        )
-    return seconds

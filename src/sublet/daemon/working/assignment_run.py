@@ -10,18 +10,20 @@ import anyio
 import asyncssh
 import structlog
 
-from sublet.daemon.storage.records import AssignmentRecord
 from sublet.daemon.working.data_link import DataLink, LinkState
+from sublet.daemon.working.decisions import Decisions
 from sublet.daemon.working.executor_tools import ExecutorTools
-from sublet.daemon.working.follow_ups import FollowUps
+from sublet.daemon.working.follow_ups import NextFollowUps
 from sublet.daemon.working.lease_job import make_job
+from sublet.daemon.working.refusals import broken
 from sublet.daemon.working.talking import Work
 from sublet.daemon.working.updates import Updates
-from sublet.daemon.working.verdict import why_not_done
 from sublet.disk.private_dir import make_fresh
 from sublet.disk.removal import is_removed
+from sublet.protocol.assignment.model import AgentLaunched, Prompt, PromptEnded, WorkEnded
+from sublet.protocol.assignment.verdict import Ended
 from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.protocol.messages import Done, DoneExtension, PromptState, Start
+from sublet.protocol.messages import Done, PromptState, Start
 from sublet.protocol.names import parse_plain_name
 from sublet.protocol.text import clean_line
 from sublet.supervisor.guarded_process import ReadyGuard
@@ -30,8 +32,6 @@ from sublet.workspace.carrier import Carried
 
 LAST_WORD_SECONDS = 1.0
 """How long work whose changes were refused waits for the delegator to say why, once nothing is mounted."""
-LEASE_END_SLACK_SECONDS = 0.5
-"""What ends this close to the end of the lease, unfinished, was ended by the lease."""
 MAX_SHOWN_PROMPT_CHARS = 120
 MAX_LAUNCHES = 5
 """How often an agent is started that could not begin because the link to its files broke just then."""
@@ -40,59 +40,46 @@ log = structlog.get_logger(__name__)
 
 
 class AssignmentRun:
-    """Does the work of one START.
+    """Does the work of one START: what it decides it asks of the core.
 
     ``updates`` yields progress until the end. Then either ``done`` is there or ``error`` says why not, and ``outcome``
-    is what the provider said, where it came to that. From ``over`` on nothing can be renewed any more.
+    is what the provider said, where it came to that.
 
     Args:
-        record: the assignment.
-        start: the START that has been checked.
-        key: our half of the lease's credential.
+        decisions: the assignment, whose START was taken.
+        start: that START.
         host: where START came from, the only host that is dialled.
         deadline: when the lease ends, on the loop's clock; ``renew`` moves it.
         tools: what every assignment works with.
     """
 
-    def __init__(
-        self,
-        record: AssignmentRecord,
-        start: Start,
-        key: asyncssh.SSHKey,
-        host: str,
-        deadline: float,
-        tools: ExecutorTools,
-    ) -> None:
-        self.renewing = asyncio.Lock()
-        self.over = False
-        self.follow_ups = FollowUps()
-        self.began = anyio.current_time()
+    def __init__(self, decisions: Decisions, start: Start, host: str, deadline: float, tools: ExecutorTools) -> None:
+        assert decisions.held.key is not None
+        record = decisions.journalled
         self.deadline = Deadline(deadline)
         self.finished = asyncio.Event()
         self.done: Done | None = None
         self.error: SubletError | None = None
         self.outcome: Outcome | None = None
+        self._decisions = decisions
         self._record = record
         self._start = start
         self._tools = tools
         self._link = DataLink(
             record.id,
-            key,
+            decisions.held.key,
             may_reverse=record.accept.sublet.reverse is not None,
             acceptor=tools.reverse,
             listener=self,
         )
         self._link.redirect(host, start)
-        self._scope = anyio.CancelScope()
+        self._scope = anyio.CancelScope(deadline=deadline)
         self._unmounting = anyio.CancelScope(shield=True)
         self._returning: anyio.CancelScope | None = None
-        self._stopped: SubletError | None = None
-        self._failed: SubletError | None = None
         self._told = asyncio.Event()
         self._lost: str | None = None
         self._flushed = False
         self._tried = False
-        self._began_work = False
         self._guard: ReadyGuard | None = None
         self._interrupted = 0
         self._left = ""
@@ -111,47 +98,42 @@ class AssignmentRun:
             self._record.agent,
             lender,
             self._start.sublet.room_id,
-            self.follow_ups,
+            NextFollowUps(self._decisions),
             self._asking,
             self.deadline,
         )
 
+    @property
+    def _prompts(self) -> tuple[PromptState, ...]:
+        return self._decisions.assignment.prompts.told
+
     def _asking(self, question: str | None, text: str) -> None:
-        if self.follow_ups.any:
-            self._news.prompts = (PromptState(state="running"), *self.follow_ups.prompts)
+        if self._decisions.assignment.prompts.taken:
+            self._news.prompts = (PromptState(state="running"), *self._prompts)
         self._news.asking(question, text)
 
-    def stop(self, error: SubletError) -> None:
-        """End the work; the reason told is the first one given."""
-        if self._stopped is None:
-            self._stopped = error
+    def interrupt(self) -> None:
+        """End the agent now; of what is still to be written out nothing is waited for."""
         self._scope.cancel()
 
-    def wind_down(self, error: SubletError, seconds: float) -> None:
-        """Let the agent go on for ``seconds``, and then end its work as failed for ``error``, whatever it came to.
+    def wind_down(self, error: SubletError, at: float) -> None:
+        """Let the agent go on until ``at`` on the loop's clock, and tell that it is to end then for ``error``.
 
-        What it wrote until then is brought to the delegator, unlike after ``stop``.
+        What it wrote until then is brought to the delegator, unlike after ``interrupt``.
         """
-        if self._failed is not None or self._stopped is not None:
-            return
-        self._failed = error
         self._told.set()
-        self._scope.deadline = min(self._scope.deadline, anyio.current_time() + seconds)
+        self._scope.deadline = min(self._scope.deadline, at)
         self._news.note(f"\n{error.message}\n")
-        self.follow_ups.close()
 
-    def renew(self, start: Start, host: str, deadline: float) -> None:
-        """Go on with what a START says that has been checked: its endpoint from ``host``, until ``deadline``.
+    def renew(self, start: Start, host: str, deadline: float, ends_at: float) -> None:
+        """Go on with what a START says that has been granted: its endpoint from ``host``, until ``deadline``.
 
-        The mount in force stays as it is; whoever dials next dials there.
+        The mount in force stays as it is; whoever dials next dials there. The agent ends at ``ends_at``.
         """
         self._start = start
         self._link.redirect(host, start)
         self.deadline.move(deadline)
-        if self._failed is None:
-            self._scope.deadline = deadline
-        if start.sublet.follow_up is not None:
-            self.follow_ups.add(start.sublet.follow_up)
+        self._scope.deadline = ends_at
 
     def ask_to_dial(self) -> None:
         """``LinkListener.ask_to_dial``."""
@@ -171,44 +153,36 @@ class AssignmentRun:
             self._returning.cancel()
         self._unmounting.cancel()
 
-    async def work(self) -> None:
-        """Mount, run the provider and unmount, all before ``deadline``. Nothing is raised."""
+    async def work(self) -> WorkEnded:
+        """Mount, run the provider and unmount, all before ``deadline``, and return what it came to."""
+        failure: SubletError | None = None
         try:
-            self._scope.deadline = min(self._scope.deadline, self.deadline.at)
             with self._scope:
                 await self._mounted()
-            self.error = self._why_not_done()
         except SubletError as error:
-            self.error = self._stopped or self._failed or error
+            failure = error
         except Exception:
             log.exception("assignment broke", delegation_id=self.id)
-            self.error = SubletError(ErrorCode.TASK_FAILED, "the executor had an internal error", "See its log.")
-        finally:
-            self.over = True
-            self.follow_ups.close()
-        if self.error is None and self.outcome is not None:
-            self.done = Done(
-                delegation_id=self.id,
-                final_summary=self.outcome.summary,
-                sublet=DoneExtension(
-                    exit_code=self.outcome.exit_code,
-                    link_losses=self._link.losses,
-                    interrupted_operations=self._interrupted,
-                    prompts=list(self.follow_ups.prompts),
-                ),
-            )
-
-    def broke(self) -> None:
-        """Let it be over by an error of ours."""
-        self.over, self.done = True, None
-        self.error = self.error or SubletError(
-            ErrorCode.TASK_FAILED, "the executor had an internal error", "See its log."
+            failure = broken()
+        said = self.outcome
+        return WorkEnded(
+            None if said is None else Ended(said.reason, said.summary, said.exit_code, said.why()),
+            failure,
+            flushed=self._flushed,
+            lost=self._lost,
+            left=self._left,
+            link_losses=self._link.losses,
+            interrupted_operations=self._interrupted,
         )
 
-    def finish(self, failure: SubletError | None = None) -> None:
-        """Let the reader of ``updates`` see the end; ``failure`` replaces a DONE that could not be journalled."""
-        if failure is not None:
-            self.error, self.done = self.error or failure, None
+    def finish(self, end: Done | SubletError) -> None:
+        """Let the reader of ``updates`` see the end; the first one counts."""
+        if self.finished.is_set():
+            return
+        if isinstance(end, Done):
+            self.done = end
+        else:
+            self.error = end
         self._news.close()
         self.finished.set()
 
@@ -226,7 +200,7 @@ class AssignmentRun:
                 await self._while_mounted(mount)
                 self._news.phase("unmounting")
             finally:
-                ended = self._stopped is not None or anyio.current_time() >= self.deadline.at
+                ended = self._decisions.assignment.stopped is not None or anyio.current_time() >= self.deadline.at
                 with self._unmounting:
                     self._flushed = await self._detached(mount, flush=not ended)
                 self._interrupted, self._left = mount.interrupted, mount.left
@@ -318,18 +292,19 @@ class AssignmentRun:
             while True:
                 outcome = await self._launch(prompt, mount, scratch, session)
                 session = outcome.provider_session_id or session
-                self.follow_ups.ended(told, outcome)
-                if self.follow_ups.any:
-                    self._news.prompts = self.follow_ups.prompts
+                replies = await self._decisions.feed(PromptEnded(told, outcome.reason, outcome.exit_code))
+                prompts = self._decisions.assignment.prompts
+                if prompts.taken:
+                    self._news.prompts = prompts.told
                     self._news.note("")
-                if outcome.reason in ("timeout", "cancelled") or (follow_up := self.follow_ups.next()) is None:
+                follow_up = next((reply.follow_up for reply in replies if isinstance(reply, Prompt)), None)
+                if follow_up is None:
                     return outcome
                 prompt, told = follow_up.prompt, follow_up.id
                 after = "" if outcome.reason == "done" else f" after {outcome.why()}"
                 shown = clean_line(prompt.strip().partition("\n")[0], MAX_SHOWN_PROMPT_CHARS)
-                text = f"Follow-up {self.follow_ups.worked_on} begins{after}: {shown}\n"
-                self._news.prompts = (*self.follow_ups.prompts, PromptState(follow_up_id=told, state="running"))
-                self._news.note(text)
+                self._news.prompts = (*prompts.told, PromptState(follow_up_id=told, state="running"))
+                self._news.note(f"Follow-up {len(prompts.ended)} begins{after}: {shown}\n")
         except SubletError as error:
             return error
         finally:
@@ -357,26 +332,10 @@ class AssignmentRun:
                 session=session,
                 guard=self._guard,
             )
-            self._began_work = True
+            await self._decisions.feed(AgentLaunched())
             outcome = await self._tools.provider(self._record.agent).run(job, self._news.output)
             broke = not mount.is_copy and (mount.cut.is_set() or mount.interrupted > interrupted)
             if outcome.launched or not broke or launches == MAX_LAUNCHES:
                 return outcome
             log.info("the agent could not begin without its files", delegation_id=self.id, reason=outcome.detail)
             self._news.note("the agent could not begin without the lender's files; once more\n")
-
-    def _why_not_done(self) -> SubletError | None:
-        late = anyio.current_time() >= self.deadline.at - LEASE_END_SLACK_SECONDS
-        return why_not_done(
-            self.id,
-            self.outcome,
-            self.follow_ups.prompts,
-            late=late,
-            began=self._began_work,
-            # Work whose last writes did not all arrive is not done (DESIGN 4.1).
-            missing=not self._flushed and self._start.lease.access_mode == "rw",
-            lost=self._lost,
-            stopped=self._stopped,
-            failed=self._failed,
-            left=self._left,
-        )

@@ -7,13 +7,10 @@ from typing import Final
 
 import structlog
 
-from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.storage.journal import NOTHING, Held, Journal
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.daemon.times import rfc3339
-from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.events import EventKind
-from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentEvent, advance
 
 MAX_ENDED_BYTES: Final = 64 << 20
 """Of what is over of one peer: each prompt is as long as it likes, and its INVITE costs it nothing."""
@@ -36,17 +33,6 @@ class Assignments:
         """Return the record of that delegation, also where it is over."""
         return self.under_way.get(delegation_id) or await self._journal.load_assignment(delegation_id)
 
-    async def owned(self, delegation_id: str, peer: KnownPeer) -> AssignmentRecord:
-        """Return the record of a delegation of ``peer``.
-
-        Raises:
-            SubletError: ``DECLINED`` for one that is not its own; whether there is one is not told.
-        """
-        record = await self.find(delegation_id)
-        if record is None or record.peer_fingerprint != peer.fingerprint:
-            raise SubletError(ErrorCode.DECLINED, "no such delegation of yours is known here", "Start with INVITE.")
-        return record
-
     def of_peer(self, fingerprint: str) -> list[str]:
         """Return the ids of what is under way for the peer with that key."""
         return [record.id for record in self.under_way.values() if record.peer_fingerprint == fingerprint]
@@ -56,18 +42,22 @@ class Assignments:
         await self._journal.save_assignment(record, EventKind.ASSIGNMENT_STATE, {"state": str(record.state)})
         self.under_way[record.id] = record
 
-    async def advance(
-        self, record: AssignmentRecord, event: AssignmentEvent, held: Held = NOTHING, **changes: object
-    ) -> None:
-        """Journal a transition, with ``changes`` and what is ``held``.
+    async def change(
+        self, record: AssignmentRecord, held: Held = NOTHING, *, transition: bool, **changes: object
+    ) -> AssignmentRecord:
+        """Journal what has become of an assignment, with what is ``held``, and return the record.
 
-        Raises:
-            IllegalTransition: there is none by that event.
+        It is told as an event where it is a ``transition``.
         """
-        state = advance(ASSIGNMENT_TABLE, record.state, event)
-        changed = record.model_copy(update={**changes, "state": state, "updated_at": rfc3339()})
-        await self._journal.save_assignment(changed, EventKind.ASSIGNMENT_STATE, {"state": str(state)}, held)
+        changed = record.model_copy(update={**changes, "updated_at": rfc3339()})
+        if transition:
+            await self._journal.save_assignment(
+                changed, EventKind.ASSIGNMENT_STATE, {"state": str(changed.state)}, held
+            )
+        else:
+            await self._journal.save_assignment(changed, held=held)
         self.under_way[record.id] = changed
+        return changed
 
     async def forget_oldest(self, ended: AssignmentRecord) -> None:
         """Count what is over and, where too much of its peer is kept, forget what ended first.
@@ -84,10 +74,3 @@ class Assignments:
     async def is_used(self, delegation_id: str) -> bool:
         """Tell whether we know a delegation of our own by that id: all that is journalled of it goes by it."""
         return await self._journal.load_delegation(delegation_id) is not None
-
-    async def note(self, record: AssignmentRecord, **changes: object) -> None:
-        """Journal facts that are no transition."""
-        changed = record.model_copy(update={**changes, "updated_at": rfc3339()})
-        await self._journal.save_assignment(changed)
-        if record.id in self.under_way:
-            self.under_way[record.id] = changed

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import ExitStack
-from pathlib import Path
+from functools import partial
 
 import anyio
 import asyncssh
@@ -14,23 +13,36 @@ import structlog
 from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.own_tasks import OwnTasks
-from sublet.daemon.storage.journal import NOTHING, Held, Journal
-from sublet.daemon.storage.records import AssignmentRecord, error_view
-from sublet.daemon.times import rfc3339
-from sublet.daemon.working.acceptance import Acceptance, choose_transport, same_invite, seconds_left
-from sublet.daemon.working.assignment_run import AssignmentRun
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.working.acceptance import Acceptance, choose_transport
 from sublet.daemon.working.assignments import Assignments
+from sublet.daemon.working.decisions import Decisions, Reply, accepted, check
 from sublet.daemon.working.executor_tools import ExecutorTools
-from sublet.daemon.working.pending import Pending, Promise, start_seconds
-from sublet.daemon.working.refusals import cancelled, names_of, not_running, stopping, used
-from sublet.daemon.working.talking import Work
-from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.protocol.ids import node_id as node_id_of
-from sublet.protocol.lifecycle import AssignmentEvent, AssignmentState
+from sublet.daemon.working.pending import Promise, left
+from sublet.daemon.working.performing import Performing
+from sublet.daemon.working.refusals import broken, stopping
+from sublet.protocol.assignment import core
+from sublet.protocol.assignment.granting import same_invite, start_seconds
+from sublet.protocol.assignment.model import (
+    AskPolicy,
+    CallerLeft,
+    Consider,
+    InviteCame,
+    InvitePrepared,
+    InviteRefused,
+    Phase,
+    PolicySaid,
+    RenewalCame,
+    StartCame,
+    StopCame,
+    TimePassed,
+    WindDownCame,
+)
+from sublet.protocol.assignment.refusals import cancelled, slot_lost, unknown, used
+from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.confinement import Confinement
-from sublet.supervisor.model import Outcome
 from sublet.supervisor.slots import Slots
 
 STOP_SECONDS = 4.0
@@ -73,9 +85,10 @@ class Executor:
         )
         self._inviting = asyncio.Lock()
         self._assignments = Assignments(journal)
-        self._pending: dict[str, Pending] = {}
-        self._runs: dict[str, AssignmentRun] = {}
         self._tasks = OwnTasks()
+        self._performing = Performing(journal, self._assignments, slots, tools, self._tasks)
+        self._decisions = self._performing.under_way
+        self._runs = self._performing.runs
 
     @property
     def active(self) -> int:
@@ -95,56 +108,46 @@ class Executor:
 
     async def run(self, message: Start, peer: KnownPeer, *, source_host: str) -> AsyncGenerator[Progress | Done, None]:
         """Do the work of START: ``ExecutorApi.run``."""
-        record = await self._assignments.owned(message.delegation_id, peer)
-        try:
-            # What was allowed at INVITE may be forbidden by now.
-            await self._acceptance.admit(record, message, peer)
-        except SubletError as error:
-            # The peer's task ends with this refusal, so no other START can follow that would need what is held.
-            pending = self._pending.get(record.id)
-            if pending is not None and not pending.decided.is_set():
-                pending.give_up(error)
-            raise
-        run = self._begin(await self._assignments.owned(message.delegation_id, peer), message, peer, source_host)
+        decisions = await self._known(message.delegation_id, peer)
+        self._performing.check_serving()
+        await self._decide(decisions, StartCame(message, peer.fingerprint), peer, source_host)
+        run = decisions.run
+        if run is None:  # it was refused, and that could not be journalled
+            raise broken()
         try:
             with run.updates:
                 async for update in run.updates:
                     yield update
         finally:
-            run.stop(cancelled("the delegator no longer listens"))
             with anyio.CancelScope(shield=True):
+                await decisions.feed(StopCame(cancelled("the delegator no longer listens")))
                 await run.finished.wait()
         if run.done is None:
-            raise run.error or SubletError(ErrorCode.TASK_FAILED, "the task ended without a result")
+            raise run.error or broken()
         yield run.done
 
     async def renew(self, message: Start, peer: KnownPeer, *, source_host: str) -> Accept:
         """Go on with work that runs: ``ExecutorApi.renew``."""
-        record = await self._assignments.owned(message.delegation_id, peer)
-        run = self._runs.get(record.id)
-        if run is None:
-            raise not_running(record)
+        decisions = await self._known(message.delegation_id, peer)
+        came = RenewalCame(message, peer.fingerprint, self._acceptance.longest)
         # Shielded, so that what is journalled takes effect though the caller gives up.
         with anyio.CancelScope(shield=True):
-            return await self._renew(run, message, peer, source_host)
+            return accepted(await self._decide(decisions, came, peer, source_host))
         raise AssertionError  # a shield swallows nothing
 
     async def cancel(self, delegation_id: str, peer: KnownPeer) -> None:
         """Stop a delegation: ``ExecutorApi.cancel``."""
-        record = await self._assignments.owned(delegation_id, peer)
-        await self._stop(record.id, cancelled("the delegator cancelled the delegation"))
+        error = cancelled("the delegator cancelled the delegation")
+        await self._stop(await self._known(delegation_id, peer), StopCame(error, peer.fingerprint))
 
     async def wind_down(self, delegation_id: str, peer: KnownPeer, error: SubletError, seconds: float) -> None:
         """Let running work end soon, as failed: ``ExecutorApi.wind_down``."""
-        record = await self._assignments.owned(delegation_id, peer)
-        if (run := self._runs.get(record.id)) is not None:
-            run.wind_down(error, seconds)
-        else:
-            await self._stop(record.id, error)
+        decisions = await self._known(delegation_id, peer)
+        check(await decisions.feed(WindDownCame(error, seconds, peer.fingerprint)))
 
     async def check_owner(self, delegation_id: str, peer: KnownPeer) -> None:
         """Refuse strangers: ``ExecutorApi.check_owner``."""
-        await self._assignments.owned(delegation_id, peer)
+        await self._known(delegation_id, peer)
 
     async def end_peer(self, fingerprint: str, why: str) -> None:
         """Stop everything that is pending or running for the peer with that key."""
@@ -156,19 +159,13 @@ class Executor:
         """Keep ``promise``. It runs in a task of its own, so that it is done whole even if the caller gives up."""
         with promise.kept():
             async with self._inviting:
-                known = await self._assignments.find(message.delegation_id)
-                if known is not None:
-                    promise.keep(self._again(known, message, peer), None)
-                    return
-                if await self._assignments.is_used(message.delegation_id):
-                    raise used()
-                agent = await self._acceptance.check(message, peer)
-                transport = await asyncio.to_thread(choose_transport, message, self._tools.carriers, self._require)
-                if promise.given_up:
-                    return
-                with anyio.CancelScope(shield=True):
-                    record, pending = await self._accept(message, agent, peer, source_host, transport)
-                promise.keep(record.accept, pending)
+                decisions = await self._find(message.delegation_id) or self._new(message.delegation_id, peer)
+                replies = await decisions.feed(InviteCame(message, peer.fingerprint))
+                leave = None
+                if any(isinstance(reply, Consider) for reply in replies):
+                    leave = partial(decisions.feed, CallerLeft(left()))
+                    replies = await self._consider(decisions, message, peer, source_host, promise)
+                await promise.keep(accepted(replies), leave)
 
     async def check_invite(self, message: Invite, peer: KnownPeer) -> None:
         """Refuse another INVITE under an id that was used: ``ExecutorApi.check_invite``."""
@@ -176,235 +173,135 @@ class Executor:
         if known is not None and (known.peer_fingerprint != peer.fingerprint or not same_invite(known.invite, message)):
             raise used()
 
-    def _again(self, known: AssignmentRecord, message: Invite, peer: KnownPeer) -> Accept:
-        owned = known.peer_fingerprint == peer.fingerprint
-        if owned and known.id in self._pending and same_invite(known.invite, message):
-            return known.accept
-        raise used()
+    async def _consider(
+        self, decisions: Decisions, message: Invite, peer: KnownPeer, source_host: str, promise: Promise
+    ) -> tuple[Reply, ...]:
+        """Ask policy for an INVITE, and hold what it needs."""
+        try:
+            if await self._assignments.is_used(message.delegation_id):
+                raise used()
+            agent = await self._acceptance.check(message, peer)
+            transport = await asyncio.to_thread(choose_transport, message, self._tools.carriers, self._require)
+            if promise.given_up:
+                raise left()
+        except SubletError as error:
+            return await decisions.feed(InviteRefused(error))
+        with anyio.CancelScope(shield=True):
+            return await self._accept(decisions, message, agent, source_host, transport)
+        raise AssertionError  # a shield swallows nothing
 
     async def _accept(
-        self, message: Invite, agent: AgentConfig, peer: KnownPeer, source_host: str, transport: str
-    ) -> tuple[AssignmentRecord, Pending]:
-        """Reserve a slot and a place for the view and journal the assignment: all of it, or nothing is left of it."""
+        self, decisions: Decisions, message: Invite, agent: AgentConfig, source_host: str, transport: str
+    ) -> tuple[Reply, ...]:
+        """Reserve a slot and a place for the view and accept: all of it, or nothing is left of it."""
         owner = message.delegation_id
-        mount_point: Path | None = None
-        self._check_serving()
+        held = decisions.held
+        held.agent, held.transport = agent.id, transport
         seconds = start_seconds(message.lease.ttl_seconds)
-        lost = self._slots.reserve(owner, seconds, holder=peer.fingerprint)
-        if lost in self._pending:
-            self._pending[lost].yield_slot()
+        try:
+            self._performing.check_serving()
+            lost = self._slots.reserve(owner, seconds, holder=decisions.peer.fingerprint)
+        except SubletError as error:
+            return await decisions.feed(InviteRefused(error))
+        if lost in self._decisions:
+            await self._decisions[lost].feed(StopCame(slot_lost()))
         try:
             await self._journal.acquire(owner, "mount", {"delegation_id": owner})
-            mount_point = await asyncio.to_thread(self._tools.carriers[transport].reserve, owner)
-            key = asyncssh.generate_private_key("ssh-ed25519")
+            held.mount_point = await asyncio.to_thread(self._tools.carriers[transport].reserve, owner)
+            held.key = asyncssh.generate_private_key("ssh-ed25519")
             accept = self._acceptance.accept(
                 message,
                 agent,
                 transport=transport,
-                mount_point=str(mount_point),
-                public_key=key.export_public_key().decode().strip(),
+                mount_point=str(held.mount_point),
+                public_key=held.key.export_public_key().decode().strip(),
                 source_host=source_host,
             )
-            now = rfc3339()
-            record = AssignmentRecord(
-                id=owner,
-                peer=peer.name,
-                peer_fingerprint=peer.fingerprint,
-                agent=agent.id,
-                invite=message,
-                accept=accept,
-                mount_point=str(mount_point),
-                created_at=now,
-                updated_at=now,
-            )
-            self._check_serving()
-            await self._assignments.begin(record)
+            self._performing.check_serving()
+        except SubletError as error:
+            return await decisions.feed(InviteRefused(error, holds=True))
         except BaseException:
-            await self._release(owner, transport, mount_point)
+            await self._performing.free(decisions)
             raise
-        pending = self._pending[owner] = Pending(key, seconds)
-        held = self._tasks.start("holding an accepted invitation", self._hold, owner, pending)
-        if not held:
+        replies = await decisions.feed(InvitePrepared(accept, seconds))
+        if decisions.phase is not Phase.WAITING:
+            return replies
+        if not self._tasks.start("holding an accepted invitation", self._hold, decisions):
             # The daemon began to stop during the last write, and has not seen this one.
-            pending.give_up(stopping())
-            await self._hold(owner, pending)
-        return record, pending
+            await decisions.feed(StopCame(stopping()))
+        return replies
 
-    async def _hold(self, delegation_id: str, pending: Pending) -> None:
+    async def _hold(self, decisions: Decisions) -> None:
         """Keep an accepted INVITE until START takes it; free what it holds where that does not come."""
         with anyio.CancelScope(shield=True):
-            await pending.wait()
-            try:
-                if self._pending.get(delegation_id) is pending:
-                    del self._pending[delegation_id]
-                    await self._conclude(delegation_id, pending.error, None)
-            finally:
-                pending.gone.set()
+            while decisions.phase is Phase.WAITING:
+                with anyio.move_on_after(core.wake_at(decisions.state) - anyio.current_time()):
+                    await decisions.decided.wait()
+                await decisions.feed(TimePassed())
 
     # START
 
-    def _begin(self, record: AssignmentRecord, message: Start, peer: KnownPeer, source_host: str) -> AssignmentRun:
-        """Take what START finds waiting and start the work, all in one step, so that no second START finds it too.
+    async def _decide(
+        self, decisions: Decisions, came: StartCame | RenewalCame, peer: KnownPeer, source_host: str
+    ) -> tuple[Reply, ...]:
+        """Have a START decided on, by policy too; what was allowed at INVITE may be forbidden by now.
 
         Raises:
-            SubletError: ``DECLINED`` or ``START_EXPIRED``.
+            SubletError: ``DECLINED``, ``START_EXPIRED`` or ``AUTH_FAILED``.
         """
-        self._check_serving()
-        pending = self._pending.get(record.id)
-        if record.state is not AssignmentState.PENDING or pending is None or pending.decided.is_set():
-            raise SubletError(
-                ErrorCode.DECLINED,
-                f"this delegation is not waiting for START; it is {record.state}",
-                "Start with a new INVITE.",
-            )
-        with ExitStack() as slot:
-            try:
-                deadline = anyio.current_time() + seconds_left(record, message)
-                slot.enter_context(self._slots.run(record.id))
-            except SubletError as error:
-                # The peer's task ends with this refusal, so no other START can follow that would need what is held.
-                pending.give_up(error)
-                raise
-            del self._pending[record.id]
-            pending.decided.set()
-            # The address the peer called from is the only one that is ever dialled for it (DESIGN 9, SSRF).
-            run = AssignmentRun(record, message, pending.key, source_host, deadline, self._tools)
-            self._runs[record.id] = run
-            work = run.work_of(node_id_of(peer.public_key))
-            self._tasks.start("work for a peer", self._work, run, work, message, slot.pop_all())
-        return run
-
-    async def _work(self, run: AssignmentRun, work: Work, start: Start, slot: ExitStack) -> None:
-        # Shielded: a stop of the daemon ends it in order, by ``_stop_all``.
-        with slot, anyio.CancelScope(shield=True):
-            failure: SubletError | None = None
-            try:
+        replies = await decisions.feed(came, source_host)
+        check(replies)
+        for question in replies:
+            if isinstance(question, AskPolicy):
+                error: SubletError | None = None
                 try:
-                    await self._started(run, start)
-                    self._tools.talking.begins(work)
-                    try:
-                        await run.work()
-                    finally:
-                        self._tools.talking.ends(work, run.outcome.summary if run.outcome is not None else None)
-                except Exception:
-                    # Whatever it is, it ends this work alone, and frees what this work holds.
-                    log.exception("work for a peer broke", delegation_id=run.id)
-                    run.broke()
-                failure = await self._conclude(run.id, run.error, run.outcome)
-            finally:
-                self._runs.pop(run.id, None)
-                run.finish(failure)
+                    mode = question.start.lease.access_mode
+                    await self._acceptance.admit(decisions.journalled.agent, peer, mode, question.ttl_seconds)
+                except SubletError as refusal:
+                    error = refusal
+                said = PolicySaid(question, error, self._acceptance.longest)
+                replies = await decisions.feed(said, source_host)
+                check(replies)
+        return replies
 
-    async def _started(self, run: AssignmentRun, start: Start) -> None:
-        expires_at = start.lease.expires_at
-        try:
-            await self._assignments.advance(
-                self._assignments.under_way[run.id],
-                AssignmentEvent.START,
-                expires_at=expires_at,
-                generation=start.sublet.generation,
-                access_mode=start.lease.access_mode,
-            )
-        except SubletError as error:
-            run.stop(error)
-            return
-        record = self._assignments.under_way[run.id]
-        log.info("work begins", **names_of(record), access_mode=record.access_mode, expires_at=expires_at)
+    # Finding, and stopping
 
-    async def _renew(self, run: AssignmentRun, message: Start, peer: KnownPeer, source_host: str) -> Accept:
-        async with run.renewing:
-            record = self._assignments.under_way.get(run.id)
-            if record is None or run.over:
-                raise not_running(record)
-            if message.sublet.follow_up is not None:
-                run.follow_ups.check(message.sublet.follow_up)
-            now = anyio.current_time()
-            worked, left = now - run.began, run.deadline.at - now
-            seconds, expires_at = await self._acceptance.renewal(record, message, peer, worked=worked, left=left)
-            if run.over:
-                raise not_running(record)
-            await self._assignments.note(record, generation=message.sublet.generation, expires_at=expires_at)
-            run.renew(message, source_host, now + seconds)
-        log.info("work is renewed", **names_of(record), generation=message.sublet.generation, expires_at=expires_at)
-        constraints = record.accept.remote_constraints.model_copy(update={"max_ttl_seconds": max(1, int(seconds))})
-        return record.accept.model_copy(update={"remote_constraints": constraints})
+    def _new(self, delegation_id: str, peer: KnownPeer) -> Decisions:
+        return Decisions(delegation_id, peer, self._performing.perform)
 
-    # The end
+    async def _find(self, delegation_id: str) -> Decisions | None:
+        """Return what is decided of a delegation, also where it is over; None where it is not known."""
+        if (under_way := self._decisions.get(delegation_id)) is not None:
+            return under_way
+        record = await self._assignments.find(delegation_id)
+        if (under_way := self._decisions.get(delegation_id)) is not None or record is None:
+            return under_way
+        return Decisions(delegation_id, None, self._performing.perform, record)
 
-    async def _conclude(
-        self, delegation_id: str, error: SubletError | None, outcome: Outcome | None
-    ) -> SubletError | None:
-        """Journal how it ended and free everything it holds; return why it could not be journalled, if so."""
-        record = self._assignments.under_way[delegation_id]
-        ended = str(error.code) if error is not None else "done"
-        log.info("work ends", **names_of(record), ended=ended, exit_code=outcome.exit_code if outcome else None)
-        failure = None
-        freed = await self._freed(record.accept.sublet.transport, Path(record.mount_point))
-        try:
-            await self._assignments.advance(
-                record,
-                AssignmentEvent.DONE if error is None else AssignmentEvent.FAIL,
-                Held(gives_back=()) if freed else NOTHING,
-                error=error_view(error) if error else None,
-                outcome=outcome.reason if outcome else None,
-                exit_code=outcome.exit_code if outcome else None,
-            )
-        except SubletError as broken:
-            log.error("the end could not be journalled", delegation_id=delegation_id, reason=str(broken))
-            failure = broken
-        self._runs.pop(delegation_id, None)
-        try:
-            await self._assignments.forget_oldest(record)
-        except SubletError as broken:
-            log.error("what is kept of a peer could not be counted", peer=record.peer, reason=str(broken))
-        self._assignments.under_way.pop(delegation_id, None)
-        self._slots.release(delegation_id)
-        if failure is not None and freed:
-            await self._given_back(delegation_id)
-        return failure
+    async def _known(self, delegation_id: str, peer: KnownPeer) -> Decisions:
+        """Return what is decided of a delegation of ``peer``.
 
-    async def _release(self, delegation_id: str, transport: str, mount_point: Path | None) -> None:
-        """Free what a delegation holds. What can't be freed stays journalled for the next start."""
-        self._assignments.under_way.pop(delegation_id, None)
-        self._slots.release(delegation_id)
-        if await self._freed(transport, mount_point):
-            await self._given_back(delegation_id)
+        Raises:
+            SubletError: ``DECLINED`` for one that is not its own; whether there is one is not told.
+        """
+        decisions = await self._find(delegation_id)
+        if decisions is None or decisions.assignment.owner != peer.fingerprint:
+            raise unknown()
+        return decisions
 
-    async def _given_back(self, delegation_id: str) -> None:
-        try:
-            await self._journal.release_owned(delegation_id)
-        except SubletError as error:
-            log.error("what was given back could not be journalled", delegation_id=delegation_id, reason=str(error))
-
-    async def _freed(self, transport: str, mount_point: Path | None) -> bool:
-        """Remove the reserved place of a view, and tell whether nothing is there any more."""
-        try:
-            return mount_point is None or await asyncio.to_thread(self._tools.carriers[transport].release, mount_point)
-        except (OSError, SubletError) as error:
-            log.error("a mount point was not freed", mount_point=str(mount_point), reason=str(error))
-            return False
-
-    async def _stop(self, delegation_id: str, error: SubletError) -> None:
-        if (run := self._runs.get(delegation_id)) is not None:
-            run.stop(error)
-            await run.finished.wait()
-        elif (pending := self._pending.get(delegation_id)) is not None:
-            pending.give_up(error)
-            await pending.gone.wait()
+    async def _stop(self, decisions: Decisions, event: StopCame) -> None:
+        check(await decisions.feed(event))
+        if decisions.run is not None:
+            await decisions.run.finished.wait()
 
     async def _stop_each(self, delegation_ids: Iterable[str], error: SubletError) -> None:
         async with anyio.create_task_group() as group:
             for delegation_id in delegation_ids:
-                group.start_soon(self._stop, delegation_id, error)
+                if (decisions := self._decisions.get(delegation_id)) is not None:
+                    group.start_soon(self._stop, decisions, StopCame(error))
 
     async def _stop_all(self) -> None:
         with anyio.move_on_after(STOP_SECONDS):
-            await self._stop_each([*self._runs, *self._pending], stopping())
+            await self._stop_each([*self._decisions], stopping())
         for run in self._runs.values():
             run.abandon()
-
-    def _check_serving(self) -> None:
-        if not self._tasks.open:
-            raise SubletError(
-                ErrorCode.DECLINED, "this executor takes no work: it is starting or stopping", "Try again in a moment."
-            )

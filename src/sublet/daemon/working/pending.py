@@ -1,67 +1,16 @@
-"""What an accepted INVITE holds in memory until its START comes, or does not (AWCP 4.2)."""
+"""The answer to one INVITE, and who waits for it (AWCP 4.2)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 import anyio
 import anyio.lowlevel
-import asyncssh
 
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Accept
-from sublet.supervisor.slots import RESERVED_SECONDS
-
-START_GRACE_SECONDS = 5.0
-
-
-def start_seconds(ttl_seconds: int) -> float:
-    """Return for how many seconds an INVITE of that lease waits for its START before its slot is given to others.
-
-    A slot is not kept for much longer than the work itself could hold it.
-    """
-    return min(RESERVED_SECONDS, ttl_seconds + START_GRACE_SECONDS)
-
-
-class Pending:
-    """What an accepted INVITE holds in memory until its START: the key never touches the disk.
-
-    Args:
-        key: of the lease.
-        seconds: how long it is kept.
-
-    ``decided`` is set when START has taken it, or when it is given up for ``error``; ``gone`` once nothing is left.
-    """
-
-    def __init__(self, key: asyncssh.SSHKey, seconds: float) -> None:
-        self.key = key
-        self._seconds = seconds
-        self.decided = asyncio.Event()
-        self.gone = asyncio.Event()
-        self.error = SubletError(ErrorCode.DECLINED, f"no START came within {seconds:.0f} s", "Invite again.")
-
-    async def wait(self) -> None:
-        """Wait for the decision, for as long as the slot is kept."""
-        with anyio.move_on_after(self._seconds):
-            await self.decided.wait()
-
-    def give_up(self, error: SubletError) -> None:
-        """Let it go for ``error``."""
-        if not self.decided.is_set():
-            self.error = error
-            self.decided.set()
-
-    def yield_slot(self) -> None:
-        """Let it go, as its slot went to a peer that holds fewer."""
-        self.give_up(
-            SubletError(
-                ErrorCode.DECLINED,
-                "you were promised more slots of this executor than another peer, who needed one before your START",
-                "Invite again, and for fewer delegations at once.",
-            )
-        )
 
 
 class Promise:
@@ -69,7 +18,7 @@ class Promise:
 
     def __init__(self) -> None:
         self._answer: asyncio.Future[Accept] = asyncio.get_running_loop().create_future()
-        self._pending: Pending | None = None
+        self._leave: Callable[[], Awaitable[object]] | None = None
         self._over = asyncio.Event()
 
     @property
@@ -77,13 +26,13 @@ class Promise:
         """Whether nobody waits for the answer any more."""
         return self._answer.cancelled()
 
-    def keep(self, accept: Accept, pending: Pending | None) -> None:
-        """Answer; ``pending`` is what this INVITE holds, None where it belongs to an earlier one."""
-        self._pending = pending
-        if self._answer.done():
-            self._give_up()
-        else:
+    async def keep(self, accept: Accept, leave: Callable[[], Awaitable[object]] | None) -> None:
+        """Answer; ``leave`` gives up what this INVITE holds, None where that belongs to an earlier one."""
+        self._leave = leave
+        if not self._answer.done():
             self._answer.set_result(accept)
+        elif leave is not None:
+            await leave()
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -112,11 +61,11 @@ class Promise:
         except asyncio.CancelledError:
             with anyio.CancelScope(shield=True):
                 await self._over.wait()
-                if self._pending is not None:
-                    self._give_up()
-                    await self._pending.gone.wait()
+                if self._leave is not None:
+                    await self._leave()
             raise
 
-    def _give_up(self) -> None:
-        if self._pending is not None:
-            self._pending.give_up(SubletError(ErrorCode.CANCELLED, "the delegator gave up before it was answered"))
+
+def left() -> SubletError:
+    """Return why what an INVITE holds is given up with its caller."""
+    return SubletError(ErrorCode.CANCELLED, "the delegator gave up before it was answered")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from sublet.messaging.builtins.verifying import init, register, shown, verify_peer
+from sublet.messaging.calls import room_calls as calls
 from sublet.messaging.engine.contexts import PreSend
 from sublet.messaging.engine.declaration import (
     ANY_DATATYPE,
@@ -76,14 +77,14 @@ IDENTITY = Declaration(
             input="records of entities that were met",
             transform="entity_id -> public key",
             refresh=Refresh.ON_DEMAND,
-            operation_id="identity.get_pubkey",
-            read=_get_pubkey,
+            operation_id=calls.get_pubkey.id,
+            read=calls.get_pubkey.by(_get_pubkey),
         ),
     ),
     operations=(
         Operation("identity.whoami", _whoami),
         Operation("identity.init", init, waits=True),
         Operation("identity.register", register),
-        Operation("identity.verify_peer", verify_peer, waits=True),
+        Operation(calls.verify_peer.id, calls.verify_peer.by_waiting(verify_peer), waits=True),
     ),
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 from sublet.messaging.builtins.timeline import DELETED
 from sublet.messaging.builtins.times import rfc3339
+from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.engine.contexts import AfterRead, Intent, PreSend
 from sublet.messaging.engine.declaration import (
     AfterReadHook,
@@ -78,7 +79,7 @@ def _send(
     format: str = "text/plain",
     media_refs: list[str] | None = None,
     ext: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+) -> calls.RefSent:
     """Send a message.
 
     Args:
@@ -115,7 +116,7 @@ def _send(
     return {"ref_id": ref["ref_id"], "room_id": room_id, "created_at": ref["created_at"]}
 
 
-def _delete(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[str, bool]:
+def _delete(context: OperationContext, room_id: RoomId, ref_id: RefId) -> calls.Deleted:
     """Delete a message of the caller; tell whether it was there until now."""
     context.state(room_id)
     ref = context.engine.reading.ref(ref_id)
@@ -165,7 +166,7 @@ MESSAGE = Declaration(
         ),
     ),
     operations=(
-        Operation("message.send", _send, writes="timeline_index"),
-        Operation("message.delete", _delete, writes="timeline_index"),
+        Operation(calls.send.id, calls.send.by(_send), writes="timeline_index"),
+        Operation(calls.delete.id, calls.delete.by(_delete), writes="timeline_index"),
     ),
 )

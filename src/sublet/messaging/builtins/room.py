@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sublet.messaging.builtins import room_operations as operations
+from sublet.messaging.calls import room_calls as calls
 from sublet.messaging.engine.contexts import AfterWrite, Intent, PreSend
 from sublet.messaging.engine.declaration import (
     ANY_DATATYPE,
@@ -124,29 +125,29 @@ ROOM = Declaration(
             input="all room_config where signer ∈ members",
             transform="room_id -> summary",
             refresh=Refresh.ON_CHANGE,
-            operation_id="room.list",
-            read=operations.list_rooms,
+            operation_id=calls.list_rooms.id,
+            read=calls.list_rooms.by(operations.list_rooms),
         ),
         Index(
             id="member_list",
             input="room_config.membership.members",
             transform="entity_id -> role",
             refresh=Refresh.ON_CHANGE,
-            operation_id="room.members",
-            read=operations.members,
+            operation_id=calls.members.id,
+            read=calls.members.by(operations.members),
         ),
     ),
     operations=(
-        Operation("room.create", operations.create, writes="room_config"),
-        Operation("room.get", operations.get),
-        Operation("room.update_config", operations.update_config, writes="room_config"),
-        Operation("room.join", operations.join, writes="room_config"),
-        Operation("room.knock", operations.knock, writes="room_config"),
-        Operation("room.decline", operations.decline, writes="room_config"),
-        Operation("room.leave", operations.leave, writes="room_config"),
-        Operation("room.invite", operations.invite, writes="room_config"),
-        Operation("room.kick", operations.kick, writes="room_config"),
-        Operation("room.set_power", operations.set_power, writes="room_config"),
+        Operation(calls.create.id, calls.create.by(operations.create), writes="room_config"),
+        Operation(calls.get.id, calls.get.by(operations.get)),
+        Operation(calls.update_config.id, calls.update_config.by(operations.update_config), writes="room_config"),
+        Operation(calls.join.id, calls.join.by(operations.join), writes="room_config"),
+        Operation(calls.knock.id, calls.knock.by(operations.knock), writes="room_config"),
+        Operation(calls.decline.id, calls.decline.by(operations.decline), writes="room_config"),
+        Operation(calls.leave.id, calls.leave.by(operations.leave), writes="room_config"),
+        Operation(calls.invite.id, calls.invite.by(operations.invite), writes="room_config"),
+        Operation(calls.kick.id, calls.kick.by(operations.kick), writes="room_config"),
+        Operation(calls.set_power.id, calls.set_power.by(operations.set_power), writes="room_config"),
     ),
     events=(
         "room.member.joined",

@@ -6,10 +6,10 @@ import os
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
+from sublet.messaging.calls import room_calls as calls
 from sublet.messaging.engine.declaration import AnnotationPlace, Origin
 from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.engine.timeline_shards import DEFAULT_REFS_PER_MONTH
-from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, EntityId, RoomId, is_entity_id
 from sublet.protocol.ezagent.ids import room_id as new_room_id
@@ -31,7 +31,7 @@ def create(
     invite: list[EntityId] | None = None,
     extensions: list[str] | None = None,
     seed: tuple[int, bytes] | None = None,
-) -> dict[str, JsonValue]:
+) -> calls.RoomNamed:
     """Open a room.
 
     Args:
@@ -77,20 +77,27 @@ def create(
     return {"room_id": room, "name": name}
 
 
-def list_rooms(context: OperationContext) -> list[dict[str, JsonValue]]:
+def list_rooms(context: OperationContext) -> list[calls.RoomSummary]:
     """Return the rooms that the caller is a member of."""
     return [_summary(state, context.entity) for state in context.engine.rooms_of(context.entity)]
 
 
-def get(context: OperationContext, room_id: RoomId) -> dict[str, Any]:
+def get(context: OperationContext, room_id: RoomId) -> calls.RoomFound:
     """Return a room's config as it counts."""
     state = context.state(room_id)
     fields = {".".join(path): value for path, value in state.fields.items() if path[:2] not in (MEMBERS, USERS)}
     fields |= {".".join(path): _plain_level(fields[".".join(path)]) for path in state.fields if level_of(path)}
-    members: dict[str, Any] = {
-        entity: {"role": str(role), "power": state.power(entity)} for entity, role in state.members().items()
+    summary = _summary(state, context.entity)
+    return {
+        "room_id": summary["room_id"],
+        "name": summary["name"],
+        "policy": summary["policy"],
+        "role": summary["role"],
+        "config": fields,
+        "members": {
+            entity: {"role": str(role), "power": state.power(entity)} for entity, role in state.members().items()
+        },
     }
-    return {**_summary(state, context.entity), "config": fields, "members": members}
 
 
 def _plain_level(value: Value) -> Value:
@@ -138,7 +145,7 @@ def invite(context: OperationContext, room_id: RoomId, entity: EntityId, role: s
     _write(context, room_id, writes)
 
 
-def join(context: OperationContext, room_id: RoomId) -> dict[str, str]:
+def join(context: OperationContext, room_id: RoomId) -> calls.RoomNamed:
     """Become a member of an open room whose config is here, or take up an invitation."""
     state = context.engine.rooms.state(room_id)
     if state.creator is None:
@@ -214,7 +221,7 @@ def _seen(context: OperationContext, room_id: RoomId, entity: EntityId | None) -
     return seen_value({name.split("/", 2)[2]: by_client for name, by_client in clocks.items()})
 
 
-def _summary(state: RoomState, entity: EntityId) -> dict[str, JsonValue]:
+def _summary(state: RoomState, entity: EntityId) -> calls.RoomSummary:
     return {
         "room_id": state.room_id,
         "name": state.name,

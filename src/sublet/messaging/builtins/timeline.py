@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
+from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.engine.contexts import AfterWrite, PreSend
 from sublet.messaging.engine.declaration import (
     QOS_DATA,
@@ -32,7 +33,7 @@ from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType
 from sublet.protocol.ezagent.yjs.encode import Nested
 
-DEFAULT_LIMIT: Final = 50
+DEFAULT_LIMIT: Final = calls.DEFAULT_LIMIT
 MAX_LIMIT: Final = 200
 HOPS: Final = "hops"
 HIGHEST_HOPS: Final = 1_000
@@ -105,7 +106,7 @@ def _list(
     before: RefId | None = None,
     after: RefId | None = None,
     peek: bool = False,
-) -> dict[str, Any]:
+) -> calls.RefPage:
     """Return a page of refs in order: the last ones, or those before or after a ref; ``peek`` marks none as read."""
     context.state(room_id)
     check_limit(limit)
@@ -122,7 +123,7 @@ def _list(
     return {"refs": context.engine.reading.shown(context.entity, room_id, items, page=not peek), "next_cursor": edge}
 
 
-def _get_ref(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[str, Any]:
+def _get_ref(context: OperationContext, room_id: RoomId, ref_id: RefId) -> calls.Ref:
     shown: dict[str, Any] = context.engine.reading.shown(context.entity, room_id, [context.ref(room_id, ref_id)])[0]
     return shown
 
@@ -210,8 +211,8 @@ TIMELINE = Declaration(
             input="timeline_index of a room, all shards",
             transform="refs in the order of the CRDT, by pages",
             refresh=Refresh.ON_CHANGE,
-            operation_id="timeline.list",
-            read=_list,
+            operation_id=calls.list_timeline.id,
+            read=calls.list_timeline.by(_list),
             goes_back=True,
         ),
         Index(
@@ -219,8 +220,8 @@ TIMELINE = Declaration(
             input="timeline_index.refs[ref_id]",
             transform="ref, content and annotations",
             refresh=Refresh.ON_DEMAND,
-            operation_id="timeline.get_ref",
-            read=_get_ref,
+            operation_id=calls.get_ref.id,
+            read=calls.get_ref.by(_get_ref),
         ),
     ),
     operations=(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sublet.messaging.builtins.timeline import DEFAULT_LIMIT, DELETED, check_limit
+from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite, PreSend
 from sublet.messaging.engine.declaration import (
@@ -105,7 +106,7 @@ def _refs(
     limit: int = DEFAULT_LIMIT,
     before: str | None = None,
     room_id: RoomId | None = None,
-) -> dict[str, Any]:
+) -> calls.RefPage:
     """Return the last messages of a channel, of all rooms that the caller is a member of, the oldest first.
 
     Args:
@@ -142,9 +143,9 @@ def _refs(
     }
 
 
-def _list(context: OperationContext) -> list[dict[str, Any]]:
+def _list(context: OperationContext) -> list[calls.ChannelFound]:
     """Return the channels of all rooms that the caller is in: in how many, when last, and what admins call them."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, calls.ChannelFound] = {}
     for state in context.engine.rooms_of(context.entity):
         hints = _hints(state)
         for entry in context.engine.store.scan_index(_CHANNELS, state.room_id, MAX_CHANNELS_LISTED):
@@ -156,7 +157,7 @@ def _list(context: OperationContext) -> list[dict[str, Any]]:
             channel["last_activity"] = max(channel["last_activity"], last)
             if entry.rank in hints:
                 channel.setdefault("name", hints[entry.rank])
-    return sorted(found.values(), key=lambda channel: str(channel["last_activity"]), reverse=True)
+    return sorted(found.values(), key=lambda channel: channel["last_activity"], reverse=True)
 
 
 def _last_activity(context: OperationContext, room_id: RoomId, name: str) -> str | None:
@@ -220,16 +221,16 @@ CHANNELS = Declaration(
             input="timeline refs of all joined rooms",
             transform="by channel, merged by created_at",
             refresh=Refresh.ON_DEMAND,
-            operation_id="channels.refs",
-            read=_refs,
+            operation_id=calls.list_channel.id,
+            read=calls.list_channel.by(_refs),
         ),
         Index(
             id=_CHANNELS,
             input="channels of all joined rooms",
             transform="channel -> { room_count, last_activity }",
             refresh=Refresh.ON_CHANGE,
-            operation_id="channels.list",
-            read=_list,
+            operation_id=calls.list_channels.id,
+            read=calls.list_channels.by(_list),
         ),
     ),
     events=("channel.activity",),

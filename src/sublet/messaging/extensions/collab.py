@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
+from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, PreSend
 from sublet.messaging.engine.declaration import (
     AfterWriteHook,
@@ -155,7 +156,7 @@ def _shared(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[s
     return ref
 
 
-def _get_acl(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[str, Any]:
+def _get_acl(context: OperationContext, room_id: RoomId, ref_id: RefId) -> calls.AccessFound:
     """Return who may edit a message: ``owner``, ``mode``, ``editors``, ``updated_at``."""
     ref = context.ref(room_id, ref_id)
     if is_content_hash(ref["content_id"]):
@@ -163,7 +164,7 @@ def _get_acl(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[
     return _told(ref["author"], _acl(context.engine, room_id, ref["content_id"]))
 
 
-def _told(owner: EntityId, acl: dict[str, Any]) -> dict[str, Any]:
+def _told(owner: EntityId, acl: dict[str, Any]) -> calls.AccessFound:
     return {"owner": owner, "mode": acl["mode"], "editors": acl["editors"], "updated_at": acl["updated_at"]}
 
 
@@ -173,7 +174,7 @@ def _update_acl(
     ref_id: RefId,
     mode: str | None = None,
     editors: list[EntityId] | None = None,
-) -> dict[str, Any]:
+) -> calls.AccessFound:
     """Let others write into a message of the caller.
 
     Args:
@@ -234,7 +235,7 @@ def _clocks(engine: Engine, name: str, entity: EntityId) -> dict[str, Value]:
     return {str(client): clock for client, (clock, signer) in clients.items() if signer == entity}
 
 
-def _connect(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[str, Any]:
+def _connect(context: OperationContext, room_id: RoomId, ref_id: RefId) -> calls.TextFound:
     """Return a text as it is, and whether the caller may write into it; ``message.edited`` tells of what comes."""
     ref = _shared(context, room_id, ref_id)
     shown = context.engine.reading.shown(context.entity, room_id, [ref])[0]
@@ -254,7 +255,7 @@ def _edit(
     delete: int = 0,
     insert: str = "",
     expected: str | None = None,
-) -> dict[str, Any]:
+) -> calls.TextChanged:
     """Replace characters of a text, as others do at the same time.
 
     Args:
@@ -277,7 +278,7 @@ def _edit(
 
 def _patch(
     context: OperationContext, room_id: RoomId, ref_id: RefId, edits: list[tuple[int, int, str]], base: str
-) -> dict[str, Any]:
+) -> calls.TextChanged:
     """Replace characters of a text in several places at once, or nowhere.
 
     Args:
@@ -298,8 +299,8 @@ def _patch(
 
 
 def _replace(
-    context: OperationContext, room_id: RoomId, ref_id: RefId, here: dict[str, Any], edits: list[tuple[int, int, str]]
-) -> dict[str, Any]:
+    context: OperationContext, room_id: RoomId, ref_id: RefId, here: calls.TextFound, edits: list[tuple[int, int, str]]
+) -> calls.TextChanged:
     text, after, place = here["text"], "", 0
     for index, delete, insert in edits:
         if not place <= index <= index + delete <= len(text) or delete < 0 or not (delete or insert):
@@ -366,15 +367,15 @@ COLLABORATIVE: Final = Declaration(
             input="collab_acl",
             transform="content_id -> {owner, mode, editors}",
             refresh=Refresh.ON_CHANGE,
-            operation_id="collab.get_acl",
-            read=_get_acl,
+            operation_id=calls.get_access.id,
+            read=calls.get_access.by(_get_acl),
         ),
     ),
     operations=(
-        Operation("collab.update_acl", _update_acl, writes="collab_acl"),
-        Operation("collab.connect", _connect),
+        Operation(calls.update_access.id, calls.update_access.by(_update_acl), writes="collab_acl"),
+        Operation(calls.get_text.id, calls.get_text.by(_connect)),
         Operation("collab.edit", _edit, writes="mutable_content"),
-        Operation("collab.patch", _patch, writes="mutable_content"),
+        Operation(calls.patch_text.id, calls.patch_text.by(_patch), writes="mutable_content"),
     ),
     widenings=(Widening("mutable_content", _editor_writes),),
     events=("message.edited",),

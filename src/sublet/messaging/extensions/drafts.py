@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
+from sublet.messaging.calls import people_calls as calls
 from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, PreSend
 from sublet.messaging.engine.declaration import (
     AfterWriteHook,
@@ -63,7 +64,7 @@ def _clear_on_send(context: AfterWrite) -> None:
         context.write_field(name, None, (key,), None)
 
 
-def _save(context: OperationContext, room_id: RoomId, body: str, reply_to: RefId | None = None) -> dict[str, Any]:
+def _save(context: OperationContext, room_id: RoomId, body: str, reply_to: RefId | None = None) -> calls.DraftFound:
     """Keep what the caller has begun to write; an empty body takes the draft away.
 
     Raises:
@@ -84,14 +85,14 @@ def _save(context: OperationContext, room_id: RoomId, body: str, reply_to: RefId
     return _view({key: value for key, value in wanted.items() if value is not None})
 
 
-def _load(context: OperationContext, room_id: RoomId) -> dict[str, Any]:
+def _load(context: OperationContext, room_id: RoomId) -> calls.DraftFound:
     """Return what the caller has begun to write in a room; ``body`` is empty where that is nothing."""
     context.state(room_id)
     return _view(context.engine.reading.map_document(_document(room_id, context.entity)))
 
 
-def _view(found: dict[str, Any]) -> dict[str, Any]:
-    return {_BODY: found.get(_BODY, ""), _REPLY_TO: found.get(_REPLY_TO), _TIME: found.get(_TIME)}
+def _view(found: dict[str, Any]) -> calls.DraftFound:
+    return {"body": found.get(_BODY, ""), "reply_to": found.get(_REPLY_TO), "updated_at": found.get(_TIME)}
 
 
 USER_DRAFTS: Final = Declaration(
@@ -124,5 +125,8 @@ USER_DRAFTS: Final = Declaration(
             ),
         ),
     ),
-    operations=(Operation("drafts.save", _save, writes="user_draft"), Operation("drafts.load", _load)),
+    operations=(
+        Operation(calls.save_draft.id, calls.save_draft.by(_save), writes="user_draft"),
+        Operation(calls.load_draft.id, calls.load_draft.by(_load)),
+    ),
 )

@@ -10,6 +10,7 @@ import hashlib
 from functools import partial
 from typing import Any, Final
 
+from sublet.messaging.calls import people_calls as calls
 from sublet.messaging.engine.asking import AskingContext
 from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, PreSend
 from sublet.messaging.engine.declaration import (
@@ -84,8 +85,9 @@ def _clean_name(given: str) -> str:
     return clean_line(given, MAX_FILENAME_CHARS).replace("/", "_") or "file"
 
 
-def _told(facts: dict[str, Any]) -> dict[str, Any]:
-    return {_HASH: facts[_HASH], _NAME: facts[_NAME], "media_type": facts[_TYPE], "size": facts[_SIZE]}
+def _told(facts: dict[str, Any]) -> calls.FileKept:
+    name, kind, size = facts[_NAME], facts[_TYPE], facts[_SIZE]
+    return {"blob_hash": facts[_HASH], "filename": name, "media_type": kind, "size": size}
 
 
 def _keep_file(context: PreSend) -> None:
@@ -96,7 +98,7 @@ def _keep_file(context: PreSend) -> None:
 
 async def _upload(
     context: AskingContext, room_id: RoomId, data: bytes, media_type: str, filename: str
-) -> dict[str, Any]:
+) -> calls.FileKept:
     """Keep a file, and let a room name it; a message then comes with it by ``ext={"media": {"blob_hash": …}}``.
 
     Args:
@@ -121,7 +123,7 @@ async def _upload(
     return await context.engine(partial(_keep, room_id=room_id, data=data, media_type=media_type, filename=filename))
 
 
-def _keep(context: OperationContext, room_id: RoomId, data: bytes, media_type: str, filename: str) -> dict[str, Any]:
+def _keep(context: OperationContext, room_id: RoomId, data: bytes, media_type: str, filename: str) -> calls.FileKept:
     _offered(context, room_id)
     given = {_DATA: data, _NAME: filename, _TYPE: media_type}
     intent = Intent("global_blob", Change.INSERT, "", room_id, context.entity, given)
@@ -296,7 +298,7 @@ MEDIA_FILES: Final = Declaration(
         ),
     ),
     operations=(
-        Operation("media.upload", _upload, writes="blob_ref", waits=True),
-        Operation("media.get", _get, waits=True),
+        Operation(calls.upload_file.id, calls.upload_file.by_waiting(_upload), writes="blob_ref", waits=True),
+        Operation(calls.get_file.id, calls.get_file.by_waiting(_get), waits=True),
     ),
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
+from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite
 from sublet.messaging.engine.declaration import (
     AfterReadHook,
@@ -27,7 +28,6 @@ from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.extensions.moderation_index import (
     LIFTING,
     MODERATION,
-    ON_REF,
     SIGNED_AS,
     added,
     find,
@@ -81,20 +81,23 @@ def _holds(context: AfterRead, group: str, target: str) -> bool:
     return decision is not None and decision["action"] in ("pin", "ban_user")
 
 
-def _decide(action: str) -> Callable[..., dict[str, Any]]:
-    on = "target_ref" if action in ON_REF else "target_user"
-
-    def on_message(context: OperationContext, room_id: RoomId, ref_id: RefId, reason: str = "") -> dict[str, Any]:
+def _on_message(action: str) -> Callable[[OperationContext, RoomId, RefId, str], calls.Decided]:
+    def decide(context: OperationContext, room_id: RoomId, ref_id: RefId, reason: str = "") -> calls.Decided:
         _check(context, room_id, reason)
-        return _write(context, room_id, {"action": action, on: context.ref(room_id, ref_id)["ref_id"]}, reason)
+        ref = context.ref(room_id, ref_id)
+        return _write(context, room_id, {"action": action, "target_ref": ref["ref_id"]}, reason)
 
-    def on_entity(context: OperationContext, room_id: RoomId, entity: EntityId, reason: str = "") -> dict[str, Any]:
+    return decide
+
+
+def _on_entity(action: str) -> Callable[[OperationContext, RoomId, EntityId, str], calls.Decided]:
+    def decide(context: OperationContext, room_id: RoomId, entity: EntityId, reason: str = "") -> calls.Decided:
         _check(context, room_id, reason)
         if not is_entity_id(entity):
             raise SubletError(LocalCode.INVALID_ARGUMENT, "no id of an entity", "See: sublet room show ROOM")
-        return _write(context, room_id, {"action": action, on: entity}, reason)
+        return _write(context, room_id, {"action": action, "target_user": entity}, reason)
 
-    return on_message if action in ON_REF else on_entity
+    return decide
 
 
 def _check(context: OperationContext, room_id: RoomId, reason: str) -> None:
@@ -112,13 +115,13 @@ def _check(context: OperationContext, room_id: RoomId, reason: str) -> None:
         )
 
 
-def _write(context: OperationContext, room_id: RoomId, decision: dict[str, str], reason: str) -> dict[str, Any]:
+def _write(context: OperationContext, room_id: RoomId, decision: dict[str, str], reason: str) -> calls.Decided:
     """Decide, unless it is decided so already; return the decision that holds, and whether it is a new one."""
     held = holding(context, room_id, decision)
     if held is None and decision["action"] in LIFTING:
         return {"action_id": None, "changed": False}
     if held is not None and (held["action"], held["reason"]) == (decision["action"], reason):
-        return {"action_id": held["action_id"], "changed": False}
+        return {"action_id": str(held["action_id"]), "changed": False}
     engine = context.engine
     now = engine.now_ms()
     fields = {
@@ -183,15 +186,12 @@ MODERATED = Declaration(
             refresh=Refresh.ON_CHANGE,
         ),
     ),
-    operations=tuple(
-        Operation(f"moderation.{name}", _decide(action), writes="moderation_overlay")
-        for name, action in (
-            ("redact", "redact"),
-            ("pin", "pin"),
-            ("unpin", "unpin"),
-            ("ban", "ban_user"),
-            ("unban", "unban_user"),
-        )
+    operations=(
+        Operation(calls.redact.id, _on_message("redact"), writes="moderation_overlay"),
+        Operation(calls.pin.id, _on_message("pin"), writes="moderation_overlay"),
+        Operation(calls.unpin.id, _on_message("unpin"), writes="moderation_overlay"),
+        Operation(calls.ban.id, _on_entity("ban_user"), writes="moderation_overlay"),
+        Operation(calls.unban.id, _on_entity("unban_user"), writes="moderation_overlay"),
     ),
     events=("moderation.action",),
 )

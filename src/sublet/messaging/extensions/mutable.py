@@ -11,6 +11,7 @@ from typing import Any, Final
 from sublet.messaging.builtins.message import as_sent
 from sublet.messaging.builtins.timeline import DELETED
 from sublet.messaging.builtins.times import rfc3339
+from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, PreSend
 from sublet.messaging.engine.declaration import (
@@ -134,7 +135,7 @@ def _text(context: AfterRead, name: str) -> str | None:
 
 def _update(
     context: OperationContext, room_id: RoomId, ref_id: RefId, body: str, format: str | None = None
-) -> dict[str, Any]:
+) -> calls.Edited:
     """Let a message say something else.
 
     Args:
@@ -235,7 +236,7 @@ def name_content(
     engine.writing.set_fields(context.entity, document, writes)
 
 
-def _versions(context: OperationContext, room_id: RoomId, ref_id: RefId) -> list[dict[str, Any]]:
+def _versions(context: OperationContext, room_id: RoomId, ref_id: RefId) -> list[calls.VersionFound]:
     """Return what a message has said, the first version first; of many the last ``MAX_VERSIONS``.
 
     Raises:
@@ -245,14 +246,14 @@ def _versions(context: OperationContext, room_id: RoomId, ref_id: RefId) -> list
     ref = engine.reading.shown(context.entity, room_id, [context.ref(room_id, ref_id)])[0]
     if ref["status"] == DELETED or ref.get("body") is None:
         raise SubletError(LocalCode.NOT_FOUND, "this message has no text any more", "It was deleted or taken down.")
-    found: list[dict[str, Any]] = []
+    found: list[calls.VersionFound] = []
     original = str((ref.get("content") or {}).get("original", ref["content_id"]))
     sent = as_sent(engine, {**ref, "content_id": original})
     if sent is not None:
-        found.append({"body_snapshot": sent["body"], EDITED_AT: ref["created_at"]})
+        found.append({"body_snapshot": str(sent["body"]), "edited_at": ref["created_at"]})
     if authored(ref["content_id"], room_id, ref["author"]):
         for marks, text in engine.texts.steps(content_document(room_id, ref["content_id"])):
-            found.append({"body_snapshot": text, EDITED_AT: marks.get(EDITED_AT)})
+            found.append({"body_snapshot": text, "edited_at": marks.get(EDITED_AT)})
     return found[-MAX_VERSIONS:]
 
 
@@ -310,10 +311,10 @@ MUTABLES: Final = Declaration(
             input="the log of mutable_content",
             transform="ref_id -> list of {body_snapshot, edited_at}",
             refresh=Refresh.ON_DEMAND,
-            operation_id="mutable.versions",
-            read=_versions,
+            operation_id=calls.list_versions.id,
+            read=calls.list_versions.by(_versions),
         ),
     ),
-    operations=(Operation("mutable.update", _update, writes="mutable_content"),),
+    operations=(Operation(calls.edit.id, calls.edit.by(_update), writes="mutable_content"),),
     events=("message.edited",),
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from sublet.messaging.builtins.times import rfc3339
+from sublet.messaging.calls import people_calls as calls
 from sublet.messaging.engine.contexts import AfterWrite, Happened
 from sublet.messaging.engine.declaration import (
     QOS_LOW,
@@ -59,7 +60,7 @@ def _set(
     status: str | None = None,
     typing: bool | None = None,
     window: str | None = None,
-) -> dict[str, bool]:
+) -> calls.PresenceSaid:
     """Tell a room in passing what the caller is about.
 
     Args:
@@ -99,14 +100,14 @@ def _set(
     return {"said": True}
 
 
-def _list(context: OperationContext, room_id: RoomId) -> list[dict[str, Any]]:
+def _list(context: OperationContext, room_id: RoomId) -> list[calls.PresenceFound]:
     """Return the members who are there, each with what they say of themselves."""
     engine, state = context.engine, context.state(room_id)
     present = [entity for entity in state.members() if engine.ephemeral.is_present(room_id, entity)]
     return [_view(entity, engine.ephemeral.said(room_id, entity), engine.now_ms()) for entity in sorted(present)]
 
 
-def _view(entity: EntityId, said: Passing | None, now_ms: int) -> dict[str, Any]:
+def _view(entity: EntityId, said: Passing | None, now_ms: int) -> calls.PresenceFound:
     value = said.value if said is not None else {}
     return {
         "entity": entity,
@@ -175,8 +176,8 @@ PRESENCES: Final = Declaration(
             input="presence_token for room/{room_id}",
             transform="room_id -> list of online entity_ids",
             refresh=Refresh.ON_CHANGE,
-            operation_id="presence.list",
-            read=_list,
+            operation_id=calls.list_presence.id,
+            read=calls.list_presence.by(_list),
         ),
         Index(
             id="typing_expiry",
@@ -187,6 +188,6 @@ PRESENCES: Final = Declaration(
             every_seconds=EXPIRY_SECONDS,
         ),
     ),
-    operations=(Operation("presence.set", _set, writes="awareness_state"),),
+    operations=(Operation(calls.set_presence.id, calls.set_presence.by(_set), writes="awareness_state"),),
     events=("presence.joined", "presence.left", "typing.start", "typing.stop"),
 )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
+from sublet.messaging.calls import people_calls as calls
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterWrite, Happened, PreSend
 from sublet.messaging.engine.declaration import (
@@ -45,7 +46,7 @@ MAX_FIELD_CHARS: Final = 1_024
 MAX_SEARCHED_CHARS: Final = 8_192
 """Of a profile's text; what stands further down is not found."""
 MAX_PROFILES: Final = 4_096
-MAX_FOUND: Final = 50
+MAX_FOUND: Final = calls.MAX_FOUND
 MAX_WORDS: Final = 16
 MAX_QUERY_CHARS: Final = 400
 REBUILD_SECONDS: Final = 600.0
@@ -63,7 +64,7 @@ def _document(entity: EntityId) -> str:
 
 def _shown(
     entity: EntityId, fields: Callable[[str], Mapping[str, Any]], text: Callable[[str], str]
-) -> dict[str, Any] | None:
+) -> calls.ProfileFound | None:
     """Return a profile as readers get it; None where there is none, or what is there is none.
 
     Args:
@@ -85,7 +86,7 @@ def _shown(
     return {"entity_id": entity, "frontmatter": shown, "body": body} if len(body) <= MAX_BODY_CHARS else None
 
 
-def _read(engine: Engine, entity: EntityId) -> dict[str, Any] | None:
+def _read(engine: Engine, entity: EntityId) -> calls.ProfileFound | None:
     return _shown(entity, engine.reading.map_document, engine.texts.read)
 
 
@@ -99,7 +100,7 @@ def _fits(name: str, value: object) -> bool:
     return isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= MAX_FIELD_CHARS)
 
 
-def _get(context: OperationContext, entity: EntityId | None = None) -> dict[str, Any]:
+def _get(context: OperationContext, entity: EntityId | None = None) -> calls.ProfileFound:
     """Return the profile of an entity, the caller's own where none is named.
 
     Raises:
@@ -118,7 +119,7 @@ def _get(context: OperationContext, entity: EntityId | None = None) -> dict[str,
 
 def _update(
     context: OperationContext, frontmatter: dict[str, Scalar] | None = None, body: str | None = None
-) -> dict[str, Any]:
+) -> calls.ProfileFound:
     """Change the caller's own profile, and return it.
 
     Args:
@@ -191,7 +192,7 @@ def _entry(view: Mapping[str, Any] | None) -> IndexEntry | None:
     return IndexEntry(_INDEX, _ALL, entity, {"words": words[:MAX_SEARCHED_CHARS].casefold()})
 
 
-def _search(context: OperationContext, query: str, limit: int = MAX_FOUND) -> list[dict[str, Any]]:
+def _search(context: OperationContext, query: str, limit: int = MAX_FOUND) -> list[calls.ProfileFound]:
     """Return the profiles that are known here and hold all words of a query, those named by it first.
 
     Args:
@@ -207,7 +208,7 @@ def _search(context: OperationContext, query: str, limit: int = MAX_FOUND) -> li
         raise SubletError(
             LocalCode.INVALID_ARGUMENT, f"a query has 1 to {MAX_WORDS} words", "Such as: code review python"
         )
-    found: list[dict[str, Any]] = []
+    found: list[calls.ProfileFound] = []
     for entry in context.engine.store.scan_index(_INDEX, _ALL, MAX_PROFILES):
         if all(word in str(entry.value["words"]) for word in words):
             view = _read(context.engine, entry.rank)
@@ -276,19 +277,19 @@ PROFILES: Final = Declaration(
             input="ezagent/@{entity_id}/ext/profile",
             transform="entity_id -> profile content",
             refresh=Refresh.ON_CHANGE,
-            operation_id="profile.get",
-            read=_get,
+            operation_id=calls.get_profile.id,
+            read=calls.get_profile.by(_get),
         ),
         Index(
             id=_INDEX,
             input="all profiles that are known here",
             transform="query -> matching profiles",
             refresh=Refresh.PERIODIC,
-            operation_id="discovery.search",
-            read=_search,
+            operation_id=calls.search_profiles.id,
+            read=calls.search_profiles.by(_search),
             rebuild=_rebuild,
             every_seconds=REBUILD_SECONDS,
         ),
     ),
-    operations=(Operation("profile.update", _update, writes="entity_profile"),),
+    operations=(Operation(calls.update_profile.id, calls.update_profile.by(_update), writes="entity_profile"),),
 )

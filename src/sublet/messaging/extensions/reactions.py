@@ -6,6 +6,7 @@ import unicodedata
 from typing import Any, Final
 
 from sublet.messaging.builtins.timeline import DELETED
+from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, Intent, PreSend
 from sublet.messaging.engine.declaration import (
     AfterReadHook,
@@ -105,7 +106,7 @@ def _is_visible(char: str) -> bool:
     return category[0] not in "CZ" or char == _JOINER or ord(char) in _TAGS
 
 
-def _add(context: OperationContext, room_id: RoomId, ref_id: RefId, emoji: str) -> dict[str, bool]:
+def _add(context: OperationContext, room_id: RoomId, ref_id: RefId, emoji: str) -> calls.Added:
     """React to a message; tell whether that is new.
 
     Args:
@@ -126,7 +127,7 @@ def _add(context: OperationContext, room_id: RoomId, ref_id: RefId, emoji: str) 
     return {"added": True}
 
 
-def _remove(context: OperationContext, room_id: RoomId, ref_id: RefId, emoji: str) -> dict[str, bool]:
+def _remove(context: OperationContext, room_id: RoomId, ref_id: RefId, emoji: str) -> calls.Removed:
     """Take a reaction back; tell whether there was one."""
     ref, key = context.ref(room_id, ref_id), _key(emoji, context.entity)
     if key not in _given(ref):
@@ -193,8 +194,8 @@ REACTIONS = Declaration(
         ),
     ),
     operations=(
-        Operation("reactions.add", _add, writes="timeline_index"),
-        Operation("reactions.remove", _remove, writes="timeline_index"),
+        Operation(calls.add_reaction.id, calls.add_reaction.by(_add), writes="timeline_index"),
+        Operation(calls.remove_reaction.id, calls.remove_reaction.by(_remove), writes="timeline_index"),
     ),
     events=("reaction.added", "reaction.removed"),
 )

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from sublet.messaging.builtins.timeline import backwards
 from sublet.messaging.builtins.times import rfc3339
+from sublet.messaging.calls import people_calls as calls
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened
 from sublet.messaging.engine.declaration import (
@@ -113,7 +114,7 @@ def _update_unread(context: AfterWrite) -> None:
         context.index([IndexEntry(_INDEX, change.room_id, change.signer, {**position})])
 
 
-def _update(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[str, bool]:
+def _update(context: OperationContext, room_id: RoomId, ref_id: RefId) -> calls.Moved:
     """Say that the caller has read a room up to a message; never takes that back.
 
     Raises:
@@ -127,7 +128,7 @@ def _update(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[s
     return {"moved": mark_read(context, room_id, ref["ref_id"])}
 
 
-def _summary(context: OperationContext, room_id: RoomId) -> dict[str, Any]:
+def _summary(context: OperationContext, room_id: RoomId) -> calls.ReadingFound:
     """Return how many messages of others the caller has not read, and how far each member has.
 
     ``more`` tells that there are more than ``MAX_UNREAD``.
@@ -186,9 +187,9 @@ RECEIPTS: Final = Declaration(
             input="read_receipts + timeline_index",
             transform="room_id -> unread message count",
             refresh=Refresh.ON_CHANGE,
-            operation_id="receipts.summary",
-            read=_summary,
+            operation_id=calls.get_reading.id,
+            read=calls.get_reading.by(_summary),
         ),
     ),
-    operations=(Operation("receipts.update", _update, writes="read_receipts"),),
+    operations=(Operation(calls.mark_read.id, calls.mark_read.by(_update), writes="read_receipts"),),
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sublet.messaging.builtins.timeline import DEFAULT_LIMIT, check_limit
+from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite, PreSend
 from sublet.messaging.engine.declaration import (
@@ -81,7 +82,7 @@ def _list(
     root: RefId | None = None,
     limit: int = DEFAULT_LIMIT,
     before: RefId | None = None,
-) -> dict[str, Any]:
+) -> calls.RefPage:
     """Return the last replies of a thread; without ``root`` the messages of the room that threads begin with.
 
     Args:
@@ -149,8 +150,8 @@ THREADS = Declaration(
             input="timeline refs where ext.thread.root == target",
             transform="root_ref_id -> thread replies",
             refresh=Refresh.ON_DEMAND,
-            operation_id="threads.list",
-            read=_list,
+            operation_id=calls.list_threads.id,
+            read=calls.list_threads.by(_list),
         ),
     ),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, PreSend
 from sublet.messaging.engine.declaration import (
@@ -269,7 +270,7 @@ def _set(
     _write_config(context, room_id, {"channels": channels, "scope": scope})
 
 
-def _unset(context: OperationContext, room_id: RoomId, ref_id: RefId | None = None) -> dict[str, bool]:
+def _unset(context: OperationContext, room_id: RoomId, ref_id: RefId | None = None) -> calls.Removed:
     """End the watch on a message, or without ``ref_id`` that on channels; tell whether there was one."""
     if ref_id is None:
         there = ("ext", WATCH, context.entity) in context.state(room_id).fields
@@ -290,7 +291,7 @@ def _write_config(context: OperationContext, room_id: RoomId, value: dict[str, A
     context.engine.writing.set_field(context.entity, config, None, ("ext", WATCH, context.entity), value)
 
 
-def _list(context: OperationContext) -> dict[str, list[dict[str, Any]]]:
+def _list(context: OperationContext) -> calls.WatchesFound:
     """Return the caller's watches on messages and on channels, of the rooms that they are a member of."""
     engine, entity = context.engine, context.entity
     refs: list[dict[str, Any]] = []
@@ -368,13 +369,13 @@ WATCHES: Final = Declaration(
             input="all refs and rooms where I have a watch",
             transform="entity_id -> watched refs and channels",
             refresh=Refresh.ON_CHANGE,
-            operation_id="watch.list",
-            read=_list,
+            operation_id=calls.list_watches.id,
+            read=calls.list_watches.by(_list),
         ),
     ),
     operations=(
-        Operation("watch.set", _set, writes="timeline_index"),
-        Operation("watch.unset", _unset, writes="timeline_index"),
+        Operation(calls.set_watch.id, calls.set_watch.by(_set), writes="timeline_index"),
+        Operation(calls.unset_watch.id, calls.unset_watch.by(_unset), writes="timeline_index"),
     ),
     events=(
         "watch.ref_content_edited",

@@ -41,6 +41,7 @@ async function request(method, path, body, signal) {
 
 export async function get(path, signal) { return (await request("GET", path, undefined, signal)).json(); }
 export async function post(path, body = {}) { return (await request("POST", path, body)).json(); }
+export async function remove(path) { return (await request("DELETE", path)).json(); }
 export async function open(path, signal) { return request("GET", path, undefined, signal); }
 
 export async function logIn(secret) {

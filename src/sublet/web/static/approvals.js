@@ -1,6 +1,6 @@
 // Calls that wait for a person: the exact call, and her answer. Approving needs the passphrase of the approver's key.
 
-import { get, post } from "./api.js";
+import { get, post, remove } from "./api.js";
 import { fill, h, reconcile } from "./dom.js";
 import { countdown, empty, facts, moment, pill, plural, span } from "./format.js";
 import { heading, keepFresh, say, sure } from "./view.js";
@@ -17,7 +17,7 @@ export function approvals(main) {
     h("section", {}, h("h2", {}, "Grants that can be used"), grants, noGrants),
     h("section", {}, h("h2", {}, "Decided before"), history, noHistory));
   const fresh = keepFresh(problem, async (signal) => {
-    const [who, open, all, usable] = await Promise.all([get("/api/approver", signal), get("/api/approvals?open=true", signal), get("/api/approvals?limit=60", signal), get("/api/grants?open=true", signal)]);
+    const [who, open, all, usable] = await Promise.all([get("/api/approver", signal), get("/api/approvals", signal), get("/api/approvals?limit=60&pending=false", signal), get("/api/grants?usable=true", signal)]);
     const complete = await Promise.all(open.map((one) => get(`/api/approvals/${encodeURIComponent(one.id)}`, signal)));
     approver = who;
     fill(key, approver.public_key ? null : h("div", { class: "problem" }, h("strong", {}, "There is no key to approve with."), h("p", {}, "Calls that need approval are refused until there is one. Make it in a terminal, with a passphrase that only you know:"), h("pre", { class: "command" }, "sublet approver init")),
@@ -91,5 +91,5 @@ function past(one) {
 function grant(one, fresh) {
   return h("div", { class: "row flat" }, pill(one.state), h("span", { class: "said" }, one.agent, " → ", h("code", {}, one.tool), one.widened ? h("span", { class: "tag" }, "any call that fits") : h("span", { class: "tag" }, "one exact call")),
     h("span", { class: "whose" }, `${plural(one.remaining_uses, "use")} of ${one.max_uses}, `, countdown(one.remaining_seconds, (left) => (left ? `${span(left)} left` : "over"))),
-    sure("Revoke", "Really?", async () => { await post(`/api/grants/${encodeURIComponent(one.id)}/revoke`); say("Revoked."); fresh.refresh(); }, "danger small"));
+    sure("Revoke", "Really?", async () => { await remove(`/api/grants/${encodeURIComponent(one.id)}`); say("Revoked."); fresh.refresh(); }, "danger small"));
 }

@@ -142,7 +142,7 @@ live.onState(connection);
 let waiting = 0, badgeTimer = null;
 async function refreshBadge() {
   try {
-    waiting = (await get("/api/approvals?open=true")).length;
+    waiting = (await get("/api/approvals")).length;
   } catch { return; }
   if (!frame) return;
   const badge = frame.links.map((link) => link.querySelector(".badge")).find(Boolean);

@@ -1,0 +1,128 @@
+"""Operations on peers: the daemons that are paired with this one, and the links by which they pair."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from sublet.daemon.api.base import Request, View
+from sublet.daemon.api.delegation_views import SandboxView
+from sublet.daemon.api.operation import ANY_SEGMENT, Asks, Nothing, Operation, Segment
+from sublet.policy.model import Action
+
+DEFAULT_LINK_SECONDS = 600
+"""How long a pairing link is valid."""
+PeerName = Annotated[str, Segment(ANY_SEGMENT.fits, "name of a peer", "See: sublet peers list")]
+
+
+class AgentView(View):
+    """An agent that a peer offers."""
+
+    id: str
+    description: str = ""
+    skills: list[str] = Field(default=[])
+    sandbox: SandboxView | None = Field(
+        default=None, description="How it was held when it last took work from here, as its daemon said"
+    )
+
+
+class PeerView(View):
+    """A paired daemon."""
+
+    name: str
+    node_id: str
+    fingerprint: str
+    a2a_url: str | None = Field(description="None where the peer can't be called from here")
+    paired_at: str
+    agents: list[AgentView] = Field(default=[])
+    usable: bool = True
+    why_not: str = ""
+    note: str = Field(default="", description="Why it is not called what it calls itself; empty where it is")
+    rooms: str = Field(default="", description="Why no rooms are shared with it; empty where they are, or may be")
+    was: str | None = Field(default=None, description="Its name here until now, where pairing again gave it another")
+
+
+class Directory(View):
+    """What a caller may use, and why not the rest (DESIGN 5 ``directory``)."""
+
+    node_id: str
+    peers: list[PeerView]
+    lend_roots: list[str]
+
+
+class CreatePairLink(Request):
+    """How long a pairing link is valid."""
+
+    ttl_seconds: int = DEFAULT_LINK_SECONDS
+
+
+class PairLink(View):
+    """A one-time pairing link."""
+
+    link: str
+    expires_at: str
+    a2a_url: str
+    fingerprint: str
+
+
+class AddPeer(Request):
+    """Use a pairing link."""
+
+    link: Annotated[str, Field(max_length=4096)]
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+
+
+class OnePeer(Request):
+    """A peer, by its name here."""
+
+    name: PeerName
+
+
+SHOW_DIRECTORY = Operation(
+    "peers.directory",
+    "GET",
+    "/v1/directory",
+    Nothing,
+    Directory,
+    asks=Asks(Action.DELEGATION_READ),
+    summary="Return the peers and agents that the caller may use, why not the others, and what may be lent.",
+)
+CREATE_PAIR_LINK = Operation(
+    "peers.create_link",
+    "POST",
+    "/v1/pair-links",
+    CreatePairLink,
+    PairLink,
+    asks=Asks(Action.PEER_PAIR),
+    summary="Make a one-time pairing link.",
+    status=201,
+)
+ADD_PEER = Operation(
+    "peers.add",
+    "POST",
+    "/v1/peers",
+    AddPeer,
+    PeerView,
+    asks=Asks(Action.PEER_PAIR, "{name}"),
+    summary="Use the other side's pairing link.",
+    status=201,
+)
+LIST_PEERS = Operation(
+    "peers.list",
+    "GET",
+    "/v1/peers",
+    Nothing,
+    list[PeerView],
+    asks=Asks(Action.PEER_MANAGE),
+    summary="Return all paired daemons, without their agents.",
+)
+REMOVE_PEER = Operation(
+    "peers.remove",
+    "DELETE",
+    "/v1/peers/{name}",
+    OnePeer,
+    PeerView,
+    asks=Asks(Action.PEER_MANAGE, "{name}"),
+    summary="Forget a peer: its key, and with it all its access.",
+)

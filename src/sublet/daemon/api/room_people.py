@@ -1,0 +1,113 @@
+"""Operations on people in rooms: profiles, and how far each member has read (EXT-08, EXT-13)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, JsonValue
+
+from sublet.daemon.api.base import Request, View
+from sublet.daemon.api.operation import Asks, Operation
+from sublet.daemon.api.room_fields import Entity, OneRoom, RefId
+from sublet.daemon.api.rooms import RoomChange
+from sublet.policy.model import Action
+
+MAX_PROFILE_CHARS = 65_536
+MAX_PROFILE_FIELDS = 64
+MAX_QUERY_CHARS = 500
+
+
+class FindProfile(Request):
+    """Whose profile; one's own where nobody is named."""
+
+    entity: Entity | None = None
+
+
+class UpdateProfile(Request):
+    """Fields to set, None for those to take away, and the text; None leaves that as it is."""
+
+    fields: Annotated[dict[str, JsonValue], Field(max_length=MAX_PROFILE_FIELDS)] = Field(default_factory=dict)
+    body: Annotated[str, Field(max_length=MAX_PROFILE_CHARS)] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """How much is said."""
+        return len(self.model_dump_json().encode())
+
+
+class SearchProfiles(Request):
+    """Words that a profile has to hold."""
+
+    query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARS)]
+
+
+class MarkRead(OneRoom):
+    """Up to which message the caller has read."""
+
+    ref_id: RefId
+
+
+class ProfileView(View):
+    """What an entity says of itself."""
+
+    entity_id: str
+    frontmatter: dict[str, JsonValue]
+    body: str
+
+
+class ReadingView(View):
+    """How much the caller has not read of a room, and how far each member has."""
+
+    unread: int
+    more: bool = Field(description="Whether there is more than that")
+    readers: dict[str, JsonValue]
+
+
+_READING = "/v1/rooms/{room_id}/reading"
+_READS = Asks(Action.ROOM_READ, "{room_id}")
+
+GET_PROFILE = Operation(
+    "profiles.get",
+    "GET",
+    "/v1/profile",
+    FindProfile,
+    ProfileView,
+    asks=Asks(Action.ROOM_READ),
+    summary="Return a profile.",
+)
+UPDATE_PROFILE = Operation(
+    "profiles.update",
+    "PATCH",
+    "/v1/profile",
+    UpdateProfile,
+    ProfileView,
+    asks=Asks(Action.ROOM_SEND, attributes=("size_bytes",)),
+    summary="Change the caller's own profile, and return it.",
+)
+SEARCH_PROFILES = Operation(
+    "profiles.search",
+    "GET",
+    "/v1/profiles",
+    SearchProfiles,
+    list[ProfileView],
+    asks=Asks(Action.ROOM_READ),
+    summary="Return the profiles that hold all words of a query.",
+)
+GET_READING = Operation(
+    "reading.get",
+    "GET",
+    _READING,
+    OneRoom,
+    ReadingView,
+    asks=_READS,
+    summary="Return how much is unread, and how far each member has read.",
+)
+MARK_READ = Operation(
+    "reading.mark",
+    "POST",
+    _READING,
+    MarkRead,
+    RoomChange,
+    asks=_READS,
+    summary="Say that the caller has read a room up to a message.",
+)

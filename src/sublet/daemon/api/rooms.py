@@ -1,0 +1,132 @@
+"""Operations on rooms: who speaks there, opening them, finding them, coming and going (ezagent 4)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from sublet.daemon.api.base import Request, View
+from sublet.daemon.api.operation import Asks, Nothing, Operation
+from sublet.daemon.api.room_fields import Entity, OneRoom, RoomName
+from sublet.policy.model import Action
+
+
+class CreateRoom(Request):
+    """Open a room."""
+
+    name: RoomName
+    policy: Literal["open", "knock", "invite"] = "invite"
+
+
+class InviteToRoom(OneRoom):
+    """Make somebody a member."""
+
+    entity: Entity
+
+
+class WhoAmI(View):
+    """As whom the caller speaks in rooms."""
+
+    entity_id: str
+    level: int | None = Field(default=None, description="Compliance level of ezagent")
+
+
+class RoomView(View):
+    """A room as a member sees it."""
+
+    room_id: str
+    name: str
+    policy: str
+    role: str
+    members: int
+
+
+class RoomDetail(RoomView):
+    """A room with its members and its config, by names with dots."""
+
+    roles: dict[str, str] = Field(description="Role of each member")
+    powers: dict[str, int] = Field(default={}, description="Power of each member")
+    knocks: dict[str, str] = Field(default={}, description="Who asks to be let in, and with what words")
+    config: dict[str, JsonValue] = Field(default={})
+    apart: dict[str, str] = Field(
+        default={}, description="Members whose daemon is another version of Sublet that no message reaches, and why"
+    )
+
+
+class RoomChange(View):
+    """What was done to a room."""
+
+    room_id: str
+    name: str = ""
+    entity: str = ""
+    apart: str = Field(default="", description="Why the daemon of that entity learns nothing of it for now")
+
+
+_ROOM = "/v1/rooms/{room_id}"
+_MANAGES = Asks(Action.ROOM_MANAGE, "{room_id}")
+
+WHOAMI = Operation(
+    "rooms.whoami",
+    "GET",
+    "/v1/whoami",
+    Nothing,
+    WhoAmI,
+    asks=Asks(Action.ROOM_READ),
+    summary="Return as whom the caller speaks.",
+)
+LIST_ROOMS = Operation(
+    "rooms.list",
+    "GET",
+    "/v1/rooms",
+    Nothing,
+    list[RoomView],
+    asks=Asks(Action.ROOM_READ),
+    summary="Return the rooms that the caller is a member of and may read.",
+)
+CREATE_ROOM = Operation(
+    "rooms.create",
+    "POST",
+    "/v1/rooms",
+    CreateRoom,
+    RoomChange,
+    asks=Asks(Action.ROOM_MANAGE),
+    summary="Open a room that the caller owns.",
+    status=201,
+)
+GET_ROOM = Operation(
+    "rooms.get",
+    "GET",
+    _ROOM,
+    OneRoom,
+    RoomDetail,
+    asks=Asks(Action.ROOM_READ, "{room_id}"),
+    summary="Return a room with its members and its config.",
+)
+INVITE_TO_ROOM = Operation(
+    "rooms.invite",
+    "POST",
+    f"{_ROOM}/invite",
+    InviteToRoom,
+    RoomChange,
+    asks=_MANAGES,
+    summary="Make an entity a member.",
+)
+JOIN_ROOM = Operation(
+    "rooms.join",
+    "POST",
+    f"{_ROOM}/join",
+    OneRoom,
+    RoomChange,
+    asks=_MANAGES,
+    summary="Become a member of an open room, asking peers for it where it is not known here.",
+)
+LEAVE_ROOM = Operation(
+    "rooms.leave",
+    "POST",
+    f"{_ROOM}/leave",
+    OneRoom,
+    RoomChange,
+    asks=_MANAGES,
+    summary="Leave a room.",
+)

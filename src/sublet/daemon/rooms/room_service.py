@@ -1,0 +1,78 @@
+"""Serves the operations on rooms, each as the entity of whoever asks."""
+
+from __future__ import annotations
+
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.room_fields import OneRoom
+from sublet.daemon.api.rooms import (
+    CREATE_ROOM,
+    GET_ROOM,
+    INVITE_TO_ROOM,
+    JOIN_ROOM,
+    LEAVE_ROOM,
+    LIST_ROOMS,
+    WHOAMI,
+    CreateRoom,
+    InviteToRoom,
+    RoomChange,
+    RoomDetail,
+    RoomView,
+    WhoAmI,
+)
+from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.operations.table import serves
+from sublet.daemon.rooms.speaking import Speaking, may_read
+from sublet.daemon.rooms.views import detail_of
+from sublet.messaging.calls import room_calls
+from sublet.policy.model import Subject
+
+
+class RoomService:
+    """Serves the operations of ``api.rooms``.
+
+    Args:
+        gate: asks policy.
+        speaking: runs operations as the caller's entity.
+    """
+
+    def __init__(self, gate: Gatekeeper, speaking: Speaking) -> None:
+        self._gate = gate
+        self._speaking = speaking
+
+    @serves(WHOAMI)
+    async def whoami(self, request: Nothing, caller: Subject) -> WhoAmI:
+        service = await self._speaking.service()
+        return WhoAmI(entity_id=self._speaking.entity(caller), level=service.level)
+
+    @serves(LIST_ROOMS)
+    async def list_rooms(self, request: Nothing, caller: Subject) -> list[RoomView]:
+        found = await self._speaking.call(caller, room_calls.list_rooms)
+        return [RoomView.model_validate(room) for room in found if may_read(self._gate, caller, room["room_id"])]
+
+    @serves(CREATE_ROOM)
+    async def create_room(self, request: CreateRoom, caller: Subject) -> RoomChange:
+        made = await self._speaking.call(caller, room_calls.create, name=request.name, policy=request.policy)
+        return RoomChange(room_id=made["room_id"], name=made["name"])
+
+    @serves(GET_ROOM)
+    async def get_room(self, request: OneRoom, caller: Subject) -> RoomDetail:
+        shown = detail_of(await self._speaking.call(caller, room_calls.get, room_id=request.room_id))
+        apart = {entity: why for entity in shown.roles if (why := self._speaking.apart(entity))}
+        return shown.model_copy(update={"apart": apart})
+
+    @serves(INVITE_TO_ROOM)
+    async def invite_to_room(self, request: InviteToRoom, caller: Subject) -> RoomChange:
+        await self._speaking.call(caller, room_calls.invite, room_id=request.room_id, entity=request.entity)
+        apart = self._speaking.apart(request.entity)
+        return RoomChange(room_id=request.room_id, entity=request.entity, apart=apart)
+
+    @serves(JOIN_ROOM)
+    async def join_room(self, request: OneRoom, caller: Subject) -> RoomChange:
+        await (await self._speaking.service()).find_room(request.room_id)
+        joined = await self._speaking.call(caller, room_calls.join, room_id=request.room_id)
+        return RoomChange(room_id=request.room_id, name=joined["name"])
+
+    @serves(LEAVE_ROOM)
+    async def leave_room(self, request: OneRoom, caller: Subject) -> RoomChange:
+        await self._speaking.call(caller, room_calls.leave, room_id=request.room_id)
+        return RoomChange(room_id=request.room_id)

@@ -1,0 +1,175 @@
+"""Runs the command line in forks of one process that has loaded it, since loading takes longer than most commands do.
+
+A fork has an environment, a directory, arguments and standard streams of its own, as a process of ``sublet`` has, and
+ends as one does. ``tests/e2e/test_daemon_process.py`` starts the installed command itself, as all do that need a
+process group, a terminal or another machine.
+
+Run as a program it serves one socket, whose descriptor is its argument: each message is a JSON object with ``argv``,
+``env`` and ``cwd``, and brings four descriptors: the three streams, and one that is told the fork's process id and,
+at its end, its status.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+MAX_MESSAGE_BYTES = 4 << 20
+PIECE_BYTES = 64 << 10
+
+
+class CommandServer:
+    """The process that forks, and the way to ask it."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_MESSAGE_BYTES)
+        with theirs:
+            argv = [sys.executable, str(Path(__file__).resolve()), str(theirs.fileno())]
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        self._socket = ours
+        self._lock = threading.Lock()
+
+    def run(
+        self, argv: Sequence[str], *, env: Mapping[str, str], stdin: str, timeout: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Return what a command came to, as ``subprocess.run`` does.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer than ``timeout`` seconds, and was ended.
+        """
+        message = json.dumps({"argv": list(argv), "env": dict(env), "cwd": os.getcwd()}).encode()
+        (in_read, in_write), *outputs = (os.pipe() for _ in range(4))
+        given = [in_read, *(write for _, write in outputs)]
+        try:
+            with self._lock:
+                socket.send_fds(self._socket, [message], given)
+        finally:
+            for fd in given:
+                os.close(fd)
+        read = {fd: bytearray() for fd, _ in outputs}
+        _exchange(in_write, stdin.encode(), read, list(argv), timeout)
+        out, err, end = (bytes(read[fd]) for fd, _ in outputs)
+        status = int(end.split()[1]) if end.count(b"\n") > 1 else -signal.SIGKILL
+        return subprocess.CompletedProcess(list(argv), status, out.decode(), err.decode())
+
+
+def _exchange(feed: int, text: bytes, read: dict[int, bytearray], argv: list[str], timeout: float) -> None:
+    """Write ``text`` and read until all have closed; the last of ``read`` tells the process id first."""
+    end = list(read)[-1]
+    deadline = time.monotonic() + timeout
+    with selectors.DefaultSelector() as waiting:
+        os.set_blocking(feed, False)
+        waiting.register(feed, selectors.EVENT_WRITE)
+        for output in read:
+            waiting.register(output, selectors.EVENT_READ)
+        try:
+            while waiting.get_map():
+                for key, _ in waiting.select(max(deadline - time.monotonic(), 0)):
+                    if key.fd == feed:
+                        text = _write(waiting, feed, text)
+                    else:
+                        _read(waiting, key.fd, read[key.fd])
+                if time.monotonic() > deadline:
+                    if read[end]:
+                        os.kill(int(read[end].split()[0]), signal.SIGKILL)
+                    raise subprocess.TimeoutExpired(argv, timeout, *(bytes(one) for one in list(read.values())[:2]))
+        finally:
+            for key in list(waiting.get_map().values()):
+                os.close(key.fd)
+
+
+def _write(waiting: selectors.BaseSelector, fd: int, text: bytes) -> bytes:
+    try:
+        text = text[os.write(fd, text[:PIECE_BYTES]) :] if text else text
+    except BrokenPipeError:
+        text = b""
+    if not text:
+        waiting.unregister(fd)
+        os.close(fd)
+    return text
+
+
+def _read(waiting: selectors.BaseSelector, fd: int, read: bytearray) -> None:
+    if piece := os.read(fd, PIECE_BYTES):
+        read += piece
+    else:
+        waiting.unregister(fd)
+        os.close(fd)
+
+
+@cache
+def command_server() -> CommandServer:
+    """Return the one of this process."""
+    return CommandServer()
+
+
+def serve(channel: socket.socket) -> None:
+    """Fork for each message until the other side has gone."""
+    from sublet.cli import app  # noqa: F401 - what forks need not load
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    while True:
+        message, fds, _, _ = socket.recv_fds(channel, MAX_MESSAGE_BYTES, 4)
+        if not message:
+            return
+        if os.fork() == 0:
+            channel.close()
+            _become(json.loads(message), fds)
+        for fd in fds:
+            os.close(fd)
+
+
+def _become(wanted: dict[str, object], fds: Sequence[int]) -> None:
+    """Do in this process what the command would do in its own."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    *streams, end = fds
+    os.set_inheritable(end, False)
+    status = 70
+    try:
+        os.write(end, b"%d\n" % os.getpid())
+        for number, fd in enumerate(streams):
+            os.dup2(fd, number)
+            os.close(fd)
+        sys.stdin = os.fdopen(0, closefd=False)
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+        sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+        os.environ.clear()
+        os.environ.update(wanted["env"])  # type: ignore[call-overload]
+        os.chdir(str(wanted["cwd"]))
+        sys.argv = list(wanted["argv"])  # type: ignore[call-overload]
+        from sublet.cli.entry import main
+
+        try:
+            status = main()
+        except SystemExit as ended:
+            status = ended.code if isinstance(ended.code, int) else 1
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os.write(end, b"%d\n" % status)
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=int(sys.argv[1])) as server:
+        serve(server)
