@@ -5,7 +5,8 @@
 Costs: each probe of ``tests/attacks/probes`` at n and 2n bytes, by the processor time of its thread, the quicker of
 several runs. Floods: each of ``tests/attacks/floods`` runs in a process of its own against a real lender, beside an
 honest lease whose mount is looked at all the time; then the attacker's delegation is cancelled under the flood.
-Exit status 1 where a goal is missed.
+Memory is compared with what there was before the flood, after one honest pass of each kind of request: what a daemon
+loads for the first of a kind is no flood's. Exit status 1 where a goal is missed.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ sys.path.remove(str(Path(__file__).resolve().parent))
 
 from attacks.flood import Flood
 from attacks.floods import ALL as FLOODS
+from attacks.kit.honest_pass import honest_pass
 from attacks.probe import CostProbe
 from attacks.probes import ALL as PROBES
 from sublet.protocol.messages import Start
@@ -103,9 +105,20 @@ async def play(chosen: list[Flood], seconds: float) -> list[Row]:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="slt-") as scratch:
         async with staged(Path(scratch)) as stage:
+            await warm_up(stage)
             for flood in chosen:
                 rows += await against(stage, flood, seconds)
     return rows
+
+
+async def warm_up(stage: Stage) -> None:
+    """Make each kind of request once, as an honest program does, in a lease that ends as the attacker's will."""
+    delegation, start = await stage.lend()
+    await honest_pass(stage.target(start))
+    async with control(stage.lender) as client:
+        await client.cancel_delegation(delegation)
+    await anyio.to_thread.run_sync(partial(wait_for, lambda: ended(stage.lender, delegation), END_SECONDS))
+    await anyio.sleep(REST_SECONDS)
 
 
 async def against(stage: Stage, flood: Flood, seconds: float) -> list[Row]:

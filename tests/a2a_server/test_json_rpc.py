@@ -17,8 +17,8 @@ from a2a.utils.errors import TaskNotCancelableError, UnsupportedOperationError
 from a2a.utils.proto_utils import validate_proto_required_fields
 from starlette.types import Message, Receive, Scope, Send
 
-from sublet.a2a_server import handler
-from sublet.a2a_server.json_rpc import LARGE_VALUES, WellFormed
+from sublet.a2a_server import handler, json_rpc
+from sublet.a2a_server.json_rpc import LARGE_BYTES, LARGE_VALUES, WellFormed
 from sublet.protocol.errors import ErrorCode
 from sublet.protocol.messages import Error, ErrorExtension
 from support.a2a_world import TOKEN, World, a_start, an_invite
@@ -200,3 +200,42 @@ async def test_an_error_with_grace_for_a_task_that_waits_cancels_it(bob: World) 
         told = (await rpc.send_message(bob.request(bob.alice, error, task))).task
     assert told.status.state == TaskState.TASK_STATE_CANCELED
     assert bob.executor.wound_down == []
+
+
+async def test_large_bodies_that_came_together_are_read_one_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by us, nor by what is behind us, which reads a body as soon as it has it."""
+    loop, body, count, turn = asyncio.get_running_loop(), b'"' + b"x" * LARGE_BYTES + b'"', 5, 0
+    read: list[int] = []
+    passed_on: list[int] = []
+    all_checked = asyncio.Event()
+
+    def tick() -> None:
+        nonlocal turn
+        turn += 1
+        if len(passed_on) < count:
+            loop.call_soon(tick)
+
+    def looked_at(body: bytes, version: str) -> None:
+        read.append(turn)
+        if len(read) == count:
+            loop.call_later(0, loop.call_soon, all_checked.set)
+
+    async def behind(scope: Scope, receive: Receive, send: Send) -> None:
+        await all_checked.wait()
+        await receive()
+        passed_on.append(turn)
+
+    async def whole() -> Message:
+        return {"type": "http.request", "body": body}
+
+    async def nowhere(message: Message) -> None:
+        raise AssertionError(message)
+
+    monkeypatch.setattr(json_rpc, "complaint", looked_at)
+    well_formed = WellFormed(behind, "/")
+    scope = {"type": "http", "path": "/", "method": "POST", "headers": []}
+    loop.call_soon(tick)
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        for _ in range(count):
+            group.create_task(well_formed(scope, whole, nowhere))
+    assert len(set(read)) == len(set(passed_on)) == count

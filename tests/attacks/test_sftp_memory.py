@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,17 +18,13 @@ from attacks.kit.repository import hostile_lender
 from attacks.scenes import Scene, scene
 from sublet.workspace.archive import client
 from sublet.workspace.archive.wire import SUBSYSTEM, Frame, Planned, frame, plan_frames
-from sublet.workspace.serving.login import (
-    CHANNEL_BYTES,
-    CHANNEL_WINDOW,
-    LEAST_WINDOW,
-    MAX_GLOBAL_REQUESTS,
-    LeaseConnection,
-)
+from sublet.workspace.serving.login import CHANNEL_BYTES, MAX_GLOBAL_REQUESTS, LeaseConnection
 from sublet.workspace.serving.served_lease import MAX_LEASE_BYTES, MAX_PEER_BYTES
 from sublet.workspace.sftp.wire import MAX_PACKET
+from sublet.workspace.ssh import receive_window
 from sublet.workspace.ssh.channel_session import MAX_ENVIRONMENT_BYTES, MAX_PIECES, MIN_PACKET_BYTES
 from sublet.workspace.ssh.connection import connect
+from sublet.workspace.ssh.receive_window import LEAST_WINDOW, MOST_WINDOW
 from support.sftp_client import export, string
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("tuned_or_not")]
@@ -165,6 +162,12 @@ def waiting_in(connections: list[LeaseConnection]) -> int:
     return sum(session._kept for session in sessions) + sum(len(data) for buffer in buffers for data, _ in buffer)
 
 
+def windows_of(connections: list[LeaseConnection]) -> int:
+    """Return the bytes of the windows of all channels."""
+    windows = [session._window for connection in connections for session in connection._sessions]
+    return sum(window.size for window in windows if window is not None)
+
+
 async def test_requests_that_take_long_keep_no_more_than_their_windows(root: Path) -> None:
     """Each of them lets asyncssh hand on another piece, however little was worked off, and take another window."""
     async with scene(root) as lent, connected(lent.attacker) as connection:
@@ -174,15 +177,16 @@ async def test_requests_that_take_long_keep_no_more_than_their_windows(root: Pat
             for n, one in enumerate(attackers)
         ]
         lenders_side = connections_of(lent, lent.attacker.lease)
-        windows = sum(lenders_side[0]._windows.values())
         for one, handle in zip(attackers, files, strict=True):
             write = on_handle(6, handle, struct.pack(">Q", 0) + string(b"x" * 4096))
             one.send((write + extended(b"fsync@openssh.com", handle)) * 700)
         most = 0
         while min(one.answers for one in attackers) < 200:
-            most = max(most, waiting_in(lenders_side))
+            waiting = waiting_in(lenders_side)
+            assert waiting <= windows_of(lenders_side)
+            most = max(most, waiting)
             await asyncio.sleep(0)
-        assert LEAST_WINDOW < most <= windows
+        assert most > LEAST_WINDOW
         # All of it is answered in the end: a window that is not opened again would hold it up.
         for one in attackers:
             await one.until(2 + 1_400)
@@ -199,33 +203,58 @@ async def test_pieces_of_an_archive_that_take_long_keep_no_more_than_their_windo
         usage = lent.plane._leases[lent.attacker.lease].usage
         for _ in range(16):
             channel.write(frame(Frame.DATA) * (MEBIBYTE // 5))
-        most, before = 0, lenders_side[0]._windows.copy()
+        most = 0
         for _ in range(3_000):
-            most = max(most, waiting_in(lenders_side))
+            waiting = waiting_in(lenders_side)
+            assert waiting <= windows_of(lenders_side)
+            most = max(most, waiting)
             await asyncio.sleep(0)
-        assert LEAST_WINDOW < most <= sum(before.values())
+        assert most > LEAST_WINDOW // 2
         assert not attacker.closed.is_set()
         assert usage.bytes_written == 0
 
 
-async def test_every_channel_of_a_lease_finds_room_for_a_window(root: Path) -> None:
+async def test_every_channel_of_a_lease_finds_room_for_a_request(root: Path) -> None:
     async with scene(root) as lent, contextlib.AsyncExitStack() as stack:
         attackers = []
         for _ in range(4):
             connection = await stack.enter_async_context(connected(lent.attacker))
             attackers += [await hose(connection) for _ in range(4)]
         lease = lent.plane._leases[lent.attacker.lease]
-        windows = [size for one in connections_of(lent, lent.attacker.lease) for size in one._windows.values()]
-        assert len(windows) == 16
-        assert max(windows) == CHANNEL_WINDOW
-        assert min(windows) == LEAST_WINDOW
-        assert lease.waiting.held == sum(windows) + 16 * CHANNEL_BYTES <= MAX_LEASE_BYTES
+        assert lease.waiting.held == 16 * CHANNEL_BYTES <= MAX_LEASE_BYTES
         # What a request may be is less than any window, or it could never come.
         big = on_handle(6, b"12345678", struct.pack(">Q", 0) + string(bytes(MAX_PACKET - 64)))
-        for one in attackers:
-            answers = one.answers
-            one.send(big)
-            await one.until(answers + 1)
+        for _ in range(3):
+            for one in attackers:
+                answers = one.answers
+                one.send(big)
+                await one.until(answers + 1)
+
+
+async def test_as_many_leases_as_a_peer_holds_find_room_whatever_the_first_have_used(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows of channels on which much was sent take nothing of what others need to be opened."""
+    monkeypatch.setattr(receive_window, "GROW_SECONDS", float("inf"))  # however busy the machine is
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    async with scene(root) as lent, contextlib.AsyncExitStack() as stack:
+        plane = lent.plane
+        windows = []
+        for number in range(MAX_PEER_BYTES // CHANNEL_BYTES):
+            lease = f"dlg_more{number}"
+            (root / lease).mkdir()
+            plane.open(export(root / lease, key, lease_id=lease, peer="mallory"))
+            one = await hose(await stack.enter_async_context(connected(replace(lent.attacker, lease=lease, key=key))))
+            opened = await one.ask(3, string(W + b"written") + struct.pack(">II", 2 | 8, 0))
+            write = on_handle(6, opened.handle, struct.pack(">Q", 0) + string(bytes(65_536)))
+            one.send(write * 60)
+            await one.until(one.answers + 60)
+            windows.append(windows_of(connections_of(lent, lease)))
+        assert len(windows) == 64
+        assert windows[0] == MOST_WINDOW
+        room = plane._of_peers["mallory"].room
+        assert 0 < room.held <= room.limit
+    assert room.held == room.windows == 0
 
 
 async def test_what_waits_is_given_back_when_it_is_read(root: Path) -> None:

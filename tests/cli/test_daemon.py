@@ -95,8 +95,8 @@ def test_down_waits_until_it_is_gone(home: Path) -> None:
 def test_down_stops_a_daemon_that_does_not_answer(home: Path) -> None:
     pid = started(home)["pid"]
     control = home / "run" / "control.sock"
-    control.unlink()
-    control.touch()  # a socket that is only gone is made again
+    (home / "file").touch()
+    (home / "file").replace(control)  # a socket that is gone for a moment is made again
     assert sublet(home, "status").returncode == 4
 
     assert json.loads(sublet(home, "down", "--json").stdout) == {"stopped": True, "pid": pid}

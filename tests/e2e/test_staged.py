@@ -157,8 +157,8 @@ def test_conflicts_leave_everything_as_it_is_unless_a_part_is_asked_for(lender: 
 def test_two_leases_of_one_directory_run_at_once_and_are_applied_one_after_another(
     lender: Daemon, project: Path
 ) -> None:
-    first = begin(lender, project, "sed -i 's/line 1$/first/' text; sleep 2", "--staged")
-    second = begin(lender, project, "sed -i 's/line 9/second/' text; sleep 2", "--staged")
+    first = begin(lender, project, "sed -i 's/line 1$/first/' text; sleep 5", "--staged")
+    second = begin(lender, project, "sed -i 's/line 9/second/' text; sleep 5", "--staged")
     for one in (first, second):
         wait_state(lender, one, "running")
     assert str(view(lender, first).state) == "running"

@@ -110,6 +110,8 @@ EXEMPT: dict[str, str] = {
     "supervisor.capabilities.registry:_read": "takes a directory; module_json is the decoder",
     "supervisor.capabilities.registry:read_file": "returns a file as it is; module_json decodes it",
     "supervisor.gateways.module_file:read_gateways": "takes a directory; module_json is the decoder",
+    "daemon.storage.stored:read_delegation": "reads a row that this daemon has written; test_journal spoils them",
+    "daemon.storage.stored:read_assignment": "reads a row that this daemon has written; test_journal spoils them",
     "daemon.storage.event_log:load_object": "reads only rows that this process has written into its own database",
     "workspace.audit.manifest:_parsed": "reads what its caller has found whole by its own digest",
     "daemon.faces:_load": "takes names of modules that are constants",

@@ -3,7 +3,8 @@
 The C library keeps what is freed for the next call, page by page between what is still in use. After a burst, such as
 a flood that was cut or a look at a large directory, that would be hundreds of megabytes for good. This service looks
 how much is free while the daemon is at work, and has it given back where it stays free. What was given back is still
-counted as free by the C library, so that only what was used and freed since then is looked for. An idle daemon pays
+counted as free by the C library, whether it was used and freed again since then or not. So what may be given back is
+taken to be what the process has come to hold since the last time, as far as so much is free. An idle daemon pays
 nothing but a look at the clock.
 
 Weak: only the heaps of glibc are looked at. Objects in reference cycles are freed when Python's collector gets to them.
@@ -12,6 +13,7 @@ Weak: only the heaps of glibc are looked at. Objects in reference cycles are fre
 from __future__ import annotations
 
 import ctypes
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,7 +30,8 @@ LOOK_SHARE: Final = 0.01
 WORK_SECONDS: Final = 0.02
 """Of the processor: a process that has used less since the last look has freed nothing worth looking at."""
 SLACK_BYTES: Final = 4 << 20
-"""Bytes that may stay free beyond what could not be given back the last time: every program needs some again."""
+"""Bytes that may stay free: every program needs some again."""
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 log = structlog.get_logger(__name__)
 
@@ -61,6 +64,7 @@ class Heap:
         give_back: gives back what it can, whatever thread it is called in.
         look_seconds: between two looks.
         used: returns the seconds of the processor that the process has used.
+        resident: returns the bytes of memory that the process holds.
     """
 
     def __init__(
@@ -69,13 +73,15 @@ class Heap:
         give_back: Callable[[], None] | None = None,
         look_seconds: float = LOOK_SECONDS,
         used: Callable[[], float] = time.process_time,
+        resident: Callable[[], int] | None = None,
     ) -> None:
         self._free = free or free_reader()
         self._give_back = give_back or trim
         self._look_seconds = look_seconds
         self._used = used
+        self._resident = resident or resident_bytes
         self._used_before = 0.0
-        self._rest = 0
+        self._least = 0
         self._before = 0
 
     async def serve(self) -> None:
@@ -89,7 +95,7 @@ class Heap:
             await anyio.sleep(max(self._look_seconds, took / LOOK_SHARE))
             used = self._used()
             # What was free at the last look is looked at once more, whatever has happened since.
-            if used - self._used_before >= WORK_SECONDS or self._before - self._rest >= SLACK_BYTES:
+            if used - self._used_before >= WORK_SECONDS or self._before >= SLACK_BYTES:
                 self._used_before = used
                 begun = time.thread_time()
                 await self.look()
@@ -98,14 +104,21 @@ class Heap:
     async def look(self) -> bool:
         """Give back what stays free, and tell whether there was enough of it."""
         assert self._free is not None
-        free = self._free()
-        stays, self._before = min(free, self._before), free
-        self._rest = min(self._rest, free)
-        if stays - self._rest < SLACK_BYTES:
+        resident = self._resident()
+        self._least = min(self._least, resident)
+        may_go = min(self._free(), resident - self._least)
+        stays, self._before = min(may_go, self._before), may_go
+        if stays < SLACK_BYTES:
             return False
         await anyio.to_thread.run_sync(self._give_back)
-        self._rest = self._before = self._free()
+        self._least, self._before = self._resident(), 0
         return True
+
+
+def resident_bytes() -> int:
+    """Return the bytes of memory that this process holds."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * _PAGE
 
 
 def free_reader() -> Callable[[], int] | None:

@@ -23,6 +23,16 @@ def write_durably(path: Path, content: bytes) -> None:
     sync_directory(path.parent)
 
 
+def write_durable_pieces(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write as ``write_durably`` does what comes piece by piece, of which nothing is kept in memory.
+
+    Raises:
+        OSError: as ``write_durably``.
+    """
+    _write(path, pieces, sync=True)
+    sync_directory(path.parent)
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file whole or not at all, where it may be lost with the power: its reader can do without it.
 

@@ -48,6 +48,9 @@ STDOUT_CHUNK = 4096
 START_SECONDS = 20.0
 RESUME_SECONDS = 10.0
 EOF_GRACE_SECONDS = 0.5
+"""How long answers that are under way are waited for when the host sends no more."""
+LOAD_SECONDS = 5.0
+"""The same for the daemon's first word, before which it may have to load what serves MCP."""
 PARENT_POLL_SECONDS = 0.5
 CONNECT_POLL_SECONDS = 0.05
 MAX_CONNECT_POLL_SECONDS = 2.0
@@ -137,6 +140,7 @@ class Relay:
         self._retry_at = 0.0
         self._give_up_at: float | None = None
         self._eof_at: float | None = None
+        self._heard = False
         self._parent = os.getppid()
         self._parent_fd = _watch(self._parent)
 
@@ -160,7 +164,8 @@ class Relay:
             return False
         session = self._session
         busy = self._daemon is not None and (session.queue or session.in_flight)
-        return not (busy or session.outbox) or time.monotonic() > self._eof_at + EOF_GRACE_SECONDS
+        grace = EOF_GRACE_SECONDS if self._heard else LOAD_SECONDS
+        return not (busy or session.outbox) or time.monotonic() > self._eof_at + grace
 
     def _poll(self) -> dict[int, int]:
         session = self._session
@@ -223,6 +228,9 @@ class Relay:
             data = daemon.recv(CHUNK)
             if not data:
                 raise ConnectionResetError
+            if self._eof_at is not None and not self._heard:
+                self._eof_at = time.monotonic()
+            self._heard = True
             for line in self._from_daemon.feed(data):
                 try:
                     if isinstance(line, tuple):

@@ -29,10 +29,6 @@ class ByteBudget:
         """How many bytes more this budget has room for, whatever the wider ones say."""
         return self.limit - self.held
 
-    def free_within_all(self) -> int:
-        """Return how many bytes more there is room for, the wider budgets included."""
-        return self.free if self._within is None else min(self.free, self._within.free_within_all())
-
     def take(self, size: int) -> bool:
         """Count ``size`` more bytes; False, counting nothing, where they do not fit."""
         if self.held + size > self.limit:

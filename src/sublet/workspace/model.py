@@ -197,10 +197,22 @@ class LeaseUsage:
     denied: list[str] = field(default_factory=list)
     denied_count: int = 0
 
+    _paths_forgotten: int = 0
+
     @property
     def files_touched(self) -> int:
         """How many paths were changed."""
-        return sum(map(len, self.touched.values()))
+        return self._paths_forgotten + sum(map(len, self.touched.values()))
+
+    def forget_paths(self) -> None:
+        """Keep no path any more, and how many were changed: what tells of the lease is made. Idempotent.
+
+        Parts of a lease refer to one another, so that Python keeps them until its collector comes by.
+        """
+        self._paths_forgotten = self.files_touched
+        for paths in (*self.touched.values(), *self.marks.values()):
+            paths.clear()
+        self.own.clear()
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,9 @@ def keep(manifest: Manifest) -> None:
     """Write, read and rebuild a manifest."""
     place = base()
     manifests.save(place, "0" * 64, manifest)
-    manifests.load(place, "0" * 64)
+    loaded = manifests.load(place, "0" * 64)
+    assert loaded is not None
+    manifests.save(place, "2" * 64, loaded)
     manifests.save(place, "1" * 64, {p: r for p, r in manifest.items() if p == ROOT or not r.is_directory})
     manifests.load_differing(place, "0" * 64, "1" * 64)
     files = {path: record for path, record in manifest.items() if not record.is_directory}
@@ -79,7 +81,9 @@ def keep(manifest: Manifest) -> None:
 def compared(manifest: Manifest) -> None:
     """Compare a manifest with one in which every name differs."""
     other = {p: r if p == ROOT else r._replace(permissions=0o711) for p, r in list(manifest.items())[::2]}
-    patch_of(compare(manifest, {ROOT: manifest[ROOT], **other}, lambda _: "executor"), "below")
+    other = {ROOT: manifest[ROOT], **other}
+    compare(manifest, other, lambda _: "executor")
+    patch_of(manifest, other, "below", limit=1 << 30)
 
 
 def masked(name: bytes) -> None:
@@ -268,6 +272,7 @@ PROBES: Sequence[Probe] = (
             "workspace.audit.manifest:_opened",
             "workspace.audit.manifest:_split",
             "workspace.audit.manifest:with_listing",
+            "workspace.audit.path_tree:PathTree._branches",
         ),
         make=manifest_of,
         run=keep,
@@ -275,7 +280,11 @@ PROBES: Sequence[Probe] = (
     ),
     CostProbe(
         name="audit: manifests compared",
-        covers=("workspace.audit.comparing:compare", "workspace.audit.comparing:patch_of"),
+        covers=(
+            "workspace.audit.comparing:compare",
+            "workspace.audit.comparing:patch_of",
+            "workspace.audit.path_tree:differing",
+        ),
         make=manifest_of,
         run=compared,
         size=32_768,

@@ -52,7 +52,12 @@ PROBES: Sequence[Probe] = (
     ),
     Reason(
         name="files that the daemon writes for itself",
-        covers=("daemon.lock:read_owner", "daemon.supervising.start:_mark", "supervisor.processes:_is_guard"),
+        covers=(
+            "daemon.heap:resident_bytes",
+            "daemon.lock:read_owner",
+            "daemon.supervising.start:_mark",
+            "supervisor.processes:_is_guard",
+        ),
         why="lie in a directory that only our user enters, or in the kernel's table of processes",
     ),
 )

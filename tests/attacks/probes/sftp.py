@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 import anyio
@@ -37,11 +37,11 @@ from sublet.workspace.mount.table import is_mounted
 from sublet.workspace.quota import Quota
 from sublet.workspace.serving.input_feed import InputFeed
 from sublet.workspace.serving.lease_memory import LeaseMemory, recall
-from sublet.workspace.serving.login import CHANNEL_BYTES, CHANNEL_WINDOW, LEAST_WINDOW
-from sublet.workspace.serving.served_lease import MAX_LEASE_BYTES
+from sublet.workspace.serving.served_lease import MAX_GROWN_BYTES
 from sublet.workspace.serving.slow_work import SlowWork
 from sublet.workspace.sftp.handles import Listing
 from sublet.workspace.ssh.keys import read_public_key
+from sublet.workspace.ssh.receive_window import LEAST_WINDOW, ReceiveWindow
 from sublet.workspace.ssh.reverse import parse_preamble
 from sublet.workspace.ssh.turns import Turns
 from sublet.workspace.view import rules
@@ -330,19 +330,36 @@ def _beginnings_of_requests() -> Iterator[object]:
             core.close()
 
 
+class _Channel:
+    """Takes leave to send more, and no note of it."""
+
+    _init_recv_window = _recv_window = LEAST_WINDOW
+
+    def is_closing(self) -> bool:
+        """Stay open."""
+        return False
+
+    def send_packet(self, kind: int, size: bytes) -> None:
+        """Take it."""
+
+
 @contextmanager
 def _windows_filled() -> Iterator[object]:
-    """Fill the windows of all channels that a lease gets, and ask for more of them than there are."""
+    """Have the windows of as many channels as a lease may open grow, and fill them."""
     with opened() as served:
-        taken = [served.lease.take_window(CHANNEL_WINDOW, LEAST_WINDOW, CHANNEL_BYTES) for _ in range(64)]
-        cores = [served.lease.new_session() for window in taken if window]
-        for core, window in zip(cores, taken, strict=False):
-            core.receive(b"x" * window)
+        windows = [ReceiveWindow(cast(Any, _Channel()), served.lease.room) for _ in range(16)]
+        cores = [served.lease.new_session() for _ in windows]
+        for _ in range(8):
+            for window in windows:
+                window.delivered(window.size)
+                window.open_for(0)
+        for core, window in zip(cores, windows, strict=True):
+            core.receive(b"x" * window.size)
         yield None
-        for core, window in zip(cores, taken, strict=False):
+        for core, window in zip(cores, windows, strict=True):
             core.close()
-            served.lease.give_window(window, CHANNEL_BYTES)
-        assert served.lease.waiting.held == 0
+            window.close()
+        assert served.lease.room.held == 0
 
 
 @contextmanager
@@ -383,9 +400,9 @@ KEPT = (
     ),
     KeptProbe(
         name="sftp: windows of channels",
-        covers=("workspace.serving.served_lease:ServedLease.take_window",),
+        covers=("workspace.ssh.receive_window:ReceiveWindow.open_for", "workspace.ssh.receive_window:WindowRoom.take"),
         attack=_windows_filled,
-        bound=MAX_LEASE_BYTES,
+        bound=MAX_GROWN_BYTES + 16 * LEAST_WINDOW + MEBIBYTE,
     ),
     KeptProbe(
         name="sftp: handles",

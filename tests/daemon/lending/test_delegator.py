@@ -98,6 +98,19 @@ async def test_start_opens_the_view_to_the_executors_key_alone(side: Lender) -> 
     assert (await side.settled(found)).usage.files_touched == 0
 
 
+async def test_paths_that_a_lease_changed_are_not_kept_after_it(side: Lender) -> None:
+    """What was served hangs together in cycles, which Python keeps until its collector comes by."""
+    found = await side.running()
+    usage = side.data_plane.usage(found)
+    assert usage is not None
+    paths = usage.touched.setdefault("workspace", set())
+    paths.update(b"%d" % number for number in range(9))
+    side.link.done(found)
+    assert (await side.settled(found)).usage.files_touched == 9
+    assert not paths
+    assert usage.files_touched == 9
+
+
 async def test_a_plain_awcp_peer_gets_a_key_that_opens_the_view(side: Lender) -> None:
     side.link.answer = accepting(public_key=None)
     found = await side.running()

@@ -339,6 +339,7 @@ class LentAccess:
         else:
             await self._tree.drop()
         await self._keeper.note(Held(gives_back=("lease",)), **news)
+        self._usage.forget_paths()
 
     async def forget(self) -> None:
         """Remove what was kept for a next process; for a delegation that is settled."""

@@ -21,7 +21,7 @@ from sublet.disk.removal import remove_tree
 from sublet.protocol.bounds import GitMode
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.audit.auditor import Auditor, author_of
-from sublet.workspace.audit.comparing import compare
+from sublet.workspace.audit.comparing import ChangedFile, changes
 from sublet.workspace.audit.manifest import Manifest
 from sublet.workspace.confined.left_drafts import remove_drafts
 from sublet.workspace.kept import log as kept_log
@@ -178,8 +178,8 @@ class LiveTree:
             try:
                 snapshot = record.snapshots[lent.name]
                 differing = self._auditor.differing(lent.path, snapshot, results[lent.name])
-                found = compare(*differing, author_of(touched, usage.touched_overflow))
-                changed = [file.path for file in found.files if file.by == "executor"]
+                found = changes(*differing, author_of(touched, usage.touched_overflow))
+                changed = (one.path for one in found if isinstance(one, ChangedFile) and one.by == "executor")
                 before = self._auditor.manifest(lent.path, snapshot)
                 accounts[lent.name] = settle(kept, lent.path, touched, usage.touched_overflow, before, changed)
             except (SubletError, OSError) as error:

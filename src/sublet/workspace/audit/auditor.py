@@ -15,7 +15,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from sublet.disk.disk_usage import disk_usage
 from sublet.disk.removal import is_removed, remove_tree
@@ -32,6 +32,8 @@ from sublet.workspace.model import ViewRules
 
 MAX_REPORT_FILES: Final = 10_000
 """Changed files that a report lists; its counts go on."""
+MAX_REPORT_BYTES: Final = 1024 * 1024
+"""Of the paths of the files that a report lists; as much of directories, and of what could not be looked at."""
 MAX_PATCH_BYTES: Final = 1024 * 1024
 MAX_NUMSTAT_BYTES: Final = 16 * 1024 * 1024
 
@@ -39,6 +41,7 @@ MAX_SOUND: Final = 256
 """Workspaces whose newest snapshot is known to be whole."""
 
 _GONE: Final = "gone-"
+_C = TypeVar("_C")
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,8 +337,7 @@ def made_patch(
     before, after = checked_id(baseline), checked_id(result)
     head = b""
     if before != after:
-        found = comparing.compare(*shadow.differing(before, after), lambda _: "executor")
-        head = comparing.patch_of(found, below)
+        head = comparing.patch_of(*shadow.differing(before, after), below, limit=limit)
     raw, cut = shadow.git.patch(before, after, limit=max(0, limit - len(head)), below=below, renames=renames)
     return Patch(escape_text(head[:limit] + raw), cut or len(head) > limit)
 
@@ -347,11 +349,17 @@ def _report(
     author: Author,
     unaudited: list[tuple[bytes, str]],
 ) -> AuditResult:
-    found = comparing.compare(before[1], after[1], author)
-    report, directories = found.files, found.directories
+    files, directories = _Listed[ChangedFile](), _Listed[ChangedDirectory]()
+    for changed in comparing.changes(before[1], after[1], author):
+        if isinstance(changed, ChangedFile):
+            files.add(changed, changed.path)
+            files.counts[changed.change] += 1
+        else:
+            directories.add(changed, changed.path)
+            directories.counts[changed.change] += 1
     lines: dict[bytes, tuple[int, int] | None] = {}
     if before[0] != after[0]:
-        if any(changed.change != "mode" for changed in report):
+        if files.counts.keys() - {"mode"}:
             lines = shadow.git.line_counts(before[0], after[0], limit=MAX_NUMSTAT_BYTES)
         shadow.git.compact()
     if not knows_directories(before[1]):
@@ -360,15 +368,33 @@ def _report(
     return AuditResult(
         baseline=before[0],
         result=after[0],
-        files=tuple(comparing.with_lines(f, lines.get(f.path)) for f in report[:MAX_REPORT_FILES]),
-        counts=dict(Counter(changed.change for changed in report)),
+        files=tuple(comparing.with_lines(f, lines.get(f.path)) for f in files.listed),
+        counts=dict(files.counts),
         lines_added=sum(n[0] for n in sums),
         lines_deleted=sum(n[1] for n in sums),
         unaudited=tuple(unaudited),
-        truncated=max(len(report), len(directories)) > MAX_REPORT_FILES,
-        directories=tuple(directories[:MAX_REPORT_FILES]),
-        directory_counts=dict(Counter(changed.change for changed in directories)),
+        truncated=files.truncated or directories.truncated,
+        directories=tuple(directories.listed),
+        directory_counts=dict(directories.counts),
     )
+
+
+class _Listed(Generic[_C]):
+    """The first changes, as many as a report lists, and the counts of all."""
+
+    def __init__(self) -> None:
+        self.listed: list[_C] = []
+        self.counts: Counter[Any] = Counter()
+        self.truncated = False
+        self._bytes = 0
+
+    def add(self, changed: _C, path: bytes) -> None:
+        """List one more where there is room."""
+        self._bytes += len(path)
+        if len(self.listed) >= MAX_REPORT_FILES or self._bytes > MAX_REPORT_BYTES:
+            self.truncated = True
+        else:
+            self.listed.append(changed)
 
 
 def _refs(root: Path) -> dict[bytes, bytes]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final, Literal
 
 from sublet.protocol.text import clean_name
 from sublet.workspace.audit.manifest import ROOT, Manifest, Record, file_of, knows_directories
+from sublet.workspace.audit.path_tree import PathTree, differing
 from sublet.workspace.audit.shadow_git import SYMLINK
 
 Change = Literal["added", "changed", "deleted", "mode"]
@@ -58,32 +60,36 @@ class ChangedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """All that differs, sorted by path."""
+    """What differs, sorted by path."""
 
     files: list[ChangedFile]
     directories: list[ChangedDirectory]
 
 
-def compare(before: Manifest, after: Manifest, author: Author) -> Difference:
-    """Return what differs between two manifests.
+def changes(before: Manifest, after: Manifest, author: Author) -> Iterator[ChangedFile | ChangedDirectory]:
+    """Yield what differs between two manifests, sorted by path: an executor decides how much that is.
 
     What a manifest of the first version does not say, directories and permissions, is not compared.
     """
-    files: list[ChangedFile] = []
-    directories: list[ChangedDirectory] = []
     with_directories = knows_directories(before) and knows_directories(after)
-    for path in before.keys() | after.keys():
-        old, new = before.get(path), after.get(path)
+    for path, old, new in differing(PathTree.of(before), PathTree.of(after)):
         if (change := _file_change(file_of(old), file_of(new))) is not None:
             modes = (_permissions(file_of(old)), _permissions(file_of(new)))
-            files.append(ChangedFile(path, change, author(path), None, None, *modes))
+            yield ChangedFile(path, change, author(path), None, None, *modes)
         if with_directories and path != ROOT and (kind := _directory_change(old, new)) is not None:
             modes = (_permissions(_directory_of(old)), _permissions(_directory_of(new)))
-            directories.append(ChangedDirectory(path, kind, author(path), *modes))
-    # Sorted last, since nothing else of the process goes on while all names of a large directory are sorted.
-    files.sort(key=lambda changed: changed.path)
-    directories.sort(key=lambda changed: changed.path)
-    return Difference(files, directories)
+            yield ChangedDirectory(path, kind, author(path), *modes)
+
+
+def compare(before: Manifest, after: Manifest, author: Author, most: int | None = None) -> Difference:
+    """Return what differs between two manifests, as ``changes`` does, and nothing after the first ``most``."""
+    found = Difference([], [])
+    for change in islice(changes(before, after, author), most):
+        if isinstance(change, ChangedFile):
+            found.files.append(change)
+        else:
+            found.directories.append(change)
+    return found
 
 
 def with_lines(changed: ChangedFile, lines: tuple[int, int] | None) -> ChangedFile:
@@ -91,34 +97,52 @@ def with_lines(changed: ChangedFile, lines: tuple[int, int] | None) -> ChangedFi
     return changed if lines is None else replace(changed, lines_added=lines[0], lines_deleted=lines[1])
 
 
-def patch_of(found: Difference, below: str = "") -> bytes:
+def patch_of(before: Manifest, after: Manifest, below: str = "", *, limit: int) -> bytes:
     """Return the part of a patch that git has no words for: directories, and permissions beside the executable bit.
 
-    ``git apply`` takes these lines for a comment.
+    ``git apply`` takes these lines for a comment. No line begins after ``limit`` bytes.
     """
     lead = f"{below}/" if below else ""
-    return "".join(line + "\n" for line in _patch_lines(found, lead)).encode()
+    before, after = PathTree.of(before), PathTree.of(after)
+    pieces: list[bytes] = []
+    size = 0
+    for line in _patch_lines(before, after, lead):
+        pieces.append(line.encode() + b"\n")
+        size += len(pieces[-1])
+        if size > limit:
+            break
+    return b"".join(pieces)
 
 
-def _patch_lines(found: Difference, lead: str) -> Iterator[str]:
-    for directory in found.directories:
-        yield f"diff --directory {lead}{directory.shown}"
-        if directory.mode_before is None:
-            yield f"new directory mode {shown_mode(directory.mode_after)}"
-        elif directory.mode_after is None:
-            yield f"deleted directory mode {shown_mode(directory.mode_before)}"
-        else:
-            yield f"old mode {shown_mode(directory.mode_before)}"
-            yield f"new mode {shown_mode(directory.mode_after)}"
-    for file in found.files:
-        before, after = file.mode_before, file.mode_after
-        if before is None or after is None or not (before ^ after) & ~_EXECUTE:
-            continue
-        if file.change == "mode" and before & _EXECUTE != after & _EXECUTE and _usual(before) and _usual(after):
-            continue  # exactly what git says
-        yield f"diff --mode {lead}{file.shown}"
-        yield f"old mode {shown_mode(before)}"
-        yield f"new mode {shown_mode(after)}"
+def _patch_lines(before: Manifest, after: Manifest, lead: str) -> Iterator[str]:
+    for directory in changes(before, after, lambda _: "executor"):
+        if isinstance(directory, ChangedDirectory):
+            yield from _lines_of_directory(directory, lead)
+    for file in changes(before, after, lambda _: "executor"):
+        if isinstance(file, ChangedFile):
+            yield from _lines_of_file(file, lead)
+
+
+def _lines_of_directory(directory: ChangedDirectory, lead: str) -> Iterator[str]:
+    yield f"diff --directory {lead}{directory.shown}"
+    if directory.mode_before is None:
+        yield f"new directory mode {shown_mode(directory.mode_after)}"
+    elif directory.mode_after is None:
+        yield f"deleted directory mode {shown_mode(directory.mode_before)}"
+    else:
+        yield f"old mode {shown_mode(directory.mode_before)}"
+        yield f"new mode {shown_mode(directory.mode_after)}"
+
+
+def _lines_of_file(file: ChangedFile, lead: str) -> Iterator[str]:
+    before, after = file.mode_before, file.mode_after
+    if before is None or after is None or not (before ^ after) & ~_EXECUTE:
+        return
+    if file.change == "mode" and before & _EXECUTE != after & _EXECUTE and _usual(before) and _usual(after):
+        return  # exactly what git says
+    yield f"diff --mode {lead}{file.shown}"
+    yield f"old mode {shown_mode(before)}"
+    yield f"new mode {shown_mode(after)}"
 
 
 def shown_mode(permissions: int | None) -> str:

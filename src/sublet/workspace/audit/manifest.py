@@ -4,8 +4,8 @@ A manifest lies beside the commit of its snapshot. Git keeps neither directories
 names a blob that lists them: a manifest that was pruned is built from both again. The landed first version listed files
 only; its manifests are still read, and what they do not say is not compared.
 
-Manifests are read and written line by line: an executor decides how many names there are and how long, and each copy of
-all of them would be as large as the first.
+Manifests are read and written line by line, and each name is kept once: an executor decides how many names there are
+and how long their paths.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from sublet.disk.durable import write_whole_pieces
+from sublet.workspace.audit.path_tree import PathTree
 from sublet.workspace.audit.shadow_git import DIRECTORY, EXECUTABLE, PLAIN, SYMLINK
 
 MAX_MANIFESTS: Final = 64
@@ -96,24 +97,21 @@ class Listing:
     """What git does not keep of ``manifest``: its directories, and permissions that are not the usual ones."""
 
     def __init__(self, manifest: Manifest) -> None:
-        self._listed = sorted(
-            (path, record)
-            for path, record in manifest.items()
-            if path == ROOT or (record.mode != SYMLINK and record.permissions != _USUAL.get(record.mode))
-        )
+        self._manifest = PathTree.of(manifest)
 
     def __iter__(self) -> Iterator[bytes]:
-        for path, record in self._listed:
-            yield b"%o %o %s\0" % (record.mode, record.permissions or 0, path)
+        for path, record in self._manifest.ordered():
+            if path == ROOT or (record.mode != SYMLINK and record.permissions != _USUAL.get(record.mode)):
+                yield b"%o %o %s\0" % (record.mode, record.permissions or 0, path)
 
 
-def with_listing(files: Manifest, listed: bytes) -> dict[bytes, Record]:
+def with_listing(files: Manifest, listed: bytes) -> PathTree[Record]:
     """Return the manifest of ``files``, as git has them, with what ``listing`` said.
 
     Raises:
         ValueError: ``listed`` is none.
     """
-    found = {path: record._replace(permissions=_USUAL.get(record.mode)) for path, record in files.items()}
+    found = PathTree((path, record._replace(permissions=_USUAL.get(record.mode))) for path, record in files.items())
     for line in listed.split(b"\0")[:-1]:
         mode, permissions, path = line.split(b" ", 2)
         if int(mode, 8) == DIRECTORY:
@@ -135,15 +133,15 @@ def save(directory: Path, commit: str, manifest: Manifest) -> None:
         old.unlink()
 
 
-def load(directory: Path, commit: str) -> dict[bytes, Record] | None:
+def load(directory: Path, commit: str) -> PathTree[Record] | None:
     """Return the manifest of ``commit``, or None where there is none that is whole."""
     with _opened(directory, commit) as (magic, file):
         if magic == _MAGIC:
-            return dict(_parsed(_split(file)))
-        return dict(_parsed_first(_split(file))) if magic == _FIRST_MAGIC else None
+            return PathTree(_parsed(_split(file)))
+        return PathTree(_parsed_first(_split(file))) if magic == _FIRST_MAGIC else None
 
 
-def load_differing(directory: Path, before: str, after: str) -> tuple[dict[bytes, Record], dict[bytes, Record]] | None:
+def load_differing(directory: Path, before: str, after: str) -> tuple[PathTree[Record], PathTree[Record]] | None:
     """Return of two manifests the records whose lines differ, without making records of all the others.
 
     None where either is not whole, or of the first version.
@@ -154,13 +152,14 @@ def load_differing(directory: Path, before: str, after: str) -> tuple[dict[bytes
         old_ids, new_ids = {_line_id(line) for line in _split(old)}, {_line_id(line) for line in _split(new)}
         same = old_ids & new_ids
         del old_ids, new_ids
-        root = {ROOT: Record(DIRECTORY, "", None)}
-        return root | _others(old, same), root | _others(new, same)
+        return _others(old, same), _others(new, same)
 
 
-def _others(file: BinaryIO, same: set[bytes]) -> dict[bytes, Record]:
+def _others(file: BinaryIO, same: set[bytes]) -> PathTree[Record]:
     file.seek(_HEAD_BYTES)
-    return dict(_parsed(line for line in _split(file) if _line_id(line) not in same))
+    found = PathTree(_parsed(line for line in _split(file) if _line_id(line) not in same))
+    found[ROOT] = Record(DIRECTORY, "", None)
+    return found
 
 
 def _line_id(line: bytes) -> bytes:
@@ -200,8 +199,16 @@ def _lines(manifest: Manifest) -> Iterator[bytes]:
 
 
 def _parsed(lines: Iterable[bytes]) -> Iterator[tuple[bytes, Record]]:
+    directories: dict[bytes, Record] = {}
     for line in lines:
         mode, blob, allowed, size, modified, changed, inode, path = line.split(b" ", 7)
+        if blob == b"-" and size == b"-":  # one record for all of them: there may be many
+            record = directories.get(line[: -len(path)])
+            if record is None:
+                record = Record(int(mode, 8), "", None, None if allowed == b"-" else int(allowed, 8))
+                directories[line[: -len(path)]] = record
+            yield path, record
+            continue
         stamp = None if size == b"-" else Stamp(int(size), int(modified), int(changed), int(inode))
         permissions = None if allowed == b"-" else int(allowed, 8)
         yield path, Record(int(mode, 8), "" if blob == b"-" else blob.decode(), stamp, permissions)

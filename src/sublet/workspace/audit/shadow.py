@@ -15,6 +15,7 @@ from sublet.disk.durable import write_durably
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit import manifest as manifests
 from sublet.workspace.audit.manifest import Manifest
+from sublet.workspace.audit.path_tree import PathTree, differing
 from sublet.workspace.audit.shadow_git import (
     MAX_LISTING_BYTES,
     SYMLINK,
@@ -100,14 +101,14 @@ class Shadow:
             return checked_id(self._head.read_bytes().decode("ascii", "replace"))
         return None
 
-    def manifest(self, commit: str | None) -> dict[bytes, manifests.Record]:
+    def manifest(self, commit: str | None) -> PathTree[manifests.Record]:
         """Return what ``commit`` holds."""
         if commit is None:
-            return {}
+            return PathTree()
         known = manifests.load(self._manifests, commit)
         if known is not None:
             return known
-        files = {path: manifests.Record(mode, blob, None) for path, mode, blob in self.git.entries(commit)}
+        files = PathTree((path, manifests.Record(mode, blob, None)) for path, mode, blob in self.git.entries(commit))
         with contextlib.suppress(ValueError):
             head, _, listed = self.git.message(commit).strip().decode("ascii", "replace").partition(" ")
             if head == _LISTING:
@@ -164,7 +165,7 @@ class Shadow:
         root: Path | int,
         rules: ViewRules,
         parent: str | None,
-        known: Manifest,
+        known: PathTree[manifests.Record],
         *,
         moves_head: bool = True,
         own: Callable[[bytes], bool] | None = None,
@@ -178,7 +179,7 @@ class Shadow:
             taken = take(root, rules, known, self.salt, importer.blob)
             found = taken.manifest if own is None else _own_changes(taken.manifest, known, own)
             commit = parent
-            if commit is None or found.keys() != known.keys() or _differ(known, found):
+            if commit is None or _differ(known, found):
                 commit = _commit(importer, parent, known, found)
         if commit != parent or found != known:
             manifests.save(self._manifests, commit, found)
@@ -187,39 +188,48 @@ class Shadow:
         return commit, found, taken.unread
 
 
-def _differ(known: Manifest, found: Manifest) -> bool:
-    """Tell whether any name of ``found``, all of which are known, holds something else."""
-    return any(record is not (old := known[path]) and not record.same(old) for path, record in found.items())
+def _differ(known: PathTree[manifests.Record], found: PathTree[manifests.Record]) -> bool:
+    """Tell whether any name came or went, or holds something else."""
+    return any(old is None or not old.same(new) for _, old, new in differing(known, found))
 
 
-def _commit(importer: Importer, parent: str | None, known: Manifest, found: Manifest) -> str:
+def _commit(
+    importer: Importer,
+    parent: str | None,
+    known: PathTree[manifests.Record],
+    found: PathTree[manifests.Record],
+) -> str:
     """Commit ``found`` on its parent, which holds ``known``; return the commit."""
-    changed = [
-        (path, record.mode, record.blob)
-        for path, record in found.items()
-        if not record.is_directory and (path not in known or known[path][:2] != record[:2])
-    ]
     # Git can't be told that a link replaces a file of a name it refuses for links: it goes first.
-    deleted = [
+    deleted = (
         path
-        for path, record in known.items()
-        if not record.is_directory
-        and ((new := found.get(path)) is None or new.is_directory or (record.mode == SYMLINK) != (new.mode == SYMLINK))
-    ]
+        for path, old, new in differing(known, found)
+        if old is not None
+        and not old.is_directory
+        and (new is None or new.is_directory or (old.mode == SYMLINK) != (new.mode == SYMLINK))
+    )
+    changed = (
+        (path, new.mode, new.blob)
+        for path, old, new in differing(known, found)
+        if new is not None and not new.is_directory and (old is None or old[:2] != new[:2])
+    )
     # Two snapshots that differ in directories only are two commits, each with a manifest of its own.
     listed = importer.pieces(manifests.Listing(found))
     return importer.commit(parent, deleted, changed, f"{_LISTING} {listed}".encode())
 
 
 def _own_changes(
-    found: dict[bytes, manifests.Record], known: Manifest, own: Callable[[bytes], bool]
-) -> dict[bytes, manifests.Record]:
+    found: PathTree[manifests.Record], known: PathTree[manifests.Record], own: Callable[[bytes], bool]
+) -> PathTree[manifests.Record]:
     """Return ``found`` with what is known instead, wherever the difference is not the tree's own."""
-    kept: dict[bytes, manifests.Record] = {}
-    for path in found.keys() | known.keys():
-        old, new = known.get(path), found.get(path)
-        differs = old is None or new is None or not new.same(old)
-        chosen = old if differs and path != manifests.ROOT and not own(path) else new
-        if chosen is not None:
-            kept[path] = chosen
-    return kept
+    others = [
+        (path, old)
+        for path, old, new in differing(known, found)
+        if path != manifests.ROOT and (old is None or not old.same(new)) and not own(path)
+    ]
+    for path, old in others:
+        if old is None:
+            del found[path]
+        else:
+            found[path] = old
+    return found

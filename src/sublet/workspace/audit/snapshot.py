@@ -14,6 +14,7 @@ from typing import Final
 
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.manifest import ROOT, Manifest, Record, Stamp
+from sublet.workspace.audit.path_tree import PathTree
 from sublet.workspace.audit.shadow_git import DIRECTORY, EXECUTABLE, PLAIN, SYMLINK, blob_id
 from sublet.workspace.model import ViewRules
 from sublet.workspace.view.walk import OPEN_DIRECTORY, Budget, Directory, Unread, WalkOverrunError, open_root, walk
@@ -48,7 +49,7 @@ Store = Callable[[bytes], None]
 class Taken:
     """A manifest, and the paths that could not be read with the reason."""
 
-    manifest: dict[bytes, Record] = field(default_factory=dict)
+    manifest: PathTree[Record] = field(default_factory=PathTree)
     unread: list[tuple[bytes, str]] = field(default_factory=list)
 
 
@@ -96,6 +97,7 @@ class _Reader:
         self._taken = Taken()
         self._mounts: set[bytes] = set()
         self._path_bytes = 0
+        self._directories: dict[int, Record] = {}
 
     def read(self, root: Path | int, rules: ViewRules) -> Taken:
         try:
@@ -124,7 +126,10 @@ class _Reader:
         for name, st in directory.entries:
             path = above + name
             if stat.S_ISDIR(st.st_mode):
-                self._taken.manifest[path] = Record(DIRECTORY, "", None, st.st_mode & PERMISSIONS)
+                permissions = st.st_mode & PERMISSIONS
+                self._taken.manifest[path] = self._directories.setdefault(
+                    permissions, Record(DIRECTORY, "", None, permissions)
+                )
                 continue
             try:
                 self._taken.manifest[path] = self.record(directory.fd, name, path, st)

@@ -12,6 +12,7 @@ import json
 import os
 import stat
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ from sublet.protocol.text import clean_name
 from sublet.workspace.audit.auditor import MAX_NUMSTAT_BYTES, MAX_PATCH_BYTES, Auditor, AuditResult, Patch, ViewSnapshot
 from sublet.workspace.audit.comparing import compare
 from sublet.workspace.audit.manifest import ROOT, Record, file_of, knows_directories
+from sublet.workspace.audit.path_tree import PathTree
 from sublet.workspace.audit.shadow_git import DIRECTORY
 from sublet.workspace.changes import record as change_record
 from sublet.workspace.changes.record import ChangeRecord, Content, Entry
@@ -191,7 +193,7 @@ class ChangeSets:
             with self.auditor.repository(view.root) as git:
                 renamed = git.renames(before.commit, after.commit, limit=MAX_NUMSTAT_BYTES)
                 lines = git.line_counts(before.commit, after.commit, limit=MAX_NUMSTAT_BYTES, renames=True)
-        difference = compare(before.manifest, after.manifest, lambda _: "executor")
+        difference = compare(before.manifest, after.manifest, lambda _: "executor", MAX_CHANGED_FILES + 1)
         if len(difference.files) + len(difference.directories) > MAX_CHANGED_FILES:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
@@ -238,7 +240,7 @@ def _as_begun(view: StagedView, before: ViewSnapshot, known: Mapping[bytes, int]
         return before
     directories = {path: Record(DIRECTORY, "", None, mode) for path, mode in known.items()}
     root = {ROOT: Record(DIRECTORY, "", None)}
-    return dataclasses.replace(before, manifest={**before.manifest, **root, **directories})
+    return dataclasses.replace(before, manifest=PathTree(chain(before.manifest.items(), (root | directories).items())))
 
 
 def _settled(entry: Entry) -> Entry:

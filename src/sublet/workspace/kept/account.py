@@ -8,10 +8,11 @@ import stat
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from sublet.disk.durable import write_durably
+from sublet.disk.durable import write_durable_pieces
 from sublet.disk.openat2 import DIRECTORY_PATH, open_real
 from sublet.disk.plain_file import read_plain
 from sublet.disk.private_dir import PrivateDir
@@ -81,15 +82,25 @@ def settle(
             others[state.path] = _kept_as(directory, root, state, touched)
         if state.lost:
             lost[state.path] = None
-    looked_at = {*touched, *changed, *(state.path for state in states)}
-    after = sorted(path for path in looked_at if _is_of_others(root, path, found))
-    said = {
-        "touched": [os.fsdecode(path) for path in touched],
-        "overflow": overflow,
-        "after": [os.fsdecode(path) for path in after],
-    }
-    write_durably(directory / ACCOUNT, json.dumps(said).encode())
+    kept = {state.path for state in states}.difference(touched)
+    unnoted = (path for path in changed if path not in touched and path not in kept)  # one by one: they may be many
+    after = sorted({path for path in chain(touched, kept, unnoted) if _is_of_others(root, path, found)})
+    write_durable_pieces(directory / ACCOUNT, _said(touched, overflow, after))
     return Account(tuple(sorted(others.items())[:MAX_TOLD]), tuple(after[:MAX_TOLD]), tuple(sorted(lost)[:MAX_TOLD]))
+
+
+def _said(touched: Iterable[bytes], overflow: bool, after: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the notes as JSON, path by path."""
+    yield b'{"touched": ['
+    yield from _joined(touched)
+    yield b'], "after": ['
+    yield from _joined(after)
+    yield b'], "overflow": %s}' % json.dumps(overflow).encode()
+
+
+def _joined(paths: Iterable[bytes]) -> Iterator[bytes]:
+    for number, path in enumerate(paths):
+        yield (b", " if number else b"") + json.dumps(os.fsdecode(path)).encode()
 
 
 def written(directory: Path) -> Written:

@@ -27,6 +27,7 @@ from sublet.workspace.archive.wire import (
 from sublet.workspace.bundles.runs import Halted
 from sublet.workspace.bundles.server import GitDownload, GitUpload
 from sublet.workspace.ssh.channel_session import ChannelSession
+from sublet.workspace.ssh.receive_window import WindowRoom
 from sublet.workspace.ssh.turns import Share
 from sublet.workspace.view.walk import WalkOverrunError
 from sublet.workspace.viewpath import refused
@@ -84,7 +85,7 @@ class ArchiveSession(ChannelSession):
         is_stalled: tells whether packets of the connection wait for a key exchange.
         on_end: called once when the channel has ended.
         held: whether the connection's socket is full now.
-        window: bytes that the client may send before any of them is worked off.
+        room: what the channel's window may grow by, and others with it.
     """
 
     subsystem = SUBSYSTEM
@@ -97,9 +98,9 @@ class ArchiveSession(ChannelSession):
         on_end: Callable[[ChannelSession], None],
         *,
         held: bool,
-        window: int,
+        room: WindowRoom,
     ) -> None:
-        super().__init__(share, is_stalled, on_end, held=held, window=window, threads=transfers.threads)
+        super().__init__(share, is_stalled, on_end, held=held, room=room, threads=transfers.threads)
         self._transfers = transfers
         self._frames = Frames()
         self._download: Download | GitDownload | None = None

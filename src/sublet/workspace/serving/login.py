@@ -14,22 +14,21 @@ from sublet.workspace.serving.input_feed import InputFeed
 from sublet.workspace.serving.served_lease import ServedLease
 from sublet.workspace.sftp.session import SftpSession
 from sublet.workspace.ssh import inner
-from sublet.workspace.ssh.channel_session import ChannelSession
+from sublet.workspace.ssh.channel_session import MAX_UNSENT_BYTES, ChannelSession
+from sublet.workspace.ssh.receive_window import LEAST_WINDOW
 from sublet.workspace.ssh.tuning import tune
 from sublet.workspace.ssh.turns import Share
 
 LOGIN_SECONDS: Final = 15
 MAX_LOGIN_ATTEMPTS: Final = 6
-CHANNEL_WINDOW: Final = 2 * 1024 * 1024
-"""What a client may send on a channel before any of it is worked off, where there is room for that."""
-LEAST_WINDOW: Final = 512 * 1024
-"""The same where there is little room, of which each channel that a lease may open has its part."""
 CHANNEL_PACKET: Final = 128 * 1024
 """What a client may put in one packet: two of sshfs's writes."""
 MAX_BLOCKED_INPUT: Final = 12 * 1024 * 1024
 """Bytes that a client may send while it reads nothing: all windows full, what frames them, and no endless questions."""
-CHANNEL_BYTES: Final = 768 * 1024
-"""What an open channel is counted for besides its window, whether it is used or not: unsent answers."""
+UNSENT_BYTES: Final = MAX_UNSENT_BYTES + 256 * 1024
+"""What may wait for a client's reading in each channel: all before the last answer, and the last one."""
+CHANNEL_BYTES: Final = LEAST_WINDOW + UNSENT_BYTES
+"""What an open channel is counted for, whether it is used or not; what its window grows by is counted apart."""
 MAX_UNSENT_CONTROL: Final = 1024 * 1024
 """Bytes that may wait for a client's reading besides the answers on its channels."""
 MAX_STRANGER_BYTES: Final = 64 * 1024
@@ -89,7 +88,7 @@ class LeaseConnection(asyncssh.SSHServer):
         self._severed = False
         self._strange_bytes = 0
         self._blocked = ByteBudget("bytes of a connection that wait", 0)
-        self._windows: dict[ChannelSession, int] = {}
+        self._channels = ByteBudget("open channels of a connection", 0)
 
     @property
     def is_authenticated(self) -> bool:
@@ -166,6 +165,8 @@ class LeaseConnection(asyncssh.SSHServer):
         self._lease = lease
         self._share.belong_to(lease.export.peer or lease.export.lease_id, lease.export.lease_id)
         self._blocked = ByteBudget("bytes sent by a client that reads nothing", MAX_BLOCKED_INPUT)
+        channels = lease.export.limits.max_channels * CHANNEL_BYTES
+        self._channels = ByteBudget("open channels of a connection", channels, lease.waiting)
         lease.join(self)
 
     def session_requested(self) -> tuple[asyncssh.SSHServerChannel[bytes], ChannelSession] | bool:
@@ -173,21 +174,17 @@ class LeaseConnection(asyncssh.SSHServer):
         lease, connection = self._lease, self._connection
         if lease is None or connection is None or not lease.is_live():
             return False
-        if len(self._sessions) >= lease.export.limits.max_channels:
-            return False
-        window = lease.take_window(CHANNEL_WINDOW, LEAST_WINDOW, CHANNEL_BYTES)
-        if not window:
+        if not self._channels.take(CHANNEL_BYTES):
             return False
         session: ChannelSession
         share, stalled, on_end = self._share, self._is_stalled, self._ended
         if lease.export.transport == "sshfs":
             core = lease.new_session()
-            session = SftpSession(core, share, stalled, on_end, held=self._full, window=window, threads=lease.slow)
+            session = SftpSession(core, share, stalled, on_end, held=self._full, room=lease.room, threads=lease.slow)
         else:
-            session = ArchiveSession(lease.transfers, share, stalled, on_end, held=self._full, window=window)
+            session = ArchiveSession(lease.transfers, share, stalled, on_end, held=self._full, room=lease.room)
         self._sessions.add(session)
-        self._windows[session] = window
-        channel = connection.create_server_channel(encoding=None, window=window, max_pktsize=CHANNEL_PACKET)
+        channel = connection.create_server_channel(encoding=None, window=LEAST_WINDOW, max_pktsize=CHANNEL_PACKET)
         return channel, session
 
     # served_lease.Severable
@@ -216,18 +213,14 @@ class LeaseConnection(asyncssh.SSHServer):
         self._sessions.clear()
 
     def _ended(self, session: ChannelSession) -> None:
-        self._sessions.discard(session)
-        window = self._windows.pop(session, 0)
-        if window and self._lease is not None:
-            self._lease.give_window(window, CHANNEL_BYTES)
+        if session in self._sessions:
+            self._sessions.discard(session)
+            self._channels.give(CHANNEL_BYTES)
 
     def _give_back(self) -> None:
         """Nothing is kept for the connection any more."""
         self._blocked.empty()
-        for window in self._windows.values():
-            assert self._lease is not None, "its channels are its lease's"
-            self._lease.give_window(window, CHANNEL_BYTES)
-        self._windows.clear()
+        self._channels.empty()
 
     def _admits_input(self, size: int) -> bool:
         """Count what arrives before the login, or while nothing is read, and cut a client that pours on regardless.
@@ -256,7 +249,7 @@ class LeaseConnection(asyncssh.SSHServer):
         """Tell whether more waits for the client than its channels are counted for."""
         transport = None if self._connection is None else inner.transport_of(self._connection)
         unsent = 0 if transport is None else transport.get_write_buffer_size()
-        return unsent > len(self._sessions) * CHANNEL_BYTES + MAX_UNSENT_CONTROL or any(
+        return unsent > len(self._sessions) * UNSENT_BYTES + MAX_UNSENT_CONTROL or any(
             session.is_excessive for session in self._sessions
         )
 

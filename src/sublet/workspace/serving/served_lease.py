@@ -29,6 +29,7 @@ from sublet.workspace.serving.served_transfers import LeaseTransfers
 from sublet.workspace.sftp.core import SftpCore
 from sublet.workspace.sftp.handles import HandleBudget, Handles
 from sublet.workspace.ssh.keys import read_public_key
+from sublet.workspace.ssh.receive_window import WindowRoom
 from sublet.workspace.view.export_view import ExportView, WritableView
 from sublet.workspace.viewpath import Parts
 
@@ -40,12 +41,12 @@ MAX_TOUCHED: Final = 50_000
 """Paths of one resource that are remembered as changed."""
 MAX_NOTED_BYTES: Final = 6 << 20
 """Bytes of all paths that are remembered of a lease, with what keeps them; beyond, the audit looks at everything."""
-MAX_LEASE_BYTES: Final = 24 << 20
-"""Bytes of requests and answers that wait in the channels and connections of one lease."""
-MAX_PEER_BYTES: Final = 48 << 20
-"""The same of all leases of one peer."""
-PEER_PART: Final = 8
-"""No channel's window takes more than this part of what its peer has left, so that many leases have some."""
+MAX_LEASE_BYTES: Final = 12 << 20
+"""Bytes of requests and answers that may wait in the channels of one lease, before any window has grown."""
+MAX_PEER_BYTES: Final = 44 << 20
+"""The same of all leases of one peer: 64 channels."""
+MAX_GROWN_BYTES: Final = 12 << 20
+"""Bytes by which the windows of all channels of one peer may grow: seven to the full, or each channel by a part."""
 _PATH_OVERHEAD: Final = 80
 """Bytes that a remembered path takes besides itself, about."""
 
@@ -63,6 +64,7 @@ class OfPeer:
 
     slow: Executor | None = None
     waiting: ByteBudget = field(default_factory=lambda: ByteBudget("waiting bytes of a peer", MAX_PEER_BYTES))
+    room: WindowRoom = field(default_factory=lambda: WindowRoom(MAX_GROWN_BYTES))
 
 
 class ServedLease:
@@ -94,6 +96,8 @@ class ServedLease:
         """Where what takes long in the kernel is done for SFTP sessions."""
         self.waiting = ByteBudget("waiting bytes of a lease", MAX_LEASE_BYTES, of_peer.waiting)
         """Requests and answers that wait in its channels and connections."""
+        self.room = of_peer.room
+        """What the windows of its channels may grow by, together with those of all leases of the peer."""
         self._noted = ByteBudget("paths that a lease has changed", MAX_NOTED_BYTES)
         limits = export.limits
         quota = Quota(limits.max_total_bytes, limits.max_files, limits.max_file_bytes, self._quota_met)
@@ -104,7 +108,6 @@ class ServedLease:
             for path in chain(*self.usage.touched.values(), *self.usage.marks.values()):
                 self._noted.take(len(path) + _PATH_OVERHEAD)
         self.connections: set[Severable] = set()
-        self._channels = 0
         self.deadline = time.monotonic() + export.seconds
         self._closed = False
         self._key = _public_data(export)
@@ -160,35 +163,6 @@ class ServedLease:
             self.connections.remove(connection)
             if not self.connections:
                 self._tell_connected(False)
-
-    def take_window(self, most: int, least: int, besides: int) -> int:
-        """Count one more channel and return the bytes of its window; 0, counting nothing, where there is no room.
-
-        Each channel that the lease may still open keeps the room for a window of ``least``.
-
-        Args:
-            most: bytes of the largest window that is of use.
-            least: bytes of the smallest.
-            besides: bytes that a channel takes besides its window.
-        """
-        limits = self.export.limits
-        self._channels += 1
-        others = max(limits.max_connections * limits.max_channels - self._channels, 0)
-        window = most
-        while window >= least:
-            is_fair = self.waiting.free_within_all() // PEER_PART >= window or window == least
-            leaves_room = self.waiting.free - others * (least + besides) >= window + besides
-            if is_fair and leaves_room and self.waiting.take(window + besides):
-                return window
-            window //= 2
-        self._channels -= 1
-        return 0
-
-    def give_window(self, window: int, besides: int) -> None:
-        """Count a channel less, for which ``take_window`` gave so much."""
-        if not self._closed:
-            self._channels -= 1
-            self.waiting.give(window + besides)
 
     def new_session(self) -> SftpCore:
         """Return a new SFTP session on the view."""

@@ -11,6 +11,7 @@ import structlog
 from sublet.workspace.sftp.core import ProtocolAbort, SftpCore
 from sublet.workspace.sftp.reply import Reply, SlowReply, SteppedReply
 from sublet.workspace.ssh.channel_session import ChannelSession
+from sublet.workspace.ssh.receive_window import WindowRoom
 from sublet.workspace.ssh.turns import Share
 
 _WRITE_BATCH: Final = 32 * 1024
@@ -31,7 +32,7 @@ class SftpSession(ChannelSession):
         is_stalled: tells whether packets of the connection wait for a key exchange.
         on_end: called once when the channel has ended.
         held: whether the connection's socket is full now.
-        window: bytes that the client may send before any of them is worked off.
+        room: what the channel's window may grow by, and others with it.
         threads: where what takes long in the kernel is done.
     """
 
@@ -45,10 +46,10 @@ class SftpSession(ChannelSession):
         on_end: Callable[[ChannelSession], None],
         *,
         held: bool,
-        window: int,
+        room: WindowRoom,
         threads: Executor | None = None,
     ) -> None:
-        super().__init__(share, is_stalled, on_end, held=held, window=window, threads=threads)
+        super().__init__(share, is_stalled, on_end, held=held, room=room, threads=threads)
         self._core = core
         self._steps: Generator[None, None, bytes | SlowReply] | None = None
 

@@ -12,11 +12,11 @@ from typing import Final
 import asyncssh
 
 from sublet.workspace.ssh.inner import channel_requests, packet_bytes, unread_pieces
-from sublet.workspace.ssh.receive_window import ReceiveWindow
+from sublet.workspace.ssh.receive_window import ReceiveWindow, WindowRoom
 from sublet.workspace.ssh.tuning import ChannelPort, port_of
 from sublet.workspace.ssh.turns import Share
 
-MAX_UNSENT_BYTES: Final = 512 * 1024
+MAX_UNSENT_BYTES: Final = 64 * 1024
 """Replies that wait for the client's window before its requests wait, too."""
 MAX_ENVIRONMENT: Final = 16
 """Variables that a client may set; nobody reads them, but asyncssh keeps them."""
@@ -44,7 +44,7 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         is_stalled: tells whether packets of the connection wait for a key exchange.
         on_end: called once when the channel has ended.
         held: whether the connection's socket is full now.
-        window: bytes that the client may send on the channel before any of them is worked off.
+        room: what the channel's window may grow by, and others with it.
         threads: where what takes long is done; by default with all else that the loop has done in threads.
     """
 
@@ -57,7 +57,7 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         on_end: Callable[[ChannelSession], None],
         *,
         held: bool,
-        window: int,
+        room: WindowRoom,
         threads: Executor | None = None,
     ) -> None:
         self._share = share
@@ -65,7 +65,7 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         self._on_end = on_end
         self._channel: asyncssh.SSHServerChannel[bytes] | None = None
         self._port: ChannelPort | None = None
-        self._window_bytes = window
+        self._room = room
         self._window: ReceiveWindow | None = None
         self._loop = asyncio.get_running_loop()
         self._threads = threads
@@ -101,7 +101,7 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         """Take the channel."""
         self._channel = chan
         self._port = port_of(chan)
-        self._window = ReceiveWindow(chan, self._window_bytes)
+        self._window = ReceiveWindow(chan, self._room)
         chan.set_write_buffer_limits(MAX_UNSENT_BYTES)
         if packet_bytes(chan, MIN_PACKET_BYTES) < MIN_PACKET_BYTES:
             self._loop.call_soon(self._abort)
@@ -179,6 +179,8 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         if not self._ended:
             self._ended = True
             self._catch_up()
+            if self._window is not None:
+                self._window.close()
             self._close()
 
     # turns.Worker

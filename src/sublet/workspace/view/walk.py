@@ -164,4 +164,6 @@ def _list(
 
 
 def _subdirectories(directory: Directory) -> Iterator[Parts]:
-    return iter([(*directory.parts, name) for name, st in directory.entries if stat.S_ISDIR(st.st_mode)])
+    parts = directory.parts
+    names = [name for name, st in directory.entries if stat.S_ISDIR(st.st_mode)]  # its entries are not kept meanwhile
+    return ((*parts, name) for name in names)
