@@ -116,7 +116,7 @@ async def warm_up(stage: Stage) -> None:
     delegation, start = await stage.lend()
     await honest_pass(stage.target(start))
     async with control(stage.lender) as client:
-        await client.cancel_delegation(delegation)
+        await client.call(CANCEL_DELEGATION, OneDelegation(delegation_id=delegation))
     await anyio.to_thread.run_sync(partial(wait_for, lambda: ended(stage.lender, delegation), END_SECONDS))
     await anyio.sleep(REST_SECONDS)
 
