@@ -64,6 +64,7 @@ ALLOWED: Final = {
     "workspace/work_dirs.py": "the empty directory that was just made, opened without following a link",
 }
 ALLOWED_RECURSIVE: Final = {
+    "migrations/layout.py": STATE,
     "workspace/changes/apply.py": DOWN,
     "workspace/changes/merge.py": DOWN,
     "workspace/requirements.py": "an empty directory",

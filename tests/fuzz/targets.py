@@ -409,7 +409,7 @@ def _transaction_plan(data: bytes) -> None:
     "manifest",
     "workspace.audit.manifest:load",
     "workspace.audit.manifest:load_differing",
-    "workspace.audit.manifest:_read",
+    "workspace.audit.manifest:_others",
     "workspace.audit.manifest:_parsed_first",
 )
 def _manifest(data: bytes) -> None:

@@ -42,7 +42,7 @@ class Daemon:
     ) -> subprocess.CompletedProcess[str]:
         """Run ``sublet`` with ``arguments`` and return what it printed; any status in ``check`` will do."""
         argv = [*self.prefix, str(SUBLET), *arguments]
-        if self.prefix:
+        if self.prefix or "PYTHONPATH" in self.environ:  # elsewhere, or another version
             done = subprocess.run(
                 argv, env=self.environment(), input=stdin, capture_output=True, text=True, timeout=timeout, check=False
             )

@@ -21,6 +21,7 @@ from typing import Final
 
 from sublet.disk.durable import sync_directory, write_durably
 from sublet.disk.plain_file import read_plain
+from sublet.disk.removal import remove_tree
 from sublet.migrations import refusals
 
 VERSION_FILE: Final = "state-version"
@@ -140,17 +141,18 @@ class LayoutFiles:
         copy, draft = self._copy_of(found.layout), self._directory / "files.copy"
         names = sorted({name for step in self._due(found) for name in step.touches})
         try:
-            shutil.rmtree(draft, ignore_errors=True)
+            remove_tree(draft)
             draft.mkdir(mode=0o700)
             for name in names:
                 _copy(self._directory / name, draft / name)
             _sync_tree(draft)
-            shutil.rmtree(copy, ignore_errors=True)
+            remove_tree(copy)
             draft.rename(copy)
             sync_directory(self._directory)
             self._write(Written(found.layout, found.by, self._layout.version))
         except OSError as error:
-            shutil.rmtree(draft, ignore_errors=True)
+            with suppress(OSError):
+                remove_tree(draft)
             why = error.strerror or str(error)
             raise refusals.not_copied(_WHAT, self._directory, why, 1 << 20) from None
 
@@ -175,7 +177,7 @@ class LayoutFiles:
             raise refusals.not_changed(_WHAT, self._directory, why) from None
         with suppress(OSError):
             for old in self.copies()[:-KEPT_COPIES]:
-                shutil.rmtree(old)
+                remove_tree(old)
 
     def due(self, found: Written | None) -> tuple[LayoutStep, ...]:
         """Return the steps that lead from what is written down to this program's layout."""

@@ -26,7 +26,7 @@ from daemon.control import test_control, test_service
 from daemon.lending import test_delegator, test_steering
 from daemon.rooms import test_conversations, test_work_talk
 from daemon.web_access import test_logins
-from daemon.working import test_data_link, test_executor
+from daemon.working import test_data_link, test_executor, test_follow_ups
 from messaging import test_forgetting
 from messaging.builtins import test_identity
 from messaging.delivery import test_idle
@@ -303,6 +303,11 @@ PROBES: Sequence[Probe] = (
         name="again: an accepted INVITE whose START never comes",
         covers=("daemon.working.executor:Executor._hold",),
         throw=throwing(test_executor.test_a_start_that_never_comes_gives_everything_back),
+    ),
+    FailureProbe(
+        name="again: an agent's question that is answered late",
+        covers=("daemon.working.follow_ups:NextFollowUps.answer",),
+        throw=throwing(test_follow_ups.test_the_answer_is_asked_for_once_at_each_renewal),
     ),
     FailureProbe(
         name="again: a quiet stream of events",
