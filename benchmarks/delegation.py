@@ -42,7 +42,15 @@ import asyncssh
 
 from _report import Row, add_options, show
 from sftp import openssh_server, ssh_mount
-from sublet.daemon.api.models import CreateDelegation, DelegationView
+from sublet.daemon.api.delegation_fields import OneDelegation
+from sublet.daemon.api.delegation_views import DelegationView
+from sublet.daemon.api.delegations import (
+    CANCEL_DELEGATION,
+    CREATE_DELEGATION,
+    WAIT_FOR_END,
+    CreateDelegation,
+    WaitForEnd,
+)
 from sublet.daemon.control.client import ControlClient
 from sublet.daemon.paths import resolve_home
 from sublet.workspace.model import Export, LentDirectory, MountTarget
@@ -276,10 +284,10 @@ async def cuts(lender: Side, worker: Side, base: Path, size: Size) -> list[Row]:
     async with lender.client() as control:
         for _ in range(size.cuts):
             request = CreateDelegation(workspace_dir=str(project), peer="bob/writer", prompt=":")
-            view = await control.create_delegation(request)
+            view = await control.call(CREATE_DELEGATION, request)
             with await _beats(worker, view.delegation_id) as beats:
                 began = time.monotonic()
-                await control.cancel_delegation(view.delegation_id)
+                await control.call(CANCEL_DELEGATION, OneDelegation(delegation_id=view.delegation_id))
                 view = await _end(control, view.delegation_id)
                 assert view.state == "cancelled", view
                 landed = (project / "beat").stat().st_size
@@ -426,7 +434,7 @@ def command_line(lender: Side, size: Size) -> list[Row]:
 
 
 async def _end(control: ControlClient, delegation_id: str) -> DelegationView:
-    return await control.wait_for_result(delegation_id, END_SECONDS)
+    return await control.call(WAIT_FOR_END, WaitForEnd(delegation_id=delegation_id, timeout=END_SECONDS))
 
 
 def _p95(values: Sequence[float]) -> float:

@@ -23,6 +23,8 @@ import anyio
 import anyio.to_thread
 
 from _report import RELIABILITY, Row, add_options, show
+from sublet.daemon.api.delegation_fields import OneDelegation
+from sublet.daemon.api.delegations import CANCEL_DELEGATION
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -114,7 +116,7 @@ async def warm_up(stage: Stage) -> None:
     delegation, start = await stage.lend()
     await honest_pass(stage.target(start))
     async with control(stage.lender) as client:
-        await client.cancel_delegation(delegation)
+        await client.call(CANCEL_DELEGATION, OneDelegation(delegation_id=delegation))
     await anyio.to_thread.run_sync(partial(wait_for, lambda: ended(stage.lender, delegation), END_SECONDS))
     await anyio.sleep(REST_SECONDS)
 
@@ -180,10 +182,10 @@ async def cut_after(stage: Stage, delegation: str) -> float | None:
         with anyio.move_on_after(ANSWER_SECONDS):
             await asker.answered.wait()
         if asker.refused.is_set():
-            await client.cancel_delegation(delegation)
+            await client.call(CANCEL_DELEGATION, OneDelegation(delegation_id=delegation))
             return None
         begun = time.monotonic()
-        tasks.start_soon(partial(client.cancel_delegation, delegation))
+        tasks.start_soon(partial(client.call, CANCEL_DELEGATION, OneDelegation(delegation_id=delegation)))
         with anyio.move_on_after(60):
             await asker.refused.wait()
         ended = time.monotonic()

@@ -23,11 +23,13 @@ from pathlib import Path
 
 from _report import RELIABILITY, Row, add_options, show
 from sublet.daemon.api.daemon import SHOW_STATUS
+from sublet.daemon.api.delegations import CREATE_DELEGATION, WAIT_FOR_END, WaitForEnd
 from sublet.daemon.api.operation import Nothing
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from sublet.daemon.api.models import CreateDelegation, DelegationView
+from sublet.daemon.api.delegation_views import DelegationView
+from sublet.daemon.api.delegations import CreateDelegation
 from support.daemons import Daemon, two_daemons, wait_for
 from support.leases import ask, control, processes_with
 from support.leftovers import held
@@ -192,8 +194,9 @@ async def create(lender: Daemon, directories: Sequence[Path], prompt: str) -> li
     """Lend every directory and return the handles."""
     async with control(lender) as client:
         views = [
-            await client.create_delegation(
-                CreateDelegation(workspace_dir=str(directory), peer="bob", prompt=prompt, ttl_seconds=TTL_SECONDS)
+            await client.call(
+                CREATE_DELEGATION,
+                CreateDelegation(workspace_dir=str(directory), peer="bob", prompt=prompt, ttl_seconds=TTL_SECONDS),
             )
             for directory in directories
         ]
@@ -205,9 +208,9 @@ async def wait_all(lender: Daemon, ids: Sequence[str]) -> list[DelegationView]:
     ended = []
     async with control(lender) as client:
         for id_ in ids:
-            view = await client.wait_for_result(id_, 45)
+            view = await client.call(WAIT_FOR_END, WaitForEnd(delegation_id=id_, timeout=45))
             while view.condition is not None or view.state == "running":
-                view = await client.wait_for_result(id_, 45)
+                view = await client.call(WAIT_FOR_END, WaitForEnd(delegation_id=id_, timeout=45))
             ended.append(view)
     return ended
 

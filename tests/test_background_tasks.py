@@ -21,7 +21,7 @@ OPERATIONS = {
     "a2a_server.plain:PlainAnswers._stream",
     "a2a_server.plain:PlainAnswers.answer",
     "a2a_server.stopping:_first",
-    "daemon.net.event_stream:EventStreams.unless_stopping",
+    "daemon.net.waits:Waits.unless_stopping",
     "daemon.peering.peer_directory:PeerDirectory.views",
     "mcp_server.asking:Asking._ask",
     "mcp_server.room_tools:_wait",

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from attacks.kit.audited_lease import names_of
-from sublet.daemon.api.review_models import ApplyRequest
+from sublet.daemon.api.delegation_fields import OneDelegation, OneWithPatch
+from sublet.daemon.api.results import APPLY_RESULT, REVIEW_RESULT, UNDO_RESULT, ApplyResult
 from support.daemons import Daemon, two_daemons
 from support.leases import ask, delegate, view
 
@@ -62,16 +63,16 @@ def test_a_staged_result_is_reviewed_applied_and_taken_back(daemons: tuple[Daemo
     found = ended["delegation_id"]
     changes = ended["result"]["change_set"]
     assert [changes[f"directories_{kind}"] for kind in ("added", "deleted", "mode_changed")] == [3, 3, 1]
-    review = ask(daemons[0], lambda client: client.review_delegation(found, patch=True))
+    review = ask(daemons[0], lambda client: client.call(REVIEW_RESULT, OneWithPatch(delegation_id=found, patch=True)))
     assert {one.path: one.outcome for one in review.directories} == dict.fromkeys(
         ("empty/", "gone/", "kept/", "new/", "new/inner/", "old/", "old/inner/"), "clean"
     )
     assert "diff --directory empty/" in (review.patch or "")
     assert names_of(project) == before
-    applied = ask(daemons[0], lambda client: client.apply_delegation(found, ApplyRequest()))
+    applied = ask(daemons[0], lambda client: client.call(APPLY_RESULT, ApplyResult(delegation_id=found)))
     assert set(applied.applied) >= {"empty/", "gone/", "kept/", "f"}
     assert names_of(project)[b"kept"][1] == 0o700
-    undone = ask(daemons[0], lambda client: client.undo_delegation(found))
+    undone = ask(daemons[0], lambda client: client.call(UNDO_RESULT, OneDelegation(delegation_id=found)))
     assert sorted(undone.undone) == sorted(applied.applied)
     assert names_of(project) == before
 

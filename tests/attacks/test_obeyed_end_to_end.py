@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.api.review_models import ApplyRequest
+from sublet.daemon.api.results import APPLY_RESULT, ApplyResult
 from support.daemons import Daemon, two_daemons
 from support.leases import ask, delegate
 
@@ -40,7 +40,10 @@ def test_what_hidden_and_locked_links_lead_to_stays(
     ended = delegate(daemons[0], root, WORK, "--transport", transport, *(["--staged"] if staged else []))
     assert ended["error"] is None, ended
     if staged:
-        ask(daemons[0], lambda client: client.apply_delegation(ended["delegation_id"], ApplyRequest(partial=True)))
+        ask(
+            daemons[0],
+            lambda client: client.call(APPLY_RESULT, ApplyResult(delegation_id=ended["delegation_id"], partial=True)),
+        )
     for name in ("conf/production", "env/rc", "tools/hook", ".exrc"):
         assert (root / name).read_text() == "the lender's\n", name
     assert (root / "free").read_text() == "done\n"

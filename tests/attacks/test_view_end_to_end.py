@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.api.review_models import ApplyRequest
+from sublet.daemon.api.results import APPLY_RESULT, ApplyResult
 from sublet.protocol.events import EventKind
 from support.daemons import Daemon, two_daemons
 from support.leases import ask, delegate, events
@@ -74,7 +74,10 @@ def test_a_staged_result_brings_what_was_made_and_replaces_nothing_hidden(
     ended = delegate(daemons[0], project, script, "--staged")
     assert ended["error"] is None
     assert "new.pem" in ended["audit"]["added"]
-    ask(daemons[0], lambda client: client.apply_delegation(ended["delegation_id"], ApplyRequest(partial=True)))
+    ask(
+        daemons[0],
+        lambda client: client.call(APPLY_RESULT, ApplyResult(delegation_id=ended["delegation_id"], partial=True)),
+    )
     assert (project / "new.pem").read_text() == "CA\n"
     assert (project / "taken.pem").read_text() == "of the lender\n"
     assert not list(project.glob("taken.pem.*"))
@@ -89,7 +92,10 @@ def test_no_link_under_a_hidden_name_comes_in_and_the_next_lease_shows_all(
     script = "mkdir x; ln -s ../src x/cert.pem; ln -s ../src x/l; mv x/l x/server.key 2>/dev/null; echo x > x/f; true"
     ended = delegate(daemons[0], project, script, "--transport", *way)
     if "--staged" in way:
-        ask(daemons[0], lambda client: client.apply_delegation(ended["delegation_id"], ApplyRequest(partial=True)))
+        ask(
+            daemons[0],
+            lambda client: client.call(APPLY_RESULT, ApplyResult(delegation_id=ended["delegation_id"], partial=True)),
+        )
     assert ended["error"] is None, ended
     assert (project / "x/f").read_text() == "x\n"
     assert not (project / "x/cert.pem").is_symlink()

@@ -8,8 +8,8 @@ import pytest
 
 from sublet.cli.app import run
 from sublet.daemon.api.audit_models import AuditReport, DirectoryChange, FileChange, OthersEdit
-from sublet.daemon.api.models import ChangeSet, ResultView
-from sublet.daemon.api.review_models import Applied, Review, ReviewedDirectory, Undone
+from sublet.daemon.api.delegation_views import ChangeSet, ResultView
+from sublet.daemon.api.results import Applied, Review, ReviewedDirectory, Undone
 from support.fake_control import ID, FakeControl, completed, lines, views
 
 REPORT = AuditReport(

@@ -10,7 +10,10 @@ import pytest
 
 from sublet.cli import notify as notify_module
 from sublet.cli.app import run
-from sublet.daemon.api.models import AssignmentView, DelegationView, EventPage
+from sublet.daemon.api.assignments import AssignmentView
+from sublet.daemon.api.delegation_fields import OneDelegation
+from sublet.daemon.api.delegation_views import DelegationView
+from sublet.daemon.api.events import EventPage, ReadEvents
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import AssignmentState, DelegationState
@@ -45,21 +48,12 @@ def test_at_the_end_nobody_waits_for_words_that_do_not_come(capsys: pytest.Captu
 
         ended = False
 
-        async def events_since(
-            self,
-            cursor: int,
-            *,
-            delegation_id: str | None = None,
-            session_id: str | None = None,
-            kind: str | None = None,
-            timeout: float = 0,
-            limit: int = 100,
-        ) -> EventPage:
-            waited.append((self.ended, timeout))
-            return await super().events_since(cursor, timeout=timeout, limit=limit)
+        async def events_since(self, request: ReadEvents) -> EventPage:
+            waited.append((self.ended, request.timeout))
+            return await super().events_since(request)
 
-        async def get_status(self, delegation_id: str) -> DelegationView:
-            view = await super().get_status(delegation_id)
+        async def get_status(self, request: OneDelegation) -> DelegationView:
+            view = await super().get_status(request)
             if not self.ended and view.state is DelegationState.COMPLETED:
                 self.ended = True
                 self.events.append(printed(1, "last words\n"))

@@ -11,7 +11,8 @@ import pytest
 from sublet.cli.app import run
 from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.daemon import Check
-from sublet.daemon.api.models import CreateDelegation, ErrorView
+from sublet.daemon.api.delegation_views import ErrorView
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.protocol.errors import ErrorCode, LocalCode
 from sublet.protocol.lifecycle import DelegationState
 from support.fake_control import ID, FakeControl, completed, delegation, peer, printed, unavailable, views

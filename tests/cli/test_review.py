@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from sublet.cli.app import run
-from sublet.daemon.api.models import ChangeSet, CreateDelegation, ErrorView, ResultView
-from sublet.daemon.api.review_models import ApplyRequest
+from sublet.daemon.api.delegation_views import ChangeSet, ErrorView, ResultView
+from sublet.daemon.api.delegations import CreateDelegation
+from sublet.daemon.api.results import ApplyResult
 from sublet.protocol.lifecycle import DelegationState
 from support.fake_control import (
     CHANGES,
@@ -174,7 +175,7 @@ def test_apply_says_what_was_done_and_how_to_take_it_back(capsys: pytest.Capture
 
     assert (status, lines(out)) == (0, ["✓ applied 2 changes", "src/calc.py", "notes.md"])
     assert lines(err) == [f"Take it back:  sublet undo {ID}"]
-    assert control.requests == [ApplyRequest()]
+    assert control.requests == [ApplyResult(delegation_id=ID)]
 
 
 def test_conflicts_have_a_status_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,7 +197,9 @@ def test_options_of_apply_reach_the_daemon(capsys: pytest.CaptureFixture[str]) -
     status, out, _ = call(control, capsys, "apply", ID, "--partial", "--allow-mass-deletion", "--branch", "bob/work")
 
     assert (status, lines(out)) == (0, ["✓ branch bob/work  at aaaaaaaaaaaa; your files are as they were"])
-    assert control.requests == [ApplyRequest(partial=True, allow_mass_deletion=True, branch="bob/work")]
+    assert control.requests == [
+        ApplyResult(delegation_id=ID, partial=True, allow_mass_deletion=True, branch="bob/work")
+    ]
 
 
 def test_discard_and_undo(capsys: pytest.CaptureFixture[str]) -> None:

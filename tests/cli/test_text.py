@@ -14,7 +14,7 @@ from sublet.cli.render import diff_text, headline, size, span, summary
 from sublet.cli.screen import Screen, Symbols
 from sublet.daemon.api.audit_models import AuditReport, FileChange
 from sublet.daemon.api.daemon import Check
-from sublet.daemon.api.models import ChangeSet, ConditionView, ErrorView, LeaseQuota, ResultView, Usage
+from sublet.daemon.api.delegation_views import ChangeSet, ConditionView, ErrorView, LeaseQuota, ResultView, Usage
 from sublet.daemon.api.peers import AgentView
 from sublet.protocol.lifecycle import DelegationState
 from support.fake_control import (

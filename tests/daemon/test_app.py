@@ -14,7 +14,9 @@ import httpx
 import pytest
 
 from sublet.daemon.api.daemon import SHOW_STATUS, STOP, StatusView
-from sublet.daemon.api.models import CreateDelegation
+from sublet.daemon.api.delegation_fields import OneDelegation
+from sublet.daemon.api.delegations import CREATE_DELEGATION, GET_DELEGATION, WAIT_FOR_END, CreateDelegation, WaitForEnd
+from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.peers import (
     ADD_PEER,
@@ -108,11 +110,13 @@ async def paired(root: Path) -> AsyncIterator[tuple[Running, Running]]:
 async def lend(lender: Running, project: Path, prompt: str) -> str:
     """Delegate ``project`` and return the id once the work runs."""
     request = CreateDelegation(workspace_dir=str(project), peer="bob", prompt=prompt)
-    found = (await lender.control.create_delegation(request)).delegation_id
+    found = (await lender.control.call(CREATE_DELEGATION, request)).delegation_id
     cursor = 0
     with anyio.fail_after(START_SECONDS):
         while not (project / "began").exists():
-            cursor = (await lender.control.events_since(cursor, delegation_id=found, timeout=1)).cursor
+            cursor = (
+                await lender.control.call(READ_EVENTS, ReadEvents(cursor=cursor, delegation_id=found, timeout=1))
+            ).cursor
     return found
 
 
@@ -174,7 +178,7 @@ async def test_both_sides_stop_while_work_runs(tmp_path: Path, project: Path) ->
             group.start_soon(worker.stop)
     assert mounted_below(tmp_path) == []
     async with daemon(tmp_path / "a") as again:
-        view = await again.control.get_status(found)
+        view = await again.control.call(GET_DELEGATION, OneDelegation(delegation_id=found))
         assert view.state is DelegationState.CANCELLED
         assert view.audit is not None
         assert view.audit.added == ["began"]
@@ -184,7 +188,7 @@ async def test_the_workers_stop_ends_the_lenders_delegation(tmp_path: Path, proj
     async with paired(tmp_path) as (lender, worker):
         found = await lend(lender, project, "touch began; sleep 600")
         await worker.stop()
-        view = await lender.control.wait_for_result(found, START_SECONDS)
+        view = await lender.control.call(WAIT_FOR_END, WaitForEnd(delegation_id=found, timeout=START_SECONDS))
         assert view.state is DelegationState.CANCELLED
         assert view.error is not None
         assert view.error.message == "bob: the executor's daemon was stopped"
@@ -209,6 +213,6 @@ async def test_removing_a_peer_ends_what_runs_for_it(tmp_path: Path, project: Pa
         await worker.control.call(REMOVE_PEER, OnePeer(name=alice.name))
         assert (await worker.control.call(SHOW_STATUS, Nothing())).assignments_active == 0
         # Whether the lender hears why, or only that it is no longer let in, depends on which comes first.
-        view = await lender.control.wait_for_result(found, START_SECONDS)
+        view = await lender.control.call(WAIT_FOR_END, WaitForEnd(delegation_id=found, timeout=START_SECONDS))
         assert view.state in (DelegationState.CANCELLED, DelegationState.ERROR)
         assert view.audit is not None

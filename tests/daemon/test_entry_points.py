@@ -16,22 +16,23 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
+from starlette.routing import Route
 from typer.main import get_command
 
 import sublet.daemon
 from sublet.a2a_server import routes as a2a_routes
 from sublet.cli.app import app
+from sublet.daemon.all_operations import operation_table
 from sublet.daemon.api.conversations import ReadConversation, Say
 from sublet.daemon.api.daemon_api import ExecutorApi, MessageApi, PairingApi, WhereaboutsApi
 from sublet.daemon.api.room_messages import ReadMessages, SendMessage
 from sublet.daemon.api.room_news import FollowNews, SetWatch, UnsetWatch, WatchRooms
 from sublet.daemon.api.rooms import CreateRoom
 from sublet.daemon.api.web_logins import WebLoginCheck
-from sublet.daemon.control_areas import operation_table
+from sublet.daemon.control.routes import ControlApi
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.net.event_stream import EventStreams
 from sublet.daemon.operations.answers import OWNER
-from sublet.daemon.operations.asking import MARK, operations
+from sublet.daemon.operations.asking import MARK, asked_operation, asked_stream
 from sublet.daemon.operations.document import declarations
 from sublet.daemon.operations.table import served_by
 from sublet.daemon.parts import Parts
@@ -53,6 +54,7 @@ from sublet.policy.model import Action, Kind, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.web.room_routes import OF_ROOMS
 from sublet.web.routes import OF_THE_PAGE, PageApi
+from support.daemon_double import DaemonDouble
 from support.decisions import KeptDecisions, gatekeeper
 
 SOURCE = Path(sublet.daemon.__file__).parents[1]
@@ -71,7 +73,7 @@ OPEN_TO_STRANGERS = {"complete": "a pairing link that a person has asked policy 
 TOLD_BY_PEERS = {"moved": "changes only where this very peer is called, and only to a host of its own"}
 UNGUARDED_SERVICES = {"PairingService": OPEN_TO_STRANGERS}
 FACE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(api\.\w+|operations\.calling|ports|paths|net\.\w+)$")
-PAGE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(control\.requests|operations\.(answers|reading|routes|table))$")
+PAGE_MAY_IMPORT = re.compile(r"sublet\.daemon\.operations\.(answers|reading|routes|table)$")
 """How HTTP is read and answered, which the web page has in common with the control socket."""
 CLI_MAY_IMPORT = {
     "sublet.daemon.app": "starts the daemon in this process",
@@ -116,7 +118,6 @@ def public_methods(cls: type) -> dict[str, Callable[..., Any]]:
 
 
 SERVICES = classes(lambda cls: cls.__name__.endswith("Service"))
-AREAS = classes(lambda cls: cls.__name__.endswith(("Area", "ControlApi")) and cls.__name__ != "ControlArea")
 OPERATIONS = {name for cls in SERVICES for name, method in public_methods(cls).items() if hasattr(method, MARK)}
 
 
@@ -126,10 +127,9 @@ DECLARED = {name: one for _, stated in declarations() for name, one in stated.it
 
 def test_what_is_enumerated_is_there() -> None:
     """An empty list would let everything pass."""
-    assert {"DaemonService", "SupervisorService", "PolicyService", "ReplayService", "RoomService"} <= {
+    assert {"DelegationService", "SupervisorService", "PolicyService", "ReplayService", "RoomService"} <= {
         cls.__name__ for cls in SERVICES
     }
-    assert "ControlApi" in {cls.__name__ for cls in AREAS}
     assert len(OPERATIONS) > 40
     assert len(DECLARED) > 20
 
@@ -173,30 +173,14 @@ def test_every_method_of_a_service_is_an_operation_that_has_to_ask(service: type
         if excepted is not None:
             assert name in {*excepted, "create_link", "add"}, f"{name}: only what an operation calls, or a proof opens"
         else:
-            assert hasattr(method, MARK), f"{service.__name__}.{name} is no operation: mark the class with @operations"
+            assert hasattr(method, MARK), f"{service.__name__}.{name} is no operation: mark it with @serves"
 
 
-@pytest.mark.parametrize("area", AREAS, ids=lambda cls: cls.__name__)
-def test_every_route_of_the_control_api_calls_operations_for_whoever_asks(area: type) -> None:
-    source = inspect.getsource(area)
-    routes = re.findall(r'\("(?:GET|POST|PUT|PATCH|DELETE)", "(/v1/[^"]*)", self\.(\w+)\)', source)
-    table = getattr(area, "table", None) or getattr(area, "app")  # noqa: B009 - one of the two is there
-    assert len(routes) == inspect.getsource(table).count('"/v1/'), "every row is read by this test"
-    for path, endpoint in routes:
-        text = _with_helpers(area, endpoint)
-        called = set(re.findall(r"self\._api\.(\w+)", text)) | _streamed(text)
-        assert called, f"{path} does nothing by an operation"
-        assert called <= OPERATIONS, f"{path} calls {called - OPERATIONS}"
-        assert "who(request)" in text or "caller" in text, f"{path} does not tell who asks"
-
-
-def _streamed(text: str) -> set[str]:
-    """Return the operation behind streams of events, where they are used."""
-    return {"events_since"} if re.search(r"self\._streams\.(?:page|stream)\(", text) else set()
-
-
-def test_streams_of_events_are_an_operation() -> None:
-    assert set(re.findall(r"self\._api\.(\w+)", inspect.getsource(EventStreams))) == {"events_since"}
+def test_the_control_api_serves_what_is_declared_and_nothing_else() -> None:
+    routes = [route for route in ControlApi(DaemonDouble().table).app().routes if isinstance(route, Route)]
+    served = [(method, route.path) for route in routes for method in (route.methods or set()) - {"HEAD"}]
+    assert sorted(served) == sorted((one.method, one.path) for one in DECLARED.values())
+    assert "OperationRoutes(self._table, who," in inspect.getsource(ControlApi.app)
 
 
 def _with_helpers(area: type, name: str) -> str:
@@ -210,11 +194,6 @@ def _with_helpers(area: type, name: str) -> str:
             seen[current] = inspect.getsource(method)
             todo += re.findall(r"self\.(_\w+)", seen[current])
     return "".join(seen.values())
-
-
-def test_all_areas_that_the_daemon_serves_are_known_here() -> None:
-    source = (SOURCE / "daemon" / "app.py").read_text(encoding="utf-8")
-    assert set(re.findall(r"\b(\w+Area)\(", source)) <= {cls.__name__ for cls in AREAS}
 
 
 def test_whoever_speaks_on_the_control_socket_is_a_person_unless_told_otherwise() -> None:
@@ -262,21 +241,17 @@ def test_every_command_has_a_call_of_the_client_or_is_local() -> None:
             module = inspect.getmodule(inspect.unwrap(one.callback)) if one.callback else None
             assert module is not None, full
             source = inspect.getsource(module)
-            called = set(re.findall(r"control\.(?:\w+\.)?(\w+)\(", source)) & OPERATIONS
-            called |= set(re.findall(r"control\.(?:call|stream)\(\s*(\w+)", source)) & DECLARED.keys()
+            called = set(re.findall(r"control\.(?:call|stream|follow)\(\s*(\w+)", source)) & DECLARED.keys()
             assert called or full in local, f"`sublet {full}` reaches no operation"
 
 
 def test_tools_of_the_mcp_server_do_everything_by_operations() -> None:
-    methods: set[str] = set()
-    declared: set[str] = set()
+    called: set[str] = set()
     for path in sorted((SOURCE / "mcp_server").rglob("*.py")):
         source = path.read_text(encoding="utf-8")
-        methods |= set(re.findall(r"\bapi\.(\w+)\(", source))
-        declared |= set(re.findall(r"(?:operations|daemon)\.call\(\s*(\w+)", source))
-    assert len(methods) + len(declared) > 20
-    assert methods <= OPERATIONS
-    assert declared <= DECLARED.keys()
+        called |= set(re.findall(r"\b(?:calls|operations|daemon)\.call\(\s*(\w+)", source))
+    assert len(called) > 20
+    assert called <= DECLARED.keys()
 
 
 def acting(context: type) -> set[str]:
@@ -287,7 +262,7 @@ def acting(context: type) -> set[str]:
 
 def test_what_the_a2a_face_is_given_is_guarded() -> None:
     """AWCP and plain A2A come in by these; a field more needs a place in one of the tables."""
-    assert acting(FaceContext) == {"api", "calls", "executor", "messages", "pairing", "nonces", "whereabouts"}
+    assert acting(FaceContext) == {"calls", "executor", "messages", "pairing", "nonces", "whereabouts"}
     assert get_type_hints(FaceContext)["web"] == WebContext | None
     assert set(public_methods(ExecutorApi)) == set(SERVED_BY_PEERS)
     assert set(public_methods(MessageApi)) == {"answer"}
@@ -298,22 +273,22 @@ def test_what_the_a2a_face_is_given_is_guarded() -> None:
 def test_what_the_web_page_does_is_an_operation_of_its_owner_but_for_logging_in() -> None:
     assert acting(WebContext) == {"logins"}
     of_the_page = [*OF_THE_PAGE.items(), *OF_ROOMS]
+    assert len(of_the_page) > 20
     assert {one for _, one in of_the_page} <= set(DECLARED.values())
     for path, one in of_the_page:
         assert path.startswith("/api/")
         assert set(re.findall(r"{(\w+)}", path)) == set(one.path_fields)
-    assert "OperationRoutes(self._operations, lambda _: OWNER," in inspect.getsource(PageApi._made)
+    assert "OperationRoutes(self._operations, lambda _: OWNER," in inspect.getsource(PageApi._routes)
     assert set(public_methods(WebLoginCheck)) == {"redeem"}, "opened by the secret of a link that an operation has made"
     source = inspect.getsource(PageApi)
     routes = re.findall(r'\("(?:GET|POST)", "(/api/[^"]*)", self\.(\w+)\)', source)
-    assert len(routes) == inspect.getsource(PageApi.app).count('"/api/') - 1 > 8, "every row but the login is read"
+    assert len(routes) == inspect.getsource(PageApi.app).count('"/api/') - 1, "every row but the login is read"
     for path, endpoint in routes:
         text = _with_helpers(PageApi, endpoint)
-        called = set(re.findall(r"self\._api\.(\w+)", text)) | _streamed(text)
-        called |= set(re.findall(r"self\._operations\.call\((\w+)", text))
+        called = set(re.findall(r"self\._(?:operations\.call|made\.follow)\((?:request, )?(\w+)", text))
         assert called or path == "/api/logout", f"{path} does nothing by an operation"
-        assert called <= OPERATIONS | DECLARED.keys(), f"{path} calls {called - OPERATIONS}"
-        assert "OWNER" in text or path == "/api/logout", f"{path} does not tell who asks"
+        assert called <= DECLARED.keys(), f"{path} calls {called - DECLARED.keys()}"
+        assert "OWNER" in text or "self._made." in text or path == "/api/logout", f"{path} does not tell who asks"
     assert "guarded(self._logged_in(endpoint)" in inspect.getsource(PageApi.app), (
         "none of them but for who is logged in"
     )
@@ -421,16 +396,20 @@ class _Forgetful:
     def __init__(self, gate: Gatekeeper) -> None:
         self._gate = gate
 
+    @asked_operation
     async def asks(self, caller: Subject) -> str:
         await self._gate.ask(caller, Action.POLICY_READ, "*")
         return "done"
 
+    @asked_operation
     async def acts(self, caller: Subject) -> str:
         return "done"
 
+    @asked_stream
     async def streams(self, caller: Subject) -> Any:
         yield "done"
 
+    @asked_operation
     async def fails(self, caller: Subject) -> str:
         await self._gate.ask(caller, Action.PEER_PAIR, "bob")
         raise ValueError("broken")
@@ -443,7 +422,7 @@ async def test_an_operation_that_forgets_to_ask_fails_and_one_that_asks_tells_wh
             raise AssertionError
 
     log = KeptDecisions()
-    made: Any = operations(_Forgetful)(gatekeeper(Journal(), log=log))  # type: ignore[arg-type]
+    made: Any = _Forgetful(gatekeeper(Journal(), log=log))  # type: ignore[arg-type]
     assert await made.asks(OWNER) == "done"
     with pytest.raises(RuntimeError, match="acts has asked nobody"):
         await made.acts(OWNER)

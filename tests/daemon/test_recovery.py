@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sublet.daemon.api.audit_models import AuditReport
-from sublet.daemon.api.models import ConditionView, CreateDelegation, ErrorView, ResultView
+from sublet.daemon.api.delegation_views import ConditionView, ErrorView, ResultView
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.recovery import end_interrupted, recover
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord

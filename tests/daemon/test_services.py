@@ -8,8 +8,9 @@ import anyio
 import pytest
 
 from daemon.test_app import Running, paired
+from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.daemon import SHOW_STATUS
-from sublet.daemon.api.models import CreateDelegation
+from sublet.daemon.api.delegations import CREATE_DELEGATION, WAIT_FOR_END, CreateDelegation, WaitForEnd
 from sublet.daemon.api.operation import Nothing
 from sublet.protocol.lifecycle import DelegationState
 from support.services import Saboteur
@@ -55,8 +56,10 @@ async def delegated(lender: Running, directory: Path) -> str:
     """Delegate a directory, wait for the end, and return what the worker wrote there."""
     directory.mkdir()
     request = CreateDelegation(workspace_dir=str(directory), peer="bob", prompt="echo works > made")
-    view = await lender.control.create_delegation(request)
-    view = await lender.control.wait_for_result(view.delegation_id, WAIT_SECONDS)
+    view = await lender.control.call(CREATE_DELEGATION, request)
+    view = await lender.control.call(
+        WAIT_FOR_END, WaitForEnd(delegation_id=view.delegation_id, timeout=MAX_WAIT_SECONDS)
+    )
     assert view.state is DelegationState.COMPLETED, view
     return (directory / "made").read_text()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.api.models import CreateDelegation
+from sublet.daemon.api.delegations import CREATE_DELEGATION, CreateDelegation
 from sublet.protocol.errors import ErrorCode, SubletError
 from support.daemons import SHELL_AGENT, Daemon, pair, two_daemons
 from support.leases import (
@@ -121,7 +121,7 @@ def test_c01_a_path_that_only_the_caller_sees_is_not_found(bare: tuple[Daemon, P
     request = CreateDelegation(workspace_dir=str(unseen / "project"), peer="vm", prompt="true")
 
     with pytest.raises(SubletError) as refused:
-        ask(daemon, lambda client: client.create_delegation(request))
+        ask(daemon, lambda client: client.call(CREATE_DELEGATION, request))
 
     assert refused.value.code is ErrorCode.WORKSPACE_NOT_FOUND
 

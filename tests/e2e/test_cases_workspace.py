@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.api.models import CreateDelegation
+from sublet.daemon.api.delegations import CREATE_DELEGATION, CreateDelegation
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Done, Progress
 from sublet.workspace.ssh.connection import LINK_LOSS_SECONDS
@@ -57,7 +57,7 @@ def test_c01_a_relative_path_is_never_looked_for_anywhere(daemons: Pair, given: 
     request = CreateDelegation(workspace_dir=given, peer="bob", prompt="true")
 
     with pytest.raises(SubletError) as refused:
-        ask(daemons[0], lambda client: client.create_delegation(request))
+        ask(daemons[0], lambda client: client.call(CREATE_DELEGATION, request))
 
     assert refused.value.code is ErrorCode.WORKSPACE_INVALID
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.protocol.events import EventKind
 from support import claude_code
 from support.daemons import Daemon, pair
@@ -28,7 +29,7 @@ OUTSIDE = Path("/srv/sublet-elsewhere.txt")
 
 def told(worker: Daemon, kind: EventKind) -> list[tuple[Any, Any]]:
     """Return tool and paths of every event of a kind."""
-    found = ask(worker, lambda client: client.events_since(0, limit=500)).events
+    found = ask(worker, lambda client: client.call(READ_EVENTS, ReadEvents(cursor=0, limit=500))).events
     return [(event.data["tool"], event.data.get("paths")) for event in found if event.kind is kind]
 
 

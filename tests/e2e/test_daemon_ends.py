@@ -14,6 +14,8 @@ import httpx
 import pytest
 
 from sublet.daemon.api.daemon import SHOW_STATUS
+from sublet.daemon.api.delegation_fields import OneDelegation
+from sublet.daemon.api.delegations import CANCEL_DELEGATION
 from sublet.daemon.api.operation import Nothing
 from support.daemons import SHELL_AGENT, Daemon, pair, two_daemons, wait_for
 from support.leases import ask, begin, delegate, finish, marker, processes_with, restart, view, wait_state
@@ -142,7 +144,7 @@ def test_a_lender_that_is_killed_comes_back_and_can_still_end_the_work(daemons: 
 
     lender.kill()
     restart(lender, None)
-    ask(lender, lambda client: client.cancel_delegation(delegation))
+    ask(lender, lambda client: client.call(CANCEL_DELEGATION, OneDelegation(delegation_id=delegation)))
 
     wait_for(lambda: not processes_with(sign), LOST_SECONDS, "the end of the work")
     wait_for(lambda: worker.mounts == [], LOST_SECONDS, "the end of the mount")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.protocol.events import Event, EventKind
 from support import acp_agent
 from support.chat_process import ChatStub, Step, chat_stub
@@ -76,7 +77,9 @@ class Governed:
         return self.daemon.json("ask", *arguments, check=check, timeout=150)
 
     def events(self, session: str | None = None) -> list[Event]:
-        return ask(self.daemon, lambda client: client.events_since(0, session_id=session, limit=500)).events
+        return ask(
+            self.daemon, lambda client: client.call(READ_EVENTS, ReadEvents(cursor=0, session_id=session, limit=500))
+        ).events
 
     def written(self, agent: str) -> bool:
         """Have an agent try to write a file, and tell whether it was let."""

@@ -33,6 +33,7 @@ from sublet.daemon.api.approvals import (
     OneApproval,
     Terms,
 )
+from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.approvals.grant_store import UNKNOWN_OUTCOME
 from sublet.protocol.errors import SubletError
@@ -118,7 +119,7 @@ class Scene:
         ask(self.executor, lambda client: client.call(DENY_APPROVAL, DenyApproval(approval_id=asked.id)))
 
     def told(self) -> list[Event]:
-        return ask(self.executor, lambda client: client.events_since(0, limit=500)).events
+        return ask(self.executor, lambda client: client.call(READ_EVENTS, ReadEvents(cursor=0, limit=500))).events
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sublet.daemon.api.delegations import WAIT_FOR_END, WaitForEnd
 from support import acp_agent
 from support.daemons import SHELL_AGENT, Daemon, pair
 from support.leases import ask
@@ -100,7 +101,9 @@ def test_it_delegates_what_was_allowed_for_no_longer_than_it_has_itself(tmp_path
         assert forbidden[0] is True
         assert "POLICY_DENIED" in forbidden[1] or "allow" in forbidden[1]
         assert "you have begun no delegation" in foreign[1]
-        ended = ask(one, lambda client: client.wait_for_result(view["delegation_id"], 60))
+        ended = ask(
+            one, lambda client: client.call(WAIT_FOR_END, WaitForEnd(delegation_id=view["delegation_id"], timeout=45))
+        )
         assert ended.state in ("completed", "cancelled", "error", "expired")
         # Only the one that was allowed came to be worked on, called by the agent and not by a person.
         [work] = other.json("work", "--all")["assignments"]

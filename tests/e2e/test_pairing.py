@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from sublet.daemon.api.daemon import SHOW_STATUS
+from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.peers import CREATE_PAIR_LINK, LIST_PEERS, REMOVE_PEER, CreatePairLink, OnePeer, PeerView
 from sublet.protocol.events import EventKind
@@ -222,7 +223,7 @@ def test_a_name_is_not_given_to_another_key(daemons: Three) -> None:
     assert carol.info["fingerprint"] in outcome[1]["error"]["message"]
     assert [peer.fingerprint for peer in peers(ann)] == [bob.info["fingerprint"]]
     assert peers(carol) == []
-    seen = ask(ann, lambda client: client.events_since(0, limit=500)).events
+    seen = ask(ann, lambda client: client.call(READ_EVENTS, ReadEvents(cursor=0, limit=500))).events
     told = [event.data for event in seen if event.kind is EventKind.PEER_KEY_CHANGED]
     assert told[-1] == {"name": "bob", "pinned": bob.info["fingerprint"], "shown": carol.info["fingerprint"]}
 

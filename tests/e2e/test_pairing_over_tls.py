@@ -20,6 +20,7 @@ from nacl.signing import SigningKey
 
 from sublet.a2a_server.assertion import make_assertion
 from sublet.daemon.api.daemon import SHOW_STATUS
+from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.peers import CREATE_PAIR_LINK, LIST_PEERS, CreatePairLink
 from sublet.protocol.events import EventKind
@@ -134,7 +135,7 @@ def test_a_caller_who_poses_as_a_peer_with_another_key_is_refused_loudly(scene: 
     assert [answer.json()["error"]["code"] for answer in answers] == ["KEY_CHANGED", "AUTH_FAILED"]
 
     def told() -> list[dict[str, Any]]:
-        seen = ask(scene.bob, lambda client: client.events_since(0, limit=500)).events
+        seen = ask(scene.bob, lambda client: client.call(READ_EVENTS, ReadEvents(cursor=0, limit=500))).events
         return [event.data for event in seen if event.kind is EventKind.PEER_KEY_CHANGED]
 
     # The refusal does not wait until it is written down.

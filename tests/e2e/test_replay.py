@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sublet.daemon.api.daemon import RELOAD
+from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.daemon.api.operation import Nothing
 from sublet.protocol.events import Event, EventKind
 from support.chat_process import Step, chat_stub
@@ -42,7 +43,9 @@ class Recorded:
         return self.daemon.json("ask", *arguments, check=None)
 
     def events(self, session: str | None = None) -> list[Event]:
-        return ask(self.daemon, lambda client: client.events_since(0, session_id=session, limit=500)).events
+        return ask(
+            self.daemon, lambda client: client.call(READ_EVENTS, ReadEvents(cursor=0, session_id=session, limit=500))
+        ).events
 
     def replay(self, session: str, *options: str, check: int = 0) -> Any:
         return self.daemon.json("replay", session, *options, check=(check,))

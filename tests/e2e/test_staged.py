@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from sublet.daemon.api.review_models import Applied, ApplyRequest, Undone
+from sublet.daemon.api.delegation_fields import OneDelegation, OneWithPatch
+from sublet.daemon.api.delegations import CANCEL_DELEGATION
+from sublet.daemon.api.results import (
+    APPLY_RESULT,
+    DISCARD_RESULT,
+    REVIEW_RESULT,
+    UNDO_RESULT,
+    Applied,
+    ApplyResult,
+    Undone,
+)
 from sublet.daemon.control.client import ControlClient
 from sublet.protocol.errors import LocalCode, SubletError
 from support.daemons import Daemon, two_daemons, wait_for
@@ -48,11 +58,11 @@ def staged(daemon: Daemon, directory: Path, script: str, *options: str) -> dict[
 
 
 def apply(daemon: Daemon, delegation_id: str, **options: Any) -> Applied:
-    return ask(daemon, lambda client: client.apply_delegation(delegation_id, ApplyRequest(**options)))
+    return ask(daemon, lambda client: client.call(APPLY_RESULT, ApplyResult(delegation_id=delegation_id, **options)))
 
 
 def undo(daemon: Daemon, delegation_id: str) -> Undone:
-    return ask(daemon, lambda client: client.undo_delegation(delegation_id))
+    return ask(daemon, lambda client: client.call(UNDO_RESULT, OneDelegation(delegation_id=delegation_id)))
 
 
 def refused(daemon: Daemon, question: Callable[[ControlClient], Awaitable[object]]) -> SubletError:
@@ -166,12 +176,12 @@ def test_a_live_lease_keeps_others_from_writing_until_it_ends(lender: Daemon, pr
     live = begin(lender, project, "sleep 60")
     wait_state(lender, live, "running")
 
-    no = refused(lender, lambda client: client.apply_delegation(found, ApplyRequest()))
+    no = refused(lender, lambda client: client.call(APPLY_RESULT, ApplyResult(delegation_id=found)))
 
     assert no.code is LocalCode.CONFLICT
     assert live in no.message
     assert not (project / "new").exists()
-    ask(lender, lambda client: client.cancel_delegation(live))
+    ask(lender, lambda client: client.call(CANCEL_DELEGATION, OneDelegation(delegation_id=live)))
     finish(lender, live)
     assert apply(lender, found).applied == ["new"]
 
@@ -186,14 +196,14 @@ def test_a_dropped_result_is_gone(daemons: tuple[Daemon, Daemon], project: Path)
             assert lender.json("discard", found)["discarded"] is True
             assert status_of(lender, found) == "discarded"
         questions: list[Callable[[ControlClient], Awaitable[object]]] = [
-            lambda client, one=one: client.apply_delegation(one, ApplyRequest()),  # type: ignore[misc]
-            lambda client, one=one: client.discard_delegation(one),  # type: ignore[misc]
-            lambda client, one=one: client.undo_delegation(one),  # type: ignore[misc]
+            lambda client, one=one: client.call(APPLY_RESULT, ApplyResult(delegation_id=one)),  # type: ignore[misc]
+            lambda client, one=one: client.call(DISCARD_RESULT, OneDelegation(delegation_id=one)),  # type: ignore[misc]
+            lambda client, one=one: client.call(UNDO_RESULT, OneDelegation(delegation_id=one)),  # type: ignore[misc]
         ]
         for question in questions:
             assert refused(lender, question).code is LocalCode.CONFLICT
     assert not (project / "new").exists()
-    ask(lender, lambda client: client.cancel_delegation(running))
+    ask(lender, lambda client: client.call(CANCEL_DELEGATION, OneDelegation(delegation_id=running)))
     finish(lender, running)
 
 
@@ -203,7 +213,9 @@ def test_most_of_a_directory_goes_only_where_that_is_meant(lender: Daemon, proje
     before = tree(project)
     found = staged(lender, project, "rm -f file*")["delegation_id"]
 
-    assert ask(lender, lambda client: client.review_delegation(found)).mass_deletion is True
+    assert (
+        ask(lender, lambda client: client.call(REVIEW_RESULT, OneWithPatch(delegation_id=found))).mass_deletion is True
+    )
     no = lender.run("apply", found, check=(1,))
 
     assert "--allow-mass-deletion" in no.stderr
@@ -277,7 +289,7 @@ def test_a_killed_daemon_loses_no_result(daemons: tuple[Daemon, Daemon], project
 
     assert tree(project) == before
     assert str(finish(lender, running).state) == "completed"
-    review = ask(lender, lambda client: client.review_delegation(running))
+    review = ask(lender, lambda client: client.call(REVIEW_RESULT, OneWithPatch(delegation_id=running)))
     assert [(file.path, file.change) for file in review.files] == [("half", "added"), ("rest", "added")]
     assert tree(project) == before
     assert apply(lender, ended).applied == ["done"]

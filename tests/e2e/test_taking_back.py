@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from attacks.kit.audited_lease import names_of
-from sublet.daemon.api.review_models import Undone
+from sublet.daemon.api.delegation_fields import OneDelegation
+from sublet.daemon.api.results import UNDO_RESULT, Undone
 from sublet.protocol.errors import LocalCode, SubletError
 from support.daemons import Daemon, two_daemons, wait_for
 from support.leases import ask, begin, delegate, finish, restart
@@ -33,7 +34,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def undo(daemon: Daemon, found: str) -> Undone:
-    return ask(daemon, lambda client: client.undo_delegation(found))
+    return ask(daemon, lambda client: client.call(UNDO_RESULT, OneDelegation(delegation_id=found)))
 
 
 def has_noted(daemon: Daemon, path: Path) -> bool:

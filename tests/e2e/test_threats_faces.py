@@ -19,6 +19,8 @@ import anyio.to_thread
 import asyncssh
 import pytest
 
+from sublet.daemon.api.delegation_fields import ListNewest
+from sublet.daemon.api.delegations import LIST_DELEGATIONS
 from sublet.daemon.paths import resolve_home
 from support.daemons import Daemon, two_daemons
 from support.leases import ask, begin, marker, processes_with, wait_state
@@ -319,5 +321,7 @@ async def test_allow_opens_one_directory_and_nothing_else(daemons: Pair, base: P
 
 async def list_ids(daemon: Daemon) -> set[str]:
     """Return the delegations that were begun by an MCP host."""
-    views = await anyio.to_thread.run_sync(lambda: ask(daemon, lambda client: client.list_delegations(limit=500)))
+    views = await anyio.to_thread.run_sync(
+        lambda: ask(daemon, lambda client: client.call(LIST_DELEGATIONS, ListNewest(limit=500)))
+    )
     return {view.delegation_id for view in views if "ls -a" in view.description}

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import pytest
 
 from sublet.daemon.api.daemon import SHOW_STATUS
-from sublet.daemon.api.models import CreateDelegation, DelegationView
+from sublet.daemon.api.delegation_views import DelegationView
+from sublet.daemon.api.delegations import CREATE_DELEGATION, CreateDelegation
 from sublet.daemon.api.operation import Nothing
 from support.daemons import SHELL_AGENT, Daemon, pair, two_daemons, wait_for
 from support.fuseless import fuseless
@@ -49,7 +50,7 @@ def bare(daemons: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Da
 def lend(daemon: Daemon, directory: Path, script: str, **more: object) -> DelegationView:
     """Lend ``directory`` by archive, have ``script`` run in it, and return the end."""
     request = {"workspace_dir": str(directory), "peer": "bob", "prompt": script, "transport": "archive", **more}
-    handle = ask(daemon, lambda client: client.create_delegation(CreateDelegation.model_validate(request)))
+    handle = ask(daemon, lambda client: client.call(CREATE_DELEGATION, CreateDelegation.model_validate(request)))
     return finish(daemon, handle.delegation_id)
 
 

@@ -13,8 +13,9 @@ from acp.schema import RequestPermissionRequest
 from pydantic import ValidationError
 
 from fuzz.targets import _file, _json, _scratch, target
+from sublet.daemon.api.events import FOLLOW_EVENTS
 from sublet.daemon.api.sessions import ASK
-from sublet.daemon.operations.calling import read_event
+from sublet.daemon.operations.calling import read_event, read_numbered
 from sublet.daemon.working.job_files import job_files
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.errors import SubletError
@@ -82,6 +83,13 @@ def _ask_events(data: bytes) -> None:
     """The first line is the kind of the event."""
     kind, _, event = data.decode("utf-8", "replace").partition("\n")
     read_event(ASK, kind, event)
+
+
+@target("told_events", "daemon.operations.calling:read_numbered", raises=[SubletError])
+def _told_events(data: bytes) -> None:
+    event = read_numbered(FOLLOW_EVENTS, data.decode("utf-8", "replace"))
+    assert isinstance(event.seq, int)
+    assert isinstance(event.kind, str)
 
 
 class _Ends:

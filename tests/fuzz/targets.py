@@ -121,7 +121,6 @@ EXEMPT: dict[str, str] = {
     "supervisor.sessions.control:_load": "takes an id; session_files is the decoder",
     "supervisor.acp.client:read_text_file": "checks whose session it is; acp_file_request is the decoder",
     "daemon.operations.calling:read_answer": "reads answers of the user's own daemon into models, as ask_events does",
-    "daemon.control.transport:read": "reads answers of the user's own daemon into models; control_http is the decoder",
     "daemon.storage.journal:load_delegation": "takes an id, as a parameter of a statement",
     "daemon.storage.journal:load_assignment": "takes an id, as a parameter of a statement",
     "daemon.storage.journal:_load": "takes statements that are constants",

@@ -20,7 +20,8 @@ from pydantic import TypeAdapter, ValidationError
 from sublet.a2a_server.answers import AnswerReader
 from sublet.a2a_server.card import offered_agents, offered_bus
 from sublet.daemon.api.daemon_api import PairRequest
-from sublet.daemon.api.models import CreateDelegation, ErrorView
+from sublet.daemon.api.delegation_views import ErrorView
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.ports import BUS_WIRE, BusDoor
 from sublet.daemon.working.acceptance import choose_transport
 from sublet.protocol.canonical import JsonValue

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sublet.daemon.api.audit_models import AuditReport, DirectoryChange, FileChange, OthersEdit
-from sublet.daemon.api.models import ChangeSet, ResultView
-from sublet.daemon.api.review_models import Review, Undone
+from sublet.daemon.api.delegation_views import ChangeSet, ResultView
+from sublet.daemon.api.results import Review, Undone
 from sublet.mcp_server.present import files_text, present
 from sublet.mcp_server.present_review import present_diff, present_undone
 from support.fake_control import ID, completed

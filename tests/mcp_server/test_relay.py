@@ -18,7 +18,7 @@ import psutil
 import pytest
 from mcp import Client
 
-from sublet.daemon.api.models import DelegationView
+from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.paths import Home
 from sublet.mcp_server.relay_session import MAX_LINE
 from support.fake_daemon_api import FakeDaemonApi

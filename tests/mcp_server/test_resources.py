@@ -11,7 +11,7 @@ from mcp.client import IncomingMessage
 from mcp.client.subscriptions import ResourceUpdated
 from mcp.types import ResourceUpdatedNotification, TextResourceContents
 
-from sublet.daemon.api.models import CreateDelegation
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.paths import Home
 from sublet.mcp_server.session import MAX_ROOTS, MAX_SUBSCRIPTIONS, HostSession, local_paths
 from sublet.policy.model import Subject

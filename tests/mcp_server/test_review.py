@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sublet.daemon.api.models import ChangeSet
-from sublet.daemon.api.review_models import ApplyRequest, Conflict, Review, ReviewedFile
+from sublet.daemon.api.delegation_views import ChangeSet
+from sublet.daemon.api.results import ApplyResult, Conflict, Review, ReviewedFile
 from sublet.daemon.paths import Home
 from sublet.protocol.errors import LocalCode, SubletError
 from support.fake_daemon_api import FakeDaemonApi
@@ -75,7 +75,7 @@ async def test_a_result_is_looked_at_applied_and_taken_back(api: FakeDaemonApi, 
 
         back = same_facts(await client.call_tool("delegate_review", {"delegation_id": found, "action": "undo"}))
         assert (back["change_set"]["status"], back["files_done"]) == ("undone", 2)
-    assert api.applies == [ApplyRequest()]
+    assert api.applies == [ApplyResult(delegation_id=found)]
     assert all(caller.kind == "mcp" for caller in api.callers)
 
 
@@ -104,7 +104,7 @@ async def test_conflicts_are_told_with_both_versions(api: FakeDaemonApi, home: H
         given = {"delegation_id": found, "action": "apply", "partial": True}
         part = same_facts(await client.call_tool("delegate_review", given))
         assert part["change_set"]["status"] == "partly_applied"
-    assert api.applies == [ApplyRequest(), ApplyRequest(partial=True)]
+    assert api.applies == [ApplyResult(delegation_id=found), ApplyResult(delegation_id=found, partial=True)]
 
 
 async def test_a_long_patch_comes_in_pages_without_loss(api: FakeDaemonApi, home: Home, mode: str) -> None:

@@ -11,7 +11,7 @@ from mcp.client.subscriptions import ResourceUpdated
 from mcp.types import ResourceUpdatedNotification, TextResourceContents
 
 from sublet.daemon.api.conversations import MessageFile
-from sublet.daemon.api.models import CreateDelegation
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.paths import Home
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError

@@ -49,7 +49,6 @@ from sublet.protocol.messages import (
 from sublet.protocol.messages import Task as AwcpTask
 from sublet.supervisor.agent_config import AgentConfig, Skill
 from sublet.supervisor.provider_config import CommandConfig
-from support.fake_daemon_api import FakeDaemonApi
 from support.mcp_face import FreeCalls
 
 SECRET = "s3cret-credential-of-the-lease"
@@ -299,7 +298,6 @@ async def world(state_dir: Path, *, agents: tuple[AgentConfig, ...] = (AGENT,), 
     changed: list[tuple[str, str]] = []
     peers = {node.node_id: node.known() for node in (alice, mallory)}
     context = FaceContext(
-        api=FakeDaemonApi(),
         operations=OperationTable(),
         calls=FreeCalls(),
         executor=executor,

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from sublet.daemon.api.operation import AnswerT, AnyOperation, EventT, Operation, RequestT, Streaming
+from sublet.daemon.api.operation import AnswerT, AnyOperation, EventT, Feed, NumberedT, Operation, RequestT, Streaming
 from sublet.daemon.operations.table import OperationTable
 from sublet.policy.model import Subject
 
@@ -32,6 +32,16 @@ def tells(
     return _marked(operation)
 
 
+def follows(
+    feed: Feed[RequestT, NumberedT],
+) -> Callable[
+    [Callable[[ServiceT, RequestT], AsyncGenerator[NumberedT, None]]],
+    Callable[[ServiceT, RequestT], AsyncGenerator[NumberedT, None]],
+]:
+    """Make a method of a fake yield the events of ``feed``."""
+    return _marked(feed)
+
+
 def plays(
     operation: Operation[RequestT, AnswerT],
 ) -> Callable[
@@ -40,6 +50,16 @@ def plays(
 ]:
     """Make a method of a fake answer ``operation`` for a caller, in an ``AnsweringTable``."""
     return _marked(operation)
+
+
+def plays_feed(
+    feed: Feed[RequestT, NumberedT],
+) -> Callable[
+    [Callable[[ServiceT, RequestT, Subject], AsyncGenerator[list[NumberedT], None]]],
+    Callable[[ServiceT, RequestT, Subject], AsyncGenerator[list[NumberedT], None]],
+]:
+    """Make a method of a fake yield what comes of ``feed`` for a caller, in an ``AnsweringTable``."""
+    return _marked(feed)
 
 
 def _marked(operation: AnyOperation) -> Callable[[Any], Any]:
@@ -65,6 +85,10 @@ class AnsweringCalls:
     def stream(self, operation: Streaming[RequestT, EventT], request: RequestT) -> AsyncGenerator[EventT, None]:
         """``Calls.stream``."""
         return cast("AsyncGenerator[EventT, None]", self._methods[operation.name](request))
+
+    def follow(self, feed: Feed[RequestT, NumberedT], request: RequestT) -> AsyncGenerator[NumberedT, None]:
+        """``Calls.follow``."""
+        return cast("AsyncGenerator[NumberedT, None]", self._methods[feed.name](request))
 
 
 class AnsweringTable(OperationTable):

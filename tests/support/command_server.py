@@ -124,7 +124,11 @@ def command_server() -> CommandServer:
 def serve(channel: socket.socket) -> None:
     """Fork for each message until the other side has gone."""
     from sublet.cli import app  # noqa: F401 - what forks need not load
+    from sublet.cli.command_table import TABLE, import_command
+    from sublet.daemon.control import client  # noqa: F401
 
+    for name, entry in TABLE.items():
+        import_command(name, entry)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     while True:
         message, fds, _, _ = socket.recv_fds(channel, MAX_MESSAGE_BYTES, 4)

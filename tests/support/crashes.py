@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sublet.daemon.api.daemon import SHOW_STATUS
-from sublet.daemon.api.models import CreateDelegation, DelegationView
+from sublet.daemon.api.delegation_fields import OneDelegation
+from sublet.daemon.api.delegation_views import DelegationView
+from sublet.daemon.api.delegations import CREATE_DELEGATION, GET_DELEGATION, CreateDelegation
 from sublet.daemon.api.operation import Nothing
 from sublet.protocol.errors import SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
@@ -166,7 +168,7 @@ class Scene:
 
     def _create(self, request: CreateDelegation, outcome: Outcome) -> None:
         with suppress(SubletError, OSError):
-            ask(self.daemons["lender"], lambda client: client.create_delegation(request))
+            ask(self.daemons["lender"], lambda client: client.call(CREATE_DELEGATION, request))
             outcome.acknowledged = True
 
     def _settled(self, key: str) -> bool:
@@ -335,7 +337,7 @@ def _end(lender: Daemon, id_: str) -> DelegationView:
     """Wait until the delegation has ended and is settled, and return it."""
 
     def look() -> DelegationView | None:
-        view = ask(lender, lambda client: client.get_status(id_))
+        view = ask(lender, lambda client: client.call(GET_DELEGATION, OneDelegation(delegation_id=id_)))
         over = is_terminal(DELEGATION_TABLE, view.state) and view.condition is None
         return view if over else None
 

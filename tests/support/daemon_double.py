@@ -1,14 +1,14 @@
-"""A daemon that answers what the test has laid out, and remembers what it was asked: ``DaemonApi`` and operations."""
+"""A daemon that answers what the test has laid out, and remembers what it was asked."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import partial
-from typing import cast
+from typing import Any
 
 from sublet.daemon.api.daemon import StatusView
-from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.api.models import DelegationView
+from sublet.daemon.api.delegation_views import DelegationView
+from sublet.daemon.api.operation import Feed
 from sublet.daemon.operations.document import declarations
 from sublet.daemon.operations.table import OperationTable
 from sublet.policy.model import Subject
@@ -42,24 +42,15 @@ DELEGATION = DelegationView(
 
 
 class DaemonDouble:
-    """``answers`` maps a method of ``DaemonApi``, or the name of an operation, to its answer.
+    """``answers`` maps the name of an operation to its answer.
 
-    That may be an exception to raise, or an async function to call. ``asked`` are the calls of the former: the method,
-    its arguments; and of the latter: the name, the request and the caller.
+    That may be an exception to raise, or an async function to call. ``asked`` are the calls: the name, the request and
+    the caller.
     """
 
-    def __init__(self, by_name: Mapping[str, object] | None = None, **answers: object) -> None:
-        self.answers = {**(by_name or {}), **answers}
+    def __init__(self, answers: Mapping[str, object] | None = None) -> None:
+        self.answers = dict(answers or {})
         self.asked: list[tuple[str, tuple[object, ...], dict[str, object]]] = []
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
-        if name not in DaemonApi.__dict__:
-            raise AttributeError(name)
-
-        async def method(*args: object, **named: object) -> object:
-            return await self._answer(name, args, named)
-
-        return method
 
     async def _answer(self, name: str, args: tuple[object, ...], named: dict[str, object]) -> object:
         self.asked.append((name, args, named))
@@ -67,11 +58,6 @@ class DaemonDouble:
         if isinstance(answer, Exception):
             raise answer
         return await answer(*args, **named) if callable(answer) else answer
-
-    @property
-    def api(self) -> DaemonApi:
-        """The double under the type that it plays."""
-        return cast("DaemonApi", self)
 
     @property
     def table(self) -> OperationTable:
@@ -84,8 +70,18 @@ class _Answering(OperationTable):
         super().__init__()
         for _, stated in declarations():
             for one in stated.values():
-                self._methods[one.name] = (one, partial(self._call, one.name))
+                self._methods[one.name] = (one, partial(self._feed if isinstance(one, Feed) else self._call, one.name))
         self._answer = answer
 
     async def _call(self, name: str, request: object, caller: Subject) -> object:
         return await self._answer(name, (request, caller), {})
+
+    async def _feed(self, name: str, request: Any, caller: Subject) -> AsyncGenerator[object, None]:
+        """Ask again and again for what comes after the last event, first without patience."""
+        patience = 0.0
+        while True:
+            events: Any = await self._answer(name, (request, caller), {"timeout": patience})
+            yield events
+            patience = 15.0
+            if events:
+                request = request.model_copy(update={"cursor": events[-1].seq})

@@ -9,30 +9,28 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 from sublet.cli.connection import Session
+from sublet.daemon.api.assignments import LIST_ASSIGNMENTS, AssignmentView
 from sublet.daemon.api.audit_models import AuditReport, FileChange
-from sublet.daemon.api.daemon import (
-    RELOAD,
-    RUN_DOCTOR,
-    SHOW_STATUS,
-    STOP,
-    Check,
-    ReloadReport,
-    StatusView,
-    Stopping,
-)
-from sublet.daemon.api.daemon_models import PruneItem, PruneReport, PruneRequest
-from sublet.daemon.api.lend_roots import ADD_LEND_ROOT, LIST_LEND_ROOTS, REMOVE_LEND_ROOT, LendRoot
-from sublet.daemon.api.models import (
-    AssignmentView,
-    ChangeSet,
+from sublet.daemon.api.daemon import RELOAD, RUN_DOCTOR, SHOW_STATUS, STOP, Check, ReloadReport, StatusView, Stopping
+from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation, OneWithPatch
+from sublet.daemon.api.delegation_views import ChangeSet, DelegationView, FollowUpView, ResultView, Usage
+from sublet.daemon.api.delegations import (
+    AUDIT_DELEGATION,
+    CANCEL_DELEGATION,
+    CREATE_DELEGATION,
+    EXTEND_DELEGATION,
+    GET_DELEGATION,
+    LIST_DELEGATIONS,
+    SAY_MORE,
+    WAIT_FOR_END,
     CreateDelegation,
-    DelegationView,
-    EventPage,
-    FollowUpView,
-    ResultView,
-    Usage,
+    ExtendDelegation,
+    SayMore,
+    WaitForEnd,
 )
-from sublet.daemon.api.operation import AnswerT, EventT, Nothing, Operation, RequestT, Streaming
+from sublet.daemon.api.events import FOLLOW_EVENTS, READ_EVENTS, EventPage, FollowEvents, ReadEvents
+from sublet.daemon.api.lend_roots import ADD_LEND_ROOT, LIST_LEND_ROOTS, REMOVE_LEND_ROOT, LendRoot
+from sublet.daemon.api.operation import AnswerT, EventT, Feed, Nothing, NumberedT, Operation, RequestT, Streaming
 from sublet.daemon.api.peers import (
     ADD_PEER,
     CREATE_PAIR_LINK,
@@ -46,10 +44,16 @@ from sublet.daemon.api.peers import (
     PairLink,
     PeerView,
 )
+from sublet.daemon.api.pruning import PRUNE, PruneItem, PruneReport, PruneRequest
 from sublet.daemon.api.replays import REPLAY, ReplayRequest, ReplayView
-from sublet.daemon.api.review_models import (
+from sublet.daemon.api.results import (
+    APPLY_RESULT,
+    DISCARD_RESULT,
+    EXPORT_RESULT,
+    REVIEW_RESULT,
+    UNDO_RESULT,
     Applied,
-    ApplyRequest,
+    ApplyResult,
     Conflict,
     Discarded,
     ResultPatch,
@@ -62,7 +66,7 @@ from sublet.daemon.control.client import ControlClient
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventFilter, EventKind
 from sublet.protocol.lifecycle import DelegationState
-from support.answering import AnsweringCalls, answers
+from support.answering import AnsweringCalls, answers, follows
 from support.fake_approvals import FakeApprovals
 from support.fake_capabilities import FakeCapabilities
 from support.fake_policy import FakePolicy
@@ -200,6 +204,12 @@ class FakeControl(ControlClient):
             async for event in events:
                 yield event
 
+    async def follow(self, feed: Feed[RequestT, NumberedT], request: RequestT) -> AsyncGenerator[NumberedT, None]:
+        """Tell what the fakes do."""
+        async with aclosing(AnsweringCalls(self).follow(feed, request)) as events:
+            async for event in events:
+                yield event
+
     def session(self) -> Session:
         """Return a session whose daemon this is."""
 
@@ -214,47 +224,38 @@ class FakeControl(ControlClient):
     def _view(self) -> DelegationView:
         return self.views.popleft() if len(self.views) > 1 else self.views[0]
 
+    @answers(CREATE_DELEGATION)
     async def create_delegation(self, request: CreateDelegation) -> DelegationView:
         self.requests.append(request)
         return self._view()
 
-    async def get_status(self, delegation_id: str) -> DelegationView:
-        if delegation_id not in {ID, OTHER_ID}:
-            raise SubletError(LocalCode.NOT_FOUND, f"there is no delegation {delegation_id}", "Run `sublet ls --all`.")
+    @answers(GET_DELEGATION)
+    async def get_status(self, request: OneDelegation) -> DelegationView:
+        if request.delegation_id not in {ID, OTHER_ID}:
+            gone = f"there is no delegation {request.delegation_id}"
+            raise SubletError(LocalCode.NOT_FOUND, gone, "Run `sublet ls --all`.")
         return self._view()
 
-    async def wait_for_result(self, delegation_id: str, timeout: float) -> DelegationView:
+    @answers(WAIT_FOR_END)
+    async def wait_for_result(self, request: WaitForEnd) -> DelegationView:
         return self._view()
 
-    async def list_delegations(self, *, limit: int = 50, active: bool = False) -> list[DelegationView]:
-        self.requests.append({"limit": limit, "active": active})
-        return self.listed[:limit]
+    @answers(LIST_DELEGATIONS)
+    async def list_delegations(self, request: ListNewest) -> list[DelegationView]:
+        self.requests.append({"limit": request.limit, "active": request.active})
+        return self.listed[: request.limit]
 
-    async def events_since(
-        self,
-        cursor: int,
-        *,
-        delegation_id: str | None = None,
-        session_id: str | None = None,
-        kind: str | None = None,
-        timeout: float = 0,
-        limit: int = 100,
-    ) -> EventPage:
-        only = EventFilter(session_id=session_id, kind=EventKind(kind) if kind else None)
-        page = [event for event in self.events if event.seq > cursor and only.fits(event)][:limit]
-        return EventPage(events=page, cursor=page[-1].seq if page else cursor)
+    @answers(READ_EVENTS)
+    async def events_since(self, request: ReadEvents) -> EventPage:
+        only = EventFilter(session_id=request.session_id, kind=request.kind)
+        page = [event for event in self.events if event.seq > request.cursor and only.fits(event)][: request.limit]
+        return EventPage(events=page, cursor=page[-1].seq if page else request.cursor)
 
-    async def stream_events(
-        self,
-        cursor: int,
-        *,
-        delegation_id: str | None = None,
-        session_id: str | None = None,
-        kind: str | None = None,
-    ) -> AsyncGenerator[Event, None]:
-        only = EventFilter(session_id=session_id, kind=EventKind(kind) if kind else None)
+    @follows(FOLLOW_EVENTS)
+    async def stream_events(self, request: FollowEvents) -> AsyncGenerator[Event, None]:
+        only = EventFilter(session_id=request.session_id, kind=request.kind)
         for event in self.coming:
-            if event.seq > cursor and only.fits(event):
+            if event.seq > request.cursor and only.fits(event):
                 yield event
         raise SubletError(LocalCode.DAEMON_UNAVAILABLE, "the connection to the daemon broke")
 
@@ -264,40 +265,52 @@ class FakeControl(ControlClient):
         assert self.replayed is not None
         return self.replayed
 
-    async def get_audit_report(self, delegation_id: str, *, patch: bool = False) -> AuditReport:
-        return self.audit if patch else self.audit.model_copy(update={"patch": None})
+    @answers(AUDIT_DELEGATION)
+    async def get_audit_report(self, request: OneWithPatch) -> AuditReport:
+        return self.audit if request.patch else self.audit.model_copy(update={"patch": None})
 
-    async def extend_delegation(self, delegation_id: str, seconds: int) -> DelegationView:
-        self.requests.append({"extend": delegation_id, "seconds": seconds})
+    @answers(EXTEND_DELEGATION)
+    async def extend_delegation(self, request: ExtendDelegation) -> DelegationView:
+        self.requests.append({"extend": request.delegation_id, "seconds": request.seconds})
         view = delegation(DelegationState.RUNNING)
-        return view.model_copy(update={"ttl_seconds": view.ttl_seconds + seconds})
+        return view.model_copy(update={"ttl_seconds": view.ttl_seconds + request.seconds})
 
-    async def say(self, delegation_id: str, prompt: str, *, follow_up_id: str | None = None) -> DelegationView:
-        self.requests.append({"say": delegation_id, "prompt": prompt, "id": follow_up_id})
-        said = FollowUpView(id=follow_up_id or "fup_1", prompt=prompt, state="delivered")
+    @answers(SAY_MORE)
+    async def say(self, request: SayMore) -> DelegationView:
+        self.requests.append({"say": request.delegation_id, "prompt": request.prompt, "id": request.follow_up_id})
+        said = FollowUpView(id=request.follow_up_id or "fup_1", prompt=request.prompt, state="delivered")
         return delegation(DelegationState.RUNNING).model_copy(update={"follow_ups": [said]})
 
-    async def cancel_delegation(self, delegation_id: str) -> DelegationView:
-        self.requests.append({"cancel": delegation_id})
+    @answers(CANCEL_DELEGATION)
+    async def cancel_delegation(self, request: OneDelegation) -> DelegationView:
+        self.requests.append({"cancel": request.delegation_id})
         return delegation(DelegationState.CANCELLED)
 
-    async def review_delegation(self, delegation_id: str, *, patch: bool = False) -> Review:
-        self.requests.append({"review": delegation_id, "patch": patch})
-        return self.review if patch else self.review.model_copy(update={"patch": None})
+    @answers(REVIEW_RESULT)
+    async def review_delegation(self, request: OneWithPatch) -> Review:
+        self.requests.append({"review": request.delegation_id, "patch": request.patch})
+        return self.review if request.patch else self.review.model_copy(update={"patch": None})
 
-    async def result_patch(self, delegation_id: str) -> ResultPatch:
-        return ResultPatch(delegation_id=delegation_id, base64=base64.b64encode(self.whole_patch).decode())
+    @answers(EXPORT_RESULT)
+    async def result_patch(self, request: OneDelegation) -> ResultPatch:
+        whole = base64.b64encode(self.whole_patch).decode()
+        return ResultPatch(delegation_id=request.delegation_id, base64=whole)
 
-    async def apply_delegation(self, delegation_id: str, request: ApplyRequest) -> Applied:
+    @answers(APPLY_RESULT)
+    async def apply_delegation(self, request: ApplyResult) -> Applied:
         self.requests.append(request)
         return self.applied
 
-    async def discard_delegation(self, delegation_id: str) -> Discarded:
-        return Discarded(delegation_id=delegation_id, change_set=CHANGES.model_copy(update={"status": "discarded"}))
+    @answers(DISCARD_RESULT)
+    async def discard_delegation(self, request: OneDelegation) -> Discarded:
+        changes = CHANGES.model_copy(update={"status": "discarded"})
+        return Discarded(delegation_id=request.delegation_id, change_set=changes)
 
-    async def undo_delegation(self, delegation_id: str) -> Undone:
+    @answers(UNDO_RESULT)
+    async def undo_delegation(self, request: OneDelegation) -> Undone:
         return self.undone
 
+    @answers(PRUNE)
     async def prune_resources(self, request: PruneRequest) -> PruneReport:
         self.requests.append({"prune": request.model_dump(exclude_defaults=True)})
         item = PruneItem(
@@ -386,8 +399,9 @@ class FakeControl(ControlClient):
     async def doctor(self, request: Nothing) -> list[Check]:
         return self.checks
 
-    async def list_assignments(self, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
-        self.requests.append({"work": limit, "active": active})
+    @answers(LIST_ASSIGNMENTS)
+    async def list_assignments(self, request: ListNewest) -> list[AssignmentView]:
+        self.requests.append({"work": request.limit, "active": request.active})
         return self.work
 
     @answers(RELOAD)

@@ -1,30 +1,48 @@
-"""A ``DaemonApi`` in memory, driven by the test: delegations go where the test pushes them."""
+"""A daemon in memory, driven by the test: delegations go where the test pushes them."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 
+from sublet.daemon.api.assignments import LIST_ASSIGNMENTS, AssignmentView
 from sublet.daemon.api.audit_models import AuditReport
-from sublet.daemon.api.daemon_models import PruneReport, PruneRequest
-from sublet.daemon.api.models import (
-    AssignmentView,
-    ChangeSet,
+from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation, OneWithPatch
+from sublet.daemon.api.delegation_views import ChangeSet, DelegationView, ErrorView, FollowUpView, ResultView
+from sublet.daemon.api.delegations import (
+    AUDIT_DELEGATION,
+    CANCEL_DELEGATION,
+    CREATE_DELEGATION,
+    EXTEND_DELEGATION,
+    GET_DELEGATION,
+    LIST_DELEGATIONS,
+    SAY_MORE,
+    WAIT_FOR_END,
     CreateDelegation,
-    DelegationView,
-    ErrorView,
-    EventPage,
-    FollowUpView,
-    ResultView,
+    ExtendDelegation,
+    SayMore,
+    WaitForEnd,
 )
+from sublet.daemon.api.events import FOLLOW_EVENTS, READ_EVENTS, EventPage, FollowEvents, ReadEvents
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.peers import LIST_PEERS, SHOW_DIRECTORY, AgentView, Directory, PeerView
-from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
+from sublet.daemon.api.results import (
+    APPLY_RESULT,
+    DISCARD_RESULT,
+    REVIEW_RESULT,
+    UNDO_RESULT,
+    Applied,
+    ApplyResult,
+    Discarded,
+    Review,
+    Undone,
+)
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.events import Event, EventFilter, EventKind
+from sublet.protocol.events import Event, EventKind
 from sublet.protocol.ids import new_delegation_id
 from sublet.protocol.lifecycle import DelegationState
-from support.answering import AnsweringTable, plays
+from support.answering import AnsweringTable, plays, plays_feed
 
 AT = "2026-11-28T10:00:00Z"
 NODE_ID = "node-aaaaaaaaaaaaaaaa"
@@ -52,7 +70,7 @@ class FakeDaemonApi:
         self.delegations: dict[str, DelegationView] = {}
         self.audits: dict[str, AuditReport] = {}
         self.reviews: dict[str, Review] = {}
-        self.applies: list[ApplyRequest] = []
+        self.applies: list[ApplyResult] = []
         self.events: list[Event] = []
         self.requests: list[CreateDelegation] = []
         self.callers: list[Subject] = []
@@ -106,6 +124,7 @@ class FakeDaemonApi:
             raise SubletError(LocalCode.NOT_FOUND, f"there is no delegation {delegation_id}", "List them.")
         return self.delegations[delegation_id]
 
+    @plays(CREATE_DELEGATION)
     async def create_delegation(self, request: CreateDelegation, caller: Subject) -> DelegationView:
         self.requests.append(request)
         self.callers.append(caller)
@@ -132,99 +151,106 @@ class FakeDaemonApi:
         await self.push(found, state="created")
         return self.delegations[found]
 
-    async def get_status(self, delegation_id: str, caller: Subject) -> DelegationView:
-        return self._find(delegation_id)
+    @plays(GET_DELEGATION)
+    async def get_status(self, request: OneDelegation, caller: Subject) -> DelegationView:
+        return self._find(request.delegation_id)
 
-    async def wait_for_result(self, delegation_id: str, timeout: float, caller: Subject) -> DelegationView:
-        return self._find(delegation_id)
+    @plays(WAIT_FOR_END)
+    async def wait_for_result(self, request: WaitForEnd, caller: Subject) -> DelegationView:
+        return self._find(request.delegation_id)
 
-    async def list_delegations(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[DelegationView]:
-        return list(self.delegations.values())[::-1][:limit]
+    @plays(LIST_DELEGATIONS)
+    async def list_delegations(self, request: ListNewest, caller: Subject) -> list[DelegationView]:
+        return list(self.delegations.values())[::-1][: request.limit]
 
-    async def events_since(
-        self,
-        cursor: int,
-        caller: Subject,
-        *,
-        delegation_id: str | None = None,
-        session_id: str | None = None,
-        kind: str | None = None,
-        timeout: float = 0,
-        limit: int = 100,
-    ) -> EventPage:
-        cursor = min(cursor, len(self.events))  # one from the future counts as the newest
+    @plays(READ_EVENTS)
+    async def events_since(self, request: ReadEvents, caller: Subject) -> EventPage:
+        cursor = min(request.cursor, len(self.events))  # one from the future counts as the newest
 
         def found() -> list[Event]:
-            only = EventFilter(
-                delegation_id=delegation_id, session_id=session_id, kind=EventKind(kind) if kind else None
-            )
-            return [e for e in self.events[cursor:] if only.fits(e)][:limit]
+            only = request.only(sessions=True)
+            return [e for e in self.events[cursor:] if only.fits(e)][: request.limit]
 
         async with self._news:
             try:
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout(request.timeout):
                     await self._news.wait_for(lambda: bool(found()))
             except TimeoutError:
                 pass
             events = found()
         return EventPage(events=events, cursor=events[-1].seq if events else cursor)
 
-    async def get_audit_report(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> AuditReport:
-        self._find(delegation_id)
-        report = self.audits.get(delegation_id, AuditReport())
-        return report if patch else report.model_copy(update={"patch": None})
+    @plays_feed(FOLLOW_EVENTS)
+    async def follow_events(self, request: FollowEvents, caller: Subject) -> AsyncGenerator[list[Event], None]:
+        asked = ReadEvents(**request.model_dump())
+        while True:
+            page = await self.events_since(asked, caller)
+            yield page.events
+            asked = asked.model_copy(update={"cursor": page.cursor, "timeout": 15.0})
 
-    async def extend_delegation(self, delegation_id: str, seconds: int, caller: Subject) -> DelegationView:
-        wanted = self._find(delegation_id).ttl_seconds + seconds
-        await self.change(delegation_id, ttl_seconds=min(wanted, self.max_ttl_seconds))
-        return self._find(delegation_id)
+    @plays(AUDIT_DELEGATION)
+    async def get_audit_report(self, request: OneWithPatch, caller: Subject) -> AuditReport:
+        self._find(request.delegation_id)
+        report = self.audits.get(request.delegation_id, AuditReport())
+        return report if request.patch else report.model_copy(update={"patch": None})
 
-    async def say(
-        self, delegation_id: str, prompt: str, caller: Subject, *, follow_up_id: str | None = None
-    ) -> DelegationView:
-        said = {one.id: one for one in self._find(delegation_id).follow_ups}
-        named = follow_up_id or f"fup_{len(said)}"
-        said.setdefault(named, FollowUpView(id=named, prompt=prompt, state="delivered"))
-        await self.change(delegation_id, follow_ups=list(said.values()))
-        return self._find(delegation_id)
+    @plays(EXTEND_DELEGATION)
+    async def extend_delegation(self, request: ExtendDelegation, caller: Subject) -> DelegationView:
+        wanted = self._find(request.delegation_id).ttl_seconds + request.seconds
+        await self.change(request.delegation_id, ttl_seconds=min(wanted, self.max_ttl_seconds))
+        return self._find(request.delegation_id)
 
-    async def cancel_delegation(self, delegation_id: str, caller: Subject) -> DelegationView:
-        if self._find(delegation_id).state is not DelegationState.CANCELLED:
-            await self.change(delegation_id, state=DelegationState.CANCELLED)
-        return self._find(delegation_id)
+    @plays(SAY_MORE)
+    async def say(self, request: SayMore, caller: Subject) -> DelegationView:
+        said = {one.id: one for one in self._find(request.delegation_id).follow_ups}
+        named = request.follow_up_id or f"fup_{len(said)}"
+        said.setdefault(named, FollowUpView(id=named, prompt=request.prompt, state="delivered"))
+        await self.change(request.delegation_id, follow_ups=list(said.values()))
+        return self._find(request.delegation_id)
 
-    async def review_delegation(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> Review:
-        self._find(delegation_id)
+    @plays(CANCEL_DELEGATION)
+    async def cancel_delegation(self, request: OneDelegation, caller: Subject) -> DelegationView:
+        if self._find(request.delegation_id).state is not DelegationState.CANCELLED:
+            await self.change(request.delegation_id, state=DelegationState.CANCELLED)
+        return self._find(request.delegation_id)
+
+    @plays(REVIEW_RESULT)
+    async def review_delegation(self, request: OneWithPatch, caller: Subject) -> Review:
+        self._find(request.delegation_id)
         self.callers.append(caller)
-        found = self.reviews[delegation_id]
-        return found if patch else found.model_copy(update={"patch": None})
+        found = self.reviews[request.delegation_id]
+        return found if request.patch else found.model_copy(update={"patch": None})
 
-    async def result_patch(self, delegation_id: str, caller: Subject) -> ResultPatch:
-        raise NotImplementedError
-
-    async def apply_delegation(self, delegation_id: str, request: ApplyRequest, caller: Subject) -> Applied:
+    @plays(APPLY_RESULT)
+    async def apply_delegation(self, request: ApplyResult, caller: Subject) -> Applied:
         self.callers.append(caller)
         self.applies.append(request)
-        review = self.reviews[delegation_id]
+        review = self.reviews[request.delegation_id]
         if review.conflicts and not request.partial:
-            return Applied(delegation_id=delegation_id, conflicts=review.conflicts, change_set=review.change_set)
+            return Applied(
+                delegation_id=request.delegation_id, conflicts=review.conflicts, change_set=review.change_set
+            )
         status = "partly_applied" if review.conflicts else "applied"
         return Applied(
-            delegation_id=delegation_id,
+            delegation_id=request.delegation_id,
             applied=[file.path for file in review.files if file.outcome != "conflict"],
             conflicts=review.conflicts,
-            change_set=self._closed(delegation_id, status),
-            undo=delegation_id,
+            change_set=self._closed(request.delegation_id, status),
+            undo=request.delegation_id,
         )
 
-    async def discard_delegation(self, delegation_id: str, caller: Subject) -> Discarded:
+    @plays(DISCARD_RESULT)
+    async def discard_delegation(self, request: OneDelegation, caller: Subject) -> Discarded:
         self.callers.append(caller)
-        return Discarded(delegation_id=delegation_id, change_set=self._closed(delegation_id, "discarded"))
+        found = request.delegation_id
+        return Discarded(delegation_id=found, change_set=self._closed(found, "discarded"))
 
-    async def undo_delegation(self, delegation_id: str, caller: Subject) -> Undone:
+    @plays(UNDO_RESULT)
+    async def undo_delegation(self, request: OneDelegation, caller: Subject) -> Undone:
         self.callers.append(caller)
-        files = [file.path for file in self.reviews[delegation_id].files]
-        return Undone(delegation_id=delegation_id, undone=files, change_set=self._closed(delegation_id, "undone"))
+        found = request.delegation_id
+        files = [file.path for file in self.reviews[found].files]
+        return Undone(delegation_id=found, undone=files, change_set=self._closed(found, "undone"))
 
     def _closed(self, delegation_id: str, status: str) -> ChangeSet:
         review = self.reviews[delegation_id]
@@ -237,12 +263,10 @@ class FakeDaemonApi:
         self.callers.append(caller)
         return Directory(node_id=NODE_ID, peers=self.peers, lend_roots=self.lend_roots)
 
-    async def prune_resources(self, request: PruneRequest, caller: Subject) -> PruneReport:
-        return PruneReport()
-
     @plays(LIST_PEERS)
     async def list_peers(self, request: Nothing, caller: Subject) -> list[PeerView]:
         return self.peers
 
-    async def list_assignments(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
+    @plays(LIST_ASSIGNMENTS)
+    async def list_assignments(self, request: ListNewest, caller: Subject) -> list[AssignmentView]:
         return []

@@ -18,7 +18,6 @@ from sublet.daemon.ports import FaceContext
 from sublet.protocol.messages import Accept, Done, Invite, Progress, RemoteConstraints, RemoteMount, Start
 from support.a2a_world import AGENT, MemoryNonces, ScriptedExecutor, ScriptedMessages, ScriptedPairing, served
 from support.daemons import Daemon
-from support.fake_daemon_api import FakeDaemonApi
 from support.mcp_face import FreeCalls
 
 Deed = Callable[["HostileWorker", Start], Awaitable[Done]]
@@ -86,7 +85,6 @@ async def in_place_of(executor: Daemon, delegator: Daemon, state_dir: Path) -> A
     worker = HostileWorker()
     known = KnownPeer("alice", theirs.public_key, theirs.fingerprint)
     context = FaceContext(
-        api=FakeDaemonApi(),
         operations=OperationTable(),
         calls=FreeCalls(),
         executor=worker,

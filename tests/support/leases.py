@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from sublet.daemon.api.models import DelegationView
+from sublet.daemon.api.delegation_fields import OneDelegation
+from sublet.daemon.api.delegation_views import DelegationView
+from sublet.daemon.api.delegations import GET_DELEGATION, WAIT_FOR_END, WaitForEnd
+from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.daemon.control.client import ControlClient
 from sublet.daemon.paths import resolve_home
 from sublet.protocol.events import Event, EventKind
@@ -58,19 +61,23 @@ def begin(daemon: Daemon, directory: Path, script: str, *options: str, peer: str
 
 def view(daemon: Daemon, delegation_id: str) -> DelegationView:
     """Return the delegation as it is now."""
-    return ask(daemon, lambda client: client.get_status(delegation_id))
+    return ask(daemon, lambda client: client.call(GET_DELEGATION, OneDelegation(delegation_id=delegation_id)))
 
 
 def finish(daemon: Daemon, delegation_id: str, seconds: float = 40) -> DelegationView:
     """Wait for the end of a delegation and return the view."""
-    ended = ask(daemon, lambda client: client.wait_for_result(delegation_id, seconds))
+    ended = ask(
+        daemon, lambda client: client.call(WAIT_FOR_END, WaitForEnd(delegation_id=delegation_id, timeout=seconds))
+    )
     assert is_terminal(DELEGATION_TABLE, ended.state), ended
     return ended
 
 
 def events(daemon: Daemon, delegation_id: str) -> list[Event]:
     """Return all events of a delegation."""
-    return ask(daemon, lambda client: client.events_since(0, delegation_id=delegation_id, limit=500)).events
+    return ask(
+        daemon, lambda client: client.call(READ_EVENTS, ReadEvents(cursor=0, delegation_id=delegation_id, limit=500))
+    ).events
 
 
 def states(daemon: Daemon, delegation_id: str) -> list[str]:

@@ -10,7 +10,8 @@ from pathlib import Path
 import anyio
 import asyncssh
 
-from sublet.daemon.api.models import CreateDelegation, DelegationView
+from sublet.daemon.api.delegation_views import DelegationView
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.lending.delegator import Delegator
 from sublet.daemon.lending.lent_access import DelegatorTools
 from sublet.daemon.lending.lent_resources import asked_for

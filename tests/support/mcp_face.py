@@ -16,11 +16,11 @@ from mcp import StdioServerParameters
 from nacl.signing import SigningKey
 
 from sublet.daemon.api.call_api import AskedCall, Became, Begun, CallApi, OpenQuestion
-from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.paths import Home
 from sublet.daemon.ports import FaceContext
 from sublet.mcp_server import host, relay
 from support.answering import AnsweringTable
+from support.fake_daemon_api import FakeDaemonApi
 from support.fake_rooms import FakeRooms
 
 SCRIPT = [str(Path(sys.executable).with_name("sublet")), "mcp"]
@@ -61,7 +61,7 @@ class FreeCalls:
 
 
 def face_context(
-    api: DaemonApi,
+    api: FakeDaemonApi,
     home: Home,
     calls: CallApi | None = None,
     page: Callable[[], str | None] = lambda: None,
@@ -70,7 +70,6 @@ def face_context(
     """Return what the MCP face needs of a composition root; the rest is absent."""
     absent = cast(Any, None)
     return FaceContext(
-        api=api,
         operations=AnsweringTable(api, talk or FakeRooms()),
         calls=calls or FreeCalls(),
         executor=absent,
@@ -99,7 +98,7 @@ def face_context(
 
 @asynccontextmanager
 async def served(
-    api: DaemonApi,
+    api: FakeDaemonApi,
     home: Home,
     calls: CallApi | None = None,
     page: Callable[[], str | None] = lambda: None,

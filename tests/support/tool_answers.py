@@ -10,8 +10,8 @@ from typing import Any, Final
 from mcp import Client
 from mcp.types import CallToolResult, TextContent
 
-from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.paths import Home
+from support.fake_daemon_api import FakeDaemonApi
 from support.fake_rooms import FakeRooms
 from support.mcp_face import served, server_of
 
@@ -23,7 +23,7 @@ MAX_ANSWER_CHARS: Final = 20_000
 
 @asynccontextmanager
 async def connected(
-    api: DaemonApi, home: Home, mode: str = "auto", talk: FakeRooms | None = None, **options: Any
+    api: FakeDaemonApi, home: Home, mode: str = "auto", talk: FakeRooms | None = None, **options: Any
 ) -> AsyncIterator[Client]:
     """Serve ``api`` and yield a client of the SDK that reaches it by a relay of its own."""
     async with served(api, home, talk=talk), Client(server_of(home), mode=mode, **options) as client:

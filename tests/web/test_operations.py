@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from sublet.daemon.api.approvals import DenyApproval
-from sublet.daemon.api.models import CreateDelegation, ErrorView
+from sublet.daemon.api.delegation_views import ErrorView
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.web import routes

@@ -5,49 +5,18 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from sublet.cli import (
-    approvals_cmds,
-    approver_cmds,
-    ask_cmds,
-    attach_cmd,
-    audit_cmds,
-    capability_cmds,
-    chat_cmd,
-    config_cmds,
-    daemon_cmd,
-    delegate_cmd,
-    events_cmd,
-    gateway_cmds,
-    grants_cmds,
-    lease_cmds,
-    mark_cmds,
-    mcp_cmd,
-    message_cmds,
-    peers_cmd,
-    people_cmds,
-    policy_cmds,
-    presence_cmds,
-    prune_cmd,
-    receipts_cmd,
-    replay_cmd,
-    review_cmds,
-    room_member_cmds,
-    sessions_cmds,
-    steer_cmds,
-    text_cmds,
-    watch_cmds,
-    web_cmd,
-)
+from sublet.cli.command_table import Everything
 from sublet.cli.connection import Session, session_of
 from sublet.cli.errors import MEANING, Exit, exit_for
 from sublet.cli.given_text import check_arguments
-from sublet.cli.help import Sectioned, group, verbatim
+from sublet.cli.help import group, verbatim
 from sublet.cli.screen import Screen
+from sublet.cli.words import own_version
 from sublet.protocol.errors import LocalCode, SubletError
 
 app = group(
@@ -62,55 +31,13 @@ sublet delegate . --to bob "Make the tests pass.\"""",
         ),
         ("Exit statuses", "\n".join(f"{status.value:>3}  {meaning}" for status, meaning in MEANING.items())),
     ),
+    cls=Everything,
 )
-
-
-def _add(panel: str, *commands: Callable[..., None], epilog: str | None = None) -> None:
-    for command in commands:
-        app.command(cls=Sectioned, rich_help_panel=panel, epilog=epilog)(command)
-
-
-_add("Daemon", daemon_cmd.up, epilog=daemon_cmd.UP_EPILOG)
-_add("Daemon", daemon_cmd.down, daemon_cmd.status, lease_cmds.work, daemon_cmd.reload, daemon_cmd.doctor)
-app.add_typer(config_cmds.config, rich_help_panel="Daemon")
-_add("Daemon", web_cmd.web)
-_add("Peers", peers_cmd.pair)
-app.add_typer(peers_cmd.peers, rich_help_panel="Peers")
-app.add_typer(peers_cmd.token, rich_help_panel="Peers")
-_add("Peers", peers_cmd.allow)
-_add("Lending", delegate_cmd.delegate, epilog=delegate_cmd.EPILOG)
-_add("Lending", lease_cmds.ls, attach_cmd.attach, lease_cmds.output)
-_add("Lending", steer_cmds.say, steer_cmds.extend, lease_cmds.cancel)
-_add("Results", lease_cmds.diff)
-app.add_typer(audit_cmds.audit, rich_help_panel="Results")
-_add("Results", review_cmds.review, review_cmds.apply, review_cmds.undo, review_cmds.discard, prune_cmd.prune)
-_add("Asking", ask_cmds.ask, epilog=ask_cmds.EPILOG)
-_add("Asking", ask_cmds.answer, ask_cmds.agents)
-app.add_typer(sessions_cmds.sessions, rich_help_panel="Asking")
-_add("Rooms", chat_cmd.chat, message_cmds.whoami)
-app.add_typer(room_member_cmds.rooms, rich_help_panel="Rooms")
-_add("Rooms", message_cmds.send, message_cmds.read, receipts_cmd.receipts)
-_add("Rooms", message_cmds.thread, message_cmds.channels)
-app.add_typer(watch_cmds.watch, rich_help_panel="Rooms")
-_add("Rooms", presence_cmds.presence, presence_cmds.drafts, people_cmds.search, people_cmds.profile)
-_add("Messages", mark_cmds.react, mark_cmds.edit, mark_cmds.delete, mark_cmds.redact, mark_cmds.pin, mark_cmds.unpin)
-app.add_typer(text_cmds.text, rich_help_panel="Messages")
-app.add_typer(capability_cmds.capability, rich_help_panel="Governance")
-app.add_typer(gateway_cmds.gateway, rich_help_panel="Governance")
-app.add_typer(policy_cmds.policy, rich_help_panel="Governance")
-app.add_typer(approvals_cmds.approvals, rich_help_panel="Approving")
-app.add_typer(grants_cmds.grants, rich_help_panel="Approving")
-app.add_typer(approver_cmds.approver, rich_help_panel="Approving")
-_add("Governance", events_cmd.events, epilog=events_cmd.EPILOG)
-_add("Governance", replay_cmd.replay)
-app.add_typer(mcp_cmd.mcp, rich_help_panel="MCP hosts")
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"sublet {version('sublet')}")
+        typer.echo(own_version())
         raise typer.Exit
 
 

@@ -167,6 +167,8 @@ def _watch(ctx: typer.Context) -> None:
     screen = Screen()
 
     async def body(control: Control) -> None:
+        from sublet.daemon.api.events import READ_EVENTS, ReadEvents
+
         approver = await approver_of(control)
         # The key stays in this process, and goes with it.
         key = unlocked(approver)
@@ -177,7 +179,7 @@ def _watch(ctx: typer.Context) -> None:
                 if one.id not in passed:
                     passed.add(one.id)
                     await _decide(control, screen, approver, key, one)
-            page = await control.events_since(cursor, timeout=POLL_SECONDS, limit=500)
+            page = await control.call(READ_EVENTS, ReadEvents(cursor=cursor, timeout=POLL_SECONDS, limit=500))
             cursor = page.cursor
 
     run(ctx, screen, body)

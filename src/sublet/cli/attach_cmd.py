@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import resolve, run
+from sublet.cli.connection import resolve, run, view_of
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.options import JsonFlag, complete_delegation
 from sublet.cli.screen import Screen
 
 if TYPE_CHECKING:
     from sublet.cli.live import PlainView
-    from sublet.daemon.api.models import DelegationView
+    from sublet.daemon.api.delegation_views import DelegationView
     from sublet.daemon.control.client import ControlClient as Control
     from sublet.protocol.events import Event
 
@@ -75,7 +75,7 @@ def attach(
         from sublet.cli.render import summary
 
         found = await resolve(control, delegation_id)
-        view = await control.get_status(found)
+        view = await view_of(control, found)
         cursor, begin = await _last(control, found, lines)
         with interrupts() as pressed, _shown(view, screen, begin) as follower:
             ended = await until_interrupted(control, found, follower, pressed, cursor=cursor)

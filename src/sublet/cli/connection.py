@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -13,10 +12,10 @@ import typer
 from sublet.cli.errors import Exit, exit_for, sole_error
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ids import DELEGATION_ID
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
+    from sublet.daemon.api.delegation_views import DelegationView
     from sublet.daemon.control.client import ControlClient as Control
 
 ResultT = TypeVar("ResultT")
@@ -92,6 +91,8 @@ def leave(screen: Screen, main: Callable[[], Coroutine[None, None, ResultT]]) ->
     Raises:
         typer.Exit: ``main`` failed with a ``SubletError``, which has been shown.
     """
+    import asyncio  # which takes as long as all the rest of `--help`
+
     try:
         return asyncio.run(main())
     except Exception as error:
@@ -108,13 +109,18 @@ async def resolve(control: Control, given: str) -> str:
     Raises:
         SubletError: ``NOT_FOUND`` for none, ``INVALID_ARGUMENT`` for an abbreviation that fits several.
     """
+    from sublet.protocol.ids import DELEGATION_ID
+
     if DELEGATION_ID.match(given):
         return given
     if not given:
         raise SubletError(
             LocalCode.INVALID_ARGUMENT, "the id is an empty name", "Give an id, the beginning of one, or `last`."
         )
-    known = await control.list_delegations(limit=LIST_LIMIT)
+    from sublet.daemon.api.delegation_fields import ListNewest
+    from sublet.daemon.api.delegations import LIST_DELEGATIONS
+
+    known = await control.call(LIST_DELEGATIONS, ListNewest(limit=LIST_LIMIT))
     if given == NEWEST:
         fitting = [view.delegation_id for view in known[:1]]
     else:
@@ -135,3 +141,11 @@ async def resolve(control: Control, given: str) -> str:
                 f"{clean_line(given, MAX_SHOWN_CHARS)!r} fits {len(fitting)} delegations",
                 "Give more characters of the id; `sublet ls --all` shows them.",
             )
+
+
+async def view_of(control: Control, delegation_id: str) -> DelegationView:
+    """Return a delegation as it is now."""
+    from sublet.daemon.api.delegation_fields import OneDelegation
+    from sublet.daemon.api.delegations import GET_DELEGATION
+
+    return await control.call(GET_DELEGATION, OneDelegation(delegation_id=delegation_id))

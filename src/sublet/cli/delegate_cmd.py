@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import run
+from sublet.cli.connection import run, view_of
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.given_text import STDIN, from_stdin
 from sublet.cli.help import verbatim
@@ -41,7 +41,8 @@ from sublet.protocol.faults import fault_words
 
 if TYPE_CHECKING:
     from sublet.cli.follow import Choice, Follower
-    from sublet.daemon.api.models import CreateDelegation, DelegationView
+    from sublet.daemon.api.delegation_views import DelegationView
+    from sublet.daemon.api.delegations import CreateDelegation
     from sublet.daemon.control.client import ControlClient as Control
 
 CANCEL_WAIT_SECONDS = 10.0
@@ -148,7 +149,9 @@ def delegate(
             transport=transport,
             quota={"max_total_bytes": max_total_bytes, "max_files": max_files, "max_file_bytes": max_file_bytes},
         )
-        view = await control.create_delegation(request)
+        from sublet.daemon.api.delegations import CREATE_DELEGATION
+
+        view = await control.call(CREATE_DELEGATION, request)
         if background:
             _show_handle(view, screen)
             return exit_for_view(view, background=True)
@@ -178,10 +181,17 @@ async def _watch(control: Control, view: DelegationView, screen: Screen) -> tupl
             choice = "detach" if screen.as_json else await ask_choice(pressed)
             pressed.clear()
             if choice == "detach":
-                return await control.get_status(view.delegation_id), "detach"
+                return await view_of(control, view.delegation_id), "detach"
             if choice == "cancel":
-                await control.cancel_delegation(view.delegation_id)
-                return await control.wait_for_result(view.delegation_id, CANCEL_WAIT_SECONDS), "cancel"
+                return await _cancelled(control, view.delegation_id), "cancel"
+
+
+async def _cancelled(control: Control, delegation_id: str) -> DelegationView:
+    from sublet.daemon.api.delegation_fields import OneDelegation
+    from sublet.daemon.api.delegations import CANCEL_DELEGATION, WAIT_FOR_END, WaitForEnd
+
+    await control.call(CANCEL_DELEGATION, OneDelegation(delegation_id=delegation_id))
+    return await control.call(WAIT_FOR_END, WaitForEnd(delegation_id=delegation_id, timeout=CANCEL_WAIT_SECONDS))
 
 
 async def _until(
@@ -232,7 +242,7 @@ def _request(
     """
     from pydantic import ValidationError
 
-    from sublet.daemon.api.models import DEFAULT_TTL_SECONDS, CreateDelegation
+    from sublet.daemon.api.delegations import DEFAULT_TTL_SECONDS, CreateDelegation
 
     try:
         return CreateDelegation.model_validate(

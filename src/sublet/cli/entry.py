@@ -1,6 +1,7 @@
 """The console script: sends ``sublet mcp`` to the relay before anything else is imported (DESIGN 3).
 
-The daemon that ``sublet up --detach`` starts goes past the command line too, which it does not need.
+The daemon that ``sublet up --detach`` starts goes past the command line too, which it does not need, and so does
+``--version``, which programs ask for to see whether we are there.
 
 A host starts one relay per session and waits for it, so that path stays within milliseconds of the bare interpreter.
 The relay runs in this process: by the time this line is read ``site`` has been paid for, and replacing ourselves by
@@ -9,7 +10,11 @@ The relay runs in this process: by the time this line is read ``site`` has been 
 
 from __future__ import annotations
 
+import os
 import sys
+
+BROKEN_PIPE = 141
+"""As ``errors.Exit`` has it, which takes too long to load here."""
 
 
 def main() -> int:
@@ -22,6 +27,16 @@ def main() -> int:
         from sublet.cli.background import main as background
 
         return background(sys.argv[2:])
+    if sys.argv[1:] == ["--version"]:
+        from sublet.cli.words import own_version
+
+        try:
+            sys.stdout.write(f"{own_version()}\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the interpreter's own flush at exit
+            return BROKEN_PIPE
+        return 0
     from sublet.cli.app import run
 
     return run()

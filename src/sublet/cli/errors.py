@@ -11,7 +11,7 @@ from sublet.protocol.faults import malformed
 from sublet.protocol.lifecycle import DelegationState
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.models import DelegationView
+    from sublet.daemon.api.delegation_views import DelegationView
 
 
 class Exit(IntEnum):

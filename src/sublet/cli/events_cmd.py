@@ -62,6 +62,8 @@ def events(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
+        from sublet.daemon.api.events import FOLLOW_EVENTS, READ_EVENTS, FollowEvents, ReadEvents
+
         if kind is not None and kind not in set(EventKind):
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT, f"there is no kind of event {clean_line(kind, 80)!r}", f"Kinds: {KINDS}."
@@ -77,18 +79,20 @@ def events(
 
             screen.show(event_line(event))
 
-        cursor = since
+        only = None if kind is None else EventKind(kind)
+        asked = ReadEvents(cursor=since, delegation_id=delegation_id, session_id=session_id, kind=only, limit=PAGE)
         while True:
-            page = await control.events_since(
-                cursor, delegation_id=delegation_id, session_id=session_id, kind=kind, limit=PAGE
-            )
-            cursor = page.cursor
+            page = await control.call(READ_EVENTS, asked)
+            asked = asked.model_copy(update={"cursor": page.cursor})
             for event in page.events:
                 show(event)
             if not page.events:
                 break
         if follow:
-            news = control.stream_events(cursor, delegation_id=delegation_id, session_id=session_id, kind=kind)
+            news = control.follow(
+                FOLLOW_EVENTS,
+                FollowEvents(cursor=asked.cursor, delegation_id=delegation_id, session_id=session_id, kind=only),
+            )
             async with aclosing(news) as coming:
                 async for event in coming:
                     show(event)

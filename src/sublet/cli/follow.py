@@ -11,11 +11,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from sublet.cli.connection import view_of
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.models import DelegationView
+    from sublet.daemon.api.delegation_views import DelegationView
+    from sublet.daemon.api.events import EventPage
     from sublet.daemon.control.client import ControlClient as Control
     from sublet.protocol.events import Event
 
@@ -57,12 +59,14 @@ async def follow(control: Control, delegation_id: str, follower: Follower, *, cu
     Raises:
         SubletError: ``DAEMON_UNAVAILABLE`` where the daemon stays away, or what the daemon answers.
     """
+    from sublet.daemon.api.delegations import WAIT_FOR_END, WaitForEnd
+
     away_since: float | None = None
     wait, ended = 0.0, False
     while True:
         try:
-            page = await control.events_since(cursor, delegation_id=delegation_id, timeout=wait, limit=PAGE)
-            view = await control.get_status(delegation_id)
+            page = await _page(control, delegation_id, cursor, wait)
+            view = await view_of(control, delegation_id)
         except SubletError as error:
             if error.code != LocalCode.DAEMON_UNAVAILABLE:
                 raise
@@ -77,7 +81,7 @@ async def follow(control: Control, delegation_id: str, follower: Follower, *, cu
             follower.event(event)
         follower.view(view)
         if ended and not page.events:
-            settled = await control.wait_for_result(delegation_id, SETTLE_SECONDS)
+            settled = await control.call(WAIT_FOR_END, WaitForEnd(delegation_id=delegation_id, timeout=SETTLE_SECONDS))
             async for event in read_output(control, delegation_id, cursor=cursor):
                 follower.event(event)
             return settled
@@ -108,12 +112,19 @@ async def until_interrupted(
 async def read_output(control: Control, delegation_id: str, *, cursor: int = 0) -> AsyncIterator[Event]:
     """Yield the delegation's events after ``cursor`` that exist now."""
     while True:
-        page = await control.events_since(cursor, delegation_id=delegation_id, limit=PAGE)
+        page = await _page(control, delegation_id, cursor)
         for event in page.events:
             yield event
         if not page.events or page.cursor <= cursor:
             return
         cursor = page.cursor
+
+
+async def _page(control: Control, delegation_id: str, cursor: int, timeout: float = 0) -> EventPage:
+    from sublet.daemon.api.events import READ_EVENTS, ReadEvents
+
+    asked = ReadEvents(cursor=cursor, delegation_id=delegation_id, timeout=timeout, limit=PAGE)
+    return await control.call(READ_EVENTS, asked)
 
 
 def over(view: DelegationView) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import typer
@@ -46,16 +47,20 @@ class Grouped(TyperGroup):
         """Write one section per heading."""
         sections: dict[str, list[tuple[str, str]]] = {}
         wide = max(len(name) for name in self.commands)
-        for name, command in self.commands.items():
-            if command.hidden:
-                continue
-            heading = getattr(command, "rich_help_panel", None)
-            title = heading if isinstance(heading, str) else "Commands"
-            sections.setdefault(title, []).append((name, command.get_short_help_str(formatter.width - wide - 6)))
+        for title, name, text in self.listed(formatter.width - wide - 6):
+            sections.setdefault(title, []).append((name, text))
         for title, rows in sections.items():
             with formatter.section(title):
                 # the same column in every section
                 formatter.write_dl([(name.ljust(wide), text) for name, text in rows])
+
+    def listed(self, limit: int) -> Iterator[tuple[str, str, str]]:
+        """Yield the heading, the name and the first sentence, in at most ``limit`` characters, of each command."""
+        for name, command in self.commands.items():
+            if not command.hidden:
+                heading = getattr(command, "rich_help_panel", None)
+                title = heading if isinstance(heading, str) else "Commands"
+                yield title, name, command.get_short_help_str(limit)
 
 
 class Listed(Grouped):

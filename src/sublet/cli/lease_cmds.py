@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import resolve, run
+from sublet.cli.connection import resolve, run, view_of
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.options import JsonFlag, complete_delegation
 from sublet.cli.patch import show_patch
 from sublet.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.models import DelegationView
+    from sublet.daemon.api.delegation_views import DelegationView
     from sublet.daemon.control.client import ControlClient as Control
 
 MAX_LISTED = 50
@@ -42,7 +42,11 @@ def ls(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        views = await control.list_delegations(limit=MAX_LISTED_ALL if all_ else MAX_LISTED, active=not all_)
+        from sublet.daemon.api.delegation_fields import ListNewest
+        from sublet.daemon.api.delegations import LIST_DELEGATIONS
+
+        asked = ListNewest(limit=MAX_LISTED_ALL if all_ else MAX_LISTED, active=not all_)
+        views = await control.call(LIST_DELEGATIONS, asked)
         if as_json:
             screen.emit({"delegations": [view.model_dump(mode="json") for view in views]})
         elif views:
@@ -64,7 +68,11 @@ def work(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        views = await control.list_assignments(limit=MAX_LISTED_ALL if all_ else MAX_LISTED, active=not all_)
+        from sublet.daemon.api.assignments import LIST_ASSIGNMENTS
+        from sublet.daemon.api.delegation_fields import ListNewest
+
+        asked = ListNewest(limit=MAX_LISTED_ALL if all_ else MAX_LISTED, active=not all_)
+        views = await control.call(LIST_ASSIGNMENTS, asked)
         if as_json:
             screen.emit({"assignments": [view.model_dump(mode="json") for view in views]})
         elif views:
@@ -108,7 +116,7 @@ def output(
         from sublet.cli.render import summary
         from sublet.cli.render_review import review_steps
 
-        view = await control.get_status(found)
+        view = await view_of(control, found)
         if follow:
             from sublet.cli.live import plain
 
@@ -134,7 +142,11 @@ def cancel(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = Fa
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        view = await control.cancel_delegation(await resolve(control, delegation_id))
+        from sublet.daemon.api.delegation_fields import OneDelegation
+        from sublet.daemon.api.delegations import CANCEL_DELEGATION
+
+        asked = OneDelegation(delegation_id=await resolve(control, delegation_id))
+        view = await control.call(CANCEL_DELEGATION, asked)
         if as_json:
             screen.emit(view.model_dump(mode="json"))
             return
@@ -154,8 +166,11 @@ def diff(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = Fals
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
+        from sublet.daemon.api.delegation_fields import OneWithPatch
+        from sublet.daemon.api.delegations import AUDIT_DELEGATION
+
         found = await resolve(control, delegation_id)
-        report = await control.get_audit_report(found, patch=True)
+        report = await control.call(AUDIT_DELEGATION, OneWithPatch(delegation_id=found, patch=True))
         if as_json:
             screen.emit({"delegation_id": found, **report.model_dump(mode="json")})
             return
@@ -180,8 +195,11 @@ def audit(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
+        from sublet.daemon.api.delegation_fields import OneWithPatch
+        from sublet.daemon.api.delegations import AUDIT_DELEGATION
+
         found = await resolve(control, delegation_id)
-        report = await control.get_audit_report(found, patch=patch and as_json)
+        report = await control.call(AUDIT_DELEGATION, OneWithPatch(delegation_id=found, patch=patch and as_json))
         if as_json:
             screen.emit({"delegation_id": found, **report.model_dump(mode="json")})
             return
@@ -199,7 +217,7 @@ async def _output_json(control: Control, found: str, screen: Screen, *, follow: 
     from sublet.cli.follow import follow as go_along
     from sublet.protocol.events import EventKind
 
-    view = await control.get_status(found)
+    view = await view_of(control, found)
     if follow:
         view = await go_along(control, found, Unseen(), cursor=cursor)
     pieces: list[dict[str, object]] = []

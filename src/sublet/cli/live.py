@@ -24,7 +24,7 @@ from sublet.protocol.times import told_moment
 
 if TYPE_CHECKING:
     from sublet.cli.screen import Screen, Symbols
-    from sublet.daemon.api.models import DelegationView
+    from sublet.daemon.api.delegation_views import DelegationView
     from sublet.protocol.events import Event
 
 TAIL_LINES = 8

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet import deadlines
 from sublet.protocol.patterns import Pattern
 
 if TYPE_CHECKING:
@@ -108,7 +106,10 @@ def complete_delegation(ctx: typer.Context, incomplete: str) -> list[tuple[str, 
     """Return delegation ids for the shell, with what they are about."""
 
     async def ask(control: Control) -> list[tuple[str, str]]:
-        views = await control.list_delegations(limit=50)
+        from sublet.daemon.api.delegation_fields import ListNewest
+        from sublet.daemon.api.delegations import LIST_DELEGATIONS
+
+        views = await control.call(LIST_DELEGATIONS, ListNewest(limit=50))
         return [(view.delegation_id, f"{view.state} {view.peer}: {view.description[:40]}") for view in views]
 
     return [entry for entry in _quietly(ctx, ask) if entry[0].startswith(incomplete)]
@@ -140,9 +141,11 @@ def complete_room(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
 
 def _quietly(ctx: typer.Context, ask: object) -> list[tuple[str, str]]:
     """Ask the daemon within what a shell may wait; whatever goes wrong, there are just no completions."""
+    import asyncio
     from collections.abc import Awaitable, Callable
     from typing import cast
 
+    from sublet import deadlines
     from sublet.cli.connection import session_of
 
     question = cast("Callable[[Control], Awaitable[list[tuple[str, str]]]]", ask)

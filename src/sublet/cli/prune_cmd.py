@@ -14,7 +14,7 @@ from sublet.cli.screen import Screen
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from sublet.daemon.api.daemon_models import PruneReport
+    from sublet.daemon.api.pruning import PruneReport
     from sublet.daemon.control.client import ControlClient as Control
 
 MAX_ITEMS_SHOWN = 40
@@ -57,11 +57,10 @@ def prune(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.daemon_models import PruneRequest
+        from sublet.daemon.api.pruning import PRUNE, PruneRequest
 
-        report = await control.prune_resources(
-            PruneRequest(older_than_seconds=older_than, max_bytes=max_bytes, pending=pending, dry_run=dry_run)
-        )
+        asked = PruneRequest(older_than_seconds=older_than, max_bytes=max_bytes, pending=pending, dry_run=dry_run)
+        report = await control.call(PRUNE, asked)
         if as_json:
             screen.emit(report.model_dump(mode="json"))
             return

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sublet.cli.screen import Symbols
+    from sublet.daemon.api.assignments import AssignmentView
     from sublet.daemon.api.audit_models import AuditReport, FileChange
-    from sublet.daemon.api.models import AssignmentView, DelegationView
+    from sublet.daemon.api.delegation_views import DelegationView
 
 QUOTA_SHARE = 20
 """From this share of a bound on, a twentieth, it is shown how much of it is used."""

@@ -11,7 +11,7 @@ from sublet.protocol.text import clean_line, clean_name
 
 if TYPE_CHECKING:
     from sublet.daemon.api.audit_models import AuditReport, DirectoryChange
-    from sublet.daemon.api.models import DelegationView, SandboxView
+    from sublet.daemon.api.delegation_views import DelegationView, SandboxView
 
 MAX_NAMES_SHOWN = 8
 MAX_REFS_SHOWN = 20

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sublet.cli.screen import Symbols
-    from sublet.daemon.api.models import ChangeSet, DelegationView
-    from sublet.daemon.api.review_models import Applied, Conflict, Review, ReviewedDirectory, ReviewedFile, Undone
+    from sublet.daemon.api.delegation_views import ChangeSet, DelegationView
+    from sublet.daemon.api.results import Applied, Conflict, Review, ReviewedDirectory, ReviewedFile, Undone
 
 _STYLE = {"added": "green", "changed": "yellow", "deleted": "red", "renamed": "yellow", "mode": "yellow"}
 _OUTCOME = {

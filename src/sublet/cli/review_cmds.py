@@ -20,7 +20,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.review_models import Review
+    from sublet.daemon.api.results import Review
     from sublet.daemon.control.client import ControlClient as Control
 
 
@@ -43,9 +43,12 @@ def review(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
+        from sublet.daemon.api.delegation_fields import OneDelegation, OneWithPatch
+        from sublet.daemon.api.results import EXPORT_RESULT, REVIEW_RESULT
+
         found = await resolve(control, delegation_id)
         if patch is not None:
-            made = await control.result_patch(found)
+            made = await control.call(EXPORT_RESULT, OneDelegation(delegation_id=found))
             written = _write(patch, _decoded(made.base64))
             if as_json:
                 facts = {"delegation_id": found, "file": str(written[0]), "bytes": written[1]}
@@ -57,7 +60,8 @@ def review(
                     screen.err.print(line)
                 screen.note(f"{written[1]:,} bytes written to {clean_name(str(written[0]))}")
             return
-        report = await control.review_delegation(found, patch=as_json or not stat)
+        asked = OneWithPatch(delegation_id=found, patch=as_json or not stat)
+        report = await control.call(REVIEW_RESULT, asked)
         if as_json:
             screen.emit(report.model_dump(mode="json"))
             return
@@ -106,11 +110,13 @@ def apply(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> Exit | None:
-        from sublet.daemon.api.review_models import ApplyRequest
+        from sublet.daemon.api.results import APPLY_RESULT, ApplyResult
 
         found = await resolve(control, delegation_id)
-        request = ApplyRequest(partial=partial, allow_mass_deletion=allow_mass_deletion, branch=branch)
-        report = await control.apply_delegation(found, request)
+        request = ApplyResult(
+            delegation_id=found, partial=partial, allow_mass_deletion=allow_mass_deletion, branch=branch
+        )
+        report = await control.call(APPLY_RESULT, request)
         status = Exit.CONFLICTS if report.conflicts else None
         if as_json:
             screen.emit(report.model_dump(mode="json"))
@@ -132,7 +138,11 @@ def discard(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = F
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        report = await control.discard_delegation(await resolve(control, delegation_id))
+        from sublet.daemon.api.delegation_fields import OneDelegation
+        from sublet.daemon.api.results import DISCARD_RESULT
+
+        asked = OneDelegation(delegation_id=await resolve(control, delegation_id))
+        report = await control.call(DISCARD_RESULT, asked)
         if as_json:
             screen.emit(report.model_dump(mode="json"))
             return
@@ -150,7 +160,10 @@ def undo(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = Fals
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> Exit | None:
-        report = await control.undo_delegation(await resolve(control, delegation_id))
+        from sublet.daemon.api.delegation_fields import OneDelegation
+        from sublet.daemon.api.results import UNDO_RESULT
+
+        report = await control.call(UNDO_RESULT, OneDelegation(delegation_id=await resolve(control, delegation_id)))
         status = Exit.CONFLICTS if report.conflicts else None
         if as_json:
             screen.emit(report.model_dump(mode="json"))

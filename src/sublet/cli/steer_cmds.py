@@ -38,9 +38,12 @@ def extend(
     more = ttl or seconds or 0
 
     async def body(control: Control) -> None:
+        from sublet.daemon.api.delegation_fields import OneDelegation
+        from sublet.daemon.api.delegations import EXTEND_DELEGATION, GET_DELEGATION, ExtendDelegation
+
         found = await resolve(control, delegation_id)
-        before = await control.get_status(found)
-        view = await control.extend_delegation(found, more)
+        before = await control.call(GET_DELEGATION, OneDelegation(delegation_id=found))
+        view = await control.call(EXTEND_DELEGATION, ExtendDelegation(delegation_id=found, seconds=more))
         if as_json:
             screen.emit(view.model_dump(mode="json"))
             return
@@ -79,9 +82,11 @@ def say(
         raise typer.BadParameter(f"the prompt must have 1 to {MAX_PROMPT_CHARS:,} characters")
 
     async def body(control: Control) -> None:
+        from sublet.daemon.api.delegations import SAY_MORE, SayMore
+
         found = await resolve(control, delegation_id)
         named = key or new_follow_up_id()
-        view = await control.say(found, text, follow_up_id=named)
+        view = await control.call(SAY_MORE, SayMore(delegation_id=found, prompt=text, follow_up_id=named))
         if as_json:
             screen.emit(view.model_dump(mode="json"))
             return

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import anyio
 import structlog
 
+from sublet.daemon.all_operations import operation_table
 from sublet.daemon.api.daemon import StatusView
 from sublet.daemon.approvals.views import approver_remarks
 from sublet.daemon.assembly import make_parts
@@ -25,9 +26,7 @@ from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.audit_log.opening import open_audit_log
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.server import ControlServer
-from sublet.daemon.control.service import DaemonService
 from sublet.daemon.control.service_parts import ServiceParts
-from sublet.daemon.control_areas import control_areas, operation_table
 from sublet.daemon.endings import Ending, Stop
 from sublet.daemon.faces import A2A_FACE, MCP_FACE, WEB_FACE, load_face, load_face_stores
 from sublet.daemon.failures import sole_failure
@@ -134,15 +133,18 @@ class _Daemon:
         try:
             parts.data_plane.take_up.begin()
             await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port(self._last.sftp))
-            service = self._service(parts)
-            parts.onward.use(service)
-            table = operation_table(parts, self._config, self._web_page, lambda: self._status(parts), self._stop.ask)
-            areas = control_areas(parts)
-            control = KeptFace(
-                "control socket", lambda _: ControlServer(service, self._home, table, areas, parts.callers.agent)
+            table = operation_table(
+                parts,
+                self._service_parts(parts),
+                self._config,
+                self._web_page,
+                lambda: self._status(parts),
+                self._stop.ask,
             )
+            parts.onward.use(table)
+            control = KeptFace("control socket", lambda _: ControlServer(self._home, table, parts.callers.agent))
             async with anyio.create_task_group() as reports:
-                context = self._context(parts, service, table, key_reporter(parts.peers, reports))
+                context = self._context(parts, table, key_reporter(parts.peers, reports))
                 self._faces = self._made_faces(context)
                 await self._serve(parts, control, ready, audit_log)
         finally:
@@ -254,29 +256,24 @@ class _Daemon:
         names = [name_remark(peer) for peer in parts.peers.list() if peer.note]
         return [*ports, *parts.reloader.remarks, *watching, *names, *set_aside_lines(parts.aside)]
 
-    def _service(self, parts: Parts) -> DaemonService:
-        return DaemonService(
-            ServiceParts(
-                git=parts.git,
-                policy=parts.policy,
-                gate=parts.gate,
-                journal=parts.journal,
-                delegator=parts.delegator,
-                peers=parts.peers,
-                pruning=parts.pruning,
-                results=parts.results,
-                chain_of=parts.callers.chain,
-                rest_of=parts.callers.rest,
-                max_depth=lambda: self._config.supervisor.max_depth,
-            )
+    def _service_parts(self, parts: Parts) -> ServiceParts:
+        return ServiceParts(
+            git=parts.git,
+            policy=parts.policy,
+            gate=parts.gate,
+            journal=parts.journal,
+            delegator=parts.delegator,
+            peers=parts.peers,
+            pruning=parts.pruning,
+            results=parts.results,
+            chain_of=parts.callers.chain,
+            rest_of=parts.callers.rest,
+            max_depth=lambda: self._config.supervisor.max_depth,
         )
 
-    def _context(
-        self, parts: Parts, service: DaemonService, table: OperationTable, key_changed: Callable[[str, str], None]
-    ) -> FaceContext:
+    def _context(self, parts: Parts, table: OperationTable, key_changed: Callable[[str, str], None]) -> FaceContext:
         home = self._config.home
         return FaceContext(
-            api=service,
             operations=table,
             calls=parts.calls,
             executor=parts.executor,

@@ -11,7 +11,6 @@ from nacl.signing import SigningKey
 
 from sublet.daemon.api.call_api import CallApi
 from sublet.daemon.api.daemon_api import (
-    DaemonApi,
     ExecutorApi,
     KnownPeer,
     MessageApi,
@@ -230,7 +229,7 @@ class WebContext:
 class FaceContext:
     """What a face gets from the composition root.
 
-    ``operations`` are what the daemon can be asked, ``api`` those that are not in that table yet. ``identify`` returns
+    ``operations`` are what the daemon can be asked. ``identify`` returns
     the agent of this daemon to which a process belongs, if any, and raises ``ProcessLookupError`` where nobody can
     tell. ``find_peer`` maps a node id to the paired peer, ``find_token`` a bearer secret to its token's name.
     ``listener`` is the bound TCP socket's host and port for the A2A face. ``state_dir`` is private (0700). ``services``
@@ -238,7 +237,6 @@ class FaceContext:
     returns where it is, once it is.
     """
 
-    api: DaemonApi
     operations: OperationTable
     calls: CallApi
     executor: ExecutorApi

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sublet.daemon.api.models import FollowUpState
+from sublet.daemon.api.delegation_views import FollowUpState
 from sublet.protocol.lifecycle import DelegationState
 
 QUOTE = "| "

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import difflib
 import posixpath
-from collections.abc import Mapping
-from typing import Annotated, Literal, Self, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 from pydantic.config import JsonDict
 
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
-from sublet.daemon.api.models import DEFAULT_TTL_SECONDS, Bound, Pattern
+from sublet.daemon.api.delegations import LeaseOptions, Patterns, ResourceSpec
 from sublet.mcp_server.answers import ReviewAction, Section
 from sublet.protocol.bounds import (
-    DEMAND,
-    MAX_DESCRIPTION_CHARS,
-    MAX_PATTERNS,
     MAX_PROMPT_CHARS,
     MAX_RESOURCES,
-    MAX_TTL_SECONDS,
-    AccessMode,
-    GitMode,
-    ResultMode,
 )
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
@@ -34,7 +27,6 @@ MAX_KEY_CHARS = 200
 MAX_FAULTS = 5
 MAX_FAULT_CHARS = 400
 
-Item = Annotated[str, StringConstraints(pattern=DEMAND)]
 Cursor = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,18}(:[0-9]{1,12})?$")]
 
 
@@ -46,9 +38,6 @@ def _text_of(value: object) -> object:
 def _no_default(schema: JsonDict) -> None:
     """Leave the default out of ``schema`` where it stands for nothing that may be given."""
     schema.pop("default", None)
-
-
-Patterns = Annotated[list[Pattern], Field(max_length=MAX_PATTERNS)]
 
 
 def absolute(value: str) -> str:
@@ -74,12 +63,10 @@ class Arguments(BaseModel):
         return ", ".join(name if field.is_required() else f"{name} (optional)" for name, field in fields)
 
 
-class Resource(Arguments):
+class Resource(ResourceSpec):
     """One more directory to lend, beside the first."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
     path: Annotated[str, Field(max_length=MAX_PATH_CHARS)] = Field(description="Absolute path, on this machine")
-    access_mode: AccessMode = "ro"
 
     @field_validator("path")
     @classmethod
@@ -93,8 +80,8 @@ SAYS = frozenset({"delegation_id", "prompt", "idempotency_key", "background"})
 EXTENDS = frozenset({"delegation_id", "ttl_seconds", "background"})
 
 
-class Delegate(Arguments):
-    """Arguments of ``delegate``: of a new delegation, or with ``delegation_id`` of what steers one that runs."""
+class Subjects(Arguments):
+    """What ``delegate`` is about: a new delegation, or with ``delegation_id`` one that runs."""
 
     workspace_dir: Annotated[str, Field(max_length=MAX_PATH_CHARS)] = Field(
         default="",
@@ -116,39 +103,20 @@ class Delegate(Arguments):
         json_schema_extra=_no_default,
         description="Instead of workspace_dir and peer: one that runs, to send it a prompt or add ttl_seconds",
     )
-    description: Annotated[str, Field(max_length=MAX_DESCRIPTION_CHARS)] | None = Field(
-        default=None, description="One line for lists; default: first line of the prompt"
-    )
-    access_mode: AccessMode = Field(default="rw", description="ro: may only read")
-    result_mode: ResultMode = Field(default="live", description="staged: review before anything is changed")
-    resources: list[Resource] = Field(
+
+
+class Delegate(LeaseOptions, Subjects):
+    """Arguments of ``delegate``: of a new delegation, or with ``delegation_id`` of what steers one that runs.
+
+    Its options are those of the control API; here stand those alone that hosts are given narrower bounds for.
+    """
+
+    resources: Sequence[Resource] = Field(
         default_factory=list,
         max_length=MAX_RESOURCES - 1,
         description="More directories, each seen by the peer as ../name",
     )
-    include: Patterns = Field(default_factory=list, description="Only what matches goes along: *.py, docs, src/**")
-    exclude: Patterns = Field(default_factory=list, description="What matches stays here")
-    git: GitMode = Field(default="hidden", description="How much of .git the peer sees; policy may deny it; not by git")
     reveal: Patterns = Field(default_factory=list, description="Hidden names to show; policy may deny it")
-    unlock: Patterns = Field(
-        default_factory=list, description="Names that tools execute, to be writable; policy may deny it"
-    )
-    ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)] = Field(
-        default=DEFAULT_TTL_SECONDS, description="Access ends after this many seconds, done or not"
-    )
-    max_total_bytes: Bound | None = Field(default=None, description="Bytes the peer may add; policy's limit if absent")
-    max_files: Bound | None = Field(default=None, description="Files, links and directories the peer may add")
-    max_file_bytes: Bound | None = Field(default=None, description="How large a file may grow")
-    keep_all: bool = Field(default=False, description="live: refuse a write that undo could not take back")
-    require_enforced: Annotated[list[Item], Field(max_length=16)] = Field(
-        default_factory=list,
-        description="What the peer must enforce, else nothing is lent: cwd_only, allow_network (that there is none), "
-        "memory, processes, cpu_time, output, scratch; or allow_network=true and the like, which it must declare",
-    )
-    transport: Literal["sshfs", "archive", "git", "auto"] = Field(
-        default="sshfs", description="archive, git: the peer needs no FUSE; auto: sshfs or archive"
-    )
-    wait_for_peer: bool = Field(default=False, description="If the peer is offline, keep trying until the lease ends")
     idempotency_key: Annotated[str, Field(min_length=1, max_length=MAX_KEY_CHARS)] | None = Field(
         default=None, description="A retry with the same key starts nothing new"
     )

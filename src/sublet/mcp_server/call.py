@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import anyio
 
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
-from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.api.models import DelegationView
+from sublet.daemon.api.delegation_fields import OneDelegation
+from sublet.daemon.api.delegation_views import DelegationView
+from sublet.daemon.api.delegations import GET_DELEGATION, WAIT_FOR_END, WaitForEnd
+from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.daemon.operations.calling import Calls
 from sublet.policy.model import Subject
 from sublet.protocol.events import Event, EventKind
@@ -30,14 +32,12 @@ class Call:
     """One tool call.
 
     Args:
-        api: the daemon.
-        operations: what it can be asked, as ``caller``.
+        operations: what the daemon can be asked, as ``caller``.
         caller: the MCP host, with its roots.
         report: sends progress (a growing count and a line of text); does nothing if the host did not ask for it.
         deadline: loop time at which the answer must be on its way.
     """
 
-    api: DaemonApi
     operations: Calls
     caller: Subject
     report: Progress
@@ -56,10 +56,11 @@ class Call:
         end = min(anyio.current_time() + min(seconds, MAX_WAIT_SECONDS), self.deadline - 0.5)
         cursor, reports = since, 0
         while not ended(view) and (left := end - anyio.current_time()) > 0:
-            page = await self.api.events_since(
-                cursor, self.caller, delegation_id=view.delegation_id, timeout=min(left, PROGRESS_SECONDS)
+            page = await self.operations.call(
+                READ_EVENTS,
+                ReadEvents(cursor=cursor, delegation_id=view.delegation_id, timeout=min(left, PROGRESS_SECONDS)),
             )
-            view = await self.api.get_status(view.delegation_id, self.caller)
+            view = await self.view(view.delegation_id)
             if page.events and not until_end:
                 break
             cursor = page.cursor
@@ -67,8 +68,12 @@ class Call:
             await self.report(reports, _progress_line(view, page.events))
         if until_end and ended(view) and (left := end - anyio.current_time()) > 0:
             # The end is told as soon as access is cut; what it changed and whether that can be undone, a little later.
-            view = await self.api.wait_for_result(view.delegation_id, left, self.caller)
+            view = await self.operations.call(WAIT_FOR_END, WaitForEnd(delegation_id=view.delegation_id, timeout=left))
         return view
+
+    async def view(self, delegation_id: str) -> DelegationView:
+        """Return a delegation as it is now."""
+        return await self.operations.call(GET_DELEGATION, OneDelegation(delegation_id=delegation_id))
 
 
 def ended(view: DelegationView) -> bool:

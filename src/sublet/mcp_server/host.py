@@ -130,7 +130,7 @@ class McpFace:
                 module = await anyio.to_thread.run_sync(partial(importlib.import_module, "sublet.mcp_server.server"))
                 context = self._context
                 server: SubletServer = module.SubletServer(
-                    context.api, context.operations.called_by, context.calls, context.web_page, context.version
+                    context.operations.called_by, context.calls, context.web_page, context.version
                 )
                 await self._group.start(self._pump, server)
                 self._context.services.start(self._group, Service("mcp updates of rooms", server.room_updates.serve))
@@ -180,16 +180,20 @@ class McpFace:
 
     async def _pump(self, server: SubletServer, *, task_status: TaskStatus[None]) -> None:
         """Turn the daemon's events into update notifications, one task for all sessions."""
+        from sublet.daemon.api.delegation_fields import ListNewest
+        from sublet.daemon.api.delegations import LIST_DELEGATIONS
+        from sublet.daemon.api.events import READ_EVENTS, ReadEvents
         from sublet.mcp_server.resources import uri_of
 
         told = False
-        api, caller = self._context.api, Subject(kind="mcp", name="sublet")
+        calls = self._context.operations.called_by(Subject(kind="mcp", name="sublet"))
         cursor: int | None = None
         while True:
             try:
                 if cursor is None:
                     # Nobody is subscribed yet, so what came before is no news.
-                    cursor = max((view.cursor for view in await api.list_delegations(caller)), default=0)
+                    newest = await calls.call(LIST_DELEGATIONS, ListNewest())
+                    cursor = max((view.cursor for view in newest), default=0)
                 if not told:
                     task_status.started()
                     told = True
@@ -197,7 +201,8 @@ class McpFace:
                     # Without hosts nobody is told, so nothing is read, and the audit log has no entries of it.
                     self._connected = anyio.Event()
                     await self._connected.wait()
-                page = await api.events_since(cursor, caller, timeout=PUMP_WAIT_SECONDS, limit=PUMP_PAGE)
+                news = ReadEvents(cursor=cursor, timeout=PUMP_WAIT_SECONDS, limit=PUMP_PAGE)
+                page = await calls.call(READ_EVENTS, news)
             except Exception:  # notifications are a courtesy; without them the tools still work
                 log.exception("no update notifications for now")
                 if not told:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sublet.daemon.api.models import ChangeSet, DelegationView
-from sublet.daemon.api.review_models import Applied, Conflict, Discarded, Review, Undone
+from sublet.daemon.api.delegation_views import ChangeSet, DelegationView
+from sublet.daemon.api.results import Applied, Conflict, Discarded, Review, Undone
 from sublet.mcp_server.answers import ReviewAction, Reviewed, ReviewedText
 from sublet.mcp_server.present import (
     MAX_ANSWER_CHARS,

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import mcp.types as t
 
+from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation
+from sublet.daemon.api.delegations import GET_DELEGATION, LIST_DELEGATIONS
 from sublet.mcp_server.present import present
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import WIRE_DELEGATION_ID
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.daemon_api import DaemonApi
-    from sublet.policy.model import Subject
+    from sublet.daemon.operations.calling import Calls
 
 URI_PREFIX = "sublet://delegations/"
 URI_TEMPLATE = URI_PREFIX + "{id}"
@@ -38,7 +39,7 @@ def delegation_id_of(uri: str) -> str:
     return found
 
 
-async def resource_list(api: DaemonApi, caller: Subject) -> list[t.Resource]:
+async def resource_list(calls: Calls) -> list[t.Resource]:
     """Return the newest delegations as resources."""
     return [
         t.Resource(
@@ -48,12 +49,12 @@ async def resource_list(api: DaemonApi, caller: Subject) -> list[t.Resource]:
             description=f"Delegation to {view.peer}",
             mime_type="text/plain",
         )
-        for view in await api.list_delegations(caller, limit=MAX_LISTED)
+        for view in await calls.call(LIST_DELEGATIONS, ListNewest(limit=MAX_LISTED))
     ]
 
 
-async def read_resource(api: DaemonApi, uri: str, caller: Subject) -> t.ReadResourceResult:
+async def read_resource(calls: Calls, uri: str) -> t.ReadResourceResult:
     """Return the delegation that ``uri`` names as text, the peer's part of it quoted and labelled."""
-    view = await api.get_status(delegation_id_of(uri), caller)
+    view = await calls.call(GET_DELEGATION, OneDelegation(delegation_id=delegation_id_of(uri)))
     text = t.TextResourceContents(uri=uri, mime_type="text/plain", text=present(view).as_text())
     return t.ReadResourceResult(contents=[text])

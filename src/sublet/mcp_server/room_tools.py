@@ -17,6 +17,9 @@ from sublet.daemon.api.conversations import (
     Say,
     WhichMessage,
 )
+from sublet.daemon.api.delegation_fields import ListNewest
+from sublet.daemon.api.delegations import LIST_DELEGATIONS
+from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.room_news import (
     FOLLOW_NEWS,
@@ -149,7 +152,8 @@ class _Heard:
 async def _wait(call: Call, given: Watch) -> Answer:
     """Wait for news of rooms and, unless one room is asked for, of delegations; the first ends the wait for both."""
     if given.cursor is None:
-        newest = max((view.cursor for view in await call.api.list_delegations(call.caller)), default=0)
+        known = await call.operations.call(LIST_DELEGATIONS, ListNewest())
+        newest = max((view.cursor for view in known), default=0)
         heard = _Heard(None, newest)
     else:
         room, _, delegation = given.cursor.partition(":")
@@ -196,7 +200,8 @@ async def _hear_rooms(call: Call, room: str | None, heard: _Heard, until: float)
 async def _hear_delegations(call: Call, heard: _Heard, until: float) -> None:
     while True:
         left = max(0.0, until - anyio.current_time())
-        page = await call.api.events_since(heard.delegation_cursor, call.caller, timeout=left, limit=DELEGATION_EVENTS)
+        asked = ReadEvents(cursor=heard.delegation_cursor, timeout=left, limit=DELEGATION_EVENTS)
+        page = await call.operations.call(READ_EVENTS, asked)
         heard.delegation_cursor = page.cursor
         heard.delegations = [one for one in page.events if one.kind in TOLD and one.delegation_id is not None]
         if heard.delegations or left <= 0:

@@ -22,7 +22,7 @@ from sublet.mcp_server import asking
 from sublet.mcp_server.answers import QUOTE
 from sublet.mcp_server.asking import Asking
 from sublet.mcp_server.call import ANSWER_SECONDS, Call
-from sublet.mcp_server.resources import URI_TEMPLATE, delegation_id_of, read_resource, resource_list
+from sublet.mcp_server.resources import URI_TEMPLATE, read_resource, resource_list
 from sublet.mcp_server.room_resources import (
     ROOM_TEMPLATE,
     RoomUpdates,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from mcp.server import InitializationOptions
 
     from sublet.daemon.api.call_api import AskedCall, CallApi
-    from sublet.daemon.api.daemon_api import DaemonApi
     from sublet.daemon.operations.calling import Calls
 
 log = structlog.get_logger(__name__)
@@ -69,8 +68,7 @@ class SubletServer:
     """The catalogue over one daemon.
 
     Args:
-        api: the daemon.
-        called_by: returns what calls its operations as somebody.
+        called_by: returns what calls the operations of the daemon as somebody.
         calls: stands before every tool.
         page: returns the address of the web page, where there is one.
         version: what hosts are told.
@@ -78,13 +76,11 @@ class SubletServer:
 
     def __init__(
         self,
-        api: DaemonApi,
         called_by: Callable[[Subject], Calls],
         calls: CallApi,
         page: Callable[[], str | None],
         version: str,
     ) -> None:
-        self._api = api
         self._called_by = called_by
         self._calls = calls
         self._asking = Asking(calls, page)
@@ -194,13 +190,7 @@ class SubletServer:
             await ctx.session.report_progress(count, None, line)
 
         caller = _subject(ctx, roots)
-        call = Call(
-            api=self._api,
-            operations=self._called_by(caller),
-            caller=caller,
-            report=report,
-            deadline=deadline,
-        )
+        call = Call(self._called_by(caller), caller, report, deadline)
         async with self._begun(asked_call):
             with anyio.move_on_at(deadline) as limit:
                 answer = await bound(call)
@@ -233,8 +223,8 @@ class SubletServer:
 
     async def _list_resources(self, ctx: Context, params: t.PaginatedRequestParams | None) -> t.ListResourcesResult:
         with _as_protocol_error():
-            caller = _subject(ctx)
-            found = [*await resource_list(self._api, caller), *await room_resources(self._called_by(caller))]
+            operations = self._called_by(_subject(ctx))
+            found = [*await resource_list(operations), *await room_resources(operations)]
             return t.ListResourcesResult(resources=found)
 
     async def _list_templates(
@@ -261,7 +251,7 @@ class SubletServer:
             uri = str(params.uri)
             if is_room_uri(uri):
                 return await read_room(self._called_by(_subject(ctx)), uri)
-            return await read_resource(self._api, uri, _subject(ctx))
+            return await read_resource(self._called_by(_subject(ctx)), uri)
 
     async def _subscribe(self, ctx: Context, params: t.SubscribeRequestParams) -> t.EmptyResult:
         uri = str(params.uri)
@@ -270,7 +260,7 @@ class SubletServer:
                 await find_room(self._called_by(_subject(ctx)), uri)
                 await self.room_updates.want()
             else:
-                await self._api.get_status(delegation_id_of(uri), _subject(ctx))
+                await read_resource(self._called_by(_subject(ctx)), uri)
             if not ctx.lifespan_context.subscribe(uri, ctx.session):
                 raise SubletError(LocalCode.UNAVAILABLE, "too many subscriptions", "Unsubscribe from finished ones.")
         return t.EmptyResult()

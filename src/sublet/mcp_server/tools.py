@@ -7,10 +7,22 @@ from typing import TypeAlias
 
 import anyio.to_thread
 
-from sublet.daemon.api.models import CreateDelegation, DelegationView, ResourceSpec
+from sublet.daemon.api.delegation_fields import OneDelegation, OneWithPatch
+from sublet.daemon.api.delegation_views import DelegationView
+from sublet.daemon.api.delegations import (
+    AUDIT_DELEGATION,
+    CANCEL_DELEGATION,
+    CREATE_DELEGATION,
+    EXTEND_DELEGATION,
+    SAY_MORE,
+    CreateDelegation,
+    ExtendDelegation,
+    SayMore,
+)
+from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.peers import SHOW_DIRECTORY
-from sublet.daemon.api.review_models import ApplyRequest
+from sublet.daemon.api.results import APPLY_RESULT, DISCARD_RESULT, REVIEW_RESULT, UNDO_RESULT, ApplyResult
 from sublet.mcp_server.answers import Answer, Delegation, Reviewed
 from sublet.mcp_server.arguments import (
     Delegate,
@@ -52,46 +64,27 @@ async def _say(call: Call, given: Delegate) -> DelegationView:
     """Send a follow-up; one that is sent again with the same key is the same one."""
     key = given.idempotency_key
     named = None if key is None else "key_" + hashlib.sha256(key.encode()).hexdigest()[:32]
-    return await call.api.say(given.delegation_id, given.prompt, call.caller, follow_up_id=named)
+    return await call.operations.call(
+        SAY_MORE, SayMore(delegation_id=given.delegation_id, prompt=given.prompt, follow_up_id=named)
+    )
 
 
 async def _extend(call: Call, given: Delegate) -> tuple[DelegationView, int]:
     """Lengthen the lease, and return by how much the limits of both sides allowed."""
-    before = await call.api.get_status(given.delegation_id, call.caller)
-    view = await call.api.extend_delegation(given.delegation_id, given.ttl_seconds, call.caller)
+    before = await call.view(given.delegation_id)
+    more = ExtendDelegation(delegation_id=given.delegation_id, seconds=given.ttl_seconds)
+    view = await call.operations.call(EXTEND_DELEGATION, more)
     return view, view.ttl_seconds - before.ttl_seconds
 
 
 async def _begin(call: Call, given: Delegate) -> DelegationView:
-    request = CreateDelegation(
-        workspace_dir=given.workspace_dir,
-        peer=given.peer,
-        prompt=given.prompt,
-        description=given.description,
-        access_mode=given.access_mode,
-        result_mode=given.result_mode,
-        ttl_seconds=given.ttl_seconds,
-        resources=[ResourceSpec(**resource.model_dump()) for resource in given.resources],
-        include=given.include,
-        exclude=given.exclude,
-        git=given.git,
-        reveal=given.reveal,
-        unlock=given.unlock,
-        idempotency_key=given.idempotency_key,
-        require_enforced=given.require_enforced,
-        wait_for_peer=given.wait_for_peer,
-        transport=given.transport,
-        max_total_bytes=given.max_total_bytes,
-        max_files=given.max_files,
-        max_file_bytes=given.max_file_bytes,
-        keep_all=given.keep_all,
-    )
-    return await call.api.create_delegation(request, call.caller)
+    said = given.model_dump(include=set(CreateDelegation.model_fields))
+    return await call.operations.call(CREATE_DELEGATION, CreateDelegation.model_validate(said))
 
 
 async def delegate_output(call: Call, given: DelegateOutput) -> Answer:
     """Show a delegation and one page of one section of it. Reading never consumes."""
-    view = await call.api.get_status(given.delegation_id, call.caller)
+    view = await call.view(given.delegation_id)
     if given.section == "log":
         since, offset = _log_cursor(given.cursor)
         view = await call.follow(view, given.wait_seconds, since=since, until_end=False)
@@ -106,21 +99,22 @@ async def delegate_output(call: Call, given: DelegateOutput) -> Answer:
 
 async def delegate_cancel(call: Call, given: DelegateCancel) -> Answer:
     """Stop a delegation and cut its access."""
-    return present(await call.api.cancel_delegation(given.delegation_id, call.caller))
+    return present(await call.operations.call(CANCEL_DELEGATION, OneDelegation(delegation_id=given.delegation_id)))
 
 
 async def delegate_review(call: Call, given: DelegateReview) -> Answer:
     """Show a staged result, write it into the directory, drop it, or take it back."""
-    view = await call.api.get_status(given.delegation_id, call.caller)
+    view = await call.view(given.delegation_id)
+    operations, one = call.operations, OneDelegation(delegation_id=given.delegation_id)
     if given.action == "diff":
-        review = await call.api.review_delegation(given.delegation_id, call.caller, patch=True)
+        review = await operations.call(REVIEW_RESULT, OneWithPatch(delegation_id=given.delegation_id, patch=True))
         return present_diff(view, review, int(given.cursor.partition(":")[0]))
     if given.action == "apply":
-        request = ApplyRequest(partial=given.partial)
-        return present_applied(view, await call.api.apply_delegation(given.delegation_id, request, call.caller))
+        request = ApplyResult(delegation_id=given.delegation_id, partial=given.partial)
+        return present_applied(view, await operations.call(APPLY_RESULT, request))
     if given.action == "discard":
-        return present_discarded(view, await call.api.discard_delegation(given.delegation_id, call.caller))
-    return present_undone(view, await call.api.undo_delegation(given.delegation_id, call.caller))
+        return present_discarded(view, await operations.call(DISCARD_RESULT, one))
+    return present_undone(view, await operations.call(UNDO_RESULT, one))
 
 
 async def directory(call: Call, given: DirectoryQuery) -> Answer:
@@ -140,7 +134,8 @@ async def _section(call: Call, view: DelegationView, given: DelegateOutput) -> s
             f"there is no {given.section} before the delegation is over; it is {view.state}",
             "Call delegate_output with section='log', or wait with wait_seconds.",
         )
-    report = await call.api.get_audit_report(view.delegation_id, call.caller, patch=given.section == "patch")
+    asked = OneWithPatch(delegation_id=view.delegation_id, patch=given.section == "patch")
+    report = await call.operations.call(AUDIT_DELEGATION, asked)
     if given.section == "files":
         return await anyio.to_thread.run_sync(files_text, view, report)  # thousands of names take a while
     return report.patch or ""
@@ -160,7 +155,8 @@ async def _log_page(call: Call, view: DelegationView, since: int, offset: int, *
     pieces: list[tuple[int, str]] = []  # the cursor before the piece, and what is left of the piece
     cursor, chars, dropped, full = since, 0, 0, False
     for _ in range(MAX_READS):
-        page = await call.api.events_since(cursor, call.caller, delegation_id=view.delegation_id, limit=EVENTS_PER_READ)
+        asked = ReadEvents(cursor=cursor, delegation_id=view.delegation_id, limit=EVENTS_PER_READ)
+        page = await call.operations.call(READ_EVENTS, asked)
         for event in page.events:
             if event.kind is EventKind.DELEGATION_OUTPUT:
                 text = _output(event)[offset if not pieces else 0 :]

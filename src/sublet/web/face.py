@@ -34,7 +34,7 @@ class WebFace:
     def __init__(self, context: FaceContext) -> None:
         assert context.web is not None, "a page that is switched off is not made"
         self._web = context.web
-        self._api = PageApi(context.api, context.operations, context.web, Sessions(context.state_dir / SESSIONS_FILE))
+        self._api = PageApi(context.operations, context.web, Sessions(context.state_dir / SESSIONS_FILE))
         self._socket: socket.socket | None = None
         self._address = ""
 

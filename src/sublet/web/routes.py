@@ -26,18 +26,20 @@ from sublet.daemon.api.approvals import (
     LIST_GRANTS,
     REVOKE_GRANT,
 )
+from sublet.daemon.api.assignments import LIST_ASSIGNMENTS
 from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.api.base import Request as Arguments
 from sublet.daemon.api.daemon import SHOW_STATUS
-from sublet.daemon.api.daemon_api import DaemonApi
+from sublet.daemon.api.delegations import AUDIT_DELEGATION, CANCEL_DELEGATION, GET_DELEGATION, LIST_DELEGATIONS
+from sublet.daemon.api.events import FOLLOW_EVENTS, READ_EVENTS, ReadEvents
 from sublet.daemon.api.operation import AnyOperation, Nothing
 from sublet.daemon.api.peers import LIST_PEERS
 from sublet.daemon.api.policy import LIST_DENIALS, SHOW_POLICY
+from sublet.daemon.api.results import REVIEW_RESULT, UNDO_RESULT
 from sublet.daemon.api.sessions import LIST_AGENTS, LIST_SESSIONS
-from sublet.daemon.control.requests import Events, ListDelegations, Patch
-from sublet.daemon.net.event_stream import EventStreams
 from sublet.daemon.net.http_connection import mark_known
-from sublet.daemon.operations.answers import OWNER, Endpoint, answer, answers, failure, guarded, no_route
+from sublet.daemon.net.waits import Waits
+from sublet.daemon.operations.answers import OWNER, Endpoint, answer, failure, guarded, no_route
 from sublet.daemon.operations.reading import read_body, read_query
 from sublet.daemon.operations.routes import OperationRoutes
 from sublet.daemon.operations.table import OperationTable
@@ -61,6 +63,13 @@ RECENT_EVENTS = 300
 
 OF_THE_PAGE: Final[Mapping[str, AnyOperation]] = {
     "/api/status": SHOW_STATUS,
+    "/api/delegations": LIST_DELEGATIONS,
+    "/api/delegations/{delegation_id}": GET_DELEGATION,
+    "/api/delegations/{delegation_id}/audit": AUDIT_DELEGATION,
+    "/api/delegations/{delegation_id}/review": REVIEW_RESULT,
+    "/api/delegations/{delegation_id}/cancel": CANCEL_DELEGATION,
+    "/api/delegations/{delegation_id}/undo": UNDO_RESULT,
+    "/api/assignments": LIST_ASSIGNMENTS,
     "/api/peers": LIST_PEERS,
     "/api/approvals": LIST_APPROVALS,
     "/api/approvals/{approval_id}": GET_APPROVAL,
@@ -92,44 +101,35 @@ class PageApi:
     """Makes the application; ``stop`` ends its streams.
 
     Args:
-        api: the daemon's operations that are not in the table yet.
         operations: what the daemon can be asked; the page takes ``OF_THE_PAGE``.
-        web: further ones, and who may log in.
+        web: who may log in.
         sessions: who has.
     """
 
-    def __init__(self, api: DaemonApi, operations: OperationTable, web: WebContext, sessions: Sessions) -> None:
-        self._api = api
+    def __init__(self, operations: OperationTable, web: WebContext, sessions: Sessions) -> None:
         self._operations = operations
         self._logins = web.logins
         self._sessions = sessions
-        self._streams = EventStreams(api)
+        self._waits = Waits()
+        self._made = self._routes(MAX_BODY_BYTES)
         self._streaming = 0
         self._cookie = ""
 
     def stop(self) -> None:
         """End streams and waits."""
-        self._streams.stop()
+        self._waits.stop()
 
     def app(self, *, cookie: str) -> Starlette:
         """Return the ASGI application, whose session cookie is named ``cookie``."""
         self._cookie = cookie
         table: list[tuple[str, str, Endpoint]] = [
-            ("GET", "/api/delegations", self._list_delegations),
-            ("GET", "/api/delegations/{id}", self._get_delegation),
-            ("GET", "/api/delegations/{id}/audit", self._get_audit),
-            ("GET", "/api/delegations/{id}/review", self._review),
-            ("POST", "/api/delegations/{id}/cancel", self._cancel),
-            ("POST", "/api/delegations/{id}/undo", self._undo),
-            ("GET", "/api/assignments", self._list_assignments),
             ("GET", "/api/events", self._recent_events),
             ("GET", "/api/events/stream", self._stream_events),
             ("GET", "/api/approver", self._get_approver),
             ("POST", "/api/logout", self._log_out),
-            *RoomRoutes(self._made(MAX_MESSAGE_BYTES)).table(),
+            *RoomRoutes(self._routes(MAX_MESSAGE_BYTES)).table(),
         ]
-        made = self._made(MAX_BODY_BYTES)
-        table += [(one.method, path, made.endpoint(one)) for path, one in OF_THE_PAGE.items()]
+        table += [(one.method, path, self._made.endpoint(one)) for path, one in OF_THE_PAGE.items()]
         routes = [
             Route(path, guarded(self._logged_in(endpoint), _anything), methods=[method])
             for method, path, endpoint in table
@@ -140,8 +140,8 @@ class PageApi:
         app.router.redirect_slashes = False  # what is not here is not here
         return app
 
-    def _made(self, max_bytes: int) -> OperationRoutes:
-        return OperationRoutes(self._operations, lambda _: OWNER, self._streams.unless_stopping, max_bytes)
+    def _routes(self, max_bytes: int) -> OperationRoutes:
+        return OperationRoutes(self._operations, lambda _: OWNER, self._waits.unless_stopping, max_bytes)
 
     def _logged_in(self, endpoint: Endpoint) -> Endpoint:
         """Return ``endpoint`` for those alone who are logged in."""
@@ -175,55 +175,23 @@ class PageApi:
         response.delete_cookie(self._cookie, path="/", httponly=True, samesite="strict")
         return response
 
-    # Delegations
-
-    async def _list_delegations(self, request: Request) -> Response:
-        query = read_query(request, ListDelegations)
-        return answers(await self._api.list_delegations(OWNER, limit=query.limit, active=query.active))
-
-    async def _get_delegation(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answer(await self._api.get_status(request.path_params["id"], OWNER))
-
-    async def _get_audit(self, request: Request) -> Response:
-        query = read_query(request, Patch)
-        return answer(await self._api.get_audit_report(request.path_params["id"], OWNER, patch=query.patch))
-
-    async def _review(self, request: Request) -> Response:
-        query = read_query(request, Patch)
-        return answer(await self._api.review_delegation(request.path_params["id"], OWNER, patch=query.patch))
-
-    async def _cancel(self, request: Request) -> Response:
-        await read_body(request, Nothing, MAX_BODY_BYTES)
-        return answer(await self._api.cancel_delegation(request.path_params["id"], OWNER))
-
-    async def _undo(self, request: Request) -> Response:
-        await read_body(request, Nothing, MAX_BODY_BYTES)
-        return answer(await self._api.undo_delegation(request.path_params["id"], OWNER))
-
-    async def _list_assignments(self, request: Request) -> Response:
-        query = read_query(request, ListDelegations)
-        return answers(await self._api.list_assignments(OWNER, limit=query.limit, active=query.active))
-
     # Events
 
     async def _recent_events(self, request: Request) -> Response:
-        query = read_query(request, RecentEvents)
-        only = Events().only()
+        limit = read_query(request, RecentEvents).limit
         # A cursor from the future counts as the newest event.
-        newest = (await self._streams.page(_FUTURE, only, OWNER, limit=1)).cursor
-        return answer(await self._streams.page(max(0, newest - query.limit), only, OWNER, limit=query.limit))
+        newest = await self._operations.call(READ_EVENTS, ReadEvents(cursor=_FUTURE, limit=1), OWNER)
+        asked = ReadEvents(cursor=max(0, newest.cursor - limit), limit=limit)
+        found = await self._operations.call(READ_EVENTS, asked, OWNER)
+        return answer(found)
 
     async def _stream_events(self, request: Request) -> Response:
-        query = read_query(request, Events)
         if self._streaming >= MAX_STREAMS:
             raise SubletError(
                 LocalCode.UNAVAILABLE, f"{MAX_STREAMS} pages follow events already", "Close some of their tabs."
             )
         session = _session_of(request)
-        response = await self._streams.stream(
-            query.cursor, query.only(), OWNER, go_on=lambda: self._sessions.goes_on(session)
-        )
+        response = await self._made.follow(request, FOLLOW_EVENTS, lambda: self._sessions.goes_on(session))
         response.body_iterator = self._counted(response.body_iterator)
         return response
 

@@ -13,12 +13,22 @@ import anyio
 from structlog.testing import capture_logs
 
 from daemon.test_app import Running, paired
+from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.daemon import SHOW_STATUS
-from sublet.daemon.api.models import CreateDelegation, DelegationView
+from sublet.daemon.api.delegation_fields import OneDelegation
+from sublet.daemon.api.delegation_views import DelegationView
+from sublet.daemon.api.delegations import (
+    CANCEL_DELEGATION,
+    CREATE_DELEGATION,
+    WAIT_FOR_END,
+    CreateDelegation,
+    WaitForEnd,
+)
+from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.peers import SHOW_DIRECTORY
 from sublet.daemon.api.policy import READ_AUDIT_LOG, ReadAuditLog
-from sublet.daemon.api.review_models import ApplyRequest
+from sublet.daemon.api.results import APPLY_RESULT, ApplyResult
 from sublet.daemon.api.rooms import LIST_ROOMS, WHOAMI
 from sublet.daemon.api.sessions import ASK, AskRequest
 from sublet.protocol.errors import SubletError
@@ -48,8 +58,10 @@ class BusyPair:
         project = self.project()
         request = CreateDelegation(workspace_dir=str(project), peer="bob", prompt=prompt, **more)  # type: ignore[arg-type]
         with anyio.fail_after(SECONDS):
-            view = await self.lender.control.create_delegation(request)
-            return await self.lender.control.wait_for_result(view.delegation_id, SECONDS)
+            view = await self.lender.control.call(CREATE_DELEGATION, request)
+            return await self.lender.control.call(
+                WAIT_FOR_END, WaitForEnd(delegation_id=view.delegation_id, timeout=MAX_WAIT_SECONDS)
+            )
 
     async def serves(self) -> None:
         """Assert that both daemons serve and all of their services run."""
@@ -88,15 +100,17 @@ class BusyPair:
     async def staged(self) -> None:
         """Apply a staged result."""
         view = await self.delegate(result_mode="staged")
-        await self.lender.control.apply_delegation(view.delegation_id, ApplyRequest())
+        await self.lender.control.call(APPLY_RESULT, ApplyResult(delegation_id=view.delegation_id))
 
     async def cancelled(self) -> None:
         """Delegate, and cancel it."""
         request = CreateDelegation(workspace_dir=str(self.project()), peer="bob", prompt="sleep 60", watch=True)
         with anyio.fail_after(SECONDS):
-            view = await self.lender.control.create_delegation(request)
-            await self.lender.control.cancel_delegation(view.delegation_id)
-            await self.lender.control.wait_for_result(view.delegation_id, SECONDS)
+            view = await self.lender.control.call(CREATE_DELEGATION, request)
+            await self.lender.control.call(CANCEL_DELEGATION, OneDelegation(delegation_id=view.delegation_id))
+            await self.lender.control.call(
+                WAIT_FOR_END, WaitForEnd(delegation_id=view.delegation_id, timeout=MAX_WAIT_SECONDS)
+            )
 
     async def talk(self) -> None:
         """Ask for rooms."""
@@ -110,7 +124,7 @@ class BusyPair:
             await self.lender.control.call(READ_AUDIT_LOG, ReadAuditLog(cursor=0, timeout=0.1))
             await self.lender.control.call(SHOW_DIRECTORY, Nothing())
             with anyio.move_on_after(0.1):
-                await self.lender.control.events_since(1 << 40, timeout=5)
+                await self.lender.control.call(READ_EVENTS, ReadEvents(cursor=1 << 40, timeout=5))
 
     async def ask(self) -> None:
         """Ask the shell of a daemon something."""

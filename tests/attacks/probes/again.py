@@ -22,7 +22,7 @@ from attacks.kit.as_probe import throwing
 from attacks.kit.neighbour import HOST
 from attacks.probe import CostProbe, FailureProbe, Probe
 from daemon.audit_log import test_log
-from daemon.control import test_control
+from daemon.control import test_control, test_service
 from daemon.lending import test_delegator, test_steering
 from daemon.rooms import test_conversations, test_work_talk
 from daemon.web_access import test_logins
@@ -311,8 +311,13 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: a quiet stream of events",
-        covers=("daemon.net.event_stream:EventStreams._lines",),
+        covers=("daemon.operations.routes:OperationRoutes.follow.lines",),
         throw=throwing(test_control.test_a_quiet_stream_shows_that_it_is_alive),
+    ),
+    FailureProbe(
+        name="again: a feed of events whose reader may have no more",
+        covers=("daemon.control.history_service:HistoryService.follow_events",),
+        throw=throwing(test_service.test_a_feed_goes_on_where_it_was_and_asks_policy_for_each_page),
     ),
     FailureProbe(
         name="again: news of rooms after cursors that nobody has given",

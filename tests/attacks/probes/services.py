@@ -45,7 +45,7 @@ BY_OTHER_WORK: dict[str, Work] = {
     "daemon.lending.delegator:Delegator._stop": BusyPair.cancelled,
     "daemon.results.staged_results:StagedResults._alone": BusyPair.staged,
     "daemon.peering.peer_directory:PeerDirectory.views": BusyPair.look,
-    "daemon.net.event_stream:EventStreams.unless_stopping": BusyPair.look,
+    "daemon.net.waits:Waits.unless_stopping": BusyPair.look,
     "daemon.supervising.runs:Runs.run": BusyPair.ask,
     "mcp_server.connection:serve_connection": BusyPair.mcp,
     "mcp_server.era:serve": BusyPair.mcp,

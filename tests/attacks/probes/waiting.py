@@ -16,7 +16,8 @@ from nacl.signing import SigningKey
 
 from attacks.kit.within import within
 from attacks.probe import KeptProbe, Probe
-from sublet.daemon.api.models import CreateDelegation, DelegationView
+from sublet.daemon.api.delegation_views import DelegationView
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.audit_log.memory import LogMemory
 from sublet.daemon.lending.change_notes import ChangeNotes
@@ -119,7 +120,7 @@ async def _delegated_on(base: Path) -> AsyncIterator[object]:
     """Let the agents of job after job delegate further."""
     config = AgentConfig.model_validate({"id": "coder", "provider": {"type": "acp", "argv": ["agent"]}})
     tools = OnwardTools(lambda: [config], lambda _agent, _tool: True)
-    tools.use(_Api())
+    tools.use(_Api().table)
     given, work = {"workspace_dir": "/w", "peer": "bob", "prompt": "Go."}, job(base, "Go.")
     with patch.object(onward, "MAX_JOBS", 20):
         for number in range(500):

@@ -8,27 +8,57 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx
 import pytest
 
+from sublet.daemon.api.assignments import LIST_ASSIGNMENTS, AssignmentView
 from sublet.daemon.api.audit_models import AuditReport
+from sublet.daemon.api.base import Request
 from sublet.daemon.api.daemon import RELOAD, SHOW_STATUS, ReloadReport
-from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.api.daemon_models import PruneReport, PruneRequest
-from sublet.daemon.api.models import AssignmentView, ChangeSet, CreateDelegation, EventPage
-from sublet.daemon.api.operation import MAX_BODY_BYTES, Nothing
-from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
+from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation, OneWithPatch
+from sublet.daemon.api.delegation_views import ChangeSet
+from sublet.daemon.api.delegations import (
+    AUDIT_DELEGATION,
+    CANCEL_DELEGATION,
+    CREATE_DELEGATION,
+    EXTEND_DELEGATION,
+    GET_DELEGATION,
+    LIST_DELEGATIONS,
+    SAY_MORE,
+    WAIT_FOR_END,
+    CreateDelegation,
+    ExtendDelegation,
+    SayMore,
+    WaitForEnd,
+)
+from sublet.daemon.api.events import FOLLOW_EVENTS, READ_EVENTS, EventPage, FollowEvents, ReadEvents
+from sublet.daemon.api.operation import MAX_BODY_BYTES, Nothing, Operation
+from sublet.daemon.api.pruning import PRUNE, PruneReport, PruneRequest
+from sublet.daemon.api.results import (
+    APPLY_RESULT,
+    DISCARD_RESULT,
+    EXPORT_RESULT,
+    REVIEW_RESULT,
+    UNDO_RESULT,
+    Applied,
+    ApplyResult,
+    Discarded,
+    ResultPatch,
+    Review,
+    Undone,
+)
 from sublet.daemon.control.client import ControlClient
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.net.unix_socket import bind_private
 from sublet.daemon.operations.answers import OWNER
-from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.paths import Home, resolve_home
+from sublet.policy.model import Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import AssignmentState
@@ -40,11 +70,11 @@ REQUEST = CreateDelegation(workspace_dir="/w", peer="bob", prompt="p\u2028q")
 CHANGES = ChangeSet(added=1)
 REVIEW = Review(delegation_id="dlg_1", workspace_dir="/w", change_set=CHANGES, patch="+")
 PATCH = ResultPatch(delegation_id="dlg_1", base64="eA==")
-APPLY = ApplyRequest(partial=True, allow_mass_deletion=True, branch="b")
+APPLY = ApplyResult(delegation_id="dlg_1", partial=True, allow_mass_deletion=True, branch="b")
 APPLIED = Applied(delegation_id="dlg_1", applied=["a"], change_set=CHANGES)
 DISCARDED = Discarded(delegation_id="dlg_1", change_set=CHANGES)
 UNDONE = Undone(delegation_id="dlg_1", undone=["a"], change_set=CHANGES)
-PRUNE = PruneRequest(older_than_seconds=86_400, dry_run=True)
+PRUNING = PruneRequest(older_than_seconds=86_400, dry_run=True)
 WORK = AssignmentView(
     delegation_id="dlg_1",
     state=AssignmentState.ACTIVE,
@@ -67,7 +97,7 @@ def home(tmp_path: Path) -> Home:
 
 @asynccontextmanager
 async def serving(double: DaemonDouble, home: Home) -> AsyncIterator[ControlClient]:
-    server = ControlServer(double.api, home, double.table)
+    server = ControlServer(home, double.table)
     await server.start()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(server.serve())
@@ -86,74 +116,37 @@ def raw(home: Home) -> httpx.AsyncClient:
     )
 
 
-Call = Callable[[ControlClient], object]
-CALLS: list[tuple[str, object, tuple[object, ...], dict[str, object], Call]] = [
-    ("create_delegation", DELEGATION, (REQUEST, OWNER), {}, lambda c: c.create_delegation(REQUEST)),
-    ("get_status", DELEGATION, ("dlg_1", OWNER), {}, lambda c: c.get_status("dlg_1")),
-    ("wait_for_result", DELEGATION, ("dlg_1", 45.0, OWNER), {}, lambda c: c.wait_for_result("dlg_1", 100)),
-    (
-        "list_delegations",
-        [DELEGATION, DELEGATION],
-        (OWNER,),
-        {"limit": 7, "active": True},
-        lambda c: c.list_delegations(limit=7, active=True),
-    ),
-    (
-        "events_since",
-        EventPage(events=[], cursor=3),
-        (3, OWNER),
-        {"delegation_id": "dlg_1", "session_id": "ses_1", "kind": EventKind.TOOL_CALL, "timeout": 1.5, "limit": 9},
-        lambda c: c.events_since(3, delegation_id="dlg_1", session_id="ses_1", kind="tool_call", timeout=1.5, limit=9),
-    ),
-    (
-        "get_audit_report",
-        AuditReport(patch="+"),
-        ("dlg_1", OWNER),
-        {"patch": True},
-        lambda c: c.get_audit_report("dlg_1", patch=True),
-    ),
-    ("cancel_delegation", DELEGATION, ("dlg_1", OWNER), {}, lambda c: c.cancel_delegation("dlg_1")),
-    ("extend_delegation", DELEGATION, ("dlg_1", 60, OWNER), {}, lambda c: c.extend_delegation("dlg_1", 60)),
-    (
-        "say",
-        DELEGATION,
-        ("dlg_1", "more", OWNER),
-        {"follow_up_id": "f1"},
-        lambda c: c.say("dlg_1", "more", follow_up_id="f1"),
-    ),
-    (
-        "review_delegation",
-        REVIEW,
-        ("dlg_1", OWNER),
-        {"patch": True},
-        lambda c: c.review_delegation("dlg_1", patch=True),
-    ),
-    ("result_patch", PATCH, ("dlg_1", OWNER), {}, lambda c: c.result_patch("dlg_1")),
-    ("apply_delegation", APPLIED, ("dlg_1", APPLY, OWNER), {}, lambda c: c.apply_delegation("dlg_1", APPLY)),
-    ("discard_delegation", DISCARDED, ("dlg_1", OWNER), {}, lambda c: c.discard_delegation("dlg_1")),
-    ("undo_delegation", UNDONE, ("dlg_1", OWNER), {}, lambda c: c.undo_delegation("dlg_1")),
-    ("prune_resources", PruneReport(events=1), (PRUNE, OWNER), {}, lambda c: c.prune_resources(PRUNE)),
-    (
-        "list_assignments",
-        [WORK],
-        (OWNER,),
-        {"limit": 3, "active": True},
-        lambda c: c.list_assignments(limit=3, active=True),
-    ),
+ONE = OneDelegation(delegation_id="dlg_1")
+PATCHED = OneWithPatch(delegation_id="dlg_1", patch=True)
+PAGE_OF = ReadEvents(
+    cursor=3, delegation_id="dlg_1", session_id="ses_1", kind=EventKind.TOOL_CALL, timeout=1.5, limit=9
+)
+OPERATIONS: list[tuple[Operation[Any, Any], Request, object]] = [
+    (CREATE_DELEGATION, REQUEST, DELEGATION),
+    (GET_DELEGATION, ONE, DELEGATION),
+    (WAIT_FOR_END, WaitForEnd(delegation_id="dlg_1", timeout=45), DELEGATION),
+    (LIST_DELEGATIONS, ListNewest(limit=7, active=True), [DELEGATION, DELEGATION]),
+    (AUDIT_DELEGATION, PATCHED, AuditReport(patch="+")),
+    (CANCEL_DELEGATION, ONE, DELEGATION),
+    (EXTEND_DELEGATION, ExtendDelegation(delegation_id="dlg_1", seconds=60), DELEGATION),
+    (SAY_MORE, SayMore(delegation_id="dlg_1", prompt="more", follow_up_id="f1"), DELEGATION),
+    (REVIEW_RESULT, PATCHED, REVIEW),
+    (EXPORT_RESULT, ONE, PATCH),
+    (APPLY_RESULT, APPLY, APPLIED),
+    (DISCARD_RESULT, ONE, DISCARDED),
+    (UNDO_RESULT, ONE, UNDONE),
+    (PRUNE, PRUNING, PruneReport(events=1)),
+    (READ_EVENTS, PAGE_OF, EventPage(events=[], cursor=3)),
+    (LIST_ASSIGNMENTS, ListNewest(limit=3, active=True), [WORK]),
 ]
 
 
-async def test_every_operation_arrives_and_comes_back_as_it_was(home: Home) -> None:
-    double = DaemonDouble()
+async def test_every_operation_on_leases_arrives_and_comes_back_as_it_was(home: Home) -> None:
+    double = DaemonDouble({operation.name: answer for operation, _, answer in OPERATIONS})
     async with serving(double, home) as client:
-        for name, answer, args, named, call in CALLS:
-            double.answers[name] = answer
-            double.asked.clear()
-            awaited = call(client)
-            assert hasattr(awaited, "__await__")
-            assert await awaited == answer
-            assert double.asked == [(name, args, named)]
-    assert {name for name, *_ in CALLS} == {n for n in vars(DaemonApi) if not n.startswith("_")}
+        for operation, request, answer in OPERATIONS:
+            assert await client.call(operation, request) == answer
+    assert double.asked == [(operation.name, (request, OWNER), {}) for operation, request, _ in OPERATIONS]
     assert not Path(home.control_socket).exists()
 
 
@@ -161,9 +154,10 @@ async def test_every_operation_arrives_and_comes_back_as_it_was(home: Home) -> N
 async def test_no_name_becomes_another_path(home: Home, name: str) -> None:
     double = DaemonDouble()
     async with serving(double, home) as client:
-        for call in (client.get_status, client.cancel_delegation):
+        one = OneDelegation(delegation_id=name)
+        for call in (client.call(GET_DELEGATION, one), client.call(CANCEL_DELEGATION, one)):
             with pytest.raises(SubletError) as refused:
-                await call(name)
+                await call
             assert refused.value.code is LocalCode.INVALID_ARGUMENT
     assert double.asked == []
 
@@ -253,20 +247,18 @@ async def test_unknown_operations_are_told_as_json(home: Home) -> None:
         assert (await http.delete("/v1/status")).status_code == 405
 
 
-class Feed:
+class News:
     """Events that the test releases one by one."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.news = asyncio.Event()
-        self.cursors: list[int] = []
 
-    async def since(self, cursor: int, *_: object, timeout: float, **__: object) -> EventPage:
-        self.cursors.append(cursor)
-        if timeout and not self.events[cursor:]:
+    async def since(self, request: FollowEvents, _: Subject, *, timeout: float) -> list[Event]:
+        if timeout and not self.events[request.cursor :]:
             self.news.clear()
             await self.news.wait()
-        return EventPage(events=self.events[cursor:], cursor=max(cursor, len(self.events)))
+        return self.events[request.cursor :]
 
     def add(self, text: str) -> None:
         event = Event(
@@ -277,17 +269,17 @@ class Feed:
 
 
 async def test_events_stream_in_order_and_resume(home: Home) -> None:
-    feed = Feed()
+    news = News()
     texts = ["a", "b\nc", "d\u2028e\x85f", "data: x\n\nevent: error"]
     for text in texts[:2]:
-        feed.add(text)
-    async with serving(DaemonDouble(events_since=feed.since), home) as client:
-        stream = client.stream_events(0)
+        news.add(text)
+    async with serving(DaemonDouble({FOLLOW_EVENTS.name: news.since}), home) as client:
+        stream = client.follow(FOLLOW_EVENTS, FollowEvents())
         seen = [await anext(stream), await anext(stream)]
         for text in texts[2:]:
-            feed.add(text)
+            news.add(text)
             seen.append(await anext(stream))
-        assert seen == feed.events
+        assert seen == news.events
         async with raw(home) as http, http.stream("GET", "/v1/events", headers={"Last-Event-ID": "3"}) as answer:
             assert answer.headers["content-type"].startswith("text/event-stream")
             lines = answer.aiter_lines()
@@ -299,17 +291,17 @@ async def test_events_stream_in_order_and_resume(home: Home) -> None:
 
 
 async def test_a_quiet_stream_shows_that_it_is_alive(home: Home) -> None:
-    double = DaemonDouble(events_since=EventPage(events=[], cursor=0))
+    double = DaemonDouble({FOLLOW_EVENTS.name: []})
     async with serving(double, home), raw(home) as http, http.stream("GET", "/v1/events") as answer:
         lines = answer.aiter_lines()
         assert await anext(lines) == ": alive"
 
 
 async def test_a_refused_stream_is_an_http_error(home: Home) -> None:
-    double = DaemonDouble(events_since=SubletError(LocalCode.POLICY_DENIED, "no"))
+    double = DaemonDouble({FOLLOW_EVENTS.name: SubletError(LocalCode.POLICY_DENIED, "no")})
     async with serving(double, home) as client:
         with pytest.raises(SubletError, match="no") as refused:
-            await anext(client.stream_events(0))
+            await anext(client.follow(FOLLOW_EVENTS, FollowEvents()))
     assert refused.value.code is LocalCode.POLICY_DENIED
 
 
@@ -320,7 +312,8 @@ async def test_a_stop_ends_long_polls_at_once(home: Home) -> None:
         asked.set()
         await asyncio.Event().wait()
 
-    server = ControlServer(DaemonDouble(wait_for_result=forever).api, home, OperationTable())
+    double = DaemonDouble({WAIT_FOR_END.name: forever})
+    server = ControlServer(home, double.table)
     await server.start()
     async with asyncio.TaskGroup() as group, ControlClient(home) as client:
         serving = group.create_task(server.serve())
@@ -339,7 +332,7 @@ async def test_a_stop_lets_short_work_finish(home: Home) -> None:
         return RELOADED
 
     double = DaemonDouble({RELOAD.name: slow})
-    server = ControlServer(double.api, home, double.table)
+    server = ControlServer(home, double.table)
     await server.start()
     async with ControlClient(home) as client, asyncio.TaskGroup() as group:
         async with anyio.create_task_group() as serving:
@@ -355,7 +348,7 @@ async def test_a_stop_lets_short_work_finish(home: Home) -> None:
 
 async def _outcome(client: ControlClient) -> ErrorCode | LocalCode:
     try:
-        await client.wait_for_result("dlg_1", 45)
+        await client.call(WAIT_FOR_END, WaitForEnd(delegation_id="dlg_1", timeout=45))
     except SubletError as error:
         return error.code
     raise AssertionError("the wait came to an end")
@@ -369,7 +362,7 @@ async def test_without_a_daemon_the_hint_says_how_to_start_it(home: Home) -> Non
             with pytest.raises(SubletError) as refused:
                 await client.call(SHOW_STATUS, Nothing())
             with pytest.raises(SubletError):
-                await anext(client.stream_events(0))
+                await anext(client.follow(FOLLOW_EVENTS, FollowEvents()))
         assert refused.value.code is LocalCode.DAEMON_UNAVAILABLE
         assert "sublet up" in refused.value.hint
         Path(home.control_socket).unlink(missing_ok=True)

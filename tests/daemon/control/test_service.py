@@ -4,54 +4,61 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
 import pytest
 
 from sublet.daemon import gatekeeper as gatekeeper_module
-from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.api.daemon_models import PruneRequest
-from sublet.daemon.api.models import CreateDelegation
-from sublet.daemon.api.review_models import ApplyRequest
+from sublet.daemon.api.base import Request
+from sublet.daemon.api.delegation_fields import OneDelegation, OneWithPatch
+from sublet.daemon.api.delegations import CreateDelegation
+from sublet.daemon.api.events import EventPage, FollowEvents, ReadEvents
+from sublet.daemon.api.operation import AnyOperation
+from sublet.daemon.api.results import ApplyResult
 from sublet.daemon.control import delegation_service
-from sublet.daemon.control.service import DaemonService
-from sublet.daemon.control.service_parts import ServiceParts
+from sublet.daemon.control.delegation_service import DelegationService
+from sublet.daemon.control.history_service import HEARTBEAT_SECONDS, HistoryService
+from sublet.daemon.control.service_parts import PartOfService, ServiceParts
 from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.operations.table import served_by
 from sublet.daemon.storage.records import ResourceRecord
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.model import Kind, Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.events import EventFilter
+from sublet.protocol.events import Event, EventFilter, EventKind
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from support.decisions import KeptDecisions
 from support.effects import AskedPolicy, Effect, LendRoots, effects
 
 pytestmark = pytest.mark.anyio
 
-METHODS = sorted(name for name, _ in inspect.getmembers(DaemonApi, inspect.isfunction) if not name.startswith("_"))
+SERVICES: tuple[type[PartOfService], ...] = (DelegationService, HistoryService)
+OPERATIONS = {one.name: (service, name) for service in SERVICES for name, one in served_by(service).items()}
 KINDS: tuple[Kind, ...] = get_args(Kind)
 FOR_MCP = {
-    "create_delegation",
-    "get_status",
-    "wait_for_result",
-    "list_delegations",
-    "events_since",
-    "get_audit_report",
-    "cancel_delegation",
-    "extend_delegation",
-    "say",
-    "review_delegation",
-    "result_patch",
-    "apply_delegation",
-    "discard_delegation",
-    "undo_delegation",
+    "delegations.create",
+    "delegations.get",
+    "delegations.wait",
+    "delegations.list",
+    "delegations.audit",
+    "delegations.cancel",
+    "delegations.extend",
+    "delegations.say",
+    "events.read",
+    "events.follow",
+    "results.review",
+    "results.patch",
+    "results.apply",
+    "results.discard",
+    "results.undo",
 }
 
-NARROWED = {"events_since": 1}
+NARROWED = {"events.read": 1, "events.follow": 1}
 """Questions of which a no only narrows what is shown: events of sessions."""
 
 
@@ -75,51 +82,43 @@ def parts(log: list[str], policy: object, workspace: Path = Path("/srv/project")
     return ServiceParts(**cast("Any", {**made, "chain_of": lambda _: Chain(), "max_depth": lambda: 4}))
 
 
-def arguments(method: Callable[..., object], workspace: Path) -> dict[str, object]:
-    """Return something plausible for each parameter; a new kind of parameter has to be added here."""
-    requests: dict[str, object] = {
-        "create_delegation": CreateDelegation(
-            workspace_dir=str(workspace), peer="bob", prompt="p", reveal=[".env", "keys"]
-        ),
-        "prune_resources": PruneRequest(),
-        "apply_delegation": ApplyRequest(),
-    }
-    known: dict[str, object] = {
-        "request": requests.get(method.__name__),
+def request_of(operation: AnyOperation, workspace: Path) -> Request:
+    """Return something plausible for each field that has to be given, and hidden names to be shown."""
+    known = {
         "delegation_id": "dlg_1",
-        "timeout": 0.0,
-        "cursor": 0,
-        "seconds": 60,
+        "workspace_dir": str(workspace),
+        "peer": "bob",
         "prompt": "and then",
+        "reveal": [".env", "keys"],
+        "seconds": 60,
     }
-    needed = [
-        name
-        for name, parameter in inspect.signature(method).parameters.items()
-        if name not in ("self", "caller") and parameter.default is inspect.Parameter.empty
-    ]
-    return {name: known[name] for name in needed}
+    fields = operation.request.model_fields
+    wanted = {name for name, field in fields.items() if field.is_required() or name == "reveal"}
+    found: Request = operation.request.model_validate({name: known[name] for name in wanted})
+    return found
 
 
-async def call(service: DaemonService, name: str, caller: Subject, workspace: Path) -> None:
-    method = cast("Callable[..., Awaitable[object]]", getattr(service, name))
-    await method(**arguments(method, workspace), caller=caller)
+async def call(parts: ServiceParts, name: str, caller: Subject, workspace: Path) -> None:
+    made, method = OPERATIONS[name]
+    called = getattr(made(parts), method)(request_of(served_by(made)[method], workspace), caller)
+    await (anext(called) if inspect.isasyncgen(called) else called)
 
 
-async def refused(service: DaemonService, name: str, caller: Subject, workspace: Path) -> SubletError | None:
+async def refused(parts: ServiceParts, name: str, caller: Subject, workspace: Path) -> SubletError | None:
     try:
-        await call(service, name, caller, workspace)
+        await call(parts, name, caller, workspace)
     except SubletError as error:
         return error
     return None
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", OPERATIONS)
 async def test_policy_is_asked_before_anything_is_done(name: str, tmp_path: Path) -> None:
     """Deny the first question, then the second, and so on: whatever is denied, nothing has been done."""
     for grants in range(20):
         log: list[str] = []
-        service = DaemonService(parts(log, AskedPolicy(log, grants), tmp_path))
-        refusal = await refused(service, name, Subject("human"), tmp_path)
+        made = parts(log, AskedPolicy(log, grants), tmp_path)
+        refusal = await refused(made, name, Subject("human"), tmp_path)
         if refusal is not None:
             assert refusal.code is LocalCode.POLICY_DENIED
             assert effects(log) == []
@@ -135,32 +134,26 @@ async def test_policy_is_asked_before_anything_is_done(name: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", OPERATIONS)
 async def test_nobody_may_call_what_is_not_theirs(name: str, kind: Kind, tmp_path: Path) -> None:
     log: list[str] = []
     policy = Policy(Protected(Path("/home/nobody")))
     caller = Subject(kind, "x", (str(tmp_path),))
-    service = DaemonService(parts(log, policy, tmp_path))
+    made = parts(log, policy, tmp_path)
     allowed = kind == "human" or (kind == "mcp" and name in FOR_MCP)
-    if name == "create_delegation" and kind == "mcp":
+    if name == "delegations.create" and kind == "mcp":
         # Hidden names are a person's to show.
         request = CreateDelegation(workspace_dir=str(tmp_path), peer="bob", prompt="p")
-        await service.create_delegation(request, caller)
+        await DelegationService(made).create(request, caller)
         with pytest.raises(SubletError):
-            await call(service, name, caller, tmp_path)
+            await call(made, name, caller, tmp_path)
     elif allowed:
-        await call(service, name, caller, tmp_path)
+        await call(made, name, caller, tmp_path)
     else:
         with pytest.raises(SubletError) as no:
-            await call(service, name, caller, tmp_path)
+            await call(made, name, caller, tmp_path)
         assert no.value.code is LocalCode.POLICY_DENIED
     assert bool(effects(log)) is allowed
-
-
-def test_the_service_has_every_method_of_the_interface_and_no_other() -> None:
-    """A public method that is not in the interface would escape the two tests above."""
-    public = [name for name, _ in inspect.getmembers(DaemonService, inspect.isfunction) if not name.startswith("_")]
-    assert public == METHODS
 
 
 class Recorder(Effect):
@@ -176,16 +169,11 @@ class Recorder(Effect):
         self.workspaces += [resource.path for resource in resources]
 
 
-def lending(
-    recorder: Recorder, tmp_path: Path, *, journal: object = None, git: GitSandbox | None = None
-) -> DaemonService:
+def lending(recorder: Recorder, tmp_path: Path, *, git: GitSandbox | None = None) -> DelegationService:
     policy = Policy(Protected(tmp_path / "home", (tmp_path / "state",)))
     made = parts([], policy)
-    more = {} if journal is None else {"gate": Gatekeeper(policy, cast("Any", journal), list, KeptDecisions())}
     fields = {name: getattr(made, name) for name in inspect.signature(ServiceParts).parameters}
-    return DaemonService(
-        ServiceParts(**cast("Any", {**fields, "delegator": recorder, "git": git or GitSandbox(), **more}))
-    )
+    return DelegationService(ServiceParts(**cast("Any", {**fields, "delegator": recorder, "git": git or GitSandbox()})))
 
 
 async def test_what_is_lent_is_the_directory_that_policy_has_seen(tmp_path: Path) -> None:
@@ -194,10 +182,10 @@ async def test_what_is_lent_is_the_directory_that_policy_has_seen(tmp_path: Path
     recorder = Recorder()
     service = lending(recorder, tmp_path)
     request = CreateDelegation(workspace_dir=str(tmp_path / "link"), peer="bob", prompt="p")
-    await service.create_delegation(request, Subject("mcp", "x", (str(tmp_path / "real"),)))
+    await service.create(request, Subject("mcp", "x", (str(tmp_path / "real"),)))
     assert recorder.workspaces == [str(tmp_path / "real")]
     with pytest.raises(SubletError) as no:
-        await service.create_delegation(request, Subject("mcp", "x", (str(tmp_path / "elsewhere"),)))
+        await service.create(request, Subject("mcp", "x", (str(tmp_path / "elsewhere"),)))
     assert no.value.code is LocalCode.POLICY_DENIED
 
 
@@ -217,13 +205,11 @@ async def test_what_needs_git_on_a_peers_data_is_refused_where_git_can_not_be_co
     service = lending(recorder, tmp_path, git=GitSandbox(program=str(tmp_path / "no-bwrap")))
     request = CreateDelegation.model_validate({"workspace_dir": str(mine), "peer": "bob", "prompt": "p", **asked})
     with pytest.raises(SubletError, match=named) as no:
-        await service.create_delegation(request, Subject("mcp", "x", (str(mine),)))
+        await service.create(request, Subject("mcp", "x", (str(mine),)))
     assert no.value.code is ErrorCode.DEP_MISSING
     assert "--unsandboxed" in no.value.hint
     assert recorder.workspaces == []
-    await lending(recorder, tmp_path, git=GitSandbox(confined=False)).create_delegation(
-        request, Subject("mcp", "x", (str(mine),))
-    )
+    await lending(recorder, tmp_path, git=GitSandbox(confined=False)).create(request, Subject("mcp", "x", (str(mine),)))
     assert recorder.workspaces == [str(mine)]
 
 
@@ -236,10 +222,10 @@ async def test_policy_is_asked_for_each_directory(tmp_path: Path) -> None:
     )
     recorder = Recorder()
     with pytest.raises(SubletError, match="docs") as no:
-        await lending(recorder, tmp_path).create_delegation(request, Subject("mcp", "x", (str(tmp_path / "mine"),)))
+        await lending(recorder, tmp_path).create(request, Subject("mcp", "x", (str(tmp_path / "mine"),)))
     assert no.value.code is LocalCode.POLICY_DENIED
     assert recorder.workspaces == []
-    await lending(recorder, tmp_path).create_delegation(request, Subject("mcp", "x", (str(tmp_path),)))
+    await lending(recorder, tmp_path).create(request, Subject("mcp", "x", (str(tmp_path),)))
     assert recorder.workspaces == [str(tmp_path / "mine"), str(tmp_path / "docs")]
 
 
@@ -269,7 +255,7 @@ async def test_directories_lie_apart_and_have_names_of_their_own(
     )
     recorder = Recorder()
     with pytest.raises(SubletError) as no:
-        await lending(recorder, tmp_path).create_delegation(request, Subject("human"))
+        await lending(recorder, tmp_path).create(request, Subject("human"))
     assert no.value.code is code
     assert recorder.workspaces == []
 
@@ -299,7 +285,7 @@ async def test_a_directory_is_never_guessed(path: str, code: ErrorCode | LocalCo
     recorder = Recorder()
     request = CreateDelegation(workspace_dir=path.format(tmp=tmp_path), peer="bob", prompt="p")
     with pytest.raises(SubletError) as no:
-        await lending(recorder, tmp_path).create_delegation(request, Subject("human"))
+        await lending(recorder, tmp_path).create(request, Subject("human"))
     assert no.value.code is code
     assert "\x1b" not in no.value.message
     assert recorder.workspaces == []
@@ -308,7 +294,7 @@ async def test_a_directory_is_never_guessed(path: str, code: ErrorCode | LocalCo
 async def test_an_agent_has_a_plain_name(tmp_path: Path) -> None:
     request = CreateDelegation(workspace_dir=str(tmp_path), peer="bob/../x", prompt="p")
     with pytest.raises(SubletError) as no:
-        await lending(Recorder(), tmp_path).create_delegation(request, Subject("human"))
+        await lending(Recorder(), tmp_path).create(request, Subject("human"))
     assert no.value.code is LocalCode.INVALID_ARGUMENT
 
 
@@ -323,19 +309,20 @@ async def test_a_disk_that_does_not_answer_blocks_nobody(tmp_path: Path, monkeyp
     monkeypatch.setattr(delegation_service, "real_directory", hang)
     request = CreateDelegation(workspace_dir=str(tmp_path), peer="bob", prompt="p")
     with pytest.raises(SubletError) as no:
-        await lending(Recorder(), tmp_path).create_delegation(request, Subject("human"))
+        await lending(Recorder(), tmp_path).create(request, Subject("human"))
     answer.set()
     assert no.value.code is LocalCode.UNAVAILABLE
 
 
 async def test_an_agent_writes_by_a_result_only_where_it_may_lend(tmp_path: Path) -> None:
     log: list[str] = []
-    service = DaemonService(parts(log, Policy(Protected(tmp_path / "home")), tmp_path / "project"))
+    service = DelegationService(parts(log, Policy(Protected(tmp_path / "home")), tmp_path / "project"))
+    one = OneDelegation(delegation_id="dlg_1")
     for roots, allowed in (((str(tmp_path / "project"),), True), ((str(tmp_path / "other"),), False), ((), False)):
         agent = Subject("mcp", "x", roots)
-        await service.review_delegation("dlg_1", agent)
+        await service.review(OneWithPatch(delegation_id="dlg_1"), agent)
         log.clear()
-        for call in (service.apply_delegation("dlg_1", ApplyRequest(), agent), service.undo_delegation("dlg_1", agent)):
+        for call in (service.apply(ApplyResult(delegation_id="dlg_1"), agent), service.undo(one, agent)):
             if allowed:
                 await call
                 continue
@@ -350,7 +337,7 @@ async def test_an_agent_writes_by_a_result_only_where_it_may_lend(tmp_path: Path
 async def test_a_repository_is_not_written_to_in_a_copy(tmp_path: Path) -> None:
     body = {"workspace_dir": str(tmp_path), "peer": "bob", "prompt": "p", "result_mode": "staged", "git": "rw"}
     with pytest.raises(SubletError) as no:
-        await lending(Recorder(), tmp_path).create_delegation(CreateDelegation.model_validate(body), Subject("human"))
+        await lending(Recorder(), tmp_path).create(CreateDelegation.model_validate(body), Subject("human"))
     assert no.value.code is LocalCode.INVALID_ARGUMENT
     assert "git=ro" in no.value.hint
 
@@ -359,7 +346,7 @@ async def test_a_repository_is_not_written_to_in_a_copy(tmp_path: Path) -> None:
 async def test_a_repository_does_not_go_by_git(tmp_path: Path, git: str) -> None:
     body = {"workspace_dir": str(tmp_path), "peer": "bob", "prompt": "p", "transport": "git", "git": git}
     with pytest.raises(SubletError, match="a repository of its own") as no:
-        await lending(Recorder(), tmp_path).create_delegation(CreateDelegation.model_validate(body), Subject("human"))
+        await lending(Recorder(), tmp_path).create(CreateDelegation.model_validate(body), Subject("human"))
     assert no.value.code is LocalCode.INVALID_ARGUMENT
 
 
@@ -373,9 +360,33 @@ async def test_events_of_sessions_are_for_whoever_may_read_sessions(kind: Kind, 
 
     made = parts([], Policy(Protected(Path("/home/nobody"))))
     fields = {name: getattr(made, name) for name in inspect.signature(ServiceParts).parameters}
-    service = DaemonService(ServiceParts(**{**fields, "journal": Journal([], "journal")}))
-    await service.events_since(0, Subject(kind, "x"))
+    service = HistoryService(ServiceParts(**{**fields, "journal": Journal([], "journal")}))
+    await service.read_events(ReadEvents(), Subject(kind, "x"))
     assert [one.sessions for one in asked] == [sees]
     if not sees:
         with pytest.raises(SubletError, match=r"session\.read"):
-            await service.events_since(0, Subject(kind, "x"), session_id="ses_1")
+            await service.read_events(ReadEvents(session_id="ses_1"), Subject(kind, "x"))
+
+
+async def test_a_feed_goes_on_where_it_was_and_asks_policy_for_each_page() -> None:
+    read: list[tuple[int, float]] = []
+    event = Event(seq=8, at="t", kind=EventKind.DELEGATION_OUTPUT)
+
+    class Journal(Effect):
+        async def wait_for_events(self, cursor: int, *, timeout: float, **_: object) -> EventPage:
+            read.append((cursor, timeout))
+            return EventPage(events=[event] if cursor == 7 else [], cursor=8)
+
+    log: list[str] = []
+    made = parts(log, AskedPolicy(log, 4))
+    journal = Journal(log, "journal")
+    gate = Gatekeeper(made.policy, cast("Any", journal), list, KeptDecisions())
+    feed = HistoryService(replace(made, journal=cast("Any", journal), gate=gate)).follow_events(
+        FollowEvents(cursor=7), Subject("human")
+    )
+    assert [await anext(feed), await anext(feed)] == [[event], []]
+    with pytest.raises(SubletError) as no:
+        await anext(feed)
+    assert no.value.code is LocalCode.POLICY_DENIED
+    assert read == [(7, 0), (8, HEARTBEAT_SECONDS)]
+    assert log.count("ask delegation.read") == 3

@@ -14,7 +14,7 @@ import anyio
 import asyncssh
 import pytest
 
-from sublet.daemon.api.models import DelegationView
+from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.lending import delegation_run, delegator, late_news
 from sublet.daemon.ports import NotConnected
 from sublet.daemon.storage.journal import NOTHING, Held, Journal
@@ -30,16 +30,7 @@ from sublet.workspace.audit.auditor import Auditor, AuditResult
 from sublet.workspace.audit.manifest import Manifest
 from sublet.workspace.model import ViewRules
 from support.lender import Lender, lender
-from support.scripted_link import (
-    BOB,
-    UNREACHABLE,
-    Script,
-    accept,
-    accepting,
-    failing,
-    hanging,
-    refusing,
-)
+from support.scripted_link import BOB, UNREACHABLE, Script, accept, accepting, failing, hanging, refusing
 
 pytestmark = pytest.mark.anyio
 

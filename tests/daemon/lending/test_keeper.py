@@ -9,7 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.daemon.api.models import ConditionView, CreateDelegation, LeaseQuota, ResultView
+from sublet.daemon.api.delegation_views import ConditionView, LeaseQuota, ResultView
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord

@@ -12,9 +12,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.daemon.api.daemon_models import PruneRequest
-from sublet.daemon.api.models import ChangeSet
-from sublet.daemon.api.review_models import ApplyRequest
+from sublet.daemon.api.delegation_views import ChangeSet
+from sublet.daemon.api.pruning import PruneRequest
+from sublet.daemon.api.results import ApplyResult
 from sublet.daemon.results import staged_results as results_module
 from sublet.daemon.results.result_store import ResultStore
 from sublet.daemon.results.staged_results import StagedResults
@@ -32,7 +32,10 @@ from support.scripted_link import accepting, refusing
 
 pytestmark = pytest.mark.anyio
 
-ALL = ApplyRequest()
+
+def everything(delegation_id: str) -> ApplyResult:
+    """Return the request to apply all of a result."""
+    return ApplyResult(delegation_id=delegation_id)
 
 
 @pytest.fixture
@@ -199,7 +202,7 @@ async def test_a_branch_that_can_not_be_made_is_told_and_the_result_stays(side: 
     changes = await changes_of(side, found)
     assert changes.branch is None
     assert "in no git repository" in (changes.branch_error or "")
-    assert (await results.apply(found, ALL, "me")).change_set.status == "applied"
+    assert (await results.apply(everything(found), "me")).change_set.status == "applied"
 
 
 async def test_a_layer_serves_as_a_copy_does(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,12 +253,12 @@ async def test_several_directories_come_back_together(side: Lender, results: Sta
         "workspace/hello.txt": "clean",
         "docs/page": "conflict",
     }
-    refused = await results.apply(found, ALL, "me")
+    refused = await results.apply(everything(found), "me")
     assert (refused.applied, [conflict.path for conflict in refused.conflicts]) == ([], ["docs/page"])
     assert (side.project / "hello.txt").read_text() == "hi\n"
 
     (docs / "page").write_text("page\n")
-    applied = await results.apply(found, ALL, "me")
+    applied = await results.apply(everything(found), "me")
     assert sorted(applied.applied) == ["docs/page", "workspace/hello.txt"]
     assert (docs / "page").read_text() == "new page\n"
     undone = await results.undo(found, "me")
@@ -313,10 +316,10 @@ async def test_nothing_else_is_done_with_a_result_meanwhile(
 
     monkeypatch.setattr(store, "apply", slow)
     monkeypatch.setattr(results_module, "ANSWER_SECONDS", 0.05)
-    late = await refusal(results.apply(found, ALL, "me"))
+    late = await refusal(results.apply(everything(found), "me"))
     assert late.code is LocalCode.UNAVAILABLE
     assert begun.is_set()
-    for call in (results.apply(found, ALL, "me"), results.discard(found, "me"), results.undo(found, "me")):
+    for call in (results.apply(everything(found), "me"), results.discard(found, "me"), results.undo(found, "me")):
         assert (await refusal(call)).code is LocalCode.CONFLICT
     # The directory is held meanwhile.
     assert [holder.owner for holder in side.locks.holders()] == [f"the result of {found}"]
@@ -331,7 +334,7 @@ async def test_nothing_is_begun_while_the_daemon_stops(side: Lender) -> None:
     found = await done(side)
     async with results_of(side) as results:
         pass
-    assert (await refusal(results.apply(found, ALL, "me"))).code is LocalCode.UNAVAILABLE
+    assert (await refusal(results.apply(everything(found), "me"))).code is LocalCode.UNAVAILABLE
     assert (side.project / "hello.txt").read_text() == "hi\n"
 
 
@@ -340,7 +343,7 @@ async def test_the_record_says_what_became_of_an_apply_that_was_cut_short(side: 
     found = await done(side)
     record = await side.record(found)
     await side.journal.acquire(found, "apply", {})
-    results._store.apply(record, ALL)
+    results._store.apply(record, everything(record.id))
     assert (await changes_of(side, found)).status == "pending"
 
     await results.recover()
@@ -357,7 +360,7 @@ async def test_a_result_goes_with_its_delegation_but_not_while_it_waits(side: Le
     running = await side.running(result_mode="staged")
     assert (await pruning.run(PruneRequest(pending=True, dry_run=True))).counts == {"delegations": 1, "results": 1}
 
-    await results.apply(found, ALL, "me")
+    await results.apply(everything(found), "me")
     report = await pruning.run(PruneRequest())
 
     assert report.counts == {"delegations": 1, "results": 1}
@@ -370,13 +373,13 @@ async def test_a_result_goes_with_its_delegation_but_not_while_it_waits(side: Le
 async def test_a_directory_that_is_gone_changes_nothing(side: Lender, results: StagedResults, tmp_path: Path) -> None:
     found = await done(side)
     side.project.rename(tmp_path / "elsewhere")
-    assert (await refusal(results.apply(found, ALL, "me"))).code in (
+    assert (await refusal(results.apply(everything(found), "me"))).code in (
         LocalCode.UNAVAILABLE,
         ErrorCode.WORKSPACE_NOT_FOUND,
     )
     assert (await changes_of(side, found)).status == "pending"
     (tmp_path / "elsewhere").rename(side.project)
-    assert (await results.apply(found, ALL, "me")).change_set.status == "applied"
+    assert (await results.apply(everything(found), "me")).change_set.status == "applied"
 
 
 async def test_store_opens_with_what_was_kept(tmp_path: Path) -> None:
@@ -386,4 +389,4 @@ async def test_store_opens_with_what_was_kept(tmp_path: Path) -> None:
     await store.close()
     async with lender(tmp_path) as side, results_of(side) as results:
         await side.trees.reap()
-        assert (await results.apply(found, ALL, "me")).applied == ["hello.txt", "new.txt"]
+        assert (await results.apply(everything(found), "me")).applied == ["hello.txt", "new.txt"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.daemon.api.models import ResultView
+from sublet.daemon.api.delegation_views import ResultView
 from sublet.daemon.lending.delegator import Delegator
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.daemon.times import rfc3339

@@ -23,7 +23,6 @@ from sublet.daemon.operations.table import OperationTable, serves
 from sublet.daemon.paths import Home, resolve_home
 from sublet.policy.model import Action, Subject
 from sublet.protocol.errors import LocalCode, SubletError
-from support.daemon_double import DaemonDouble
 from support.decisions import KeptDecisions, gatekeeper
 
 pytestmark = pytest.mark.anyio
@@ -158,7 +157,7 @@ def things() -> Things:
 async def served(things: Things, base: Path) -> AsyncIterator[tuple[ControlClient, Home]]:
     home = resolve_home({"SUBLET_HOME": str(base)})
     home.make()
-    server = ControlServer(DaemonDouble().api, home, OperationTable(things))
+    server = ControlServer(home, OperationTable(things))
     await server.start()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(server.serve())

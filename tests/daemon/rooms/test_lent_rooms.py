@@ -11,7 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from sublet.daemon.api.models import ConditionView, CreateDelegation, LeaseQuota
+from sublet.daemon.api.delegation_views import ConditionView, LeaseQuota
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.config_file import MessagingConfig
 from sublet.daemon.rooms import lent_rooms
 from sublet.daemon.rooms.bus_port import BusPort

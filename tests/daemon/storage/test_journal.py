@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.api.models import CreateDelegation, LeaseQuota
+from sublet.daemon.api.delegation_views import LeaseQuota
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.storage import event_log
 from sublet.daemon.storage.journal import Held, Journal
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord

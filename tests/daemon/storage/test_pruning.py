@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.api.daemon_models import PruneRequest
+from sublet.daemon.api.pruning import PruneRequest
 from sublet.daemon.storage.prune_stores import Candidate, EndedAssignments, EndedDelegations, PruneStore, Shadows
 from sublet.daemon.storage.pruning import Pruning, Retention
 from sublet.daemon.times import unix_seconds

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sublet.daemon.api.models import ConditionView, CreateDelegation, ResultView
+from sublet.daemon.api.delegation_views import ConditionView, ResultView
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationState, is_terminal

@@ -9,7 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.daemon.api.models import CreateDelegation, DelegationView
+from sublet.daemon.api.delegation_views import DelegationView
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.working import onward
 from sublet.daemon.working.onward import OnwardTools
 from sublet.policy.model import Subject
@@ -39,7 +40,7 @@ class HeldApi(FakeDaemonApi):
 
 def tools_of(api: FakeDaemonApi) -> OnwardTools:
     tools = OnwardTools(lambda: [AGENT], lambda _agent, _tool: True)
-    tools.use(api)
+    tools.use(api.table)
     return tools
 
 

@@ -1,1 +1,1 @@
-"""What the daemon offers its faces: ``DaemonApi``, and what is asked and answered, as JSON objects of fixed shape."""
+"""What the daemon can be asked: operations, and what is asked and answered, as JSON objects of fixed shape."""

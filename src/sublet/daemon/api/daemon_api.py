@@ -1,7 +1,6 @@
-"""What the daemon offers its faces. They translate to and from it and decide nothing themselves.
+"""What the daemon offers the A2A face. It translates to and from it and decides nothing itself.
 
-Every method takes the caller as a ``Subject`` and asks ``policy.decide()`` before it does anything. Failures are
-``SubletError``.
+Failures are ``SubletError``.
 """
 
 from __future__ import annotations
@@ -10,83 +9,10 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Protocol
 
-from sublet.daemon.api.audit_models import AuditReport
-from sublet.daemon.api.daemon_models import PruneReport, PruneRequest
-from sublet.daemon.api.models import AssignmentView, CreateDelegation, DelegationView, EventPage
-from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import SubletError
-from sublet.protocol.events import EventKind
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
-
-
-class DaemonApi(Protocol):
-    """The operations of AWCP 6.6 and what else a person or an MCP host may do."""
-
-    async def create_delegation(self, request: CreateDelegation, caller: Subject) -> DelegationView:
-        """Record a delegation and return its handle at once; it goes on in the background."""
-
-    async def get_status(self, delegation_id: str, caller: Subject) -> DelegationView:
-        """Return the delegation as it is now; expiry is computed on every read."""
-
-    async def wait_for_result(self, delegation_id: str, timeout: float, caller: Subject) -> DelegationView:
-        """Wait at most ``timeout`` seconds (capped at ``MAX_WAIT_SECONDS``) for the end, then return the view."""
-
-    async def list_delegations(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[DelegationView]:
-        """Return the newest delegations first."""
-
-    async def events_since(
-        self,
-        cursor: int,
-        caller: Subject,
-        *,
-        delegation_id: str | None = None,
-        session_id: str | None = None,
-        kind: EventKind | None = None,
-        timeout: float = 0,
-        limit: int = 100,
-    ) -> EventPage:
-        """Return events after ``cursor`` that fit what is given, waiting at most ``timeout`` seconds for one."""
-
-    async def get_audit_report(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> AuditReport:
-        """Return what the delegation changed, with the patch where asked for."""
-
-    async def extend_delegation(self, delegation_id: str, seconds: int, caller: Subject) -> DelegationView:
-        """Lengthen the lease by at most ``seconds``, as far as both sides' limits go; both deadlines move."""
-
-    async def say(
-        self, delegation_id: str, prompt: str, caller: Subject, *, follow_up_id: str | None = None
-    ) -> DelegationView:
-        """Give the agent a further prompt, in the same lease and mount, once it has done what it does.
-
-        The same ``follow_up_id`` twice is one follow-up. One that the peer has not taken in ten seconds is sent as soon
-        as it is heard again.
-        """
-
-    async def cancel_delegation(self, delegation_id: str, caller: Subject) -> DelegationView:
-        """Stop the delegation: revoke at once, tell the peer, return the view. Cancelling twice is no error."""
-
-    async def review_delegation(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> Review:
-        """Return what a staged result would change, with its conflicts as of now and the patch where asked for."""
-
-    async def result_patch(self, delegation_id: str, caller: Subject) -> ResultPatch:
-        """Return the whole of a staged result as a patch."""
-
-    async def apply_delegation(self, delegation_id: str, request: ApplyRequest, caller: Subject) -> Applied:
-        """Merge a staged result into the directory; with conflicts nothing is applied, unless a part is asked for."""
-
-    async def discard_delegation(self, delegation_id: str, caller: Subject) -> Discarded:
-        """Drop a staged result."""
-
-    async def undo_delegation(self, delegation_id: str, caller: Subject) -> Undone:
-        """Take back what was applied of a staged result, or what a live lease wrote."""
-
-    async def prune_resources(self, request: PruneRequest, caller: Subject) -> PruneReport:
-        """Remove what ended delegations left behind, as far as ``request`` says."""
-
-    async def list_assignments(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
-        """Return what is or was done here for peers, the newest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """States an operation of the daemon as one typed value.
 
-A module of ``daemon.api`` declares one ``Operation`` or ``Streaming`` for each operation of its area. The server's
-routes, the calls of clients, the page's subset, the question to policy and the API's documents are made from that
-value, so that none of them can say something else. A caller and the method that serves it share the two models, and
-mypy checks both ends.
+A module of ``daemon.api`` declares one ``Operation``, ``Streaming`` or ``Feed`` for each operation of its area. The
+server's routes, the calls of clients, the page's subset, the question to policy and the API's documents are made from
+that value, so that none of them can say something else. A caller and the method that serves it share the two models,
+and mypy checks both ends.
 
 Rules: this module imports no server and no model of an area. A field of the path is always a field of the request, and
 never of the query or the body as well.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel
@@ -29,6 +29,7 @@ Method = Literal["GET", "POST", "PATCH", "DELETE"]
 RequestT = TypeVar("RequestT", bound=Request)
 AnswerT = TypeVar("AnswerT")
 EventT = TypeVar("EventT", bound=BaseModel)
+NumberedT = TypeVar("NumberedT", bound="Numbered")
 
 IN_THE_QUERY: Final = frozenset({"GET", "DELETE"})
 """Methods whose arguments are in the query; those of the others are a JSON object in the body."""
@@ -38,6 +39,16 @@ ANYTHING: Final = "*"
 """The resource that policy is asked about where an operation is not about one thing, or its field is not given."""
 
 _SEGMENT = Pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+
+
+class Numbered(Protocol):
+    """An event of a ``Feed``: ``seq`` grows from one to the next, and ``kind`` is a plain name."""
+
+    @property
+    def seq(self) -> int: ...
+
+    @property
+    def kind(self) -> str: ...
 
 
 class Nothing(Request):
@@ -195,7 +206,25 @@ class Streaming(Stated[RequestT], Generic[RequestT, EventT]):
         return next(kind for kind, model in self.events.items() if model is type(event))
 
 
-AnyOperation: TypeAlias = Operation[Any, Any] | Streaming[Any, Any]
+@dataclass(frozen=True, eq=False)
+class Feed(Stated[RequestT], Generic[RequestT, NumberedT]):
+    """An operation that tells numbered events without end, as server-sent events of their own kinds with their numbers.
+
+    Whoever comes back goes on after the last one: by the field ``cursor`` of the request, or by ``Last-Event-ID``.
+
+    Args:
+        event: the model of every event.
+    """
+
+    event: type[NumberedT]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if "cursor" not in self.request.model_fields:
+            raise TypeError(f"{self.name}: {self.request.__name__} has no cursor")
+
+
+AnyOperation: TypeAlias = Operation[Any, Any] | Streaming[Any, Any] | Feed[Any, Any]
 
 
 def _fields(text: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from sublet.daemon.api.base import Request, View
-from sublet.daemon.api.models import SandboxView
+from sublet.daemon.api.delegation_views import SandboxView
 from sublet.daemon.api.operation import ANY_SEGMENT, Asks, Nothing, Operation, Segment
 from sublet.policy.model import Action
 

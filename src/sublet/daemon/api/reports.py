@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sublet.daemon.api.audit_models import AuditReport, DirectoryChange, FileChange, OthersEdit, RefChange
-from sublet.daemon.api.models import ChangeSet, PromptView, ResultView
+from sublet.daemon.api.delegation_views import ChangeSet, PromptView, ResultView
 from sublet.protocol.errors import AgentEnd, SubletError
 from sublet.protocol.messages import Done, Error, PromptState
 from sublet.protocol.text import MAX_SUMMARY_CHARS, clean, clean_line, clean_name

@@ -1,128 +1,110 @@
-"""Typed client of the control API, for the command line and tests: ``DaemonApi`` as its owner calls it."""
+"""Client of the control API, for the command line and tests: one connection a call over the daemon's socket."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from types import TracebackType
+from typing import TypeVar
 
-from sublet.daemon.api.audit_models import AuditReport
-from sublet.daemon.api.base import MAX_WAIT_SECONDS
-from sublet.daemon.api.daemon_models import PruneReport, PruneRequest
-from sublet.daemon.api.models import AssignmentView, CreateDelegation, DelegationView, EventPage
-from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
-from sublet.daemon.control.http import Fault, Query
-from sublet.daemon.control.transport import SocketTransport, part
-from sublet.protocol.events import Event
+from sublet.daemon.api.operation import AnswerT, EventT, Feed, NumberedT, Operation, RequestT, Streaming
+from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
+from sublet.daemon.operations.calling import read_answer, read_event, read_numbered, write_request
+from sublet.daemon.paths import Home
+from sublet.protocol.errors import LocalCode, SubletError
+
+ClientT = TypeVar("ClientT", bound="ControlClient")
 
 
-class ControlClient(SocketTransport):
-    """Speaks with the daemon of ``home``. To be used in ``async with``; failures are ``SubletError``."""
+class ControlClient:
+    """``Calls`` over the control socket of ``home``. To be used in ``async with``; failures are ``SubletError``."""
 
-    async def create_delegation(self, request: CreateDelegation) -> DelegationView:
-        """Record a delegation and return its handle at once."""
-        return await self.fetch(DelegationView, "POST", "/v1/delegations", body=request)
+    def __init__(self, home: Home) -> None:
+        self._home = home
 
-    async def get_status(self, delegation_id: str) -> DelegationView:
-        """Return the delegation as it is now."""
-        return await self.fetch(DelegationView, "GET", f"/v1/delegations/{part(delegation_id)}")
+    async def __aenter__(self: ClientT) -> ClientT:
+        return self
 
-    async def wait_for_result(self, delegation_id: str, timeout: float) -> DelegationView:
-        """Wait at most ``timeout`` seconds (capped at ``MAX_WAIT_SECONDS``) for the end, then return the view."""
-        query = {"timeout": _bounded(timeout)}
-        return await self.fetch(DelegationView, "GET", f"/v1/delegations/{part(delegation_id)}/wait", query)
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        """Nothing is kept between two calls."""
 
-    async def list_delegations(self, *, limit: int = 50, active: bool = False) -> list[DelegationView]:
-        """Return the newest delegations first."""
-        return await self.fetch_many(DelegationView, "/v1/delegations", {"limit": limit, "active": active})
+    async def call(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> AnswerT:
+        """``Calls.call``."""
+        written = write_request(operation, request)
+        return read_answer(operation, await self._received(operation.method, written.path, written.query, written.body))
 
-    async def events_since(
-        self,
-        cursor: int,
-        *,
-        delegation_id: str | None = None,
-        session_id: str | None = None,
-        kind: str | None = None,
-        timeout: float = 0,
-        limit: int = 100,
-    ) -> EventPage:
-        """Return events after ``cursor`` that fit what is given, waiting at most ``timeout`` seconds for the first."""
-        query: Query = {
-            "cursor": cursor,
-            "timeout": _bounded(timeout),
-            "limit": limit,
-            "delegation_id": delegation_id,
-            "session_id": session_id,
-            "kind": kind,
-        }
-        return await self.fetch(EventPage, "GET", "/v1/events/page", query)
+    async def stream(self, operation: Streaming[RequestT, EventT], request: RequestT) -> AsyncGenerator[EventT, None]:
+        """``Calls.stream``."""
+        written = write_request(operation, request)
+        lines = self._listen(operation.method, written.path, written.query, written.body)
+        async with aclosing(lines) as events:
+            async for kind, data in events:
+                yield read_event(operation, kind, data)
 
-    async def stream_events(
-        self,
-        cursor: int,
-        *,
-        delegation_id: str | None = None,
-        session_id: str | None = None,
-        kind: str | None = None,
-    ) -> AsyncGenerator[Event, None]:
-        """Yield events after ``cursor`` that fit what is given, as they happen, without end.
-
-        ``seq`` is where to go on after a break.
-
-        Raises:
-            SubletError: ``DAEMON_UNAVAILABLE`` when the connection breaks, or what the daemon says.
-        """
-        query: Query = {"cursor": cursor, "delegation_id": delegation_id, "session_id": session_id, "kind": kind}
-        async with aclosing(self.listen("GET", "/v1/events", query)) as events:
+    async def follow(self, feed: Feed[RequestT, NumberedT], request: RequestT) -> AsyncGenerator[NumberedT, None]:
+        """``Calls.follow``. An end of the stream is a break, since a feed has none."""
+        written = write_request(feed, request)
+        async with aclosing(self._listen(feed.method, written.path, written.query, written.body)) as events:
             async for _, data in events:
-                yield Event.model_validate_json(data)
+                yield read_numbered(feed, data)
         raise self.unavailable(Fault.BROKEN)
 
-    async def get_audit_report(self, delegation_id: str, *, patch: bool = False) -> AuditReport:
-        """Return what the delegation changed, with the patch where asked for."""
-        return await self.fetch(AuditReport, "GET", f"/v1/delegations/{part(delegation_id)}/audit", {"patch": patch})
+    async def _listen(
+        self, method: str, path: str, query: Query | None, body: bytes | None
+    ) -> AsyncGenerator[tuple[str, str], None]:
+        home = self._checked_home()
+        try:
+            async with exchange(home.control_socket, method, path, query, body) as answer:
+                if answer.status >= 400:
+                    raise _failure(answer.status, await answer.body())
+                kind = ""
+                async for line in answer.lines():
+                    name, _, value = line.partition(": ")
+                    if name == "event":
+                        kind = value
+                    elif name == "data" and kind == "error":
+                        raise SubletError.from_json(json.loads(value)["error"])
+                    elif name == "data":
+                        yield kind, value
+        except TransportFailed as failed:
+            raise self.unavailable(failed.fault) from None
 
-    async def cancel_delegation(self, delegation_id: str) -> DelegationView:
-        """Stop the delegation. Cancelling twice is no error."""
-        return await self.fetch(DelegationView, "POST", f"/v1/delegations/{part(delegation_id)}/cancel")
+    async def _received(self, method: str, path: str, query: Query | None, body: bytes | None) -> bytes:
+        home = self._checked_home()
+        try:
+            async with exchange(home.control_socket, method, path, query, body) as answer:
+                received = await answer.body()
+        except TransportFailed as failed:
+            raise self.unavailable(failed.fault) from None
+        if answer.status >= 400:
+            raise _failure(answer.status, received)
+        return received
 
-    async def review_delegation(self, delegation_id: str, *, patch: bool = False) -> Review:
-        """Return what a staged result would change, with the patch where asked for."""
-        return await self.fetch(Review, "GET", f"/v1/delegations/{part(delegation_id)}/review", {"patch": patch})
+    def _checked_home(self) -> Home:
+        """Return where the sockets are now: this shell's directory for them may be another than the daemon's."""
+        home = self._home.found()
+        if not home.verify_runtime():
+            raise self.unavailable(Fault.ABSENT)
+        return home
 
-    async def result_patch(self, delegation_id: str) -> ResultPatch:
-        """Return the whole of a staged result as a patch."""
-        return await self.fetch(ResultPatch, "GET", f"/v1/delegations/{part(delegation_id)}/patch")
-
-    async def apply_delegation(self, delegation_id: str, request: ApplyRequest) -> Applied:
-        """Merge a staged result into the directory."""
-        return await self.fetch(Applied, "POST", f"/v1/delegations/{part(delegation_id)}/apply", body=request)
-
-    async def discard_delegation(self, delegation_id: str) -> Discarded:
-        """Drop a staged result."""
-        return await self.fetch(Discarded, "POST", f"/v1/delegations/{part(delegation_id)}/discard")
-
-    async def undo_delegation(self, delegation_id: str) -> Undone:
-        """Take back what was applied of a staged result."""
-        return await self.fetch(Undone, "POST", f"/v1/delegations/{part(delegation_id)}/undo")
-
-    async def extend_delegation(self, delegation_id: str, seconds: int) -> DelegationView:
-        """Lengthen the lease by agreement of both sides."""
-        path = f"/v1/delegations/{part(delegation_id)}/extend"
-        return await self.fetch(DelegationView, "POST", path, body={"seconds": seconds})
-
-    async def say(self, delegation_id: str, prompt: str, *, follow_up_id: str | None = None) -> DelegationView:
-        """Give the agent a further prompt in the same lease."""
-        body = {"prompt": prompt, "follow_up_id": follow_up_id}
-        return await self.fetch(DelegationView, "POST", f"/v1/delegations/{part(delegation_id)}/say", body=body)
-
-    async def prune_resources(self, request: PruneRequest) -> PruneReport:
-        """Remove what ended delegations left behind, as far as ``request`` says."""
-        return await self.fetch(PruneReport, "POST", "/v1/prune", body=request)
-
-    async def list_assignments(self, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
-        """Return what is or was done here for peers, the newest first."""
-        return await self.fetch_many(AssignmentView, "/v1/assignments", {"limit": limit, "active": active})
+    def unavailable(self, fault: Fault) -> SubletError:
+        """Return the error for a call that got no answer."""
+        if fault is Fault.SILENT:
+            return SubletError(
+                LocalCode.DAEMON_UNAVAILABLE, "the daemon does not answer", "See its log, or stop it: `sublet down`."
+            )
+        if fault is Fault.ABSENT:
+            why = f"no daemon answers for {self._home.root}"
+        else:
+            why = "the connection to the daemon broke"
+        return SubletError(LocalCode.DAEMON_UNAVAILABLE, why, "Start it with `sublet up --detach`.")
 
 
-def _bounded(timeout: float) -> float:
-    return min(max(timeout, 0), MAX_WAIT_SECONDS)
+def _failure(status: int, body: bytes) -> SubletError:
+    try:
+        return SubletError.from_json(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return SubletError(LocalCode.INTERNAL, f"the daemon answered with HTTP status {status}", "See its log.")

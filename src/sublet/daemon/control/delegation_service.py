@@ -1,34 +1,58 @@
-"""``DaemonApi`` for delegations: lending, following, steering, reviewing (AWCP 6.6, DESIGN 2)."""
+"""Serves the operations on delegations and their results: lending, following, steering, reviewing (AWCP 6.6)."""
 
 from __future__ import annotations
 
 import asyncio
 
 from sublet.daemon.api.audit_models import AuditReport
-from sublet.daemon.api.base import MAX_WAIT_SECONDS
-from sublet.daemon.api.models import CreateDelegation, DelegationView, EventPage
-from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
+from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation, OneWithPatch
+from sublet.daemon.api.delegation_views import DelegationView
+from sublet.daemon.api.delegations import (
+    AUDIT_DELEGATION,
+    CANCEL_DELEGATION,
+    CREATE_DELEGATION,
+    EXTEND_DELEGATION,
+    GET_DELEGATION,
+    LIST_DELEGATIONS,
+    SAY_MORE,
+    WAIT_FOR_END,
+    CreateDelegation,
+    ExtendDelegation,
+    SayMore,
+    WaitForEnd,
+)
+from sublet.daemon.api.results import (
+    APPLY_RESULT,
+    DISCARD_RESULT,
+    EXPORT_RESULT,
+    REVIEW_RESULT,
+    UNDO_RESULT,
+    Applied,
+    ApplyResult,
+    Discarded,
+    ResultPatch,
+    Review,
+    Undone,
+)
 from sublet.daemon.control.service_parts import PartOfService
 from sublet.daemon.gatekeeper import looked_up, who
 from sublet.daemon.lending.lend_roots import real_directory
 from sublet.daemon.lending.lent_resources import asked_for, check_apart, check_staged, revealed, unlocked, widest
-from sublet.daemon.operations.asking import operations
+from sublet.daemon.operations.table import serves
 from sublet.daemon.storage.records import ResourceRecord
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.chain import address, check_call
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.events import EventFilter, EventKind
 from sublet.protocol.ids import AGENT_ID, new_follow_up_id
 from sublet.protocol.messages import FollowUp
 from sublet.protocol.text import clean_line
 
 
-@operations
 class DelegationService(PartOfService):
-    """What may be done with delegations; each operation asks policy first."""
+    """What may be done with delegations."""
 
-    async def create_delegation(self, request: CreateDelegation, caller: Subject) -> DelegationView:
-        """``DaemonApi.create_delegation``."""
+    @serves(CREATE_DELEGATION)
+    async def create(self, request: CreateDelegation, caller: Subject) -> DelegationView:
         name, _, agent = request.peer.partition("/")
         resources = asked_for(request)
         attributes: dict[str, str | int | bool] = {
@@ -38,10 +62,8 @@ class DelegationService(PartOfService):
             **self._quota_asked(request),
         }
         chain = self._parts.chain_of(caller)
-        unknown = self._parts.peers.unknown(
-            name, lambda one: self._parts.gate.hides(caller, Action.DELEGATION_CREATE, one)
-        )
-        await self._parts.gate.ask_for(caller, Action.DELEGATION_CREATE, Resource(name, attributes), unknown)
+        unknown = self._parts.peers.unknown(name, lambda one: self._gate.hides(caller, Action.DELEGATION_CREATE, one))
+        await self._gate.ask_for(caller, Action.DELEGATION_CREATE, Resource(name, attributes), unknown)
         peer = self._parts.peers.get(name)
         if peer is None:
             raise unknown
@@ -73,112 +95,76 @@ class DelegationService(PartOfService):
             ttl = max(1, min(ttl, int(chain.ttl)))
         return await self._parts.delegator.create(request, caller, lent, peer.address(), agent or None, ttl, chain)
 
-    async def get_status(self, delegation_id: str, caller: Subject) -> DelegationView:
-        """``DaemonApi.get_status``."""
-        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id)
-        return await self._parts.delegator.view(delegation_id)
+    @serves(GET_DELEGATION)
+    async def get(self, request: OneDelegation, caller: Subject) -> DelegationView:
+        return await self._parts.delegator.view(request.delegation_id)
 
-    async def wait_for_result(self, delegation_id: str, timeout: float, caller: Subject) -> DelegationView:
-        """``DaemonApi.wait_for_result``."""
-        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id)
-        return await self._parts.delegator.wait(delegation_id, timeout)
+    @serves(WAIT_FOR_END)
+    async def wait(self, request: WaitForEnd, caller: Subject) -> DelegationView:
+        return await self._parts.delegator.wait(request.delegation_id, request.timeout)
 
-    async def list_delegations(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[DelegationView]:
-        """``DaemonApi.list_delegations``."""
-        await self._parts.gate.ask(caller, Action.DELEGATION_READ, "*")
-        return await self._parts.delegator.list(limit=limit, active=active)
+    @serves(LIST_DELEGATIONS)
+    async def list_newest(self, request: ListNewest, caller: Subject) -> list[DelegationView]:
+        return await self._parts.delegator.list(limit=request.limit, active=request.active)
 
-    async def events_since(
-        self,
-        cursor: int,
-        caller: Subject,
-        *,
-        delegation_id: str | None = None,
-        session_id: str | None = None,
-        kind: EventKind | None = None,
-        timeout: float = 0,
-        limit: int = 100,
-    ) -> EventPage:
-        """``DaemonApi.events_since``."""
-        if session_id is not None:
-            await self._parts.gate.ask(caller, Action.SESSION_READ, session_id)
-        if session_id is None or delegation_id is not None:
-            await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id or "*")
-        sessions = True
-        if session_id is None and delegation_id is None:
-            # Of all that happens, whoever may not read sessions gets the rest.
-            seen = await self._parts.gate.decide(caller, Action.SESSION_READ, Resource("*"))
-            sessions = seen.allowed
-        return await self._parts.journal.wait_for_events(
-            cursor,
-            timeout=min(timeout, MAX_WAIT_SECONDS),
-            limit=limit,
-            only=EventFilter(delegation_id=delegation_id, session_id=session_id, kind=kind, sessions=sessions),
-        )
+    @serves(AUDIT_DELEGATION)
+    async def audit(self, request: OneWithPatch, caller: Subject) -> AuditReport:
+        return await self._parts.delegator.audit(request.delegation_id, patch=request.patch)
 
-    async def get_audit_report(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> AuditReport:
-        """``DaemonApi.get_audit_report``."""
-        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id)
-        return await self._parts.delegator.audit(delegation_id, patch=patch)
-
-    async def extend_delegation(self, delegation_id: str, seconds: int, caller: Subject) -> DelegationView:
-        """``DaemonApi.extend_delegation``."""
-        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id)
+    @serves(EXTEND_DELEGATION)
+    async def extend(self, request: ExtendDelegation, caller: Subject) -> DelegationView:
+        one = request.delegation_id
+        await self._gate.ask(caller, Action.DELEGATION_READ, one)
         limit = self._parts.policy.limits.max_ttl_seconds
 
         async def approve(ttl_seconds: int) -> None:
             # The whole time counts, or many small extensions would make a lease that no rule allows.
-            await self._parts.gate.ask(caller, Action.DELEGATION_EXTEND, delegation_id, ttl_seconds=ttl_seconds)
+            await self._gate.ask(caller, Action.DELEGATION_EXTEND, one, ttl_seconds=ttl_seconds)
 
-        return await self._parts.delegator.extend(delegation_id, seconds, limit, approve, self._parts.rest_of)
+        return await self._parts.delegator.extend(one, request.seconds, limit, approve, self._parts.rest_of)
 
-    async def say(
-        self, delegation_id: str, prompt: str, caller: Subject, *, follow_up_id: str | None = None
-    ) -> DelegationView:
-        """``DaemonApi.say``."""
-        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id)
-        await self._parts.gate.ask(caller, Action.DELEGATION_SAY, delegation_id)
-        follow_up = FollowUp(id=follow_up_id or new_follow_up_id(), prompt=prompt)
-        return await self._parts.delegator.say(delegation_id, follow_up)
+    @serves(SAY_MORE)
+    async def say(self, request: SayMore, caller: Subject) -> DelegationView:
+        """Give the agent a further prompt. One that the peer has not taken in ten seconds is sent when it is heard."""
+        await self._gate.ask(caller, Action.DELEGATION_READ, request.delegation_id)
+        await self._gate.ask(caller, Action.DELEGATION_SAY, request.delegation_id)
+        follow_up = FollowUp(id=request.follow_up_id or new_follow_up_id(), prompt=request.prompt)
+        return await self._parts.delegator.say(request.delegation_id, follow_up)
 
-    async def cancel_delegation(self, delegation_id: str, caller: Subject) -> DelegationView:
-        """``DaemonApi.cancel_delegation``."""
-        await self._parts.gate.ask(caller, Action.DELEGATION_CANCEL, delegation_id)
-        return await self._parts.delegator.cancel(delegation_id, f"cancelled by {who(caller)}")
+    @serves(CANCEL_DELEGATION)
+    async def cancel(self, request: OneDelegation, caller: Subject) -> DelegationView:
+        return await self._parts.delegator.cancel(request.delegation_id, f"cancelled by {who(caller)}")
 
-    async def review_delegation(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> Review:
-        """``DaemonApi.review_delegation``."""
-        await self._parts.gate.ask(caller, Action.DELEGATION_REVIEW, delegation_id)
-        return await self._parts.results.review(delegation_id, patch=patch)
+    @serves(REVIEW_RESULT)
+    async def review(self, request: OneWithPatch, caller: Subject) -> Review:
+        return await self._parts.results.review(request.delegation_id, patch=request.patch)
 
-    async def result_patch(self, delegation_id: str, caller: Subject) -> ResultPatch:
-        """``DaemonApi.result_patch``."""
-        await self._parts.gate.ask(caller, Action.DELEGATION_REVIEW, delegation_id)
-        return await self._parts.results.patch(delegation_id)
+    @serves(EXPORT_RESULT)
+    async def patch(self, request: OneDelegation, caller: Subject) -> ResultPatch:
+        return await self._parts.results.patch(request.delegation_id)
 
-    async def apply_delegation(self, delegation_id: str, request: ApplyRequest, caller: Subject) -> Applied:
-        """``DaemonApi.apply_delegation``."""
-        await self._parts.gate.ask(
+    @serves(APPLY_RESULT)
+    async def apply(self, request: ApplyResult, caller: Subject) -> Applied:
+        await self._gate.ask(
             caller,
             Action.DELEGATION_APPLY,
-            delegation_id,
+            request.delegation_id,
             to="directory" if request.branch is None else "branch",
             partial=request.partial,
             allow_mass_deletion=request.allow_mass_deletion,
         )
-        await self._ask_to_write(caller, delegation_id)
-        return await self._parts.results.apply(delegation_id, request, who(caller))
+        await self._ask_to_write(caller, request.delegation_id)
+        return await self._parts.results.apply(request, who(caller))
 
-    async def discard_delegation(self, delegation_id: str, caller: Subject) -> Discarded:
-        """``DaemonApi.discard_delegation``."""
-        await self._parts.gate.ask(caller, Action.DELEGATION_DISCARD, delegation_id)
-        return await self._parts.results.discard(delegation_id, who(caller))
+    @serves(DISCARD_RESULT)
+    async def discard(self, request: OneDelegation, caller: Subject) -> Discarded:
+        return await self._parts.results.discard(request.delegation_id, who(caller))
 
-    async def undo_delegation(self, delegation_id: str, caller: Subject) -> Undone:
-        """``DaemonApi.undo_delegation``."""
-        await self._parts.gate.ask(caller, Action.DELEGATION_UNDO, delegation_id)
-        await self._ask_to_write(caller, delegation_id)
-        return await self._parts.results.undo(delegation_id, who(caller))
+    @serves(UNDO_RESULT)
+    async def undo(self, request: OneDelegation, caller: Subject) -> Undone:
+        await self._gate.ask(caller, Action.DELEGATION_UNDO, request.delegation_id)
+        await self._ask_to_write(caller, request.delegation_id)
+        return await self._parts.results.undo(request.delegation_id, who(caller))
 
     async def _may_lend(self, resource: ResourceRecord, request: CreateDelegation, caller: Subject) -> ResourceRecord:
         """Return ``resource`` with its real path, once policy allows to lend that directory in this way.
@@ -187,11 +173,11 @@ class DelegationService(PartOfService):
             SubletError: ``POLICY_DENIED``, or as ``real_directory``.
         """
         path = await looked_up(real_directory, resource.path)
-        await self._parts.gate.ask(caller, Action.WORKSPACE_LEND, path, path=path, access_mode=resource.access_mode)
+        await self._gate.ask(caller, Action.WORKSPACE_LEND, path, path=path, access_mode=resource.access_mode)
         for pattern in revealed(request):
-            await self._parts.gate.ask(caller, Action.WORKSPACE_REVEAL, pattern, path=path)
+            await self._gate.ask(caller, Action.WORKSPACE_REVEAL, pattern, path=path)
         for pattern in unlocked(request):
-            await self._parts.gate.ask(caller, Action.WORKSPACE_UNLOCK, pattern, path=path)
+            await self._gate.ask(caller, Action.WORKSPACE_UNLOCK, pattern, path=path)
         return resource.model_copy(update={"path": path})
 
     def _quota_asked(self, request: CreateDelegation) -> dict[str, int]:
@@ -207,4 +193,4 @@ class DelegationService(PartOfService):
             SubletError: ``POLICY_DENIED``, or ``NOT_FOUND``.
         """
         for workspace in await self._parts.results.workspaces(delegation_id):
-            await self._parts.gate.ask(caller, Action.WORKSPACE_LEND, workspace, path=workspace, access_mode="rw")
+            await self._gate.ask(caller, Action.WORKSPACE_LEND, workspace, path=workspace, access_mode="rw")

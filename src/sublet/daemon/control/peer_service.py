@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sublet.daemon.api.base import MAX_PAGE
-from sublet.daemon.api.models import DelegationView, SandboxView
+from sublet.daemon.api.delegation_views import DelegationView, SandboxView
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.peers import (
     ADD_PEER,

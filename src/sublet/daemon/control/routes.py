@@ -1,174 +1,52 @@
-"""The control API: every ``DaemonApi`` method as HTTP and JSON below ``/v1``, for the owner's own programs (DESIGN 3).
+"""The control API: every operation as HTTP and JSON below ``/v1``, for the owner's own programs (DESIGN 3).
 
-Answers are the views of ``daemon/api/models.py``; failures are ``{"error": …}`` with what ``SubletError.as_json``
+Answers are the views of ``daemon/api``; failures are ``{"error": …}`` with what ``SubletError.as_json``
 returns. The socket's mode and the peer's uid decide who may speak at all (``control.server``); whoever gets here is the
 person herself, or an agent that runs here (``who``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 
-from sublet.daemon.api import daemon_models, models
-from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.api.operation import Nothing
-from sublet.daemon.api.review_models import ApplyRequest
-from sublet.daemon.control.requests import (
-    Events,
-    EventsPage,
-    ListDelegations,
-    Patch,
-    Wait,
-    check_headers,
-)
-from sublet.daemon.net.event_stream import EventStreams
-from sublet.daemon.operations.answers import (
-    ControlArea,
-    Endpoint,
-    answer,
-    answers,
-    guarded,
-    no_route,
-    who,
-)
-from sublet.daemon.operations.reading import read_body, read_query
+from sublet.daemon.control.http import HOST
+from sublet.daemon.net.waits import Waits
+from sublet.daemon.operations.answers import guarded, no_route, who
 from sublet.daemon.operations.routes import OperationRoutes
 from sublet.daemon.operations.table import OperationTable
+from sublet.protocol.errors import LocalCode, SubletError
 
 
 class ControlApi:
     """Makes the application; ``stop`` ends streams and long polls, so that a stop of the daemon needs no patience."""
 
-    def __init__(self, api: DaemonApi, table: OperationTable, areas: Sequence[ControlArea] = ()) -> None:
-        self._api = api
-        self._areas = areas
+    def __init__(self, table: OperationTable) -> None:
         self._table = table
-        self._streams = EventStreams(api)
+        self._waits = Waits()
 
     def stop(self) -> None:
         """End everything that waits; later requests that would wait are refused."""
-        self._streams.stop()
+        self._waits.stop()
 
     def app(self) -> Starlette:
         """Return the ASGI application."""
-        table: list[tuple[str, str, Endpoint]] = [
-            ("POST", "/v1/delegations", self._create_delegation),
-            ("GET", "/v1/delegations", self._list_delegations),
-            ("GET", "/v1/delegations/{id}", self._get_status),
-            ("GET", "/v1/delegations/{id}/wait", self._wait_for_result),
-            ("GET", "/v1/delegations/{id}/audit", self._get_audit_report),
-            ("POST", "/v1/delegations/{id}/cancel", self._cancel_delegation),
-            ("POST", "/v1/delegations/{id}/extend", self._extend_delegation),
-            ("POST", "/v1/delegations/{id}/say", self._say),
-            ("GET", "/v1/delegations/{id}/review", self._review_delegation),
-            ("GET", "/v1/delegations/{id}/patch", self._result_patch),
-            ("POST", "/v1/delegations/{id}/apply", self._apply_delegation),
-            ("POST", "/v1/delegations/{id}/discard", self._discard_delegation),
-            ("POST", "/v1/delegations/{id}/undo", self._undo_delegation),
-            ("POST", "/v1/prune", self._prune),
-            ("GET", "/v1/events", self._stream_events),
-            ("GET", "/v1/events/page", self._events_since),
-            ("GET", "/v1/assignments", self._list_assignments),
+        made = OperationRoutes(self._table, who, self._waits.unless_stopping)
+        routes = [
+            Route(one.path, guarded(made.endpoint(one), check_headers), methods=[one.method])
+            for one in self._table.operations
         ]
-        made = OperationRoutes(self._table, who, self._streams.unless_stopping)
-        table += [(one.method, one.path, made.endpoint(one)) for one in self._table.operations]
-        for area in self._areas:
-            # What only reads may wait, for as long as the daemon runs.
-            table += [
-                (method, path, self._while_running(endpoint) if method == "GET" else endpoint)
-                for method, path, endpoint in area.table()
-            ]
-        routes = [Route(path, guarded(endpoint, check_headers), methods=[method]) for method, path, endpoint in table]
         return Starlette(routes=routes, exception_handlers={HTTPException: no_route})
 
-    def _while_running(self, endpoint: Endpoint) -> Endpoint:
-        async def ending(request: Request) -> Response:
-            return await self._streams.unless_stopping(lambda: endpoint(request))
 
-        return ending
+def check_headers(request: Request) -> None:
+    """Refuse whatever a browser would send: the socket is for programs.
 
-    # Delegations
-
-    async def _create_delegation(self, request: Request) -> Response:
-        body = await read_body(request, models.CreateDelegation)
-        return answer(await self._api.create_delegation(body, who(request)), status=201)
-
-    async def _list_delegations(self, request: Request) -> Response:
-        query = read_query(request, ListDelegations)
-        return answers(await self._api.list_delegations(who(request), limit=query.limit, active=query.active))
-
-    async def _get_status(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answer(await self._api.get_status(request.path_params["id"], who(request)))
-
-    async def _wait_for_result(self, request: Request) -> Response:
-        wait = read_query(request, Wait)
-        one = request.path_params["id"]
-        return answer(
-            await self._streams.unless_stopping(lambda: self._api.wait_for_result(one, wait.timeout, who(request)))
-        )
-
-    async def _get_audit_report(self, request: Request) -> Response:
-        query = read_query(request, Patch)
-        return answer(await self._api.get_audit_report(request.path_params["id"], who(request), patch=query.patch))
-
-    async def _cancel_delegation(self, request: Request) -> Response:
-        await read_body(request, Nothing)
-        return answer(await self._api.cancel_delegation(request.path_params["id"], who(request)))
-
-    async def _review_delegation(self, request: Request) -> Response:
-        query = read_query(request, Patch)
-        return answer(await self._api.review_delegation(request.path_params["id"], who(request), patch=query.patch))
-
-    async def _result_patch(self, request: Request) -> Response:
-        read_query(request, Nothing)
-        return answer(await self._api.result_patch(request.path_params["id"], who(request)))
-
-    async def _apply_delegation(self, request: Request) -> Response:
-        body = await read_body(request, ApplyRequest)
-        return answer(await self._api.apply_delegation(request.path_params["id"], body, who(request)))
-
-    async def _discard_delegation(self, request: Request) -> Response:
-        await read_body(request, Nothing)
-        return answer(await self._api.discard_delegation(request.path_params["id"], who(request)))
-
-    async def _undo_delegation(self, request: Request) -> Response:
-        await read_body(request, Nothing)
-        return answer(await self._api.undo_delegation(request.path_params["id"], who(request)))
-
-    async def _extend_delegation(self, request: Request) -> Response:
-        body = await read_body(request, models.ExtendRequest)
-        return answer(await self._api.extend_delegation(request.path_params["id"], body.seconds, who(request)))
-
-    async def _say(self, request: Request) -> Response:
-        body = await read_body(request, models.SayRequest)
-        one = request.path_params["id"]
-        return answer(await self._api.say(one, body.prompt, who(request), follow_up_id=body.follow_up_id))
-
-    async def _prune(self, request: Request) -> Response:
-        return answer(
-            await self._api.prune_resources(await read_body(request, daemon_models.PruneRequest), who(request))
-        )
-
-    async def _list_assignments(self, request: Request) -> Response:
-        query = read_query(request, ListDelegations)
-        return answers(await self._api.list_assignments(who(request), limit=query.limit, active=query.active))
-
-    # Events
-
-    async def _events_since(self, request: Request) -> Response:
-        query = read_query(request, EventsPage)
-        caller = who(request)
-        found = await self._streams.page(query.cursor, query.only(), caller, timeout=query.timeout, limit=query.limit)
-        return answer(found)
-
-    async def _stream_events(self, request: Request) -> Response:
-        query = read_query(request, Events)
-        last = request.headers.get("last-event-id", "")
-        return await self._streams.stream(query.cursor, query.only(), who(request), last_event_id=last)
+    Raises:
+        SubletError: ``POLICY_DENIED``.
+    """
+    headers = request.headers
+    if headers.getlist("host") != [HOST] or "origin" in headers or "sec-fetch-site" in headers:
+        raise SubletError(LocalCode.POLICY_DENIED, "the control socket answers the command line only", "Use `sublet`.")

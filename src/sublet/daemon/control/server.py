@@ -8,16 +8,15 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import structlog
 
-from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.control.routes import ControlApi
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
 from sublet.daemon.net.unix_socket import bind_private, remove
-from sublet.daemon.operations.answers import OWNER, ControlArea
+from sublet.daemon.operations.answers import OWNER
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.paths import Home
 from sublet.policy.model import Subject
@@ -74,14 +73,12 @@ class ControlServer:
 
     def __init__(
         self,
-        api: DaemonApi,
         home: Home,
         table: OperationTable,
-        areas: Sequence[ControlArea] = (),
         identify: Callable[[int], Subject | None] = lambda _: None,
     ) -> None:
         self._identify = identify
-        self._control = ControlApi(api, table, areas)
+        self._control = ControlApi(table)
         self._path = home.control_socket
         self._socket: socket.socket | None = None
 

@@ -1,4 +1,4 @@
-"""What the service behind ``DaemonApi`` is made of (DESIGN 2)."""
+"""What the services on delegations are made of (DESIGN 2)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sublet.workspace.sandbox.git_sandbox import GitSandbox
 
 @dataclass(frozen=True, slots=True)
 class ServiceParts:
-    """What the service is made of; the composition root makes it once."""
+    """What these services are made of; the composition root makes it once."""
 
     policy: Policy
     gate: Gatekeeper
@@ -35,7 +35,8 @@ class ServiceParts:
 
 
 class PartOfService:
-    """Base of what implements a part of ``DaemonApi``."""
+    """Base of services made of these."""
 
     def __init__(self, parts: ServiceParts) -> None:
         self._parts = parts
+        self._gate = parts.gate

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sublet.daemon.api.models import ConditionView, CreateDelegation, LeaseQuota
+from sublet.daemon.api.delegation_views import ConditionView, LeaseQuota
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.lending.lent_resources import widest
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord

@@ -12,7 +12,7 @@ import anyio
 import structlog
 
 from sublet import deadlines
-from sublet.daemon.api.models import DelegationView
+from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.reports import failed_result, refusal
 from sublet.daemon.background import in_background
 from sublet.daemon.cautions import build_files

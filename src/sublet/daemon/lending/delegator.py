@@ -13,7 +13,8 @@ import structlog
 
 from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.base import MAX_PAGE, MAX_WAIT_SECONDS
-from sublet.daemon.api.models import CreateDelegation, DelegationView, LeaseQuota
+from sublet.daemon.api.delegation_views import DelegationView, LeaseQuota
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.background import in_background
 from sublet.daemon.lending.agreement import new_record
 from sublet.daemon.lending.audits import patch_of

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import anyio
 import structlog
 
-from sublet.daemon.api.models import DelegationView
+from sublet.daemon.api.delegation_views import DelegationView
 from sublet.protocol.text import clean_line
 
 MAX_WAITING = 200

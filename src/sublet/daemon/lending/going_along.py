@@ -8,7 +8,7 @@ from contextlib import aclosing
 import anyio
 import structlog
 
-from sublet.daemon.api.models import ConditionView
+from sublet.daemon.api.delegation_views import ConditionView
 from sublet.daemon.api.reports import agent_end, failed_result, refusal, result_view
 from sublet.daemon.failures import sole_failure
 from sublet.daemon.lending.core_state import heard_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sublet.daemon.api.models import ConditionView
+from sublet.daemon.api.delegation_views import ConditionView
 from sublet.daemon.lending.lent_resources import offered
 from sublet.daemon.lending.transports import offered_transports
 from sublet.daemon.storage.records import DelegationRecord

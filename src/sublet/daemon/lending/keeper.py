@@ -10,7 +10,7 @@ from typing import Final
 
 import anyio
 
-from sublet.daemon.api.models import ConditionView, ErrorView
+from sublet.daemon.api.delegation_views import ConditionView, ErrorView
 from sublet.daemon.lending.core_state import changes_of, delegation_of
 from sublet.daemon.storage.journal import NOTHING, Held, Journal
 from sublet.daemon.storage.records import DelegationRecord, FollowUpRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sublet.daemon.api.models import Usage
+from sublet.daemon.api.delegation_views import Usage
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.protocol.messages import DataPath
 from sublet.workspace.model import LeaseUsage

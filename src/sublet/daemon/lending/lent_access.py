@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from sublet.daemon.api.models import Usage
+from sublet.daemon.api.delegation_views import Usage
 from sublet.daemon.background import in_background
 from sublet.daemon.lending.change_notes import ChangeNotes
 from sublet.daemon.lending.connection_watch import ConnectionWatch

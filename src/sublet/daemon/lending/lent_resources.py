@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from sublet.daemon.api.models import CreateDelegation
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.protocol.bounds import AccessMode, GitMode
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sublet.daemon.api.models import ConditionView
+from sublet.daemon.api.delegation_views import ConditionView
 from sublet.daemon.ports import Silence
 from sublet.protocol.messages import MAX_WAITING_CHARS, Progress
 from sublet.protocol.text import clean_line

@@ -10,9 +10,9 @@ from typing import Final
 
 import structlog
 
-from sublet.daemon.api.models import ChangeSet as ChangeSetView
+from sublet.daemon.api.delegation_views import ChangeSet as ChangeSetView
 from sublet.daemon.api.reports import change_set_view
-from sublet.daemon.api.review_models import ApplyRequest, Conflict
+from sublet.daemon.api.results import ApplyResult, Conflict
 from sublet.daemon.background import in_background
 from sublet.daemon.lending.audits import audited
 from sublet.daemon.lending.lent_resources import lent_directories, owner_of, staged_keys
@@ -250,7 +250,7 @@ class ReturnedTree(StagedTree):
             return change_set_view(sealed), [], store.changed(record)
         whole = record.model_copy(update={"change_set": change_set_view(sealed)})
         try:
-            report = store.apply(whole, ApplyRequest(partial=True, allow_mass_deletion=True))
+            report = store.apply(whole, ApplyResult(delegation_id=record.id, partial=True, allow_mass_deletion=True))
         except SubletError as error:
             # Nothing of it is lost: it waits as a staged result does.
             log.warning("what came back was not merged", delegation_id=record.id, reason=str(error))

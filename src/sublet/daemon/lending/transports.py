@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sublet.daemon.api.models import CreateDelegation
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.protocol.bounds import TransportName
 
 

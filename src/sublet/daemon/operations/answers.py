@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import structlog
 from pydantic import BaseModel
@@ -43,13 +42,6 @@ _STATUS: dict[ErrorCode | LocalCode, int] = {
 }
 _DEFAULT_STATUS = 422
 """For the codes of AWCP 4.5: the request was understood and refused."""
-
-
-class ControlArea(Protocol):
-    """One area of the control API, beside the operations of ``DaemonApi``."""
-
-    def table(self) -> list[tuple[str, str, Endpoint]]:
-        """Return its operations: method, path below ``/v1``, and what answers."""
 
 
 def who(request: Request) -> Subject:
@@ -100,11 +92,6 @@ def answer(view: BaseModel, *, status: int = 200) -> Response:
     return Response(json_of(view), status_code=status, media_type="application/json")
 
 
-def answers(views: Sequence[BaseModel]) -> Response:
-    """Return several views."""
-    return Response(f"[{','.join(map(json_of, views))}]", media_type="application/json")
-
-
 def sse(events: AsyncIterator[tuple[str, str]]) -> StreamingResponse:
     """Return server-sent events of a kind and JSON each, which end with ``error`` where they fail."""
 
@@ -113,10 +100,15 @@ def sse(events: AsyncIterator[tuple[str, str]]) -> StreamingResponse:
             async for kind, data in events:
                 yield f"event: {kind}\ndata: {data}\n\n"
         except SubletError as error:
-            yield f"event: error\ndata: {json.dumps(error_body(error))}\n\n"
+            yield sse_error(error)
         except Exception:
             log.exception("control API: internal error in a stream")
             broken = SubletError(LocalCode.INTERNAL, "an internal error occurred", "See the daemon's log.")
-            yield f"event: error\ndata: {json.dumps(error_body(broken))}\n\n"
+            yield sse_error(broken)
 
     return StreamingResponse(lines(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+def sse_error(error: SubletError) -> str:
+    """Return the event that ends a stream which fails."""
+    return f"event: error\ndata: {json.dumps(error_body(error))}\n\n"

@@ -1,24 +1,21 @@
 """Operations of services: each asks policy before it does anything, and the audit log is told what became of it.
 
-``operations`` marks a service's class. Its public methods then fail loudly where one of them comes to an end without a
-question to policy, so that no operation can be added that asks nobody.
+A method that ``serves`` marks fails loudly where it comes to an end without a question to policy, so that no operation
+can be added that asks nobody.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from sublet.protocol.errors import SubletError
 
 MARK = "asks_policy"
 """Attribute of a method that is an operation."""
-
-ServiceT = TypeVar("ServiceT", bound=type)
 
 
 class Teller(Protocol):
@@ -49,18 +46,6 @@ def decisions_noted() -> Iterator[Asked]:
         yield asked
     finally:
         _asked.reset(token)
-
-
-def operations(service: ServiceT) -> ServiceT:
-    """Make every public method that ``service`` defines itself an operation."""
-    for name, method in list(vars(service).items()):
-        if name.startswith("_") or hasattr(method, MARK):
-            continue
-        if inspect.iscoroutinefunction(method):
-            setattr(service, name, asked_operation(method))
-        elif inspect.isasyncgenfunction(method):
-            setattr(service, name, asked_stream(method))
-    return service
 
 
 def asked_operation(method: Callable[..., Any]) -> Callable[..., Any]:

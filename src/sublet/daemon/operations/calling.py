@@ -15,6 +15,8 @@ from sublet.daemon.api.operation import (
     IN_THE_QUERY,
     AnswerT,
     EventT,
+    Feed,
+    NumberedT,
     Operation,
     RequestT,
     Stated,
@@ -40,6 +42,13 @@ class Calls(Protocol):
 
         Raises:
             SubletError: what the operation fails with; ``DAEMON_UNAVAILABLE`` where the connection breaks.
+        """
+
+    def follow(self, feed: Feed[RequestT, NumberedT], request: RequestT) -> AsyncGenerator[NumberedT, None]:
+        """Yield the events of ``feed`` as they happen, without end; the ``seq`` of one is where to go on after a break.
+
+        Raises:
+            SubletError: as ``stream``.
         """
 
 
@@ -102,6 +111,18 @@ def read_event(operation: Streaming[RequestT, EventT], kind: str, data: str) -> 
     try:
         return operation.events[kind].model_validate_json(data)
     except (KeyError, ValidationError):
+        raise not_understood() from None
+
+
+def read_numbered(feed: Feed[RequestT, NumberedT], data: str) -> NumberedT:
+    """Return the event of a feed that came, of whatever kind.
+
+    Raises:
+        SubletError: ``INTERNAL`` where it is something else.
+    """
+    try:
+        return TypeAdapter(feed.event).validate_json(data)
+    except ValidationError:
         raise not_understood() from None
 
 

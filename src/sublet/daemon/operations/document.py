@@ -17,8 +17,10 @@ from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
 import sublet.daemon.api
-from sublet.daemon.api.operation import IN_THE_QUERY, AnyOperation, Asks, Nothing, Operation, Streaming
+from sublet.daemon.api.operation import IN_THE_QUERY, AnyOperation, Asks, Feed, Nothing, Operation, Streaming
 
+ANY_KIND = "*"
+"""Stands for each kind of a feed's events, which have one model."""
 _REFERENCE = "#/components/schemas/{model}"
 
 INTRODUCTION = """\
@@ -49,7 +51,7 @@ def declarations() -> Iterator[tuple[ModuleType, dict[str, AnyOperation]]]:
     """Yield the modules that declare operations, each with its operations by the names of their constants."""
     for found in pkgutil.iter_modules(sublet.daemon.api.__path__, "sublet.daemon.api."):
         module = importlib.import_module(found.name)
-        stated = {name: one for name, one in vars(module).items() if isinstance(one, (Operation, Streaming))}
+        stated = {name: one for name, one in vars(module).items() if isinstance(one, (Operation, Streaming, Feed))}
         if stated:
             yield module, stated
 
@@ -137,6 +139,8 @@ def _range(low: object, high: object) -> str:
 
 
 def _answer(one: AnyOperation) -> str:
+    if isinstance(one, Feed):
+        return f"a stream of `{one.event.__name__}` without end; `Last-Event-ID` goes before `cursor`"
     if isinstance(one, Streaming):
         return "a stream: " + ", ".join(f"`{kind}` ({model.__name__})" for kind, model in one.events.items())
     args = getattr(one.answer, "__args__", ())
@@ -156,7 +160,9 @@ def _schemas(stated: list[AnyOperation]) -> tuple[dict[Any, Any], dict[str, Any]
     inputs: list[tuple[Any, Any, TypeAdapter[Any]]] = []
     for one in stated:
         inputs.append(((one.name, "request"), "validation", TypeAdapter(one.request)))
-        if isinstance(one, Streaming):
+        if isinstance(one, Feed):
+            inputs.append(((one.name, ANY_KIND), "serialization", TypeAdapter(one.event)))
+        elif isinstance(one, Streaming):
             inputs += [((one.name, kind), "serialization", TypeAdapter(model)) for kind, model in one.events.items()]
         else:
             inputs.append(((one.name, "answer"), "serialization", TypeAdapter(one.answer)))
@@ -197,8 +203,9 @@ def _path_item(one: AnyOperation, schemas: dict[Any, Any], definitions: dict[str
 
 
 def _content(one: AnyOperation, schemas: dict[Any, Any]) -> dict[str, Any]:
-    if isinstance(one, Streaming):
-        events = {kind: schemas[one.name, kind] for kind in one.events}
+    if isinstance(one, (Streaming, Feed)):
+        kinds = one.events if isinstance(one, Streaming) else (ANY_KIND,)
+        events = {kind: schemas[one.name, kind] for kind in kinds}
         return {"text/event-stream": {"schema": {"type": "string"}, "x-events": events}}
     return {"application/json": {"schema": schemas[one.name, "answer"]}}
 

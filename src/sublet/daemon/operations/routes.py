@@ -8,14 +8,17 @@ from typing import Any
 
 from pydantic import BaseModel
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from sublet.daemon.api.base import in_utf8, json_of
-from sublet.daemon.api.operation import AnyOperation, Operation, Streaming
-from sublet.daemon.operations.answers import Endpoint, sse
+from sublet.daemon.api.operation import AnyOperation, Feed, Operation, RequestT, Streaming
+from sublet.daemon.operations.answers import Endpoint, sse, sse_error
 from sublet.daemon.operations.reading import read_request
 from sublet.daemon.operations.table import OperationTable
 from sublet.policy.model import Subject
+from sublet.protocol.errors import SubletError
+
+MAX_CURSOR_DIGITS = 18
 
 Waiting = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
@@ -44,7 +47,40 @@ class OperationRoutes:
 
     def endpoint(self, operation: AnyOperation) -> Endpoint:
         """Return what answers requests for ``operation``."""
-        return self._streaming(operation) if isinstance(operation, Streaming) else self._answering(operation)
+        if isinstance(operation, Operation):
+            return self._answering(operation)
+        return self._following(operation) if isinstance(operation, Feed) else self._streaming(operation)
+
+    async def follow(
+        self, http: Request, feed: Feed[Any, Any], go_on: Callable[[], bool] = lambda: True
+    ) -> StreamingResponse:
+        """Return the answer to a request for ``feed``: events until the reader goes away or the daemon stops.
+
+        Args:
+            http: what came.
+            feed: what is asked for.
+            go_on: tells whether the reader may have what has come, or a sign that nothing has.
+
+        Raises:
+            SubletError: what policy says, before the answer has begun, so that a refusal is still an HTTP error.
+        """
+        request = _taken_up(http, await read_request(http, feed, self._max_bytes))
+        pieces = self._table.feed(feed, request, self._who(http))
+
+        async def lines(events: list[Any]) -> AsyncIterator[str]:
+            async with aclosing(pieces):
+                try:
+                    while go_on():
+                        for event in events:
+                            yield _numbered(event)
+                        if not events:
+                            yield ": alive\n\n"
+                        events = await self._unless_stopping(lambda: anext(pieces))
+                except SubletError as error:
+                    yield sse_error(error)
+
+        first = await self._unless_stopping(lambda: anext(pieces))
+        return StreamingResponse(lines(first), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
     def _answering(self, operation: Operation[Any, Any]) -> Endpoint:
         async def answer(http: Request) -> Response:
@@ -58,6 +94,12 @@ class OperationRoutes:
 
         return answer
 
+    def _following(self, feed: Feed[Any, Any]) -> Endpoint:
+        async def answer(http: Request) -> Response:
+            return await self.follow(http, feed)
+
+        return answer
+
     def _streaming(self, operation: Streaming[Any, Any]) -> Endpoint:
         async def answer(http: Request) -> Response:
             request = await read_request(http, operation, self._max_bytes)
@@ -66,6 +108,19 @@ class OperationRoutes:
             return sse(_told(operation, await anext(events), events))
 
         return answer
+
+
+def _taken_up(http: Request, request: RequestT) -> RequestT:
+    """Return ``request`` from the last event on that a reader has who comes back."""
+    last = http.headers.get("last-event-id", "")
+    if last.isascii() and last.isdigit() and len(last) <= MAX_CURSOR_DIGITS:
+        return request.model_copy(update={"cursor": int(last)})
+    return request
+
+
+def _numbered(event: Any) -> str:
+    # ASCII, since readers take U+2028 and its like for the end of a line.
+    return f"id: {event.seq}\nevent: {event.kind}\ndata: {event.model_dump_json(ensure_ascii=True)}\n\n"
 
 
 def written(answer: object, status: int) -> Response:

@@ -17,6 +17,8 @@ from sublet.daemon.api.operation import (
     AnyOperation,
     Asks,
     EventT,
+    Feed,
+    NumberedT,
     Operation,
     RequestT,
     Stated,
@@ -59,6 +61,8 @@ class Guarded(Protocol):
 ServiceT = TypeVar("ServiceT", bound=Guarded)
 AnswerMethod = Callable[[ServiceT, RequestT, Subject], Coroutine[Any, Any, AnswerT]]
 EventMethod = Callable[[ServiceT, RequestT, Subject], AsyncGenerator[EventT, None]]
+FeedMethod = Callable[[ServiceT, RequestT, Subject], AsyncGenerator[list[NumberedT], None]]
+"""Yields what has come, several events at once, and an empty list now and then while nothing comes."""
 
 
 @overload
@@ -73,11 +77,17 @@ def serves(
 ) -> Callable[[EventMethod[ServiceT, RequestT, EventT]], EventMethod[ServiceT, RequestT, EventT]]: ...
 
 
+@overload
+def serves(
+    operation: Feed[RequestT, NumberedT],
+) -> Callable[[FeedMethod[ServiceT, RequestT, NumberedT]], FeedMethod[ServiceT, RequestT, NumberedT]]: ...
+
+
 def serves(operation: AnyOperation) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a method ``(request, caller)`` of a service serve ``operation``, and ask policy what that says before."""
 
     def mark(method: Callable[..., Any]) -> Callable[..., Any]:
-        marked = _streams(operation, method) if isinstance(operation, Streaming) else _answers(operation, method)
+        marked = _answers(operation, method) if isinstance(operation, Operation) else _streams(operation, method)
         marked.__doc__ = method.__doc__ or operation.summary
         setattr(marked, SERVES, operation)
         return marked
@@ -127,6 +137,16 @@ class OperationTable:
         """
         return cast("AsyncGenerator[EventT, None]", self._method(operation)(request, caller))
 
+    def feed(
+        self, feed: Feed[RequestT, NumberedT], request: RequestT, caller: Subject
+    ) -> AsyncGenerator[list[NumberedT], None]:
+        """Yield the events of ``feed`` for ``caller`` as they come, and an empty list now and then while none does.
+
+        Raises:
+            SubletError: what policy says, or what the feed fails with.
+        """
+        return cast("AsyncGenerator[list[NumberedT], None]", self._method(feed)(request, caller))
+
     def called_by(self, caller: Subject) -> CallsInside:
         """Return what calls operations as ``caller``."""
         return CallsInside(self, caller)
@@ -151,6 +171,13 @@ class CallsInside:
     def stream(self, operation: Streaming[RequestT, EventT], request: RequestT) -> AsyncGenerator[EventT, None]:
         """``Calls.stream``."""
         return self._table.stream(operation, request, self._caller)
+
+    async def follow(self, feed: Feed[RequestT, NumberedT], request: RequestT) -> AsyncGenerator[NumberedT, None]:
+        """``Calls.follow``."""
+        async with aclosing(self._table.feed(feed, request, self._caller)) as pieces:
+            async for events in pieces:
+                for event in events:
+                    yield event
 
 
 def served_by(service: type) -> dict[str, AnyOperation]:

@@ -14,11 +14,11 @@ from typing import Final
 
 import structlog
 
-from sublet.daemon.api.models import ChangeSet
+from sublet.daemon.api.delegation_views import ChangeSet
 from sublet.daemon.api.reports import change_set_view, mode_text, with_reason
-from sublet.daemon.api.review_models import (
+from sublet.daemon.api.results import (
     Applied,
-    ApplyRequest,
+    ApplyResult,
     Conflict,
     DirectoryOutcome,
     Outcome,
@@ -141,7 +141,7 @@ class ResultStore:
             }
         )
 
-    def apply(self, record: DelegationRecord, request: ApplyRequest) -> Applied:
+    def apply(self, record: DelegationRecord, request: ApplyResult) -> Applied:
         """Merge a result into the directories: all of them, or none.
 
         Raises:

@@ -15,8 +15,8 @@ from typing import Final, Literal, TypeVar
 import anyio
 import structlog
 
-from sublet.daemon.api.models import ChangeSet
-from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
+from sublet.daemon.api.delegation_views import ChangeSet
+from sublet.daemon.api.results import Applied, ApplyResult, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.background import in_background
 from sublet.daemon.own_tasks import OwnTasks
 from sublet.daemon.results.result_store import ResultStore
@@ -95,7 +95,7 @@ class StagedResults:
         left_out = await in_background(self._store.left_out, record)
         return ResultPatch(delegation_id=record.id, base64=base64.b64encode(raw).decode(), left_out=left_out)
 
-    async def apply(self, delegation_id: str, request: ApplyRequest, who: str) -> Applied:
+    async def apply(self, request: ApplyResult, who: str) -> Applied:
         """Merge a result into the directory, or make a branch of it.
 
         Raises:
@@ -104,7 +104,7 @@ class StagedResults:
         """
 
         async def work() -> Applied:
-            record = await self._settled(delegation_id)
+            record = await self._settled(request.delegation_id)
             if request.branch is not None:
                 return await self._branch(record, request.branch, who)
             _check_status(record, "apply")
@@ -113,7 +113,7 @@ class StagedResults:
                 await self._note(record, report.change_set, "apply", who, len(report.applied), len(report.conflicts))
             return report
 
-        return await self._alone(delegation_id, work)
+        return await self._alone(request.delegation_id, work)
 
     async def undo(self, delegation_id: str, who: str) -> Undone:
         """Take back what was applied, or what a live lease wrote.

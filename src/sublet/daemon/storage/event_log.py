@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 
 from sublet import deadlines
 from sublet.daemon.api.base import MAX_PAGE
-from sublet.daemon.api.models import EventPage
+from sublet.daemon.api.events import EventPage
 from sublet.daemon.storage.kept_documents import drop_unused, keep, kept
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339

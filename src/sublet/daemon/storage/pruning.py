@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import anyio
 import structlog
 
-from sublet.daemon.api.daemon_models import PruneItem, PruneReport, PruneRequest
+from sublet.daemon.api.pruning import PruneItem, PruneReport, PruneRequest
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.prune_stores import Candidate, PruneStore
 from sublet.daemon.times import rfc3339

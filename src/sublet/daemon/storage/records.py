@@ -6,12 +6,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from sublet.daemon.api.assignments import AssignmentView
 from sublet.daemon.api.audit_models import AuditReport
-from sublet.daemon.api.models import (
-    AssignmentView,
+from sublet.daemon.api.delegation_views import (
+    SHOWN_AS_ASKED,
     ChangeSet,
     ConditionView,
-    CreateDelegation,
     DelegationView,
     ErrorView,
     FollowUpState,
@@ -22,6 +22,7 @@ from sublet.daemon.api.models import (
     SandboxView,
     Usage,
 )
+from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.cautions import cautions
 from sublet.daemon.times import unix_seconds
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, AccessMode, GitMode, TransportName
@@ -204,7 +205,6 @@ class DelegationRecord(Record):
             resources=[ResourceView(**resource.model_dump()) for resource in self.resources],
             description=self.description,
             access_mode=self.access_mode,
-            result_mode=self.request.result_mode,
             ttl_seconds=self.ttl_seconds,
             created_at=self.created_at,
             updated_at=self.updated_at,
@@ -222,7 +222,7 @@ class DelegationRecord(Record):
             sandbox_enforced=self.sandbox_enforced,
             sandbox_profile=self._sandbox(),
             left_out=self.left_out,
-            keep_all=self.request.keep_all,
+            **{name: getattr(self.request, name) for name in SHOWN_AS_ASKED},
             settled=self.settled,
             undo=self._undo(),
             revealed=self.request.reveal,

@@ -11,9 +11,17 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from sublet.daemon.api.base import MAX_WAIT_SECONDS
-from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.api.models import CreateDelegation, DelegationView
+from sublet.daemon.api.delegation_fields import OneDelegation
+from sublet.daemon.api.delegation_views import DelegationView
+from sublet.daemon.api.delegations import (
+    CANCEL_DELEGATION,
+    CREATE_DELEGATION,
+    WAIT_FOR_END,
+    CreateDelegation,
+    WaitForEnd,
+)
+from sublet.daemon.operations.calling import Calls
+from sublet.daemon.operations.table import OperationTable
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -84,13 +92,13 @@ class OnwardTools:
     def __init__(self, agents: Callable[[], Sequence[AgentConfig]], may: Callable[[str, str], bool]) -> None:
         self._agents = agents
         self._may = may
-        self._api: DaemonApi | None = None
+        self._table: OperationTable | None = None
         self._begun: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
         self._places = itertools.count(1)
 
-    def use(self, api: DaemonApi) -> None:
-        """Act by ``api`` from now on; each of its operations asks policy."""
-        self._api = api
+    def use(self, table: OperationTable) -> None:
+        """Act by ``table`` from now on; each of its operations asks policy."""
+        self._table = table
 
     def offers(self, agent_id: str) -> Sequence[ToolOffer]:
         """``ToolSource.offers``."""
@@ -110,28 +118,28 @@ class OnwardTools:
             SubletError: what the operation is refused with: ``POLICY_DENIED``, ``LOOP_REFUSED``, ``DEPTH_REFUSED``,
                 ``LEASE_OVER`` and all that delegating can meet.
         """
-        config, api = self._config(agent_id), self._api
-        if config is None or api is None:
+        config, table = self._config(agent_id), self._table
+        if config is None or table is None:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
                 "nothing can be delegated now",
                 "The agent or the daemon is going; end your work.",
             )
-        caller = Subject("agent", agent_id, role=config.role, run=job.delegation_id)
+        calls = table.called_by(Subject("agent", agent_id, role=config.role, run=job.delegation_id))
         key = (job.delegation_id, agent_id)
         if call.tool == DELEGATE:
-            return _shown(await self._delegate(call.arguments, job, caller, key, api))
+            return _shown(await self._delegate(call.arguments, job, key, calls))
         delegation_id = str(call.arguments.get("delegation_id", ""))
         if delegation_id not in self._begun.get(key, ()):
             raise SubletError(LocalCode.NOT_FOUND, f"you have begun no delegation {clean_line(delegation_id, 64)!r}")
         if call.tool == DELEGATE_CANCEL:
-            return _shown(await api.cancel_delegation(delegation_id, caller))
+            return _shown(await calls.call(CANCEL_DELEGATION, OneDelegation(delegation_id=delegation_id)))
         wait = call.arguments.get("wait_seconds", 0)
-        seconds = min(wait if isinstance(wait, int) else 0, WAIT_SECONDS, MAX_WAIT_SECONDS)
-        return _shown(await api.wait_for_result(delegation_id, seconds, caller))
+        seconds = max(0, min(wait if isinstance(wait, int) else 0, WAIT_SECONDS))
+        return _shown(await calls.call(WAIT_FOR_END, WaitForEnd(delegation_id=delegation_id, timeout=seconds)))
 
     async def _delegate(
-        self, given: Mapping[str, JsonValue], job: Job, caller: Subject, key: tuple[str, str], api: DaemonApi
+        self, given: Mapping[str, JsonValue], job: Job, key: tuple[str, str], calls: Calls
     ) -> DelegationView:
         rest = job.remaining_seconds
         if job.deadline is not None:
@@ -155,7 +163,7 @@ class OnwardTools:
         place = f"begins {next(self._places)}"  # taken before the wait, since several calls may come at once
         begun.add(place)
         try:
-            view = await api.create_delegation(request, caller)
+            view = await calls.call(CREATE_DELEGATION, request)
         finally:
             begun.discard(place)
         self._of(key).add(view.delegation_id)

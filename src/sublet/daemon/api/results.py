@@ -1,4 +1,4 @@
-"""What the faces exchange with the daemon about results that are kept apart until they are reviewed (DESIGN 4.7)."""
+"""Operations on results: those kept apart until somebody has looked at them, and what a lease wrote (DESIGN 4.7)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import Literal
 from pydantic import Field
 
 from sublet.daemon.api.audit_models import DirectoryChange
-from sublet.daemon.api.base import Request, View
-from sublet.daemon.api.models import BranchName, ChangeSet
+from sublet.daemon.api.base import View
+from sublet.daemon.api.delegation_fields import DELEGATION, BranchName, OneDelegation, OneWithPatch
+from sublet.daemon.api.delegation_views import ChangeSet
+from sublet.daemon.api.operation import Asks, AsksInside, Operation
+from sublet.policy.model import Action
 
 Outcome = Literal["clean", "merged", "conflict", "present"]
 DirectoryOutcome = Literal["clean", "merged", "conflict", "present", "stays"]
 
 
-class ApplyRequest(Request):
+class ApplyResult(OneDelegation):
     """How a staged result is to be applied. By default all of it is, or nothing."""
 
     partial: bool = Field(default=False, description="With conflicts, apply what has none")
@@ -118,3 +121,52 @@ class Undone(View):
     undone: list[str] = Field(default=[], description="Names that are as they were before")
     conflicts: list[Conflict] = Field(default=[], description="Changed since, so left as they are")
     change_set: ChangeSet
+
+
+_WRITES = "the directories that it writes into are known by its record alone"
+
+REVIEW_RESULT = Operation(
+    "results.review",
+    "GET",
+    f"{DELEGATION}/review",
+    OneWithPatch,
+    Review,
+    asks=Asks(Action.DELEGATION_REVIEW, "{delegation_id}"),
+    summary="Return what a staged result would change, with its conflicts as of now and the patch where asked for.",
+)
+EXPORT_RESULT = Operation(
+    "results.patch",
+    "GET",
+    f"{DELEGATION}/patch",
+    OneDelegation,
+    ResultPatch,
+    asks=Asks(Action.DELEGATION_REVIEW, "{delegation_id}"),
+    summary="Return the whole of a staged result as a patch.",
+)
+APPLY_RESULT = Operation(
+    "results.apply",
+    "POST",
+    f"{DELEGATION}/apply",
+    ApplyResult,
+    Applied,
+    asks=AsksInside(_WRITES, (Action.DELEGATION_APPLY, Action.WORKSPACE_LEND)),
+    summary="Merge a staged result into the directory; with conflicts nothing is applied, unless a part is asked for.",
+)
+DISCARD_RESULT = Operation(
+    "results.discard",
+    "POST",
+    f"{DELEGATION}/discard",
+    OneDelegation,
+    Discarded,
+    asks=Asks(Action.DELEGATION_DISCARD, "{delegation_id}"),
+    summary="Drop a staged result.",
+)
+UNDO_RESULT = Operation(
+    "results.undo",
+    "POST",
+    f"{DELEGATION}/undo",
+    OneDelegation,
+    Undone,
+    asks=AsksInside(_WRITES, (Action.DELEGATION_UNDO, Action.WORKSPACE_LEND)),
+    summary="Take back what was applied of a staged result, or what a live lease wrote.",
+)

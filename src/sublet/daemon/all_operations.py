@@ -1,4 +1,4 @@
-"""What the control socket answers beside the operations on delegations: the composition of its areas."""
+"""Everything that the daemon can be asked: the composition of its services."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from functools import partial
 from sublet.daemon.api.daemon import Check, StatusView
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.config_service import ConfigService
+from sublet.daemon.control.delegation_service import DelegationService
+from sublet.daemon.control.history_service import HistoryService
 from sublet.daemon.control.lend_root_service import LendRootService
 from sublet.daemon.control.peer_service import PeerParts, PeerService
+from sublet.daemon.control.service_parts import ServiceParts
 from sublet.daemon.control.state_service import StateService
 from sublet.daemon.control.token_service import TokenService
 from sublet.daemon.diagnosis import diagnose
 from sublet.daemon.modules.gateway_service import GatewayService
-from sublet.daemon.operations.answers import ControlArea
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.parts import Parts
 from sublet.daemon.peering.peer_directory import PeerDirectory
@@ -23,6 +25,7 @@ from sublet.daemon.web_access.service import WebService
 
 def operation_table(
     parts: Parts,
+    service_parts: ServiceParts,
     config: DaemonConfig,
     web_page: Callable[[], str | None],
     status: Callable[[], Awaitable[StatusView]],
@@ -32,12 +35,15 @@ def operation_table(
 
     Args:
         parts: of the daemon.
+        service_parts: what the services on delegations are made of.
         config: what was configured.
         web_page: returns where the web page is, None where it is switched off.
         status: returns the daemon at a glance.
         stop: asks the daemon to stop.
     """
     return OperationTable(
+        DelegationService(service_parts),
+        HistoryService(service_parts),
         StateService(parts.gate, status, partial(_doctor, parts, config), parts.reloader.reload, stop),
         PeerService(_peer_parts(parts)),
         TokenService(parts.gate, parts.tokens),
@@ -52,11 +58,6 @@ def operation_table(
         parts.policy_service,
         WebService(parts.gate, parts.web_logins, web_page),
     )
-
-
-def control_areas(parts: Parts) -> list[ControlArea]:
-    """Return the areas of the control socket that are no part of the table yet."""
-    return []
 
 
 async def _doctor(parts: Parts, config: DaemonConfig) -> list[Check]:

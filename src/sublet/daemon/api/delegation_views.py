@@ -1,91 +1,15 @@
-"""What the control API and the faces exchange: requests, views and reports, as JSON objects of fixed shape."""
+"""What is shown of a delegation: its state, its result, and everything that a person may ask about it."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from sublet.daemon.api.audit_models import AuditReport
-from sublet.daemon.api.base import Request, View
-from sublet.protocol.bounds import (
-    DEMAND,
-    MAX_DESCRIPTION_CHARS,
-    MAX_PATTERNS,
-    MAX_PROMPT_CHARS,
-    MAX_RESOURCES,
-    MAX_TTL_SECONDS,
-    AccessMode,
-    GitMode,
-    ResultMode,
-    TransportName,
-)
-from sublet.protocol.events import Event
-from sublet.protocol.lifecycle import AssignmentState, DelegationState
-
-DEFAULT_TTL_SECONDS = 3600
-Pattern = Annotated[str, Field(min_length=1, max_length=1024)]
-BranchName = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+@=-]*$")]
-Bound = Annotated[int, Field(ge=0, le=1 << 50)]
-
-
-class ResourceSpec(Request):
-    """One more directory to lend beside the first, under its own name in the view."""
-
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-    path: str = Field(description="Absolute path of the directory, on this machine")
-    access_mode: AccessMode = "ro"
-
-
-class CreateDelegation(Request):
-    """Ask for a delegation (AWCP 6.6 ``create_delegation``)."""
-
-    workspace_dir: str = Field(description="Absolute path of the directory to lend, on this machine")
-    peer: str = Field(description="Paired peer, `name` or `name/agent`")
-    prompt: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS)]
-    description: Annotated[str, Field(max_length=MAX_DESCRIPTION_CHARS)] | None = None
-    access_mode: AccessMode = "rw"
-    ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)] = DEFAULT_TTL_SECONDS
-    reveal: list[str] = Field(default_factory=list, description="Hidden names to show after all; policy may deny it")
-    unlock: list[Pattern] = Field(
-        default_factory=list,
-        max_length=MAX_PATTERNS,
-        description="Names that local tools execute, to be writable after all; policy may deny it",
-    )
-    include: list[Pattern] = Field(
-        default_factory=list, max_length=MAX_PATTERNS, description="Only what matches goes with it; empty is everything"
-    )
-    exclude: list[Pattern] = Field(default_factory=list, max_length=MAX_PATTERNS, description="What stays here")
-    git: GitMode = "hidden"
-    resources: list[ResourceSpec] = Field(
-        default_factory=list, max_length=MAX_RESOURCES - 1, description="Further directories, each with its own access"
-    )
-    result_mode: ResultMode = "live"
-    result_branch: BranchName | None = Field(
-        default=None, description="Put a staged result on a new git branch of this name when the work is done"
-    )
-    transport: TransportName | Literal["auto"] = "sshfs"
-    max_total_bytes: Bound | None = Field(default=None, description="How many bytes the executor may add")
-    max_files: Bound | None = Field(default=None, description="How many files the executor may add")
-    max_file_bytes: Bound | None = Field(default=None, description="How large a file may become")
-    require_enforced: list[Annotated[str, Field(pattern=DEMAND)]] = Field(
-        default_factory=list,
-        max_length=16,
-        description="What the executor has to enforce, not only declare; or NAME=true, NAME=false it has to declare",
-    )
-    keep_all: bool = Field(
-        default=False,
-        description="Refuse each change of a live lease whose state before can't be kept, so that all can be undone",
-    )
-    watch: bool = Field(default=False, description="Tell what others change in it meanwhile, to the executor as well")
-    idempotency_key: Annotated[str, Field(max_length=200)] | None = None
-    wait_for_peer: bool = Field(default=False, description="Keep trying until the lease ends if the peer is offline")
-
-    @model_validator(mode="after")
-    def _branch_is_of_a_staged_result(self) -> Self:
-        if self.result_branch is not None and self.result_mode != "staged":
-            raise ValueError("result_branch needs result_mode staged")
-        return self
+from sublet.daemon.api.base import View
+from sublet.protocol.bounds import AccessMode, GitMode, ResultMode, TransportName
+from sublet.protocol.lifecycle import DelegationState
 
 
 class ErrorView(View):
@@ -128,19 +52,6 @@ class ChangeSet(View):
     def directories(self) -> int:
         """The number of directories that it makes, removes, or gives another mode."""
         return self.directories_added + self.directories_deleted + self.directories_mode_changed
-
-
-class ExtendRequest(Request):
-    """Lengthen a lease that runs."""
-
-    seconds: Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)]
-
-
-class SayRequest(Request):
-    """Give the agent a further prompt in the same lease. The same ``follow_up_id`` twice is one follow-up."""
-
-    prompt: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS)]
-    follow_up_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")] | None = None
 
 
 class PromptView(View):
@@ -255,6 +166,10 @@ class SandboxView(View):
     allow_exec: bool = Field(description="It may start programs")
 
 
+SHOWN_AS_ASKED: Final = ("result_mode", "keep_all")
+"""Fields of ``DelegationView`` that show options of the request under their own names, as they were asked for."""
+
+
 class DelegationView(View):
     """A delegation as every face shows it (AWCP 6.6 ``get_status``)."""
 
@@ -308,28 +223,3 @@ class DelegationView(View):
     quota: LeaseQuota | None = Field(default=None, description="None where nothing may be added")
     follow_ups: list[FollowUpView] = Field(default=[], description="What was said while the work ran")
     cursor: int = Field(default=0, description="Sequence number of its newest event")
-
-
-class EventPage(View):
-    """Events after a cursor; reading never consumes."""
-
-    events: list[Event]
-    cursor: int
-
-
-class AssignmentView(View):
-    """Work that was or is done here for a peer."""
-
-    delegation_id: str
-    state: AssignmentState
-    peer: str
-    agent: str
-    description: str
-    access_mode: AccessMode
-    created_at: str
-    updated_at: str
-    expires_at: str | None = None
-    remaining_seconds: int | None = None
-    outcome: str | None = Field(default=None, description="done, failed, timeout, limit, cancelled or crashed")
-    exit_code: int | None = None
-    error: ErrorView | None = None

@@ -1,4 +1,4 @@
-"""What the faces exchange with the daemon about what it forgets."""
+"""Operations on what is over: what is kept of it, and what is forgotten (AWCP 6.6 ``prune_resources``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 from sublet.daemon.api.base import Request, View
-from sublet.daemon.api.models import Bound
+from sublet.daemon.api.delegation_fields import Bound
+from sublet.daemon.api.operation import Asks, Operation
+from sublet.policy.model import Action
 
 
 class PruneRequest(Request):
@@ -43,3 +45,14 @@ class PruneReport(View):
         default=0, description="Of the database on the disk; none where nothing was removed"
     )
     store_bytes_after: int = Field(default=0, description="The same once the room of what went was given back")
+
+
+PRUNE = Operation(
+    "resources.prune",
+    "POST",
+    "/v1/prune",
+    PruneRequest,
+    PruneReport,
+    asks=Asks(Action.RESOURCES_PRUNE),
+    summary="Remove what ended delegations left behind, as far as the request says.",
+)

@@ -1,0 +1,42 @@
+"""Operations on assignments: work that is or was done here for peers (AWCP 6)."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from sublet.daemon.api.base import View
+from sublet.daemon.api.delegation_fields import ListNewest
+from sublet.daemon.api.delegation_views import ErrorView
+from sublet.daemon.api.operation import Asks, Operation
+from sublet.policy.model import Action
+from sublet.protocol.bounds import AccessMode
+from sublet.protocol.lifecycle import AssignmentState
+
+
+class AssignmentView(View):
+    """Work that was or is done here for a peer."""
+
+    delegation_id: str
+    state: AssignmentState
+    peer: str
+    agent: str
+    description: str
+    access_mode: AccessMode
+    created_at: str
+    updated_at: str
+    expires_at: str | None = None
+    remaining_seconds: int | None = None
+    outcome: str | None = Field(default=None, description="done, failed, timeout, limit, cancelled or crashed")
+    exit_code: int | None = None
+    error: ErrorView | None = None
+
+
+LIST_ASSIGNMENTS = Operation(
+    "assignments.list",
+    "GET",
+    "/v1/assignments",
+    ListNewest,
+    list[AssignmentView],
+    asks=Asks(Action.ASSIGNMENT_READ),
+    summary="Return what is or was done here for peers, the newest first.",
+)

@@ -1,0 +1,58 @@
+"""Serves what has happened and what is kept of it: events, work done for peers, and forgetting what is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from sublet.daemon.api.assignments import LIST_ASSIGNMENTS, AssignmentView
+from sublet.daemon.api.base import MAX_PAGE
+from sublet.daemon.api.delegation_fields import ListNewest
+from sublet.daemon.api.events import FOLLOW_EVENTS, READ_EVENTS, EventPage, FollowEvents, ReadEvents
+from sublet.daemon.api.pruning import PRUNE, PruneReport, PruneRequest
+from sublet.daemon.control.service_parts import PartOfService
+from sublet.daemon.operations.table import serves
+from sublet.policy.model import Action, Resource, Subject
+from sublet.protocol.events import Event
+
+HEARTBEAT_SECONDS: Final = 15.0
+"""How long a feed is silent at most."""
+
+
+class HistoryService(PartOfService):
+    """What the journal tells."""
+
+    @serves(READ_EVENTS)
+    async def read_events(self, request: ReadEvents, caller: Subject) -> EventPage:
+        session_id, delegation_id = request.session_id, request.delegation_id
+        if session_id is not None:
+            await self._gate.ask(caller, Action.SESSION_READ, session_id)
+        if session_id is None or delegation_id is not None:
+            await self._gate.ask(caller, Action.DELEGATION_READ, delegation_id or "*")
+        sessions = True
+        if session_id is None and delegation_id is None:
+            # Of all that happens, whoever may not read sessions gets the rest.
+            seen = await self._gate.decide(caller, Action.SESSION_READ, Resource("*"))
+            sessions = seen.allowed
+        return await self._parts.journal.wait_for_events(
+            request.cursor, timeout=request.timeout, limit=request.limit, only=request.only(sessions=sessions)
+        )
+
+    @serves(FOLLOW_EVENTS)
+    async def follow_events(self, request: FollowEvents, caller: Subject) -> AsyncGenerator[list[Event], None]:
+        page_of = ReadEvents(**request.model_dump(), limit=MAX_PAGE)
+        while True:
+            page = await self.read_events(page_of, caller)
+            yield page.events
+            page_of = page_of.model_copy(update={"cursor": page.cursor, "timeout": HEARTBEAT_SECONDS})
+
+    @serves(LIST_ASSIGNMENTS)
+    async def list_assignments(self, request: ListNewest, caller: Subject) -> list[AssignmentView]:
+        now = time.time()
+        found = await self._parts.journal.list_assignments(limit=request.limit, active=request.active)
+        return [record.view(now) for record in found]
+
+    @serves(PRUNE)
+    async def prune(self, request: PruneRequest, caller: Subject) -> PruneReport:
+        return await self._parts.pruning.run(request)
