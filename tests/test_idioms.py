@@ -57,9 +57,9 @@ ALLOWED: dict[str, dict[str, str]] = {
         "daemon.net.http_server": "quiets a library",
     },
     "asyncio.run": {
-        "cli.background": "a command is a process of its own",
-        "cli.connection": "a command is a process of its own",
-        "cli.options": "a command is a process of its own",
+        "cli.reaching.background": "a command is a process of its own",
+        "cli.reaching.connection": "a command is a process of its own",
+        "cli.options.shared": "a command is a process of its own",
     },
 }
 

@@ -50,12 +50,12 @@ def loaded_by(*words: str) -> set[str]:
 def test_the_list_of_commands_loads_none_of_them() -> None:
     loaded = loaded_by("--help")
     assert not loaded & LOADED_WITHOUT
-    assert not loaded & {f"sublet.cli.{entry.where.partition(':')[0]}" for entry in TABLE.values()}
+    assert not loaded & {f"sublet.cli.commands.{entry.where.partition(':')[0]}" for entry in TABLE.values()}
 
 
 def test_a_command_loads_its_own_module_alone() -> None:
-    modules = {f"sublet.cli.{entry.where.partition(':')[0]}" for entry in TABLE.values()}
-    assert loaded_by("ls", "--help") & modules == {"sublet.cli.lease_cmds"}
+    modules = {f"sublet.cli.commands.{entry.where.partition(':')[0]}" for entry in TABLE.values()}
+    assert loaded_by("ls", "--help") & modules == {"sublet.cli.commands.lending.delegations"}
 
 
 def test_a_name_that_is_nearly_one_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sublet.cli import notify as notify_module
 from sublet.cli.app import run
+from sublet.cli.rendering import notify as notify_module
 from sublet.daemon.api.assignments import AssignmentView
 from sublet.daemon.api.delegation_fields import OneDelegation
 from sublet.daemon.api.delegation_views import DelegationView

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from sublet.cli.app import run
-from sublet.cli.render_policy import policy_parts
+from sublet.cli.rendering.policy import policy_parts
 from sublet.daemon.governing.explain import shown
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected

@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from sublet.cli.app import run
-from sublet.cli.columns import Quoted
-from sublet.cli.live import LiveView
-from sublet.cli.render import diff_text, headline, size, span, summary
-from sublet.cli.screen import Screen, Symbols
+from sublet.cli.rendering.columns import Quoted
+from sublet.cli.rendering.delegations import diff_text, headline, size, span, summary
+from sublet.cli.rendering.live import LiveView
+from sublet.cli.rendering.screen import Screen, Symbols
 from sublet.daemon.api.audit_models import AuditReport, FileChange
 from sublet.daemon.api.daemon import Check
 from sublet.daemon.api.delegation_views import ChangeSet, ConditionView, ErrorView, LeaseQuota, ResultView, Usage
