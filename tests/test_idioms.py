@@ -59,7 +59,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "asyncio.run": {
         "cli.reaching.background": "a command is a process of its own",
         "cli.reaching.connection": "a command is a process of its own",
-        "cli.options.shared": "a command is a process of its own",
+        "cli.options.completion": "a command is a process of its own",
     },
 }
 

@@ -27,7 +27,7 @@ from a2a.utils.errors import A2AError
 
 from sublet.a2a_server import assertion, hosts, json_rpc, parts, task_store
 from sublet.cli.commands.governance import policy as policy_commands
-from sublet.cli.options import shared
+from sublet.cli.options import values
 from sublet.daemon import config_file, lock
 from sublet.daemon.audit_log import log as audit_log
 from sublet.daemon.audit_log.chain import EMPTY, BrokenChain, read_entry
@@ -798,7 +798,7 @@ def _toml(data: bytes) -> None:
 @target("option_values", raises=[typer.BadParameter])
 def _option_values(data: bytes) -> None:
     given = _text(data)
-    for read in (shared.duration, shared.byte_count, shared.address):
+    for read in (values.duration, values.byte_count, values.address):
         with contextlib.suppress(typer.BadParameter):
             read(given)
-    assert shared.directory_path(given).startswith(os.sep)
+    assert values.directory_path(given).startswith(os.sep)

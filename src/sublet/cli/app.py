@@ -119,7 +119,7 @@ def _broken(error: Exception, screen: Screen, *, debug: bool) -> int:
 
 
 def _log_path() -> str:
-    from sublet.cli.reaching.detach import log_path
+    from sublet.cli.reaching.start_report import log_path
     from sublet.daemon.paths import resolve_home
 
     return log_path(resolve_home())

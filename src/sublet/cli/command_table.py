@@ -61,7 +61,7 @@ TABLE: Final[Mapping[str, Entry]] = {
     "say": Entry("Lending", "lending.steer:say", "Give the agent a further prompt in the same lease."),
     "extend": Entry("Lending", "lending.steer:extend", "Give a delegation more time, as far as both sides allow."),
     "cancel": Entry("Lending", "lending.delegations:cancel", "Stop a delegation: its access is cut at once."),
-    "diff": Entry("Results", "lending.delegations:diff", "Print the patch of what a delegation changed."),
+    "diff": Entry("Results", "results.changes:diff", "Print the patch of what a delegation changed."),
     "review": Entry("Results", "results.review:review", "Print the patch of a staged result, and its conflicts."),
     "apply": Entry("Results", "results.review:apply", "Merge a staged result into the directory."),
     "undo": Entry("Results", "results.review:undo", "Take back what `apply` did, or what a live lease wrote."),

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sublet.cli.chat.lines import TAG_CHARS
 from sublet.cli.chat.timeline import Timeline
+from sublet.cli.options.entities import load_names
 from sublet.cli.options.room_files import download, media_of, typed_path, upload
 from sublet.cli.options.rooms import LAST, pick
-from sublet.cli.rendering.entity_names import EntityNames, load_names
+from sublet.cli.rendering.entity_names import EntityNames
 from sublet.cli.rendering.rooms import room_name
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.room_fields import MAX_BODY_CHARS, OneMessage, OneRoom

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.options.shared import duration
+from sublet.cli.options.values import duration
 from sublet.policy.grants import DEFAULT_MAX_USES, DEFAULT_TTL_SECONDS
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from sublet.cli.options.shared import branch_name, byte_count, complete_peer, duration
+from sublet.cli.options.completion import complete_peer
+from sublet.cli.options.values import branch_name, byte_count, duration
 
 LEASE = "Lease"
 LIMITS = "Limits"

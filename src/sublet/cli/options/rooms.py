@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from sublet.cli.options.completion import complete_room
 from sublet.cli.options.given_text import STDIN, from_stdin
-from sublet.cli.options.shared import complete_room
+from sublet.cli.rendering.words import DELETED
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import is_ref_id, is_room_id
 from sublet.protocol.text import clean_line
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 MAX_NAME_CHARS = 100
 MAX_TEXT_CHARS: Final = 65_536
 LAST: Final = "last"
-DELETED: Final = "deleted_by_author"
-"""Status of a message whose author has deleted it (ezagent 4.3)."""
 MIN_END_CHARS: Final = 3
 LOOKED_THROUGH: Final = 200
 

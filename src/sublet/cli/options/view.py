@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from sublet.cli.options.shared import directory_path
+from sublet.cli.options.values import directory_path
 
 PANEL = "What is lent"
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-REPORT = "--report-fd"
-"""The option that tells such a process from ``sublet up`` of a person, and where it says how its start went."""
+from sublet.cli.reaching.start_report import REPORT
 
 MAX_ARENAS: Final = 2
 _M_ARENA_MAX: Final = -8
@@ -28,8 +27,8 @@ def main(arguments: Sequence[str]) -> int:
     sys.modules["rich"] = None  # type: ignore[assignment]  # how Python is told that there is none
     _bound_arenas()
     from sublet.cli.errors import Exit, exit_for, sole_error
-    from sublet.cli.reaching.detach import Reporter
     from sublet.cli.reaching.serving import UpOptions, serve
+    from sublet.cli.reaching.start_report import Reporter
 
     given = vars(_parser().parse_args(arguments))
     reporter = Reporter(given.pop("report_fd"))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sublet.cli.reaching.background import REPORT
+from sublet.cli.reaching.start_report import REPORT, log_path
 from sublet.daemon.log_file import MAX_LOG_BYTES
 from sublet.protocol.errors import LocalCode, SubletError
 
@@ -21,15 +21,9 @@ if TYPE_CHECKING:
 
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
-LOG_NAME = "daemon.log"
 MAX_REPORT_BYTES = 64 << 10
 _CALLERS_ALONE = {"PWD", "OLDPWD", "SHLVL", "_"}
 """Environment variables that say where the caller was, which is no business of the daemon's."""
-
-
-def log_path(home: Home) -> str:
-    """Return where a detached daemon writes its log."""
-    return f"{home.state_dir}/{LOG_NAME}"
 
 
 def start(arguments: Sequence[str], home: Home) -> StatusView:
@@ -55,43 +49,6 @@ def start(arguments: Sequence[str], home: Home) -> StatusView:
         except BaseException:
             _end(process)
             raise
-
-
-class Reporter:
-    """Tells whoever started this daemon in the background how that went, once.
-
-    Args:
-        descriptor: writing end of the caller's pipe; None where nobody waits.
-    """
-
-    def __init__(self, descriptor: int | None) -> None:
-        self._descriptor = descriptor
-        if descriptor is not None:
-            os.set_inheritable(descriptor, False)
-
-    @property
-    def waiting(self) -> bool:
-        """Whether somebody still waits to be told."""
-        return self._descriptor is not None
-
-    def ready(self, status: StatusView) -> None:
-        """Tell that the daemon is ready to work."""
-        self._send({"status": status.model_dump(mode="json")})
-
-    def failed(self, error: SubletError) -> None:
-        """Tell why the daemon did not come up."""
-        self._send({"error": error.as_json()})
-
-    def _send(self, body: dict[str, object]) -> None:
-        if self._descriptor is None:
-            return
-        try:
-            os.write(self._descriptor, json.dumps(body).encode() + b"\n")
-        except OSError:
-            return  # nobody listens any more; the log has it as well
-        finally:
-            os.close(self._descriptor)
-            self._descriptor = None
 
 
 def _spawn(arguments: Sequence[str], home: Home, writer: int) -> subprocess.Popen[bytes]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sublet.cli.errors import sole_error
-from sublet.cli.reaching.detach import Reporter
+from sublet.cli.reaching.start_report import Reporter
 
 if TYPE_CHECKING:
     from sublet.daemon.api.daemon import StatusView
@@ -64,7 +64,7 @@ async def serve(options: UpOptions, reporter: Reporter, ready: Callable[[StatusV
 
 
 async def _run(options: UpOptions, ready: Callable[[StatusView], None]) -> None:
-    from sublet.cli.reaching.detach import log_path
+    from sublet.cli.reaching.start_report import log_path
     from sublet.daemon.app import run_daemon
     from sublet.daemon.config import DaemonConfig
     from sublet.daemon.logging import configure_logging

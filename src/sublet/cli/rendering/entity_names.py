@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
-
-if TYPE_CHECKING:
-    from sublet.daemon.control.client import ControlClient as Control
 
 YOU: Final = "you"
 HUMAN: Final = "human"
@@ -73,14 +70,3 @@ class EntityNames:
                 "Give what `sublet whoami` says there, a peer's name, or AGENT@PEER.",
             )
         return f"@{local or HUMAN}:{domain}"
-
-
-async def load_names(control: Control) -> EntityNames:
-    """Return the names that this daemon knows."""
-    from sublet.daemon.api.operation import Nothing
-    from sublet.daemon.api.peers import LIST_PEERS
-    from sublet.daemon.api.rooms import WHOAMI
-
-    me = await control.call(WHOAMI, Nothing())
-    peers = {peer.node_id: peer.name for peer in await control.call(LIST_PEERS, Nothing())}
-    return EntityNames(me.entity_id, peers)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from sublet.cli.options.rooms import DELETED
 from sublet.cli.rendering.columns import Columns, Quoted, inset
 from sublet.cli.rendering.delegations import local_time, size
+from sublet.cli.rendering.words import DELETED
 from sublet.protocol.ezagent.ids import is_entity_id
 from sublet.protocol.text import clean, clean_line
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 MAX_FILES_SHOWN = 40
+DELETED = "deleted_by_author"
+"""Status of a message whose author has deleted it (ezagent 4.3)."""
 
 
 def own_version() -> str:

@@ -9,7 +9,7 @@ import typer
 
 from sublet.cli.help import Sectioned, group
 from sublet.cli.options.passphrase import approver_of, ask_new, unlocked
-from sublet.cli.options.shared import JsonFlag
+from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError

@@ -10,7 +10,7 @@ import typer
 from sublet.cli.help import Sectioned, listing
 from sublet.cli.options.grants import AnyFlag, TtlOption, UsesOption, WhereOption, terms
 from sublet.cli.options.passphrase import approver_of, unlocked
-from sublet.cli.options.shared import JsonFlag, whole_id
+from sublet.cli.options.values import JsonFlag, whole_id
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.canonical import JsonValue

@@ -13,7 +13,8 @@ import typer
 from sublet.cli.errors import Exit, exit_for
 from sublet.cli.help import verbatim
 from sublet.cli.options.given_text import text_of
-from sublet.cli.options.shared import JsonFlag
+from sublet.cli.options.sessions import SessionOption, resolve_session
+from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.bounds import MAX_PROMPT_CHARS
@@ -29,13 +30,6 @@ MAX_PIECE_CHARS = 1 << 20
 MAX_SCHEMA_BYTES = 1 << 16
 RECENT_MESSAGES = 50
 """Messages among which that of a request which has just ended is looked for."""
-LAST = "last"
-"""What stands for the session that was used last."""
-
-SessionOption = Annotated[
-    str | None,
-    typer.Option("--session", metavar="ID", help="Session to go on with, or last. [default: a new one]"),
-]
 EPILOG = verbatim(
     (
         "Whom to ask",
@@ -254,30 +248,3 @@ def _end(screen: Screen, found: AskAnswer, told: str) -> Exit | None:
     by = f"{found.agent_id}, " if found.agent_id not in (None, "supervisor") else ""
     screen.note(f"[{by}{clean(found.reason)}; session {found.finger_session_id}]")
     return None
-
-
-async def resolve_session(control: Control, given: str) -> str:
-    """Return the id of a session for a full or abbreviated one, or for ``last``.
-
-    Raises:
-        SubletError: ``NOT_FOUND`` for none, ``INVALID_ARGUMENT`` for an abbreviation that fits several.
-    """
-    from sublet.daemon.api.sessions import LIST_SESSIONS, ListSessions
-
-    known = await control.call(LIST_SESSIONS, ListSessions(limit=500))
-    if given == LAST:
-        fitting = [one.finger_session_id for one in known[:1]]
-    else:
-        ids = [one.finger_session_id for one in known]
-        if given in ids:
-            return given
-        fitting = [one for one in ids if given and one.startswith((given, f"ses_{given}"))]
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
-        raise SubletError(
-            LocalCode.INVALID_ARGUMENT,
-            f"{given[:80]!r} fits {len(fitting)} sessions",
-            "Give more characters of the id.",
-        )
-    raise SubletError(LocalCode.NOT_FOUND, f"there is no session {given[:80]!r}", "See: sublet sessions list")

@@ -12,7 +12,7 @@ import typer
 
 from sublet.cli.errors import exit_for
 from sublet.cli.help import Sectioned, group, verbatim
-from sublet.cli.options.shared import JsonFlag
+from sublet.cli.options.values import JsonFlag
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import SubletError
 from sublet.protocol.text import escape_text

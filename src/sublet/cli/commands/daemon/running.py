@@ -14,7 +14,7 @@ import typer
 
 from sublet.cli.errors import Exit, exit_for
 from sublet.cli.help import verbatim
-from sublet.cli.options.shared import JsonFlag, address
+from sublet.cli.options.values import JsonFlag, address
 from sublet.cli.reaching.connection import leave, run, session_of
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
@@ -197,7 +197,8 @@ def doctor(ctx: typer.Context, as_json: JsonFlag = False) -> None:
 
 
 def _detached(screen: Screen, options: UpOptions) -> None:
-    from sublet.cli.reaching.detach import log_path, start
+    from sublet.cli.reaching.detach import start
+    from sublet.cli.reaching.start_report import log_path
     from sublet.daemon.paths import resolve_home
 
     home = resolve_home()
@@ -212,8 +213,8 @@ def _detached(screen: Screen, options: UpOptions) -> None:
 
 def _foreground(screen: Screen, options: UpOptions) -> None:
     """Run the daemon in this process until it is stopped."""
-    from sublet.cli.reaching.detach import Reporter
     from sublet.cli.reaching.serving import serve
+    from sublet.cli.reaching.start_report import Reporter
 
     def ready(status: StatusView) -> None:
         _show_status(status, screen)

@@ -10,7 +10,7 @@ import typer
 from sublet.cli.errors import Exit
 from sublet.cli.help import Sectioned, listing
 from sublet.cli.options.given_text import from_stdin
-from sublet.cli.options.shared import JsonFlag
+from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import leave, run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.text import clean

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.commands.asking.ask import resolve_session
-from sublet.cli.options.shared import complete_delegation
-from sublet.cli.reaching.connection import resolve, run
+from sublet.cli.options.completion import complete_delegation
+from sublet.cli.options.delegations import resolve
+from sublet.cli.options.sessions import resolve_session
+from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind

@@ -11,7 +11,7 @@ import typer
 
 from sublet.cli.errors import Exit, sole_error
 from sublet.cli.help import Sectioned, group, verbatim
-from sublet.cli.options.shared import JsonFlag
+from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import leave, run, session_of
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.canonical import JsonValue

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.commands.asking.ask import LAST, resolve_session
 from sublet.cli.errors import Exit
-from sublet.cli.options.shared import JsonFlag
+from sublet.cli.options.sessions import LAST, resolve_session
+from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sublet.cli.errors import Exit, exit_for_view
-from sublet.cli.options.shared import JsonFlag, complete_delegation
-from sublet.cli.reaching.connection import resolve, run, view_of
+from sublet.cli.options.completion import complete_delegation
+from sublet.cli.options.delegations import resolve
+from sublet.cli.options.values import JsonFlag
+from sublet.cli.reaching.connection import run, view_of
 from sublet.cli.rendering.screen import Screen
 
 if TYPE_CHECKING:

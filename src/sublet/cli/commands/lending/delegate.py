@@ -31,7 +31,7 @@ from sublet.cli.options.lease import (
     Wait,
     Watch,
 )
-from sublet.cli.options.shared import JsonFlag, directory_path
+from sublet.cli.options.values import JsonFlag, directory_path
 from sublet.cli.options.view import Exclude, Git, GitMode, Include, Resources, Reveal, Unlock
 from sublet.cli.reaching.connection import run, view_of
 from sublet.cli.rendering.screen import Screen

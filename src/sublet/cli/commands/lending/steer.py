@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.commands.lending.delegations import IdArgument
+from sublet.cli.options.delegations import IdArgument, resolve
 from sublet.cli.options.given_text import text_of
-from sublet.cli.options.shared import JsonFlag, duration
-from sublet.cli.reaching.connection import resolve, run
+from sublet.cli.options.values import JsonFlag, duration
+from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.bounds import MAX_PROMPT_CHARS
 from sublet.protocol.ids import new_follow_up_id

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sublet.cli.help import Sectioned, listing
+from sublet.cli.options.completion import complete_peer
 from sublet.cli.options.given_text import text_of
-from sublet.cli.options.shared import JsonFlag, complete_peer, directory_path, duration
+from sublet.cli.options.values import JsonFlag, directory_path, duration
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError

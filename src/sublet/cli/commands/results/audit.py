@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sublet.cli.commands.lending.delegations import audit as delegation_audit
+from sublet.cli.commands.results.changes import audit as delegation_audit
 from sublet.cli.errors import Exit
 from sublet.cli.help import Grouped, Sectioned, group
-from sublet.cli.options.shared import JsonFlag
+from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.options.shared import JsonFlag, byte_count, duration
+from sublet.cli.options.values import JsonFlag, byte_count, duration
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 

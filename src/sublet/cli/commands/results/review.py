@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.commands.lending.delegations import IdArgument
 from sublet.cli.errors import Exit
-from sublet.cli.options.shared import JsonFlag, branch_name
-from sublet.cli.reaching.connection import resolve, run
+from sublet.cli.options.delegations import IdArgument, resolve
+from sublet.cli.options.values import JsonFlag, branch_name
+from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.patches import show_patch
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError

@@ -35,7 +35,7 @@ def chat(ctx: typer.Context, room: RoomArgument) -> None:
         found = await control.call(GET_ROOM, OneRoom(room_id=room_id))
         from sublet.cli.chat.talk import Talk
         from sublet.cli.chat.terminal import ChatScreen
-        from sublet.cli.rendering.entity_names import load_names
+        from sublet.cli.options.entities import load_names
 
         view: list[ChatScreen] = []
 

@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from sublet.cli.options.rooms import ReasonOption, RefArgument, RoomArgument, resolve_ref, resolve_room, text_argument
-from sublet.cli.options.shared import JsonFlag
+from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 

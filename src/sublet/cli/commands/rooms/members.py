@@ -8,10 +8,10 @@ import typer
 
 from sublet.cli.commands.rooms.rooms import MEMBERS, room
 from sublet.cli.help import Sectioned
+from sublet.cli.options.entities import load_names
 from sublet.cli.options.rooms import EntityArgument, ReasonOption, RoomArgument, resolve_room
-from sublet.cli.options.shared import JsonFlag
+from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import run
-from sublet.cli.rendering.entity_names import load_names
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.text import clean_line
 

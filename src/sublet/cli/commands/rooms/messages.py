@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 
 from sublet.cli.options.rooms import RoomArgument, resolve_ref, resolve_room, text_argument
-from sublet.cli.options.shared import JsonFlag
+from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 
@@ -192,7 +192,7 @@ async def _show(control: Control, screen: Screen, found: Sequence[MessageView]) 
     if screen.as_json:
         screen.emit([one.model_dump(mode="json") for one in found])
         return
-    from sublet.cli.rendering.entity_names import load_names
+    from sublet.cli.options.entities import load_names
     from sublet.cli.rendering.rooms import message
 
     names = await load_names(control)

@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from sublet.cli.options.rooms import text_argument
-from sublet.cli.options.shared import JsonFlag
+from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
@@ -40,7 +40,7 @@ def search(
         if not found:
             screen.show("Nobody that you share a room with says so.")
             return
-        from sublet.cli.rendering.entity_names import load_names
+        from sublet.cli.options.entities import load_names
         from sublet.cli.rendering.rooms import profile as shown
 
         names = await load_names(control)
@@ -82,7 +82,7 @@ def profile(
         changes["body"] = text_argument(text) if text else ""
 
     async def body(control: Control) -> None:
-        from sublet.cli.rendering.entity_names import load_names
+        from sublet.cli.options.entities import load_names
         from sublet.daemon.api.room_people import GET_PROFILE, UPDATE_PROFILE, FindProfile, UpdateProfile
 
         names = await load_names(control)

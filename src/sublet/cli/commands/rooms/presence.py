@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import ValidationError
 
+from sublet.cli.options.completion import complete_room
 from sublet.cli.options.rooms import RoomArgument, resolve_ref, resolve_room, text_argument
-from sublet.cli.options.shared import JsonFlag, complete_room
+from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 
@@ -54,8 +55,8 @@ def presence(
             return
         from rich.text import Text
 
+        from sublet.cli.options.entities import load_names
         from sublet.cli.rendering.columns import Columns
-        from sublet.cli.rendering.entity_names import load_names
         from sublet.protocol.text import clean_line
 
         names = await load_names(control)

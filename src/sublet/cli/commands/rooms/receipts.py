@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sublet.cli.options.rooms import RoomArgument, resolve_ref, resolve_room
-from sublet.cli.options.shared import JsonFlag
+from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.text import clean_line
@@ -42,7 +42,7 @@ def receipts(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        from sublet.cli.rendering.entity_names import load_names
+        from sublet.cli.options.entities import load_names
         from sublet.daemon.api.base import MAX_WAIT_SECONDS
         from sublet.daemon.api.operation import Nothing
         from sublet.daemon.api.room_messages import GET_RECEIPTS, AskReceipts

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from sublet.cli.help import Sectioned, listing
 from sublet.cli.options.rooms import RoomArgument, resolve_room
-from sublet.cli.options.shared import JsonFlag
+from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 
@@ -73,7 +73,7 @@ def room_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
         elif not found:
             screen.show("No rooms. Open one: sublet room create NAME")
         else:
-            from sublet.cli.rendering.entity_names import load_names
+            from sublet.cli.options.entities import load_names
             from sublet.cli.rendering.rooms import rooms
             from sublet.daemon.api.room_fields import OneRoom
             from sublet.daemon.api.room_people import GET_READING
@@ -101,7 +101,7 @@ def room_show(ctx: typer.Context, room: RoomArgument, as_json: JsonFlag = False)
         if as_json:
             screen.emit(found.model_dump(mode="json"))
             return
-        from sublet.cli.rendering.entity_names import load_names
+        from sublet.cli.options.entities import load_names
         from sublet.cli.rendering.rooms import room as shown
 
         screen.show(*shown(found, await load_names(control)))
@@ -168,7 +168,7 @@ def room_config(
     roles = dict(_pairs(role))
 
     async def body(control: Control) -> None:
-        from sublet.cli.rendering.entity_names import load_names
+        from sublet.cli.options.entities import load_names
         from sublet.daemon.api.room_fields import OneRoom
         from sublet.daemon.api.room_members import CONFIGURE_ROOM, ConfigureRoom
         from sublet.daemon.api.rooms import GET_ROOM

@@ -9,7 +9,7 @@ import typer
 from sublet.cli.help import Sectioned, group
 from sublet.cli.options.given_text import STDIN, at_terminal, from_stdin
 from sublet.cli.options.rooms import MAX_TEXT_CHARS, RefArgument, RoomArgument, resolve_ref, resolve_room
-from sublet.cli.options.shared import JsonFlag
+from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
@@ -58,7 +58,7 @@ def text_share(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        from sublet.cli.rendering.entity_names import load_names
+        from sublet.cli.options.entities import load_names
         from sublet.daemon.api.room_fields import OneMessage
         from sublet.daemon.api.room_texts import GET_ACCESS, SHARE_TEXT, ShareText
 
@@ -218,7 +218,7 @@ async def _print(control: Control, screen: Screen, found: TextView) -> None:
         return
     from rich.text import Text
 
-    from sublet.cli.rendering.entity_names import load_names
+    from sublet.cli.options.entities import load_names
     from sublet.protocol.text import clean
 
     screen.show(Text(clean(found.text)))

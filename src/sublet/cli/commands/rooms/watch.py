@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from sublet.cli.help import Defaulting, Sectioned, group
 from sublet.cli.options.rooms import RoomArgument, resolve_ref, resolve_room
-from sublet.cli.options.shared import JsonFlag
+from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import SubletError
@@ -73,7 +73,7 @@ def watch_events(
         if as_json:
             screen.emit(found.model_dump(mode="json"))
         else:
-            from sublet.cli.rendering.entity_names import load_names
+            from sublet.cli.options.entities import load_names
             from sublet.cli.rendering.rooms import room_name
 
             names, called = await load_names(control), await _called(control)
@@ -204,7 +204,7 @@ async def _show(control: Control, screen: Screen, found: Watches) -> None:
     if screen.as_json:
         screen.emit(found.model_dump(mode="json"))
         return
-    from sublet.cli.rendering.entity_names import load_names
+    from sublet.cli.options.entities import load_names
     from sublet.cli.rendering.rooms import room_name
 
     names, called = await load_names(control), await _called(control)
