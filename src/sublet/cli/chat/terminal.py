@@ -30,6 +30,8 @@ from sublet.protocol.text import clean_line
 MAX_INPUT_LINES: Final = 8
 PROMPT: Final = "> "
 MAX_NAMES: Final = 4
+PAUSE_SECONDS: Final = 4.0
+"""Whoever has typed nothing for so long is not writing any more; longer than it takes until it is told again."""
 STYLE: Final = {
     "time": "ansibrightblack",
     "tag": "ansibrightblack",
@@ -58,6 +60,7 @@ class ChatScreen:
         self._busy: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
         self._failure: Exception | None = None
+        self._pause: asyncio.TimerHandle | None = None
         self._input = Buffer(multiline=True, history=InMemoryHistory(), on_text_changed=lambda _: self._typing())
         above = Window(FormattedTextControl(self._above), height=1)
         body = Window(FormattedTextControl(self._body), height=lambda: Dimension.exact(self._body_height()))
@@ -86,6 +89,8 @@ class ChatScreen:
                 await self._kept(self._shown)
             finally:
                 self._group = None
+                if self._pause is not None:
+                    self._pause.cancel()
                 for task in self._busy:
                     task.cancel()
         if self._failure is not None:
@@ -189,7 +194,7 @@ class ChatScreen:
     def _accept(self) -> None:
         typed = self._input.text
         self._input.append_to_history()
-        self._input.reset()
+        self._empty()
         self._problem = ""
         self._begin(partial(self._do, typed))
 
@@ -200,9 +205,22 @@ class ChatScreen:
         self._busy.add(task)
         task.add_done_callback(self._busy.discard)
 
+    def _empty(self) -> None:
+        """Take away what is typed; of that ``reset`` tells nobody."""
+        self._input.reset()
+        self._typing()
+
     def _typing(self) -> None:
+        """Tell that something is being written, and in a while that it is no longer, unless it goes on."""
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
         text = self._input.text
-        self._begin(partial(self._tell_typing, bool(text) and not text.startswith("/")))
+        typing = bool(text) and not text.startswith("/")
+        self._begin(partial(self._tell_typing, typing))
+        if typing and self._group is not None:
+            later = partial(self._begin, partial(self._tell_typing, False))
+            self._pause = asyncio.get_running_loop().call_later(PAUSE_SECONDS, later)
 
     async def _tell_typing(self, typing: bool) -> None:
         with suppress(SubletError):  # only told in passing
@@ -235,7 +253,7 @@ class ChatScreen:
 
     def _escape(self) -> None:
         if self._talk.aim is not None and self._talk.aim.kind == "edit":
-            self._input.reset()
+            self._empty()
         self._talk.aim = None
         self._problem = ""
 
