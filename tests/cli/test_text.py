@@ -123,9 +123,8 @@ def test_an_audit_that_failed_is_no_empty_audit(capsys: pytest.CaptureFixture[st
 
 
 def test_words_of_a_peer_are_marked_on_every_line_and_steer_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    control = FakeControl(
-        views=views(completed(result=ResultView(final_summary=HOSTILE))), events=[printed(1, HOSTILE + "\n")]
-    )
+    view = completed(result=ResultView(final_summary=f"{HOSTILE}\nwhich it had not printed"))
+    control = FakeControl(views=views(view), events=[printed(1, HOSTILE + "\n")])
     _, out, _ = call(control, capsys, "output", ID)
 
     assert not set(out) & {"\x1b", "\x07", "\u202e", "\u200b"}

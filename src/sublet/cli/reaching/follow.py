@@ -42,6 +42,9 @@ class Follower(Protocol):
     def view(self, view: DelegationView) -> None:
         """Take the delegation as it is now."""
 
+    def has_shown(self, words: str) -> bool:
+        """Tell whether whoever reads the end has read all of ``words`` already."""
+
 
 class Unseen:
     """Shows nothing: scripts read the end only."""
@@ -51,6 +54,10 @@ class Unseen:
 
     def view(self, view: DelegationView) -> None:
         """Take the delegation as it is now."""
+
+    def has_shown(self, words: str) -> bool:
+        """Tell whether whoever reads the end has read all of ``words`` already."""
+        return False
 
 
 async def follow(control: Control, delegation_id: str, follower: Follower, *, cursor: int = 0) -> DelegationView:

@@ -27,7 +27,7 @@ from sublet.protocol.text import clean, clean_line, clean_name, escape_text
 from sublet.protocol.times import told_moment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sublet.cli.rendering.screen import Symbols
     from sublet.daemon.api.assignments import AssignmentView
@@ -59,8 +59,16 @@ _HEADS = (
 _CHANGE_STYLE = {"added": "green", "changed": "yellow", "deleted": "red", "mode": "yellow"}
 
 
-def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
-    """Return how a delegation stands: state, changes, what stayed hidden, the peer's words, the error."""
+def summary(
+    view: DelegationView, symbols: Symbols, has_shown: Callable[[str], bool] = lambda words: False
+) -> RenderableType:
+    """Return how a delegation stands: state, changes, what stayed hidden, the peer's words, the error.
+
+    Args:
+        view: the delegation.
+        symbols: signs.
+        has_shown: tells whether words stand above already; they are not said again.
+    """
     parts: list[RenderableType] = [headline(view, symbols)]
     if view.audit is not None:
         parts.append(inset(changes(view.audit, symbols), 2))
@@ -89,9 +97,10 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
         parts.append(Text.assemble("  ", ("link  ", "yellow"), note))
     if view.result is not None:
         parts += [Text.assemble("  ", ("prompts  ", "dim"), note) for note in view.result.prompt_notes()]
-        words = "\n\n".join(t for t in (view.result.final_summary, *view.result.highlights, view.result.notes) if t)
-        if words or view.error is None:
-            parts.append(quoted(view.peer, words or "(nothing)", symbols))
+        said = [t for t in (view.result.final_summary, *view.result.highlights, view.result.notes) if t]
+        news = [words for words in said if not has_shown(words)]
+        if news or (not said and view.error is None):
+            parts.append(quoted(view.peer, "\n\n".join(news) or "(nothing)", symbols))
     if view.room_id is not None:
         parts.append(Text.assemble("  ", ("room     ", "dim"), view.room_id))
     if view.error is not None:

@@ -29,15 +29,19 @@ if TYPE_CHECKING:
 
 TAIL_LINES = 8
 MAX_PARTIAL_CHARS = 4_000
+MAX_SEEN_CHARS = 1 << 16
+"""Of what was printed, so many characters at its end are remembered; a summary is shorter."""
 FRAMES_PER_SECOND = 8
 
 
 class OutputLines:
-    """Turns pieces of a peer's output into whole, clean lines."""
+    """Turns pieces of a peer's output into whole, clean lines, and remembers the last of them."""
 
     def __init__(self) -> None:
         self._partial = ""
         self._dropped = 0
+        self._seen: deque[str] = deque()
+        self._seen_chars = 0
 
     def feed(self, event: Event) -> list[str]:
         """Return the lines that ``event`` completes; an event that is no output completes none."""
@@ -54,12 +58,27 @@ class OutputLines:
         if len(self._partial) > MAX_PARTIAL_CHARS:
             lines.append(self._partial)
             self._partial = ""
-        return lines
+        return self._remembered(lines)
 
     def rest(self) -> list[str]:
         """Return what never got its newline."""
         left, self._partial = self._partial, ""
-        return [left] if left else []
+        return self._remembered([left] if left else [])
+
+    def has_all_of(self, words: str) -> bool:
+        """Tell whether each line of ``words`` is among the last that were returned; the first may be cut off."""
+        wanted = [line.strip() for line in clean(words, len(words) + 1).split("\n") if line.strip()]
+        seen = {line.strip() for line in self._seen}
+        return all(line in seen for line in wanted[1:]) and (
+            not wanted or wanted[0] in seen or any(line.endswith(wanted[0]) for line in self._seen)
+        )
+
+    def _remembered(self, lines: list[str]) -> list[str]:
+        self._seen.extend(lines)
+        self._seen_chars += sum(len(line) + 1 for line in lines)
+        while self._seen_chars > MAX_SEEN_CHARS:
+            self._seen_chars -= len(self._seen.popleft()) + 1
+        return lines
 
 
 def status_line(view: DelegationView, symbols: Symbols, stale: float = 0.0) -> Text:
@@ -129,6 +148,10 @@ class LiveView:
         self._view = view
         self._read_at = time.monotonic()
 
+    def has_shown(self, words: str) -> bool:
+        """Tell that nothing of it stays to be read."""
+        return False
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self._spinner.update(text=status_line(self._view, self._symbols, time.monotonic() - self._read_at))
         parts: list[Spinner | Text] = [self._spinner]
@@ -174,6 +197,10 @@ class PlainView:
         """Print what never got its newline."""
         for line in self._lines.rest():
             self._quote(line)
+
+    def has_shown(self, words: str) -> bool:
+        """Tell whether who reads stdout has read all of ``words`` here."""
+        return self._screen.is_one_place and self._lines.has_all_of(words)
 
     def say_status(self) -> None:
         """Print how it stands."""

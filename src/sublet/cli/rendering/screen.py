@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
@@ -39,6 +40,14 @@ class Screen:
     def err(self) -> Console:
         """The console on stderr."""
         return console(sys.stderr)
+
+    @property
+    def is_one_place(self) -> bool:
+        """Whether stdout and stderr are one terminal, file or pipe, so that who reads one has read the other."""
+        try:
+            return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+        except (OSError, ValueError):
+            return False
 
     @property
     def symbols(self) -> Symbols:

@@ -84,7 +84,7 @@ def attach(
         if ended is None:
             screen.note(f"Detached; the work goes on. Back to it:  sublet attach {found}")
             return Exit.INTERRUPTED
-        screen.show(summary(ended, screen.symbols))
+        screen.show(summary(ended, screen.symbols, follower.has_shown))
         return exit_for_view(ended)
 
     run(ctx, screen, body)

@@ -155,11 +155,11 @@ def delegate(
         if background:
             _show_handle(view, screen)
             return exit_for_view(view, background=True)
-        view, choice = await _watch(control, view, screen)
+        view, choice, follower = await _watch(control, view, screen)
         if choice == "detach":
             _show_detached(view, screen)
             return Exit.INTERRUPTED
-        _show_end(view, screen)
+        _show_end(view, screen, follower)
         if notify:
             from sublet.cli.rendering.notify import notify as tell
 
@@ -169,21 +169,21 @@ def delegate(
     run(ctx, screen, body)
 
 
-async def _watch(control: Control, view: DelegationView, screen: Screen) -> tuple[DelegationView, Choice]:
-    """Go along until the end or until the person decides otherwise."""
+async def _watch(control: Control, view: DelegationView, screen: Screen) -> tuple[DelegationView, Choice, Follower]:
+    """Go along until the end or until the person decides otherwise; return who has shown it, too."""
     from sublet.cli.reaching.follow import ask_choice, interrupts
 
     with interrupts() as pressed:
         while True:
-            ended = await _until(control, view, screen, pressed)
+            ended, follower = await _until(control, view, screen, pressed)
             if ended is not None:
-                return ended, "continue"
+                return ended, "continue", follower
             choice = "detach" if screen.as_json else await ask_choice(pressed)
             pressed.clear()
             if choice == "detach":
-                return await view_of(control, view.delegation_id), "detach"
+                return await view_of(control, view.delegation_id), "detach", follower
             if choice == "cancel":
-                return await _cancelled(control, view.delegation_id), "cancel"
+                return await _cancelled(control, view.delegation_id), "cancel", follower
 
 
 async def _cancelled(control: Control, delegation_id: str) -> DelegationView:
@@ -196,12 +196,12 @@ async def _cancelled(control: Control, delegation_id: str) -> DelegationView:
 
 async def _until(
     control: Control, view: DelegationView, screen: Screen, pressed: asyncio.Event
-) -> DelegationView | None:
-    """Follow the delegation; None where Ctrl-C came first."""
+) -> tuple[DelegationView | None, Follower]:
+    """Follow the delegation; None where Ctrl-C came first. With it comes who has shown it."""
     from sublet.cli.reaching.follow import until_interrupted
 
     with _follower(view, screen) as follower:
-        return await until_interrupted(control, view.delegation_id, follower, pressed)
+        return await until_interrupted(control, view.delegation_id, follower, pressed), follower
 
 
 @contextmanager
@@ -308,14 +308,14 @@ def _show_detached(view: DelegationView, screen: Screen) -> None:
     screen.note(f"Stop it:    sublet cancel {view.delegation_id}")
 
 
-def _show_end(view: DelegationView, screen: Screen) -> None:
+def _show_end(view: DelegationView, screen: Screen, follower: Follower) -> None:
     if screen.as_json:
         screen.emit(view.model_dump(mode="json"))
         return
     from sublet.cli.rendering.delegations import summary
     from sublet.cli.rendering.review import review_steps
 
-    screen.show(summary(view, screen.symbols))
+    screen.show(summary(view, screen.symbols, follower.has_shown))
     if steps := review_steps(view):
         for step in steps:
             screen.note(f"  {step}")

@@ -112,6 +112,7 @@ def output(
 
             with plain(view, screen) as follower:
                 view = await go_along(control, found, follower, cursor=cursor)
+            has_shown = follower.has_shown
         else:
             lines = OutputLines()
             async for event in read_output(control, found, cursor=cursor):
@@ -119,7 +120,8 @@ def output(
                     _print_line(line, view, screen)
             for line in lines.rest():
                 _print_line(line, view, screen)
-        screen.show(summary(view, screen.symbols))
+            has_shown = lines.has_all_of
+        screen.show(summary(view, screen.symbols, has_shown))
         for step in review_steps(view):
             screen.note(f"  {step}")
         return exit_for_view(view) if follow else None
