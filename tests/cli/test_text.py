@@ -194,7 +194,7 @@ def test_ls_is_a_table_that_a_pipe_gets_whole(capsys: pytest.CaptureFixture[str]
 
     head, first, second = lines(out)
     assert head.split() == ["id", "state", "peer", "mode", "age", "left", "task"]
-    assert first.startswith("dlg_01234567  running")
+    assert first.startswith(f"{ID}  running")
     assert first.endswith("x" * 150)
     assert "invited (queued)" in second
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from sublet.cli.rendering.entity_names import EntityNames
@@ -18,4 +19,4 @@ async def load_names(control: Control) -> EntityNames:
 
     me = await control.call(WHOAMI, Nothing())
     peers = {peer.node_id: peer.name for peer in await control.call(LIST_PEERS, Nothing())}
-    return EntityNames(me.entity_id, peers)
+    return EntityNames(me.entity_id, peers, whole=not sys.stdout.isatty())

@@ -9,12 +9,10 @@ from rich.text import Text
 
 from sublet.cli.rendering.columns import Columns, Quoted
 from sublet.cli.rendering.delegations import span
+from sublet.cli.rendering.words import whole_line
 from sublet.daemon.api.approvals import ApprovalView, GrantView
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.text import clean, clean_line
-
-MAX_CALL_CHARS = 400
-MAX_REASON_CHARS = 400
+from sublet.protocol.text import clean
 
 
 def approval_table(found: Sequence[ApprovalView]) -> RenderableType:
@@ -25,7 +23,7 @@ def approval_table(found: Sequence[ApprovalView]) -> RenderableType:
             Text(one.state if one.state != "pending" or one.waits else "pending, nobody waits"),
             Text(span(one.remaining_seconds) if one.state == "pending" else ""),
             Text(one.agent),
-            Text(clean_line(one.shown, MAX_CALL_CHARS)),
+            Text(whole_line(one.shown)),
         ]
         for one in found
     ]
@@ -41,7 +39,7 @@ def approval_details(found: ApprovalView, *, complete: bool) -> list[RenderableT
         ("agent", f"{found.agent} {role}".strip()),
         ("tool", found.tool),
         ("for", " ".join(str(about[key]) for key in ("peer", "delegationId") if about.get(key)) or found.scope),
-        ("because", clean_line(_because(about), MAX_REASON_CHARS)),
+        ("because", whole_line(_because(about))),
         ("sha256", found.digest),
     ]
     lines: list[RenderableType] = [Text(f"{name:>9}  {value}") for name, value in facts]
@@ -68,7 +66,7 @@ def grant_table(found: Sequence[GrantView]) -> RenderableType:
             Text(one.agent),
             Text(one.tool),
             Text(_for(one)),
-            Text(", ".join(clean_line(outcome, 80) for outcome in one.outcomes[-3:])),
+            Text(", ".join(whole_line(outcome) for outcome in one.outcomes[-3:])),
         ]
         for one in found
     ]
@@ -77,7 +75,7 @@ def grant_table(found: Sequence[GrantView]) -> RenderableType:
 
 def _for(grant: GrantView) -> str:
     if not grant.widened:
-        return f"sha256 {(grant.digest or '')[:16]}…"
+        return f"sha256 {grant.digest or ''}"
     if not grant.when:
         return "ANY arguments"
-    return clean_line("ANY with " + ", ".join(f"{name}={glob}" for name, glob in grant.when.items()), MAX_CALL_CHARS)
+    return whole_line("ANY with " + ", ".join(f"{name}={glob}" for name, glob in grant.when.items()))

@@ -21,9 +21,9 @@ from sublet.cli.rendering.lent import (
     unseen_lines,
 )
 from sublet.cli.rendering.screen import PEERS_WORDS
-from sublet.cli.rendering.words import MAX_FILES_SHOWN
+from sublet.cli.rendering.words import MAX_FILES_SHOWN, whole_line
 from sublet.protocol.lifecycle import AssignmentState, DelegationState
-from sublet.protocol.text import clean, clean_line, clean_name, escape_text
+from sublet.protocol.text import clean, clean_name, escape_text
 from sublet.protocol.times import told_moment
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ QUOTA_SHARE = 20
 """From this share of a bound on, a twentieth, it is shown how much of it is used."""
 MAX_LEFT_BEHIND_SHOWN = 10
 SHORT_ID = 12
-"""Characters of an id that tables show: ``dlg_`` and 32 random bits."""
+"""Characters of an id that tables show on a terminal: ``dlg_`` and 32 random bits."""
 
 STATE_STYLE = {
     DelegationState.COMPLETED: "green",
@@ -80,13 +80,13 @@ def summary(
         elif not view.result.change_set.is_empty:
             parts.append(inset(staged(view.result.change_set, symbols, "brought back"), 2))
     parts += [
-        Text.assemble("  ", ("left behind  ", "yellow"), clean_line(line, 300))
+        Text.assemble("  ", ("left behind  ", "yellow"), whole_line(line))
         for line in view.left_behind[:MAX_LEFT_BEHIND_SHOWN]
     ]
     if (more := len(view.left_behind) - MAX_LEFT_BEHIND_SHOWN) > 0:
         parts.append(Text(f"  and {more} more were left behind", style="yellow"))
     if view.audit_error is not None:
-        why = clean_line(view.audit_error.message, 200)
+        why = whole_line(view.audit_error.message)
         parts.append(Text.assemble("  ", ("no audit  ", "yellow"), f"what changed is not known: {why}"))
     if _is_quota_worth_a_line(view):
         parts.append(Text.assemble("  ", ("quota  ", "dim"), _added(view)))
@@ -116,7 +116,7 @@ def headline(view: DelegationView, symbols: Symbols) -> RenderableType:
     sign = symbols.good if done else symbols.bad if bad else symbols.dot
     line = Text.assemble((f"{sign} {view.state.value}", f"bold {style}".strip()))
     if view.condition is not None and not (done or bad):
-        line.append(f" ({clean_line(view.condition.detail, 200)})", style="yellow")
+        line.append(f" ({whole_line(view.condition.detail)})", style="yellow")
     facts = [who(view), _access(view)]
     if view.transport not in (None, "sshfs"):
         facts.append(f"by {view.transport}")
@@ -200,9 +200,9 @@ def listing(views: Sequence[DelegationView], now: datetime) -> RenderableType:
             state.append(" (to review)" if view.result.change_set.status == "pending" else "", style="yellow")
         made = max(0.0, (now - told_moment(view.created_at)).total_seconds())
         left = "" if view.remaining_seconds is None else span(view.remaining_seconds)
-        facts = (who(view), modes(view), span(made), left, clean_line(view.description, 200))
-        rows.append([Text(view.delegation_id[:SHORT_ID]), state, *(Text(fact) for fact in facts)])
-    return Columns(("id", "state", "peer", "mode", "age", "left", "task"), rows)
+        facts = (who(view), modes(view), span(made), left, whole_line(view.description))
+        rows.append([Text(view.delegation_id), state, *(Text(fact) for fact in facts)])
+    return Columns(("id", "state", "peer", "mode", "age", "left", "task"), rows, {"id": SHORT_ID})
 
 
 def work_listing(views: Sequence[AssignmentView], now: datetime) -> RenderableType:
@@ -212,12 +212,12 @@ def work_listing(views: Sequence[AssignmentView], now: datetime) -> RenderableTy
         state = Text(view.state.value, style=_WORK_STYLE.get(view.state, ""))
         why = view.outcome or (view.error.code.lower() if view.error is not None else "done")
         if why != "done":
-            state.append(f" ({clean_line(why, 40)})", style="yellow")
+            state.append(f" ({whole_line(why)})", style="yellow")
         made = max(0.0, (now - told_moment(view.created_at)).total_seconds())
         left = "" if view.remaining_seconds is None else span(view.remaining_seconds)
-        facts = (view.peer, view.agent, view.access_mode, span(made), left, clean_line(view.description, 200))
-        rows.append([Text(view.delegation_id[:SHORT_ID]), state, *(Text(fact) for fact in facts)])
-    return Columns(("id", "state", "for", "agent", "mode", "age", "left", "task"), rows)
+        facts = (view.peer, view.agent, view.access_mode, span(made), left, whole_line(view.description))
+        rows.append([Text(view.delegation_id), state, *(Text(fact) for fact in facts)])
+    return Columns(("id", "state", "for", "agent", "mode", "age", "left", "task"), rows, {"id": SHORT_ID})
 
 
 def quoted(peer: str, words: str, symbols: Symbols) -> RenderableType:
@@ -292,7 +292,7 @@ def took(view: DelegationView) -> str:
 
 def _failure(view: DelegationView) -> RenderableType:
     assert view.error is not None
-    line = Text.assemble("  ", clean_line(view.error.message), (f"  [{clean_line(view.error.code, 64)}]", "dim"))
+    line = Text.assemble("  ", whole_line(view.error.message), (f"  [{whole_line(view.error.code)}]", "dim"))
     if view.error.from_peer:
         line.append(f"  ({PEERS_WORDS})", style="dim")
     if not view.error.hint:

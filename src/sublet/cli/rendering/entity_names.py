@@ -22,9 +22,11 @@ class EntityNames:
     Args:
         me: our own entity.
         peers: name of each paired daemon, by node id.
+        whole: whether the node of an unknown daemon is given whole, as a pipe gets it.
     """
 
-    def __init__(self, me: str, peers: Mapping[str, str]) -> None:
+    def __init__(self, me: str, peers: Mapping[str, str], *, whole: bool = False) -> None:
+        self._whole = whole
         self.me = me
         self._peers = dict(peers)
         self._nodes = {name: node for node, name in peers.items()}
@@ -40,15 +42,15 @@ class EntityNames:
             return YOU
         found = _ENTITY.match(entity)
         if found is None:
-            return clean_line(entity, MAX_SHOWN_CHARS)
+            return clean_line(entity, len(entity) + 1)
         local, domain = found.groups()
         if domain == self.me.partition(":")[2]:
             return clean_line(f"{local}@here", MAX_SHOWN_CHARS)
         peer = self._peers.get(domain)
         if peer is not None:
             return clean_line(peer if local == HUMAN else f"{local}@{peer}", MAX_SHOWN_CHARS)
-        shown = domain if len(domain) <= SHOWN_DOMAIN_CHARS else f"{domain[:SHOWN_DOMAIN_CHARS]}…"
-        return clean_line(f"{local}@{shown}", MAX_SHOWN_CHARS)
+        shown = domain if self._whole or len(domain) <= SHOWN_DOMAIN_CHARS else f"{domain[:SHOWN_DOMAIN_CHARS]}…"
+        return clean_line(f"{local}@{shown}", len(local) + len(shown) + 2)
 
     def entity(self, given: str) -> str:
         """Return the entity that was typed: ``@name:node`` as it is, a peer's name, or ``AGENT@PEER``.

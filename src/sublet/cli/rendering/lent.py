@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from sublet.protocol.text import clean_line, clean_name
+from sublet.cli.rendering.words import whole_line
+from sublet.protocol.text import clean_name
 
 if TYPE_CHECKING:
     from sublet.daemon.api.audit_models import AuditReport, DirectoryChange
@@ -34,7 +35,7 @@ def lent(view: DelegationView) -> Iterator[Text]:
     if view.unmountable:
         yield _line("left out: links and mounts  ", names(view.unmountable))
     for caution in view.cautions:
-        yield _line("in a mount  ", clean_line(caution, 400), "yellow")
+        yield _line("in a mount  ", whole_line(caution), "yellow")
     if view.keep_all:
         yield _line("must be undoable  ", "what can't be kept may not be overwritten")
     if view.undo == "done":
@@ -49,7 +50,7 @@ def lent(view: DelegationView) -> Iterator[Text]:
         what = "read-only" if view.git == "ro" else "writable, but for what git executes"
         yield _line("repository  ", f".git shown, {what}", "yellow")
     for why in view.git_hidden:
-        yield _line(".git stays hidden  ", clean_line(why, 400))
+        yield _line(".git stays hidden  ", whole_line(why))
 
 
 def repository_lines(report: AuditReport) -> Iterator[Text]:
@@ -140,7 +141,7 @@ def _line(label: str, text: str, style: str = "dim") -> Text:
 def _object(value: str | None) -> str:
     if value is None:
         return "nothing"
-    return clean_line(value.removeprefix("ref: "), 80) if value.startswith("ref: ") else value[:SHORT_OBJECT]
+    return whole_line(value.removeprefix("ref: ")) if value.startswith("ref: ") else value[:SHORT_OBJECT]
 
 
 def _loose(profile: SandboxView) -> str:

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from sublet.cli.rendering.columns import Columns, inset
 from sublet.cli.rendering.delegations import local_time, span
-from sublet.protocol.text import clean, clean_line
+from sublet.cli.rendering.words import whole_line
+from sublet.protocol.text import clean
 
 if TYPE_CHECKING:
     from sublet.cli.rendering.screen import Symbols
@@ -24,8 +25,8 @@ def peer_table(known: Sequence[PeerView]) -> RenderableType:
     """Return the peers as a table."""
     rows = []
     for peer in known:
-        usable = Text("yes", style="green") if peer.usable else Text(f"no: {clean_line(peer.why_not, 80)}", "yellow")
-        agents = ", ".join(clean_line(agent.id, 64) for agent in peer.agents)
+        usable = Text("yes", style="green") if peer.usable else Text(f"no: {whole_line(peer.why_not)}", "yellow")
+        agents = ", ".join(whole_line(agent.id) for agent in peer.agents)
         rows.append([Text(peer.name), Text(_address(peer)), Text(agents), usable])
     return Columns(("name", "address", "agents", "usable"), rows)
 
@@ -38,19 +39,19 @@ def peer_details(peer: PeerView) -> RenderableType:
         ("key", peer.fingerprint),
         ("address", _address(peer)),
         ("paired", local_time(peer.paired_at)),
-        ("usable", "yes" if peer.usable else f"no: {clean_line(peer.why_not, 200)}"),
+        ("usable", "yes" if peer.usable else f"no: {whole_line(peer.why_not)}"),
     ]
     if peer.note:
-        facts.append(("name from", clean_line(peer.note, 400)))
+        facts.append(("name from", whole_line(peer.note)))
     if peer.rooms:
-        facts.append(("rooms", f"none: {clean_line(peer.rooms, 400)}"))
+        facts.append(("rooms", f"none: {whole_line(peer.rooms)}"))
     parts: list[RenderableType] = [_facts(facts)]
     if peer.agents:
         parts.append(Text("  agents (in the peer's own words)", style="dim"))
         grid = Table.grid(padding=(0, 2))
         for agent in peer.agents:
-            skills = f" [{', '.join(clean_line(skill, 40) for skill in agent.skills)}]" if agent.skills else ""
-            grid.add_row(Text(clean_line(agent.id, 64)), Text(clean_line(agent.description, 200) + skills, "dim"))
+            skills = f" [{', '.join(whole_line(skill) for skill in agent.skills)}]" if agent.skills else ""
+            grid.add_row(Text(whole_line(agent.id)), Text(whole_line(agent.description) + skills, "dim"))
         parts.append(inset(grid, 4))
     return Group(*parts)
 
@@ -83,14 +84,14 @@ def status_details(status: StatusView, symbols: Symbols) -> RenderableType:
         ("rooms", "ezagent " + ("below level 0" if status.ezagent_level is None else f"level {status.ezagent_level}")),
         ("delegations", work),
         ("working for others", f"{status.assignments_active} of {status.slots} slots"),
-        ("agents", ", ".join(clean_line(agent, 64) for agent in status.agents) or "none"),
+        ("agents", ", ".join(whole_line(agent) for agent in status.agents) or "none"),
         ("sandbox", status.sandbox or "none"),
         ("limits", f"held by {status.limits}" if status.limits else "none"),
         ("lost mounts", status.mount_guard or "not known"),
-        ("enforced", ", ".join(clean_line(item, 64) for item in status.enforced) or "nothing"),
+        ("enforced", ", ".join(whole_line(item) for item in status.enforced) or "nothing"),
     ]
     lines = [*status.remarks, *_failures(status.services), *_stall(status)]
-    remarks = [inset(Text(clean_line(line), style="yellow"), 2) for line in lines]
+    remarks = [inset(Text(whole_line(line), style="yellow"), 2) for line in lines]
     return Group(head, _facts(facts), *remarks)
 
 
@@ -120,7 +121,7 @@ def check_lines(checks: Sequence[Check], symbols: Symbols) -> RenderableType:
     for check in checks:
         sign = (symbols.good, "green") if check.ok else (symbols.bad, "red")
         line = Text.assemble(
-            sign, f" {check.name.ljust(wide)}  ", (clean_line(check.detail), "" if check.ok else "bold")
+            sign, f" {check.name.ljust(wide)}  ", (whole_line(check.detail), "" if check.ok else "bold")
         )
         if check.required_for and not check.ok:
             line.append(f"  (needed for {check.required_for})", style="dim")
@@ -131,7 +132,7 @@ def check_lines(checks: Sequence[Check], symbols: Symbols) -> RenderableType:
 
 
 def _address(peer: PeerView) -> str:
-    return clean_line(peer.a2a_url, 200) if peer.a2a_url else "can't be called from here"
+    return whole_line(peer.a2a_url) if peer.a2a_url else "can't be called from here"
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> RenderableType:

@@ -14,7 +14,7 @@ from rich.text import Text
 from sublet.cli.rendering.columns import inset
 from sublet.cli.rendering.delegations import local_time
 from sublet.cli.rendering.screen import indented
-from sublet.protocol.text import clean_line
+from sublet.cli.rendering.words import whole_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,7 +39,7 @@ def policy_parts(view: PolicyView) -> list[RenderableType]:
         parts += [Text(f"{layer} layer", style="bold"), inset(table, 2)]
     parts.append(Text("limits", style="bold"))
     parts += [Text(f"  {line}") for line in _limits(view.limits)]
-    source = clean_line(view.source, 500)
+    source = whole_line(view.source)
     there = f"From {source}, which carries {view.tests} tests." if Path(view.source).exists() else f"No {source}."
     parts.append(Text(f"{there} What nothing allows is denied.", style="dim"))
     return parts
@@ -50,12 +50,12 @@ def explanation_parts(found: Explanation) -> list[RenderableType]:
     parts: list[RenderableType] = [
         Text.assemble(
             (found.decision.replace("_", " "), _STYLES[found.decision]),
-            f"  {found.layer} layer, rule {clean_line(found.rule, 200)}",
+            f"  {found.layer} layer, rule {whole_line(found.rule)}",
         ),
-        indented(clean_line(found.reason, 500)),
+        indented(whole_line(found.reason)),
     ]
     if found.hint:
-        parts.append(indented(clean_line(found.hint, 500), style="dim"))
+        parts.append(indented(whole_line(found.hint), style="dim"))
     if found.hidden:
         parts.append(indented("Whoever asks is told that there is no such thing.", style="dim"))
     return parts
@@ -63,7 +63,7 @@ def explanation_parts(found: Explanation) -> list[RenderableType]:
 
 def problem_lines(source: Path, problems: Sequence[str]) -> list[RenderableType]:
     """Return what is wrong with a file, one line each."""
-    return [Text(f"{source}: {clean_line(problem, 500)}") for problem in problems]
+    return [Text(f"{source}: {whole_line(problem)}") for problem in problems]
 
 
 def result_lines(results: Sequence[TestResult], symbols: Symbols) -> list[RenderableType]:
@@ -72,11 +72,11 @@ def result_lines(results: Sequence[TestResult], symbols: Symbols) -> list[Render
     for result in results:
         test = result.test
         name = f"{test.subject.kind} {test.subject.name}".strip()
-        asked = clean_line(f"{test.place} {name} {test.action} {test.resource}", 200)
+        asked = whole_line(f"{test.place} {name} {test.action} {test.resource}")
         if result.passed:
             lines.append(Text.assemble((symbols.good, "green"), f" {asked}: {result.decision.outcome}"))
         else:
-            lines.append(Text.assemble((symbols.bad, "red"), f" {asked}: {clean_line(result.problem, 300)}"))
+            lines.append(Text.assemble((symbols.bad, "red"), f" {asked}: {whole_line(result.problem)}"))
     if results:
         lines.append(Text(f"{sum(result.passed for result in results)} of {len(results)} tests passed"))
     return lines
@@ -97,8 +97,8 @@ def result_object(result: TestResult) -> dict[str, JsonValue]:
 def entry_line(entry: Mapping[str, JsonValue]) -> RenderableType:
     """Return an entry of the audit log as one line."""
 
-    def field(name: str, limit: int = 100) -> str:
-        return clean_line(str(entry.get(name, "")), limit)
+    def field(name: str) -> str:
+        return whole_line(str(entry.get(name, "")))
 
     start = f"{field('seq'):>7}  {local_time(field('at'))}  "
     if entry.get("kind") == "decision":
@@ -106,24 +106,24 @@ def entry_line(entry: Mapping[str, JsonValue]) -> RenderableType:
         return Text.assemble(
             start,
             (f"{decision.replace('_', ' '):<12}", _STYLES.get(decision, "")),
-            f"{field('subject')}  {field('action')}  {field('resource', 200)}",
+            f"{field('subject')}  {field('action')}  {field('resource')}",
             (f"  by {field('layer')} {field('rule')}", "dim"),
         )
     if entry.get("kind") == "outcome":
-        error = f": {field('error', 200)}" if "error" in entry else ""
+        error = f": {field('error')}" if "error" in entry else ""
         return Text(f"{start}{field('outcome'):<12}entry {field('of')}{error}", style="dim")
     rest = {k: v for k, v in entry.items() if k not in ("seq", "at", "kind", "prev", "signature", "hash")}
     told = ", ".join(f"{name} {value}" for name, value in rest.items())
-    return Text(f"{start}{field('kind'):<12}{clean_line(told, 200)}", style="dim")
+    return Text(f"{start}{field('kind'):<12}{whole_line(told)}", style="dim")
 
 
 def _told(rule: RuleView) -> Text:
     """Return whom a rule speaks of, what it is about, and which it is."""
     to = "" if rule.resource == "*" else f" to {rule.resource}"
-    lines = [clean_line(f"{_who(rule)}: {_what(rule)}{to}", 2_500)]
-    lines += [clean_line(f"when {condition}", 500) for condition in rule.conditions]
+    lines = [whole_line(f"{_who(rule)}: {_what(rule)}{to}")]
+    lines += [whole_line(f"when {condition}") for condition in rule.conditions]
     text = Text("\n".join(lines) + "\n")
-    text.append(clean_line(f"{rule.id}, {rule.origin}", 300), style="dim")
+    text.append(whole_line(f"{rule.id}, {rule.origin}"), style="dim")
     return text
 
 
@@ -141,13 +141,13 @@ def _limits(limits: Mapping[str, JsonValue], prefix: str = "") -> list[str]:
                 if isinstance(value, int)
                 else value
             )
-            lines.append(f"{prefix}{name}  {clean_line(str(told), 300)}")
+            lines.append(f"{prefix}{name}  {whole_line(str(told))}")
     return lines
 
 
 def denial_lines(entry: Mapping[str, JsonValue]) -> RenderableType:
     """Return a denial of the audit log, with its reason below it where it has one."""
-    reason = clean_line(str(entry.get("reason", "")), 300)
+    reason = whole_line(str(entry.get("reason", "")))
     return Group(entry_line(entry), *([inset(Text(reason, style="dim"), 9)] if reason else []))
 
 

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from sublet.protocol.text import clean_line
+from sublet.cli.rendering.words import whole_line
 
 if TYPE_CHECKING:
     from sublet.daemon.api.replays import ReplayStep, ReplayView
     from sublet.protocol.canonical import JsonValue
 
-MAX_CHARS: Final = 400
 _WORDS: Final = {
     "equal": ("same", "green"),
     "different": ("different", "red"),
@@ -25,8 +24,8 @@ _WORDS: Final = {
 def step_lines(step: ReplayStep) -> list[Text]:
     """Return what was decided, whether it is decided so again, and where not, how."""
     word, style = _WORDS[step.result]
-    line = Text.assemble((f"{step.seq:>6}", "dim"), f"  {clean_line(step.kind, 40):<18}  ", (f"{word:<18}", style))
-    line.append("  " + clean_line(_facts(step.recorded), MAX_CHARS))
+    line = Text.assemble((f"{step.seq:>6}", "dim"), f"  {whole_line(step.kind):<18}  ", (f"{word:<18}", style))
+    line.append("  " + whole_line(_facts(step.recorded)))
     notes = [step.note] if step.note else []
     if step.out_of_order:
         notes.append("it stood out of order")
@@ -35,10 +34,10 @@ def step_lines(step: ReplayStep) -> list[Text]:
     if step.missing is not None:
         notes.append(f"event {step.missing}, which it follows from, is missing")
     if notes:
-        line.append(f"  ({clean_line('; '.join(notes), MAX_CHARS)})", style="dim")
+        line.append(f"  ({whole_line('; '.join(notes))})", style="dim")
     lines = [line]
     if step.result == "different":
-        lines.append(Text(f"{'':>28}now:              {clean_line(_facts(step.replayed), MAX_CHARS)}", style="red"))
+        lines.append(Text(f"{'':>28}now:              {whole_line(_facts(step.replayed))}", style="red"))
     return lines
 
 

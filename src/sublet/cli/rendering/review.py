@@ -10,7 +10,7 @@ from rich.text import Text
 
 from sublet.cli.rendering.columns import inset
 from sublet.cli.rendering.lent import directory_counts, directory_lines, mode_change
-from sublet.cli.rendering.words import MAX_FILES_SHOWN, count
+from sublet.cli.rendering.words import MAX_FILES_SHOWN, count, whole_line
 from sublet.protocol.text import clean_line, clean_name
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ def staged(changes: ChangeSet, symbols: Symbols, label: str = "staged result") -
     line = Text.assemble((f"{label}  ", "bold"), _MEANING[changes.status])
     line.append(f" {symbols.dot} {_counts(changes, symbols)}", style="dim")
     if changes.branch is not None:
-        line.append(f" {symbols.dot} on branch {clean_line(changes.branch, 200)}", style="green")
+        line.append(f" {symbols.dot} on branch {whole_line(changes.branch)}", style="green")
     if changes.branch_left_out:
-        left_out = "; ".join(clean_line(line, 300) for line in changes.branch_left_out[:_LEFT_OUT_SHOWN])
+        left_out = "; ".join(whole_line(line) for line in changes.branch_left_out[:_LEFT_OUT_SHOWN])
         more = ", and more" if len(changes.branch_left_out) > _LEFT_OUT_SHOWN else ""
         line.append(f" {symbols.dot} not on it: {left_out}{more}", style="yellow")
     if changes.branch_error is not None:
-        line.append(f" {symbols.dot} on no branch: {clean_line(changes.branch_error, 300)}", style="yellow")
+        line.append(f" {symbols.dot} on no branch: {whole_line(changes.branch_error)}", style="yellow")
     return line
 
 
@@ -64,7 +64,7 @@ def review_steps(view: DelegationView) -> list[str]:
     if changes.branch is not None:
         rest = [f"Take the rest:  sublet apply {view.delegation_id}"] if changes.branch_left_out else []
         return [
-            f"Take it:  git merge {clean_line(changes.branch, 200)}",
+            f"Take it:  git merge {whole_line(changes.branch)}",
             *rest,
             f"Drop it:  sublet discard {view.delegation_id}   (the branch stays)",
         ]
@@ -136,10 +136,10 @@ def not_carried(left_out: Sequence[str]) -> list[RenderableType]:
 def applied(report: Applied, symbols: Symbols) -> RenderableType:
     """Return what became of a result."""
     if report.branch is not None:
-        left_out = [clean_line(line, 300) for line in report.change_set.branch_left_out]
+        left_out = [whole_line(line) for line in report.change_set.branch_left_out]
         rest = f"\nnot on it, and waiting for `sublet apply {report.delegation_id}`:\n  " if left_out else ""
         line = Text.assemble(
-            (f"{symbols.good} branch {clean_line(report.branch, 200)}", "bold green"),
+            (f"{symbols.good} branch {whole_line(report.branch)}", "bold green"),
             f"  at {clean_line((report.commit or '')[:12])}; your files are as they were",
             (rest + "\n  ".join(left_out), "yellow"),
         )
@@ -173,7 +173,7 @@ def undone(report: Undone, symbols: Symbols) -> RenderableType:
 def _conflicts(conflicts: Sequence[Conflict], symbols: Symbols) -> RenderableType:
     lines: list[RenderableType] = [Text(count(len(conflicts), "conflict"), style="bold red")]
     for conflict in conflicts[:MAX_FILES_SHOWN]:
-        lines.append(Text.assemble(f"  {clean_name(conflict.path)}", (f"  {clean_line(conflict.reason, 300)}", "dim")))
+        lines.append(Text.assemble(f"  {clean_name(conflict.path)}", (f"  {whole_line(conflict.reason)}", "dim")))
         for whose, where in (("yours ", conflict.yours), ("theirs", conflict.theirs)):
             shown = clean_name(where) if where is not None else "(none)"
             lines.append(Text.assemble((f"    {whose} {symbols.dot} ", "dim"), shown, overflow="fold"))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from sublet.cli.rendering.columns import Columns, Quoted, inset
+from sublet.cli.rendering.columns import Columns, OneLine, Quoted, inset
 from sublet.cli.rendering.delegations import local_time, size
-from sublet.cli.rendering.words import DELETED
+from sublet.cli.rendering.words import DELETED, whole_line
 from sublet.protocol.ezagent.ids import is_entity_id
-from sublet.protocol.text import clean, clean_line
+from sublet.protocol.text import clean
 
 if TYPE_CHECKING:
     from sublet.cli.rendering.entity_names import EntityNames
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from sublet.daemon.api.room_messages import ChannelView, MessageView
     from sublet.daemon.api.room_people import ProfileView
     from sublet.daemon.api.rooms import RoomDetail, RoomView
-
-MAX_NAME_CHARS = 100
-MAX_ANSWERED_CHARS = 40
-MAX_VALUE_CHARS = 400
 
 
 def rooms(found: Sequence[RoomView], names: EntityNames, unread: Mapping[str, int]) -> RenderableType:
@@ -46,7 +42,7 @@ def room_name(name: str, names: EntityNames) -> str:
     low, joined, high = name.partition(" and ")
     if joined and names.me in (low, high) and is_entity_id(low) and is_entity_id(high):
         return f"with {names.short(high if low == names.me else low)}"
-    return clean_line(name, MAX_NAME_CHARS)
+    return whole_line(name)
 
 
 def room(found: RoomDetail, names: EntityNames) -> list[RenderableType]:
@@ -58,11 +54,11 @@ def room(found: RoomDetail, names: EntityNames) -> list[RenderableType]:
     ]
     parts: list[RenderableType] = [title, inset(Columns(["member", "role", "power", "entity"], rows), 2)]
     for entity, why in sorted(found.apart.items()):
-        parts.append(Text(f"  {clean_line(entity, 320)} hears nothing yet: {clean_line(why, 400)}", style="yellow"))
+        parts.append(Text(f"  {whole_line(entity)} hears nothing yet: {whole_line(why)}", style="yellow"))
     if found.knocks:
         parts.append(Text("Asking to be let in:"))
         parts += [
-            inset(Text(clean_line(f"{names.short(entity)}  {entity}  {words}")), 2)
+            inset(Text(whole_line(f"{names.short(entity)}  {entity}  {words}")), 2)
             for entity, words in sorted(found.knocks.items())
         ]
     return parts
@@ -81,7 +77,7 @@ def message(one: MessageView, names: EntityNames, symbols: Symbols, known: dict[
         head.append(f"  ({note})", style="dim")
     parts: list[Any] = [head]
     if answered := answers(one, names, known):
-        parts.append(inset(Text(answered, style="dim"), 2))
+        parts.append(inset(OneLine(Text(answered, style="dim")), 2))
     parts.append(Quoted(said(one), f"{symbols.bar} "))
     parts += [inset(Text(extra), 2) for extra in (attached(one), reacted(one)) if extra]
     return parts
@@ -107,14 +103,14 @@ def notes(one: MessageView) -> str:
         marks.append("its author is banned")
     redacted = one.about.get("redacted")
     if isinstance(redacted, dict):
-        reason = clean_line(str(redacted.get("reason") or ""), MAX_NAME_CHARS)
+        reason = whole_line(str(redacted.get("reason") or ""))
         marks.append(f"redacted: {reason}" if reason else "redacted")
     channels = one.ext.get("channels")
     if isinstance(channels, list):
-        marks += [f"#{clean_line(str(name), MAX_NAME_CHARS)}" for name in channels]
+        marks += [f"#{whole_line(str(name))}" for name in channels]
     thread = one.ext.get("thread")
     if isinstance(thread, dict) and isinstance(thread.get("root"), str):
-        marks.append(f"thread {clean_line(str(thread['root'])[-4:].lower(), MAX_NAME_CHARS)}")
+        marks.append(f"thread {whole_line(str(thread['root'])[-4:].lower())}")
     return ", ".join(marks)
 
 
@@ -126,10 +122,8 @@ def answers(one: MessageView, names: EntityNames, known: dict[str, MessageView])
     ref_id = str(target.get("ref_id"))
     there = known.get(ref_id)
     if there is None:
-        return f"answers {clean_line(ref_id, MAX_NAME_CHARS)}"
-    words = clean_line(said(there))
-    cut = words if len(words) <= MAX_ANSWERED_CHARS else f"{words[:MAX_ANSWERED_CHARS]}…"
-    return f"answers {names.short(there.author)}: {cut}"
+        return f"answers {whole_line(ref_id)}"
+    return f"answers {names.short(there.author)}: {whole_line(said(there))}"
 
 
 def reacted(one: MessageView) -> str:
@@ -138,9 +132,7 @@ def reacted(one: MessageView) -> str:
     if not isinstance(found, dict):
         return ""
     shown = [
-        f"{clean_line(emoji, MAX_NAME_CHARS)} {entry.get('count', '')}"
-        for emoji, entry in found.items()
-        if isinstance(entry, dict)
+        f"{whole_line(emoji)} {entry.get('count', '')}" for emoji, entry in found.items() if isinstance(entry, dict)
     ]
     return "  ".join(shown)
 
@@ -150,7 +142,7 @@ def attached(one: MessageView) -> str:
     media = one.ext.get("media")
     if not isinstance(media, dict):
         return ""
-    name, count = clean_line(str(media.get("filename") or "file"), MAX_NAME_CHARS), media.get("size_bytes")
+    name, count = whole_line(str(media.get("filename") or "file")), media.get("size_bytes")
     return f"file: {name}" + (f" ({size(count)})" if isinstance(count, int) else "")
 
 
@@ -158,10 +150,10 @@ def channels(found: Sequence[ChannelView]) -> RenderableType:
     """Return the table of channels."""
     rows = [
         [
-            Text(f"#{clean_line(one.channel, MAX_NAME_CHARS)}"),
+            Text(f"#{whole_line(one.channel)}"),
             Text(str(one.room_count)),
             Text(local_time(one.last_activity)),
-            Text(clean_line(one.name, MAX_NAME_CHARS)),
+            Text(whole_line(one.name)),
         ]
         for one in found
     ]
@@ -171,10 +163,7 @@ def channels(found: Sequence[ChannelView]) -> RenderableType:
 def profile(one: ProfileView, names: EntityNames) -> list[RenderableType]:
     """Return a profile."""
     lines: list[RenderableType] = [Text.assemble((names.short(one.entity_id), "bold"), (f"  {one.entity_id}", "dim"))]
-    lines += [
-        inset(Text(f"{clean_line(name, MAX_NAME_CHARS)}: {_value(value)}"), 2)
-        for name, value in sorted(one.frontmatter.items())
-    ]
+    lines += [inset(Text(f"{whole_line(name)}: {_value(value)}"), 2) for name, value in sorted(one.frontmatter.items())]
     if one.body:
         lines.append(inset(Text(clean(one.body)), 2))
     return lines
@@ -184,4 +173,4 @@ def _value(value: object) -> str:
     import json
 
     shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return clean_line(shown, MAX_VALUE_CHARS)
+    return whole_line(shown)

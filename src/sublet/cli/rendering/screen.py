@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 PEERS_WORDS = "the peer's own words, not checked"
-PIPE_WIDTH = 10_000
+PIPE_WIDTH = 100_000
 """Columns where there is no terminal: nothing is wrapped or cut for whoever reads the pipe."""
 MAX_MESSAGE_CHARS = 4_000
 
@@ -54,6 +54,11 @@ class Screen:
         """Signs that stdout's encoding can show."""
         return Symbols(fancy=_speaks_unicode(sys.stdout))
 
+    @property
+    def cuts(self) -> bool:
+        """Whether long lines and ids are shortened: on a terminal, and never into a pipe."""
+        return self.out.is_terminal
+
     def show(self, *parts: RenderableType) -> None:
         """Print for people; nothing in JSON mode. Into a pipe, no line ends in blanks."""
         if self.as_json:
@@ -63,7 +68,7 @@ class Screen:
                 self.out.print(part)
                 continue
             with self.out.capture() as capture:
-                self.out.print(part)
+                self.out.print(part, crop=False)
             for line in capture.get().splitlines():
                 self.out.file.write(line.rstrip() + "\n")
 

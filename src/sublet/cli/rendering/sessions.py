@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from sublet.cli.rendering.columns import Columns
-from sublet.cli.rendering.delegations import local_time
+from sublet.cli.rendering.delegations import SHORT_ID, local_time
 from sublet.cli.rendering.screen import indented
-from sublet.protocol.text import clean, clean_line
+from sublet.cli.rendering.words import whole_line
+from sublet.protocol.text import clean
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from sublet.daemon.api.sessions import LocalAgentView, SessionDetail, SessionView
 
-MAX_SHOWN_CHARS = 2_000
 _STYLES = {"active": "green", "paused": "yellow", "completed": "dim", "error": "red"}
 
 
@@ -25,38 +25,37 @@ def session_table(found: Sequence[SessionView]) -> RenderableType:
     """Return the sessions as a table."""
     rows = [
         [
-            Text(one.finger_session_id[:12]),
+            Text(one.finger_session_id),
             Text(_state(one), style=_STYLES.get(one.status, "")),
             Text(local_time(one.updated_at)),
-            Text(clean_line(one.last_route.target or one.last_route.decision, 40) if one.last_route else "-"),
-            Text(clean_line(one.title, 80) or "-"),
+            Text(whole_line(one.last_route.target or one.last_route.decision) if one.last_route else "-"),
+            Text(whole_line(one.title) or "-"),
         ]
         for one in found
     ]
-    return Columns(("session", "state", "used", "last route", "title"), rows)
+    return Columns(("session", "state", "used", "last route", "title"), rows, {"session": SHORT_ID})
 
 
 def session_details(found: SessionDetail) -> list[RenderableType]:
     """Return a session in full."""
-    lines = [f"{found.finger_session_id}  {_state(found)}", f"  title    {clean_line(found.title, 200) or '-'}"]
-    lines.append(f"  begun    {local_time(found.created_at)} by {clean_line(found.owner, 100)}")
+    lines = [f"{found.finger_session_id}  {_state(found)}", f"  title    {whole_line(found.title) or '-'}"]
+    lines.append(f"  begun    {local_time(found.created_at)} by {whole_line(found.owner)}")
     if found.last_route is not None:
         last = found.last_route
-        lines.append(f"  route    {last.decision} {clean_line(last.target, 100)} ({last.confidence:.2f})")
+        lines.append(f"  route    {last.decision} {whole_line(last.target)} ({last.confidence:.2f})")
     lines += [
-        f"  bound    {clean_line(one.agent_id, 80)} by {clean_line(one.provider, 80)}: "
-        f"{clean_line(one.provider_session_id, 80)}"
+        f"  bound    {whole_line(one.agent_id)} by {whole_line(one.provider)}: {whole_line(one.provider_session_id)}"
         for one in found.bindings
     ]
     if found.question is not None:
-        lines.append(f"  waits    {clean_line(found.question, 300)}")
+        lines.append(f"  waits    {whole_line(found.question)}")
     if found.unreadable_messages:
         lines.append(f"  {found.unreadable_messages} messages can't be read")
     shown: list[RenderableType] = [Text("\n".join(lines))]
     for message in found.messages:
         who = message.agent_id or message.role
-        shown.append(Text(f"\n{clean_line(who, 80)}  {local_time(message.at)}", style="bold"))
-        shown.append(indented(clean(message.text, MAX_SHOWN_CHARS)))
+        shown.append(Text(f"\n{whole_line(who)}  {local_time(message.at)}", style="bold"))
+        shown.append(indented(clean(message.text, len(message.text) + 1)))
     return shown
 
 
@@ -67,7 +66,7 @@ def agent_table(found: Sequence[LocalAgentView]) -> RenderableType:
             Text(one.agent_id),
             Text(one.provider),
             Text(_condition(one), style="green" if one.ok and not one.denied else "red"),
-            Text(clean_line("; ".join(one.skills) or one.description, 100) or "-"),
+            Text(whole_line("; ".join(one.skills) or one.description) or "-"),
         ]
         for one in found
     ]
@@ -80,7 +79,7 @@ def _state(one: SessionView) -> str:
 
 def _condition(one: LocalAgentView) -> str:
     if one.denied:
-        return f"not for you: {clean_line(one.denied, 80)}"
+        return f"not for you: {whole_line(one.denied)}"
     if not one.ok:
-        return clean_line(one.detail, 80) or "broken"
+        return whole_line(one.detail) or "broken"
     return f"works ({one.running})" if one.running else "ready"

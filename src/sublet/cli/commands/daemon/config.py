@@ -67,12 +67,12 @@ def _table(values: list[ConfigEntry]) -> RenderableType:
     from rich.text import Text
 
     from sublet.cli.rendering.columns import Columns
-    from sublet.protocol.text import clean_line
+    from sublet.cli.rendering.words import whole_line
 
     def shown(one: ConfigEntry) -> str:
         if one.value is None:
             return "-"
-        return clean_line(one.value if isinstance(one.value, str) else json.dumps(one.value, ensure_ascii=False))
+        return whole_line(one.value if isinstance(one.value, str) else json.dumps(one.value, ensure_ascii=False))
 
     rows = [
         [

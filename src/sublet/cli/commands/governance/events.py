@@ -78,7 +78,7 @@ def events(
                 return
             from sublet.cli.rendering.events import event_line
 
-            screen.show(event_line(event))
+            screen.show(event_line(event, cuts=screen.cuts))
 
         only = None if kind is None else EventKind(kind)
         asked = ReadEvents(cursor=since, delegation_id=delegation_id, session_id=session_id, kind=only, limit=PAGE)

@@ -42,7 +42,7 @@ def room_invite(ctx: typer.Context, room: RoomArgument, entity: EntityArgument, 
         if not names.is_near(invited):
             screen.note("Your daemons are not paired, so the room is not there until they are: sublet pair")
         elif done.apart:
-            screen.note(f"Nobody is told yet: {clean_line(done.apart, 400)}")
+            screen.note(f"Nobody is told yet: {clean_line(done.apart)}")
 
     run(ctx, screen, body)
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from sublet.daemon.api.room_presence import DraftView
     from sublet.daemon.control.client import ControlClient as Control
 
-MAX_NAME_CHARS = 100
-
 
 def presence(
     ctx: typer.Context,
@@ -57,11 +55,11 @@ def presence(
 
         from sublet.cli.options.entities import load_names
         from sublet.cli.rendering.columns import Columns
-        from sublet.protocol.text import clean_line
+        from sublet.cli.rendering.words import whole_line
 
         names = await load_names(control)
         rows = [
-            [Text(names.short(one.entity)), Text("typing" if one.typing else ""), Text(clean_line(one.status or ""))]
+            [Text(names.short(one.entity)), Text("typing" if one.typing else ""), Text(whole_line(one.status or ""))]
             for one in found
         ]
         screen.show(Columns(["here", "doing", "status"], rows))
@@ -134,9 +132,10 @@ def _show(screen: Screen, found: list[DraftView], names: dict[str, str]) -> None
     from rich.text import Text
 
     from sublet.cli.rendering.columns import Quoted
-    from sublet.protocol.text import clean, clean_line
+    from sublet.cli.rendering.words import whole_line
+    from sublet.protocol.text import clean
 
     for one in found:
         if one.room_id in names:
-            screen.show(Text(clean_line(names[one.room_id], MAX_NAME_CHARS), style="bold"))
+            screen.show(Text(whole_line(names[one.room_id]), style="bold"))
         screen.show(Quoted(clean(one.body), f"{screen.symbols.bar} "))

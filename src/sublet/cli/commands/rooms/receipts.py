@@ -11,7 +11,7 @@ from sublet.cli.options.rooms import RoomArgument, resolve_ref, resolve_room
 from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
-from sublet.protocol.text import clean_line
+from sublet.cli.rendering.words import whole_line
 
 if TYPE_CHECKING:
     from sublet.daemon.control.client import ControlClient as Control
@@ -64,7 +64,7 @@ def receipts(
             screen.show("Nobody else was in the room.")
         names = await load_names(control)
         for one in found.recipients:
-            reason = f"  ({clean_line(one.reason)})" if one.reason else ""
+            reason = f"  ({whole_line(one.reason)})" if one.reason else ""
             screen.show(f"{one.receipt}  {names.short(one.entity)}{reason}")
 
     run(ctx, screen, body)

@@ -14,13 +14,11 @@ from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import SubletError
-from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
     from sublet.daemon.api.room_news import Watches
     from sublet.daemon.control.client import ControlClient as Control
 
-MAX_LINE_CHARS = 400
 SHOWN = frozenset({"message.new", "message.edited"})
 """Events that are printed with what the message says."""
 
@@ -75,6 +73,7 @@ def watch_events(
         else:
             from sublet.cli.options.entities import load_names
             from sublet.cli.rendering.rooms import room_name
+            from sublet.cli.rendering.words import whole_line
 
             names, called = await load_names(control), await _called(control)
             for event in found.events:
@@ -85,7 +84,7 @@ def watch_events(
                 where = room_name(called.get(in_room) or in_room, names)
                 what = " ".join(str(event[key]) for key in ("action", "emoji", "channel", "reason") if event.get(key))
                 line = f"{event['cursor']}  {where}  {who}  {event['kind']}  {what}  {about}"
-                screen.show(clean_line(line, MAX_LINE_CHARS))
+                screen.show(whole_line(line))
                 if event["kind"] in SHOWN and about:
                     await _show_message(control, screen, in_room, about)
             if found.missed:
@@ -206,6 +205,7 @@ async def _show(control: Control, screen: Screen, found: Watches) -> None:
         return
     from sublet.cli.options.entities import load_names
     from sublet.cli.rendering.rooms import room_name
+    from sublet.cli.rendering.words import whole_line
 
     names, called = await load_names(control), await _called(control)
 
@@ -222,9 +222,9 @@ async def _show(control: Control, screen: Screen, found: Watches) -> None:
             "reactions": ref.on_reaction,
         }
         told = ", ".join(name for name, on in flags.items() if on)
-        screen.show(clean_line(f"{where(ref.room_id)}  {ref.ref_id}  {told}  {ref.reason}", MAX_LINE_CHARS))
+        screen.show(whole_line(f"{where(ref.room_id)}  {ref.ref_id}  {told}  {ref.reason}"))
     for one in found.channels:
         channels = " ".join(f"#{name}" for name in one.channels)
-        screen.show(clean_line(f"{where(one.room_id)}  {channels}  ({one.scope})", MAX_LINE_CHARS))
+        screen.show(whole_line(f"{where(one.room_id)}  {channels}  ({one.scope})"))
     if not found.refs and not found.channels and found.removed is None:
         screen.show("No watches. Put one: sublet watch set ROOM REF")
