@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
@@ -56,7 +57,7 @@ PEER = PeerView.model_construct(
     rooms=LONG,
     was=None,
 )
-SESSION = {
+SESSION: dict[str, Any] = {
     "finger_session_id": "ses_" + "0123456789abcdef" * 2,
     "title": LONG,
     "status": "active",
@@ -65,17 +66,24 @@ SESSION = {
     "updated_at": AT,
     "question": LONG,
 }
-MESSAGE = {
+MESSAGE: dict[str, Any] = {
     "author": "@human:" + "f" * 64,
     "created_at": AT,
     "status": "active",
     "about": {},
 }
-ROOM = {"room_id": "room", "name": LONG, "policy": "open", "role": "owner", "members": 2}
+ROOM: dict[str, Any] = {"room_id": "room", "name": LONG, "policy": "open", "role": "owner", "members": 2}
 APPROVAL = ApprovalView.model_construct(
     id="apr_1", state="pending", waits=True, remaining_seconds=5, agent="agent", shown=LONG
 )
-GRANT = {"id": "grt_1", "state": "usable", "max_uses": 2, "remaining_uses": 1, "remaining_seconds": 5, "agent": "a"}
+GRANT: dict[str, Any] = {
+    "id": "grt_1",
+    "state": "usable",
+    "max_uses": 2,
+    "remaining_uses": 1,
+    "remaining_seconds": 5,
+    "agent": "a",
+}
 WORK = AssignmentView(
     delegation_id=ID,
     state=AssignmentState.ERROR,
@@ -92,7 +100,15 @@ ANSWER = MessageView.model_construct(ref_id="B" * 26, body="Yes.", ext={"reply_t
 EVENT = Event(
     seq=1, at=AT, kind=EventKind.DELEGATION_OUTPUT, delegation_id=ID, data={"text": LONG}, keys=EventKeys(agent_id="a")
 )
-ENTRY = {"seq": 1, "at": AT, "kind": "decision", "decision": "deny", "subject": "s", "action": "a", "resource": LONG}
+ENTRY: dict[str, Any] = {
+    "seq": 1,
+    "at": AT,
+    "kind": "decision",
+    "decision": "deny",
+    "subject": "s",
+    "action": "a",
+    "resource": LONG,
+}
 
 PROFILE = ProfileView.model_construct(entity_id="@a:b", frontmatter={"role": LONG}, body="")
 

@@ -31,7 +31,7 @@ capability = listing("capability", "Programs that agents may use, told one level
 
 @capability.command(cls=Sectioned, name="list")
 def capability_list(ctx: typer.Context, directory: DirOption = None, as_json: JsonFlag = False) -> None:
-    """List the capabilities, and what is wrong with those that can't be used."""
+    """List the capabilities, and why some can't be used."""
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
@@ -116,7 +116,10 @@ def capability_inspect(
 
 @capability.command(cls=Sectioned, name="verify")
 def capability_verify(ctx: typer.Context, capability_id: IdArgument, as_json: JsonFlag = False) -> None:
-    """Try whether a capability can be used here: its availability, help and version."""
+    """Try whether a capability can be used here.
+
+    That it is there, and that its help and its version are as its module says.
+    """
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> Exit | None:
@@ -143,7 +146,10 @@ def capability_run(
     stdin: Annotated[bool, typer.Option("--stdin", help="Give it what is on standard input.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run a capability in the sandbox, in an empty directory, once policy allows it."""
+    """Run a capability in the sandbox.
+
+    It runs in an empty directory, once policy has allowed it.
+    """
     screen = Screen(as_json=as_json)
     text = from_stdin(MAX_STDIN_CHARS - 1, "what the capability is given") if stdin else ""
 

@@ -47,7 +47,10 @@ def gateway_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
 
 @gateway.command(cls=Sectioned, name="show")
 def gateway_show(ctx: typer.Context, gateway_id: IdArgument, as_json: JsonFlag = False) -> None:
-    """Show a gateway, and the address and token by which one connects that speaks http or websocket."""
+    """Show a gateway, and how its program connects.
+
+    One that speaks http or websocket connects by the address and token that are shown.
+    """
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:

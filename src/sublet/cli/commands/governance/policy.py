@@ -141,8 +141,7 @@ def policy_explain(
 def policy_lint(file: FileArgument = None, as_json: JsonFlag = False) -> None:
     """Find what is wrong with a policy file.
 
-    Status 1 where anything is.
-    Unknown fields, rules that can never match, and tests that fail.
+    Unknown fields, rules that can never match, and tests that fail. The status is 1 where anything is found.
     """
     screen = Screen(as_json=as_json)
     source, problems = _read(file, tested=True)[:2]
@@ -164,8 +163,8 @@ def policy_lint(file: FileArgument = None, as_json: JsonFlag = False) -> None:
 def policy_test(file: FileArgument = None, as_json: JsonFlag = False) -> None:
     """Run the tests that a policy file carries.
 
-    Status 1 where one fails.
-    Each is a question with the expected decision. A file whose tests fail is not loaded.
+    Each is a question with the expected decision. A file whose tests fail is not loaded. The status is 1 where one
+    fails.
     """
     from sublet.policy.defaults import DEFAULT_RULES
     from sublet.policy.rule_tests import run_tests

@@ -122,8 +122,7 @@ def audit_denials(
 def audit_verify(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     """Check that the log of decisions is whole.
 
-    Status 1 where it is not.
-    No entry was changed, removed, inserted, reordered or cut off.
+    Whole means that no entry was changed, removed, inserted, reordered or cut off; the status is 1 where it is not.
 
     Every entry holds the hash of the one before it, and the daemon's key signs the chain from time to time.
     """
