@@ -8,6 +8,7 @@ import typer
 
 from sublet.cli.options.completion import complete_delegation
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.near import did_you_mean
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
@@ -48,10 +49,10 @@ async def resolve(control: Control, given: str) -> str:
     from sublet.daemon.api.delegations import LIST_DELEGATIONS
 
     known = await control.call(LIST_DELEGATIONS, ListNewest(limit=LIST_LIMIT))
+    start = given if given.startswith("dlg_") else f"dlg_{given}"
     if given == NEWEST:
         fitting = [view.delegation_id for view in known[:1]]
     else:
-        start = given if given.startswith("dlg_") else f"dlg_{given}"
         fitting = [view.delegation_id for view in known if view.delegation_id.startswith(start)]
     match fitting:
         case [one]:
@@ -59,7 +60,8 @@ async def resolve(control: Control, given: str) -> str:
         case []:
             raise SubletError(
                 LocalCode.NOT_FOUND,
-                f"there is no delegation {clean_line(given, MAX_SHOWN_CHARS)!r}",
+                f"there is no delegation {clean_line(given, MAX_SHOWN_CHARS)!r}"
+                + did_you_mean(start, (view.delegation_id[: len(start)] for view in known)),
                 "Run `sublet ls --all` to see them all.",
             )
         case _:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.near import did_you_mean
 
 if TYPE_CHECKING:
     from sublet.daemon.control.client import ControlClient as Control
@@ -44,4 +45,6 @@ async def resolve_session(control: Control, given: str) -> str:
             f"{given[:80]!r} fits {len(fitting)} sessions",
             "Give more characters of the id.",
         )
-    raise SubletError(LocalCode.NOT_FOUND, f"there is no session {given[:80]!r}", "See: sublet sessions list")
+    start = given if given.startswith("ses_") else f"ses_{given}"
+    near = did_you_mean(start, (one.finger_session_id[: len(start)] for one in known))
+    raise SubletError(LocalCode.NOT_FOUND, f"there is no session {given[:80]!r}{near}", "See: sublet sessions list")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.near import did_you_mean
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 
@@ -68,7 +69,7 @@ class EntityNames:
         if not domain or (at and not local):
             raise SubletError(
                 LocalCode.NOT_FOUND,
-                f"{clean_line(given, MAX_SHOWN_CHARS)!r} is no entity and no peer",
+                f"{clean_line(given, MAX_SHOWN_CHARS)!r} is no entity and no peer{did_you_mean(peer, self._nodes)}",
                 "Give what `sublet whoami` says there, a peer's name, or AGENT@PEER.",
             )
         return f"@{local or HUMAN}:{domain}"

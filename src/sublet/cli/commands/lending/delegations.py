@@ -130,7 +130,10 @@ def output(
 
 
 def cancel(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = False) -> None:
-    """Stop a delegation: its access is cut at once. Cancelling twice is no error."""
+    """Stop a delegation: its access is cut at once.
+
+    Cancelling what is over is no error, and says that it was.
+    """
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
@@ -138,13 +141,17 @@ def cancel(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = Fa
         from sublet.daemon.api.delegations import CANCEL_DELEGATION
 
         asked = OneDelegation(delegation_id=await resolve(control, delegation_id))
+        before = await view_of(control, asked.delegation_id)
         view = await control.call(CANCEL_DELEGATION, asked)
         if as_json:
             screen.emit(view.model_dump(mode="json"))
             return
+        from sublet.cli.reaching.follow import over
         from sublet.cli.rendering.delegations import headline
 
         screen.show(headline(view, screen.symbols))
+        if over(before):
+            screen.note(f"It was over already ({before.state}), so nothing was stopped.")
 
     run(ctx, screen, body)
 
