@@ -131,6 +131,9 @@ def text_argument(given: str) -> str:
         typer.BadParameter: it is empty or too long.
     """
     text = from_stdin(MAX_TEXT_CHARS, "the text").removesuffix("\n") if given == STDIN else given
-    if not 0 < len(text) <= MAX_TEXT_CHARS:
-        raise typer.BadParameter(f"a message has 1 to {MAX_TEXT_CHARS:,} characters; attach a file for more")
+    where = " on stdin" if given == STDIN else ""
+    if not text:
+        raise typer.BadParameter(f"the text{where} is empty")
+    if len(text) > MAX_TEXT_CHARS:
+        raise typer.BadParameter(f"the text{where} has more than {MAX_TEXT_CHARS:,} characters; attach a file for more")
     return text

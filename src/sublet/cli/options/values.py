@@ -10,7 +10,9 @@ import typer
 from sublet.protocol.patterns import Pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from pydantic import ValidationError
 
 JsonFlag = Annotated[
     bool, typer.Option("--json", help="Print one JSON value on stdout and nothing else.", show_default=False)
@@ -96,3 +98,28 @@ def address(text: str) -> tuple[str, int]:
         return parse_host_port(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not HOST:PORT, as in 127.0.0.1:8642 or [::1]:0") from None
+
+
+def wrong_value(error: ValidationError, typed: Mapping[str, str] | None = None) -> typer.BadParameter:
+    """Return what is wrong with the first value that a request does not take, by the name under which it was typed.
+
+    Args:
+        error: why the request was not made.
+        typed: the option or argument of a field, where it has another name.
+    """
+    from sublet.protocol.faults import fault_words
+
+    first = error.errors(include_url=False, include_input=False)[0]
+    field, *rest = [str(part) for part in first["loc"]] or [""]
+    bounds = first.get("ctx") or {}
+    if first["type"] in ("string_too_long", "too_long"):
+        what = "characters" if first["type"] == "string_too_long" else "of them"
+        words = f"it has more than {bounds['max_length']:,} {what}"
+    else:
+        words = fault_words(first)
+    name = (typed or {}).get(field)
+    return (
+        typer.BadParameter(words, param_hint=name)
+        if name
+        else typer.BadParameter(f"{'.'.join([field, *rest])}: {words}")
+    )

@@ -168,8 +168,10 @@ def read_schema(path: Path) -> object:
     try:
         with path.open("rb") as file:
             return json.loads(file.read(MAX_SCHEMA_BYTES + 1))
-    except (OSError, ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"{path}: {error}") from None
+    except OSError as error:
+        raise typer.BadParameter(f"{path} can't be read: {error.strerror}", param_hint="--schema") from None
+    except (ValueError, RecursionError) as error:
+        raise typer.BadParameter(f"{path} is no JSON: {error}", param_hint="--schema") from None
 
 
 async def _follow(control: Control, screen: Screen, request: AskRequest) -> Exit | None:

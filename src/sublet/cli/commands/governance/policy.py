@@ -109,7 +109,7 @@ def policy_explain(
             role=role,
             attributes=dict(_attribute(one) for one in attribute or []),
             args=_object(args),
-            at=datetime.fromisoformat(at) if at else None,
+            at=_moment(at) if at else None,
             granted=granted,
         )
     except ValueError as error:
@@ -239,3 +239,10 @@ def _object(text: str) -> dict[str, JsonValue]:
     if not isinstance(found, dict):
         raise ValueError("--args is a JSON object")
     return found
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no time; write 2026-12-24T08:00:00Z", param_hint="--at") from None

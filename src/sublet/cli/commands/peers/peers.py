@@ -9,7 +9,7 @@ import typer
 from sublet.cli.help import Sectioned, listing
 from sublet.cli.options.completion import complete_peer
 from sublet.cli.options.given_text import text_of
-from sublet.cli.options.values import JsonFlag, directory_path, duration
+from sublet.cli.options.values import JsonFlag, directory_path, duration, wrong_value
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
@@ -97,10 +97,12 @@ def peers_add(
 
         try:
             request = AddPeer(link=link, name=name)
-        except ValidationError:
+        except ValidationError as error:
+            if error.errors()[0]["loc"] != ("name",):
+                raise wrong_value(error, {"link": "LINK"}) from None
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,
-                f"{name!r} is no peer name, or the link is too long",
+                f"{name!r} is no name for a peer",
                 "A name begins with a-z or 0-9, then a-z, 0-9, dot, dash or underscore; at most 63 characters.",
             ) from None
         peer = await control.call(ADD_PEER, request)

@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from sublet.cli.options.rooms import ReasonOption, RefArgument, RoomArgument, resolve_ref, resolve_room, text_argument
-from sublet.cli.options.values import JsonFlag
+from sublet.cli.options.values import JsonFlag, wrong_value
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 
@@ -41,8 +41,8 @@ def react(
 
         try:
             request = React(room_id=room_id, ref_id=ref_id, emoji=emoji)
-        except ValidationError:
-            raise typer.BadParameter("give one emoji") from None
+        except ValidationError as error:
+            raise wrong_value(error, {"emoji": "EMOJI"}) from None
         return await control.call(REMOVE_REACTION if remove else ADD_REACTION, request)
 
     words = ("Taken back.", "There was no such reaction of yours.") if remove else ("Added.", "It was there already.")

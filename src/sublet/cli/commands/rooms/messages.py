@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 
 from sublet.cli.options.rooms import RoomArgument, resolve_ref, resolve_room, text_argument
-from sublet.cli.options.values import JsonFlag
+from sublet.cli.options.values import JsonFlag, wrong_value
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 
@@ -86,8 +86,8 @@ def send(
             given |= {"media": kept.blob_hash, "filename": kept.filename}
         try:
             request = SendMessage.model_validate(given)
-        except ValidationError:
-            raise typer.BadParameter("a message is in at most 16 channels, of 1 to 64 characters each") from None
+        except ValidationError as error:
+            raise wrong_value(error, {"channels": "--channel", "body": "TEXT", "thread": "--thread"}) from None
         sent = await control.call(SEND_MESSAGE, request)
         if as_json:
             screen.emit(sent.model_dump(mode="json"))
@@ -125,8 +125,8 @@ def read(
             given[name] = None if ref is None else await resolve_ref(control, room_id, ref)
         try:
             request = ReadMessages.model_validate(given)
-        except ValidationError:
-            raise typer.BadParameter("a channel has a name of 1 to 64 characters") from None
+        except ValidationError as error:
+            raise wrong_value(error, {"channel": "--channel"}) from None
         found = await control.call(READ_MESSAGES, request)
         await _show(control, screen, found)
 

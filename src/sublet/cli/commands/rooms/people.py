@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from sublet.cli.options.rooms import text_argument
-from sublet.cli.options.values import JsonFlag
+from sublet.cli.options.values import JsonFlag, wrong_value
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
@@ -31,8 +31,8 @@ def search(
 
         try:
             request = SearchProfiles(query=" ".join(words))
-        except ValidationError:
-            raise typer.BadParameter("give a few words") from None
+        except ValidationError as error:
+            raise wrong_value(error, {"query": "WORD"}) from None
         found = await control.call(SEARCH_PROFILES, request)
         if as_json:
             screen.emit([one.model_dump(mode="json") for one in found])
@@ -89,8 +89,8 @@ def profile(
         if fields or text is not None:
             try:
                 request = UpdateProfile.model_validate(changes)
-            except ValidationError:
-                raise typer.BadParameter("a profile has at most 64 fields and 65,536 characters") from None
+            except ValidationError as error:
+                raise wrong_value(error, {"frontmatter": "--set", "body": "--text"}) from None
             found = await control.call(UPDATE_PROFILE, request)
         else:
             asked = FindProfile(entity=None if entity is None else names.entity(entity))

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from sublet.cli.options.completion import complete_room
 from sublet.cli.options.rooms import RoomArgument, resolve_ref, resolve_room, text_argument
-from sublet.cli.options.values import JsonFlag
+from sublet.cli.options.values import JsonFlag, wrong_value
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 
@@ -41,8 +41,8 @@ def presence(
         if status is not None:
             try:
                 request = SetPresence(room_id=room_id, status=status)
-            except ValidationError:
-                raise typer.BadParameter("a status has at most 200 characters") from None
+            except ValidationError as error:
+                raise wrong_value(error, {"status": "--status"}) from None
             await control.call(SET_PRESENCE, request)
         found = await control.call(LIST_PRESENCE, OneRoom(room_id=room_id))
         if as_json:

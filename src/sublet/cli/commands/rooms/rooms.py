@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from sublet.cli.help import Sectioned, listing
 from sublet.cli.options.rooms import RoomArgument, resolve_room
-from sublet.cli.options.values import JsonFlag
+from sublet.cli.options.values import JsonFlag, wrong_value
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 
@@ -43,10 +43,8 @@ def room_create(
 
         try:
             request = CreateRoom.model_validate({"name": name, "policy": policy})
-        except ValidationError:
-            raise typer.BadParameter(
-                "a room has a name of 1 to 256 characters, and a policy of open, knock or invite"
-            ) from None
+        except ValidationError as error:
+            raise wrong_value(error, {"name": "NAME", "policy": "--policy"}) from None
         made = await control.call(CREATE_ROOM, request)
         if as_json:
             screen.emit(made.model_dump(mode="json"))
@@ -181,7 +179,7 @@ def room_config(
             try:
                 request = ConfigureRoom.model_validate({"room_id": room_id, **changes})
             except ValidationError as error:
-                raise typer.BadParameter(_what_is_wrong(error)) from None
+                raise wrong_value(error) from None
             found = await control.call(CONFIGURE_ROOM, request)
         else:
             found = await control.call(GET_ROOM, OneRoom(room_id=room_id))
@@ -218,10 +216,3 @@ def _json(text: str) -> object:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def _what_is_wrong(error: ValidationError) -> str:
-    from sublet.protocol.faults import fault_words
-
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(part) for part in first['loc'])}: {fault_words(first)}"

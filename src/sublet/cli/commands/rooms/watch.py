@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from sublet.cli.help import Defaulting, Sectioned, group
 from sublet.cli.options.rooms import RoomArgument, resolve_ref, resolve_room
-from sublet.cli.options.values import JsonFlag
+from sublet.cli.options.values import JsonFlag, wrong_value
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import SubletError
@@ -134,8 +134,8 @@ def watch_set(
             given |= {"ref_id": await resolve_ref(control, room_id, ref), **flags}
         try:
             request = SetWatch.model_validate(given)
-        except ValidationError:
-            raise typer.BadParameter("a reason has at most 200 characters, a channel 64") from None
+        except ValidationError as error:
+            raise wrong_value(error, {"reason": "--reason", "channels": "--channel"}) from None
         await _show(control, screen, await control.call(SET_WATCH, request))
 
     run(ctx, screen, body)
