@@ -16,7 +16,7 @@ from sublet.cli.help import group, verbatim
 from sublet.cli.options.given_text import check_arguments
 from sublet.cli.reaching.connection import Session, session_of
 from sublet.cli.rendering.screen import Screen
-from sublet.cli.rendering.words import own_version
+from sublet.cli.rendering.version import own_version
 from sublet.protocol.errors import LocalCode, SubletError
 
 app = group(

@@ -28,7 +28,7 @@ def main() -> int:
 
         return background(sys.argv[2:])
     if sys.argv[1:] == ["--version"]:
-        from sublet.cli.rendering.words import own_version
+        from sublet.cli.rendering.version import own_version
 
         try:
             sys.stdout.write(f"{own_version()}\n")
