@@ -131,3 +131,16 @@ async def test_an_edit_that_is_given_up_is_not_being_written() -> None:
         await until(lambda: daemon.told == [True, False])
 
     await while_open(body)
+
+
+@pytest.mark.anyio
+async def test_whoever_leaves_does_not_wait_for_a_daemon_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "LEAVE_SECONDS", 0.01)
+
+    async def body(typist: Typist, daemon: Daemon) -> None:
+        daemon.open.clear()
+        typist.keys.send_text("hi")
+        await daemon.asked.wait()
+
+    async with asyncio.timeout(30):
+        await while_open(body)

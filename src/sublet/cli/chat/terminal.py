@@ -20,6 +20,7 @@ from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.styles import Style
 from rich.cells import cell_len
 
+from sublet import deadlines
 from sublet.cli.chat.doing import do
 from sublet.cli.chat.lines import Line, fitted, tag_of
 from sublet.cli.chat.talk import Talk
@@ -30,6 +31,8 @@ from sublet.protocol.text import clean_line
 MAX_INPUT_LINES: Final = 8
 PROMPT: Final = "> "
 MAX_NAMES: Final = 4
+LEAVE_SECONDS: Final = 3.0
+"""Whoever leaves waits no longer for a daemon that does not answer."""
 PAUSE_SECONDS: Final = 4.0
 """Whoever has typed nothing for so long is not writing any more; longer than it takes until it is told again."""
 STYLE: Final = {
@@ -109,9 +112,10 @@ class ChatScreen:
 
     async def _leave(self) -> None:
         """Keep what was not sent, where there is somebody to keep it."""
-        with suppress(SubletError):
-            await self._talk.tell_typing(False)
-            await self._talk.keep_draft(self._input.text)
+        with suppress(SubletError, TimeoutError):
+            async with deadlines.timeout(LEAVE_SECONDS):
+                await self._talk.tell_typing(False)
+                await self._talk.keep_draft(self._input.text)
 
     def changed(self) -> None:
         """Draw again."""
