@@ -51,6 +51,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "workspace.mount.stuck_reads_helper": "a process of its own, without a loop",
         "workspace.sandbox.cgroups": "in the thread that ends a control group",
     },
+    "sock_accept": {"accepting": "takes one connection in a turn, for every listener"},
     "logging.getLogger": {
         "a2a_server.face": "quiets a library",
         "daemon.logging": "sets the log up",

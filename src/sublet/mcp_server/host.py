@@ -159,6 +159,8 @@ class McpFace:
             elif free:
                 # An agent that works here for somebody else is known by its process, whatever it says it is.
                 agent = self._context.identify(stream.peer_pid)
+                if not await stream.spoken():
+                    return
                 server = await self._loaded()
                 from sublet.mcp_server import connection
 

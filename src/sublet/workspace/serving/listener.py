@@ -17,6 +17,7 @@ import asyncssh
 import structlog
 
 from sublet import deadlines
+from sublet.accepting import accept
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.tasks import alone
 from sublet.workspace.model import Export, LeaseUsage
@@ -301,18 +302,15 @@ class DataPlane:
             self._ended[lease_id] = usage
 
     async def _accept(self, listener: socket.socket, group: asyncio.TaskGroup) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             try:
-                sock, peer = await loop.sock_accept(listener)
+                sock, peer = await accept(listener)
             except OSError as exc:  # out of descriptors, or the caller is gone already
                 log.warning("a connection could not be accepted", reason=exc.strerror)
                 await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
             self._strangers.make_room(str(peer[0]))
             self._begin_with(sock, str(peer[0]), group)
-            # Where callers queue up, accepting does not pause by itself, and nobody else would get on.
-            await asyncio.sleep(0)
 
     def _begin_with(self, sock: socket.socket, source: str, group: asyncio.TaskGroup) -> None:
         authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
