@@ -19,6 +19,7 @@ import structlog
 from sublet import deadlines
 from sublet.accepting import accept
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.stop_time import within
 from sublet.tasks import alone
 from sublet.workspace.model import Export, LeaseUsage
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
@@ -140,7 +141,7 @@ class DataPlane:
         except asyncio.CancelledError:
             self._group = None
             self.close()
-            with anyio.move_on_after(TRANSFER_STOP_SECONDS, shield=True):
+            with anyio.move_on_after(within(TRANSFER_STOP_SECONDS), shield=True):
                 # What they were at was halted with the leases.
                 await asyncio.to_thread(self._threads.shutdown)
             self._slow.shutdown()
