@@ -13,7 +13,7 @@ from typing import Any
 
 
 async def accept(listener: socket.socket) -> tuple[socket.socket, Any]:
-    """Wait for everybody else's turn, and then for the next connection; return it and the caller's address.
+    """Wait for the next connection, and then for everybody else's turn; return it and the caller's address.
 
     Args:
         listener: listens, and does not block.
@@ -21,5 +21,10 @@ async def accept(listener: socket.socket) -> tuple[socket.socket, Any]:
     Raises:
         OSError: it was gone at once, or there are no descriptors left.
     """
-    await asyncio.sleep(0)
-    return await asyncio.get_running_loop().sock_accept(listener)
+    made, address = await asyncio.get_running_loop().sock_accept(listener)
+    try:
+        await asyncio.sleep(0)
+    except BaseException:
+        made.close()  # cancelled meanwhile: nobody else knows of it
+        raise
+    return made, address

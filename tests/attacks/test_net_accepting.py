@@ -58,6 +58,17 @@ async def test_a_queue_of_callers_is_taken_one_in_a_turn() -> None:
     assert turns >= QUEUED
 
 
+async def test_a_connection_that_is_taken_while_the_listener_stops_is_closed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        with socket.create_connection(listener.getsockname()) as caller_side:
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(accept(listener))
+                await asyncio.sleep(0)  # it has the connection, and waits for its turn
+                task.cancel()
+            assert await asyncio.to_thread(caller_side.recv, 1) == b""
+
+
 async def test_a_host_that_says_nothing_has_no_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = 0
     before = McpFace._loaded
