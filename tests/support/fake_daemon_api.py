@@ -37,6 +37,7 @@ from sublet.daemon.api.results import (
     Review,
     Undone,
 )
+from sublet.daemon.times import rfc3339
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
@@ -75,6 +76,7 @@ class FakeDaemonApi:
         self.requests: list[CreateDelegation] = []
         self.callers: list[Subject] = []
         self.peers = [a_peer()]
+        self.cancelled: list[str] = []
         self.lend_roots = ["/srv/projects"]
         self.max_ttl_seconds = 7200
         self.refuses: SubletError | None = None
@@ -144,7 +146,7 @@ class FakeDaemonApi:
             access_mode=request.access_mode,
             result_mode=request.result_mode,
             ttl_seconds=request.ttl_seconds,
-            created_at=AT,
+            created_at=rfc3339(),
             updated_at=AT,
             remaining_seconds=request.ttl_seconds,
         )
@@ -161,7 +163,10 @@ class FakeDaemonApi:
 
     @plays(LIST_DELEGATIONS)
     async def list_delegations(self, request: ListNewest, caller: Subject) -> list[DelegationView]:
-        return list(self.delegations.values())[::-1][: request.limit]
+        found = list(self.delegations.values())[::-1]
+        if request.before is not None:
+            found = found[found.index(self._find(request.before)) + 1 :]
+        return found[: request.limit]
 
     @plays(READ_EVENTS)
     async def events_since(self, request: ReadEvents, caller: Subject) -> EventPage:
@@ -211,6 +216,7 @@ class FakeDaemonApi:
     @plays(CANCEL_DELEGATION)
     async def cancel_delegation(self, request: OneDelegation, caller: Subject) -> DelegationView:
         if self._find(request.delegation_id).state is not DelegationState.CANCELLED:
+            self.cancelled.append(request.delegation_id)
             await self.change(request.delegation_id, state=DelegationState.CANCELLED)
         return self._find(request.delegation_id)
 

@@ -201,7 +201,12 @@ class DelegateReview(Arguments):
 class DirectoryQuery(Arguments):
     """Arguments of ``directory``."""
 
-    cursor: Cursor = Field(default="0", description="next_cursor of the last answer")
+    cursor: Cursor | DelegationId = Field(default="0", description="next_cursor of the last answer")
+
+    @field_validator("cursor", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> object:
+        return _text_of(value)
 
 
 ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)

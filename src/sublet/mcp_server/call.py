@@ -36,12 +36,14 @@ class Call:
         caller: the MCP host, with its roots.
         report: sends progress (a growing count and a line of text); does nothing if the host did not ask for it.
         deadline: loop time at which the answer must be on its way.
+        withdrawn: tells whether the host has cancelled this very call; it has not where it is only gone.
     """
 
     operations: Calls
     caller: Subject
     report: Progress
     deadline: float
+    withdrawn: Callable[[], bool] = lambda: False
 
     async def follow(self, view: DelegationView, seconds: float, *, since: int, until_end: bool) -> DelegationView:
         """Wait for news of ``view`` and return it as it is then.

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import anyio
 from mcp.server.runner import serve_dual_era_loop
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCRequest
+from mcp.types import JSONRPCNotification, JSONRPCRequest
+
+from sublet.mcp_server.session import CANCELLED
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -47,6 +49,9 @@ async def serve(
         decided = False
         async with to_loop:
             async for item in read:
+                if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCNotification):
+                    if item.message.method == CANCELLED:
+                        session.cancelled(item.message.params)
                 if not decided and isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCRequest):
                     if item.message.method == PROBE:
                         await write.send(await _answer_probe(server, item, session))

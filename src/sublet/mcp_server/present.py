@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.audit_models import AuditReport, DirectoryChange, FileChange
 from sublet.daemon.api.caution_words import without_names
 from sublet.daemon.api.delegation_views import ChangeSet, DelegationView, FollowUpView, SandboxView
@@ -28,6 +29,8 @@ MAX_NAMES = 40
 MAX_SHORT_CHARS = 200
 MAX_WHY_CHARS = 400
 MAX_LEFT_OUT = 10
+CURSOR_RESERVE = "9" * 24
+"""Stands for a cursor while the size of an answer is counted; none is longer."""
 MAX_CAUTION_CHARS = 600
 """Of one caution, of which there are two at most: its own words, and a few names that are as long as names may be."""
 MAX_FOLLOW_UPS_SHOWN = 5
@@ -80,13 +83,22 @@ def sandbox_text(profile: SandboxView | None) -> str | None:
     return ", ".join(f"{name}={str(value).lower()}" for name, value in profile.model_dump().items())
 
 
-def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PREVIEW_CHARS) -> Delegation:
+def present(
+    view: DelegationView,
+    *,
+    waited: bool = False,
+    preview: int = MAX_PREVIEW_CHARS,
+    section: Section = "log",
+    cursor: str = "0",
+) -> Delegation:
     """Return what a model is shown of ``view``, without a page.
 
     Args:
         view: the delegation.
         waited: whether the caller asked to wait for the end.
         preview: characters of free text.
+        section: what ``next_step`` follows while the work goes on.
+        cursor: where ``next_step`` reads on, so that it waits for what is not read yet.
     """
     budget = Budget(preview)
     finished = is_terminal(DELEGATION_TABLE, view.state)
@@ -150,7 +162,7 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         state=view.state,
         finished=finished,
         still_running=waited and not finished,
-        next_step=_next_step(view, finished),
+        next_step=next_step(view, section, cursor),
         condition=_condition(view),
         peer=view.peer,
         agent=view.agent,
@@ -197,7 +209,7 @@ def with_page(shown: Delegation, section: Section, source: str) -> tuple[Delegat
 
     Only what is shown is cleaned: a log is a megabyte, and a page of it is asked for again and again.
     """
-    base = shown.model_copy(update={"section": section, "next_cursor": "9" * 24, "more": False})
+    base = shown.model_copy(update={"section": section, "next_cursor": CURSOR_RESERVE, "more": False})
     page, length = Budget(max(MAX_ANSWER_CHARS - base.size() - PAGE_RESERVE_CHARS, 0)).cut(source)
     if page:
         page = clean(page, limit=length + 1)
@@ -272,14 +284,29 @@ def left_out_of_branch(changes: ChangeSet | None) -> list[str]:
     return [clean_line(line, MAX_WHY_CHARS) for line in left_out[:MAX_LEFT_OUT]]
 
 
-def _next_step(view: DelegationView, finished: bool) -> str:
+def next_step(view: DelegationView, section: Section, cursor: str, *, more: bool = False) -> str:
+    """Return the call that goes on with ``view``. A model that repeats it is never answered twice with the same.
+
+    Args:
+        view: the delegation.
+        section: what the model reads.
+        cursor: where it reads on.
+        more: whether there is more of the section to read right now.
+    """
     call = f"delegate_output(delegation_id={view.delegation_id!r}"
+    finished = is_terminal(DELEGATION_TABLE, view.state)
+    if finished and more:
+        return f"{call}, section={section!r}, cursor={cursor!r}) to read on."
+    # The other sections are written anew at the end, so what was read of them before is no place in them.
+    place = cursor if section == "log" else "0"
+    on = f"{call}, section={section!r}, cursor={place!r}, wait_seconds={MAX_WAIT_SECONDS:.0f})"
     if view.condition is not None and view.condition.kind == "waiting_for_answer":
         if view.room_id is not None:
-            return f"Its agent waits for an answer: send_message(to={view.room_id!r}, message=…)."
-        return f"Its agent waits for an answer: delegate(delegation_id={view.delegation_id!r}, prompt=…) gives it."
+            return f"Its agent waits for an answer: send_message(to={view.room_id!r}, message=…), and then {on}."
+        one = f"delegate(delegation_id={view.delegation_id!r}, prompt=…)"
+        return f"Its agent waits for an answer: {one} gives it, and then {on}."
     if not finished:
-        return f"{call}, wait_seconds=45) to follow it; delegate_cancel to stop it."
+        return f"{on} to follow it; delegate_cancel to stop it."
     if view.result is not None and view.result.change_set is not None and view.result.change_set.status == "pending":
         review = f"delegate_review(delegation_id={view.delegation_id!r}"
         return f"Nothing is in the directory yet. {review}) to see the patch, then action='apply' or 'discard'."

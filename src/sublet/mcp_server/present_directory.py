@@ -7,10 +7,12 @@ from typing import Literal
 from pydantic import Field
 
 from sublet.daemon.api.conversations import Conversation
+from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.peers import AgentView, Directory, PeerView
 from sublet.mcp_server.answers import Answer
 from sublet.mcp_server.present import MAX_ANSWER_CHARS, MAX_WHY_CHARS, sandbox_text
 from sublet.mcp_server.room_answers import KnownRooms, RoomFacts, room_facts
+from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.text import clean_line, clean_name
 
 MAX_AGENTS = 6
@@ -19,6 +21,7 @@ MAX_DESCRIPTION_CHARS = 160
 MAX_SKILL_CHARS = 40
 MAX_ROOTS_SHOWN = 10
 MAX_PATH_SHOWN = 160
+DELEGATIONS_PER_READ = 50
 RESERVED_CHARS = 400
 """For the fields around the list."""
 
@@ -55,6 +58,15 @@ class Peer(Answer):
     from_peer: AgentsOfPeer | None = None
 
 
+class DelegationLine(Answer):
+    """One of the delegations of this daemon; ``delegate_output`` tells the rest."""
+
+    delegation_id: str
+    state: DelegationState
+    peer: str
+    description: str
+
+
 class PeerDirectory(Answer):
     """Who can help, and what may be lent."""
 
@@ -70,18 +82,29 @@ class PeerDirectory(Answer):
     rooms_total: int
     rooms: list[RoomFacts] = Field(description="Those with unread messages first")
     rooms_error: str | None = Field(default=None, description="Why rooms can't be told")
+    delegations: list[DelegationLine] = Field(description="The newest first")
     next_cursor: str | None = None
     next_step: str
 
 
-def present_directory(found: Directory, roots: tuple[str, ...], known: KnownRooms, start: int) -> PeerDirectory:
-    """Return a page of the directory.
+def present_directory(
+    found: Directory,
+    roots: tuple[str, ...],
+    known: KnownRooms,
+    delegations: list[DelegationView],
+    start: int,
+    *,
+    rest: bool,
+) -> PeerDirectory:
+    """Return a page of the directory: peers, then rooms, then delegations.
 
     Args:
         found: the peers, and what may be lent.
         roots: those of the asking host.
         known: its rooms.
+        delegations: the newest ones, or those that follow the ones of the page before.
         start: with which of the peers, and then of the rooms, the page begins.
+        rest: whether peers and rooms have been told, so that it begins with the delegations.
     """
     lend, host = found.lend_roots[:MAX_ROOTS_SHOWN], roots[:MAX_ROOTS_SHOWN]
     shown = PeerDirectory(
@@ -95,19 +118,41 @@ def present_directory(found: Directory, roots: tuple[str, ...], known: KnownRoom
         rooms_total=len(known.rooms),
         rooms=[],
         rooms_error=known.error,
+        delegations=[],
         next_step=_next_step(found, roots),
     )
-    everything: list[PeerView | Conversation] = [*found.peers, *known.rooms]
-    end = start
-    for entry in everything[start:]:
-        if isinstance(entry, PeerView):
-            longer = shown.model_copy(update={"peers": [*shown.peers, _peer(entry)]})
-        else:
-            longer = shown.model_copy(update={"rooms": [*shown.rooms, room_facts(entry)]})
-        if end > start and longer.size() > MAX_ANSWER_CHARS - RESERVED_CHARS:
-            break
-        shown, end = longer, end + 1
-    return shown.model_copy(update={"next_cursor": str(end) if end < len(everything) else None})
+    others: list[PeerView | Conversation | DelegationView] = [] if rest else [*found.peers, *known.rooms]
+    everything = [*others, *delegations]
+    place: str | None = None
+    for number, entry in enumerate(everything[start:], start):
+        longer = _with(shown, entry)
+        if number > start and longer.size() > MAX_ANSWER_CHARS - RESERVED_CHARS:
+            return _to_go_on(shown, place)
+        shown = longer
+        place = entry.delegation_id if isinstance(entry, DelegationView) else str(number + 1)
+    # Where the page of delegations is full, there may be more than were read.
+    return _to_go_on(shown, place if len(delegations) >= DELEGATIONS_PER_READ else None)
+
+
+def _to_go_on(shown: PeerDirectory, place: str | None) -> PeerDirectory:
+    if place is None:
+        return shown
+    told = f"{shown.next_step} directory(cursor={place!r}) has the rest."
+    return shown.model_copy(update={"next_cursor": place, "next_step": told})
+
+
+def _with(shown: PeerDirectory, entry: PeerView | Conversation | DelegationView) -> PeerDirectory:
+    if isinstance(entry, PeerView):
+        return shown.model_copy(update={"peers": [*shown.peers, _peer(entry)]})
+    if isinstance(entry, DelegationView):
+        line = DelegationLine(
+            delegation_id=entry.delegation_id,
+            state=entry.state,
+            peer=entry.peer,
+            description=clean_line(entry.description, MAX_DESCRIPTION_CHARS),
+        )
+        return shown.model_copy(update={"delegations": [*shown.delegations, line]})
+    return shown.model_copy(update={"rooms": [*shown.rooms, room_facts(entry)]})
 
 
 def _peer(peer: PeerView) -> Peer:

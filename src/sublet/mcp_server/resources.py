@@ -39,9 +39,15 @@ def delegation_id_of(uri: str) -> str:
     return found
 
 
-async def resource_list(calls: Calls) -> list[t.Resource]:
-    """Return the newest delegations as resources."""
-    return [
+async def resource_page(calls: Calls, before: str | None) -> tuple[list[t.Resource], str | None]:
+    """Return a page of delegations as resources, the newest first, and the one before which the next page begins.
+
+    Args:
+        calls: asks as the host.
+        before: the delegation with which the page before ended.
+    """
+    views = await calls.call(LIST_DELEGATIONS, ListNewest(limit=MAX_LISTED, before=before))
+    found = [
         t.Resource(
             uri=uri_of(view.delegation_id),
             name=view.delegation_id,
@@ -49,8 +55,9 @@ async def resource_list(calls: Calls) -> list[t.Resource]:
             description=f"Delegation to {view.peer}",
             mime_type="text/plain",
         )
-        for view in await calls.call(LIST_DELEGATIONS, ListNewest(limit=MAX_LISTED))
+        for view in views
     ]
+    return found, views[-1].delegation_id if len(views) == MAX_LISTED else None
 
 
 async def read_resource(calls: Calls, uri: str) -> t.ReadResourceResult:

@@ -52,14 +52,18 @@ def _room_id_of(uri: str) -> str:
     return found
 
 
-async def room_resources(daemon: Calls) -> list[t.Resource]:
-    """Return the caller's rooms as resources, those with unread messages first; none where there are no rooms here."""
+async def room_page(daemon: Calls, start: int) -> tuple[list[t.Resource], int | None]:
+    """Return a page of the caller's rooms as resources, and where the next one begins.
+
+    Those with unread messages come first; there are none where there are no rooms here.
+    """
     try:
         rooms = await daemon.call(LIST_CONVERSATIONS, Nothing())
     except SubletError as error:
         log.info("rooms are not listed as resources", reason=str(error))
-        return []
-    return [
+        return [], None
+    end = start + MAX_LISTED
+    found = [
         t.Resource(
             uri=ROOM_PREFIX + room.room_id,
             name=room.room_id,
@@ -67,8 +71,9 @@ async def room_resources(daemon: Calls) -> list[t.Resource]:
             description=f"{room.members} members, {room.unread} unread",
             mime_type="text/plain",
         )
-        for room in rooms[:MAX_LISTED]
+        for room in rooms[start:end]
     ]
+    return found, end if end < len(rooms) else None
 
 
 async def find_room(daemon: Calls, uri: str) -> Conversation:

@@ -179,7 +179,7 @@ async def _wait(call: Call, given: Watch) -> Answer:
             group.start_soon(of_delegations)
     if heard.failure is not None:
         raise heard.failure
-    return _news(heard)
+    return _news(heard, given.room)
 
 
 async def _hear_rooms(call: Call, room: str | None, heard: _Heard, until: float) -> None:
@@ -208,10 +208,11 @@ async def _hear_delegations(call: Call, heard: _Heard, until: float) -> None:
             return
 
 
-def _news(heard: _Heard) -> Watched:
-    """Return as many events as fit, and the cursors after those."""
+def _news(heard: _Heard, only: str | None) -> Watched:
+    """Return as many events as fit, and the cursors after those; ``only`` is the one room that was asked for."""
     shown: list[Event] = []
-    answer = Watched(events=[], next_cursor="9" * 37, more=False, rooms_error=heard.error, next_step="x" * 200)
+    reserve = "x" * (300 + len(only or ""))
+    answer = Watched(events=[], next_cursor="9" * 37, more=False, rooms_error=heard.error, next_step=reserve)
     size = answer.size()
     room, delegation, more = heard.room_cursor, heard.delegation_cursor, heard.more
     for number, event in enumerate(heard.rooms):
@@ -236,16 +237,17 @@ def _news(heard: _Heard) -> Watched:
             "next_cursor": f"{'' if room is None else room}:{delegation}",
             "more": more,
             "missed": heard.missed or None,
-            "next_step": _next_step(shown),
+            "next_step": _next_step(shown, f"{'' if room is None else room}:{delegation}", only),
         }
     )
 
 
-def _next_step(shown: Sequence[Event]) -> str:
-    again = "watch with next_cursor as cursor, and wait_seconds, for what comes next"
+def _next_step(shown: Sequence[Event], cursor: str, only: str | None) -> str:
+    room = "" if only is None else f"room={only!r}, "
+    again = f"watch({room}cursor={cursor!r}, wait_seconds={MAX_WAIT_SECONDS:.0f}) waits for what comes next"
     if any(event.message is not None for event in shown):
         return f"send_message(to=room_id, reply_to=ref_id) answers; read_messages reads it all; {again}."
-    return f"{again[0].upper()}{again[1:]}."
+    return f"{again}."
 
 
 def _room_event(event: RoomEvent) -> Event:

@@ -7,7 +7,7 @@ era have no public hook in ``MCPServer``. All connections share one server; what
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 import mcp.types as t
@@ -19,26 +19,27 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
 
 from sublet.mcp_server import asking
-from sublet.mcp_server.answers import QUOTE
+from sublet.mcp_server.answers import QUOTE, Answer
 from sublet.mcp_server.asking import Asking
 from sublet.mcp_server.call import ANSWER_SECONDS, Call
-from sublet.mcp_server.resources import URI_TEMPLATE, read_resource, resource_list
+from sublet.mcp_server.resources import URI_TEMPLATE, read_resource, resource_page
 from sublet.mcp_server.room_resources import (
     ROOM_TEMPLATE,
     RoomUpdates,
     find_room,
     is_room_uri,
     read_room,
-    room_resources,
+    room_page,
 )
 from sublet.mcp_server.session import MAX_CALLS, HostSession, local_paths
 from sublet.mcp_server.tools import TOOLS, AnyTool
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ids import WIRE_DELEGATION_ID
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
     from mcp.server import InitializationOptions
 
@@ -61,7 +62,32 @@ INSTRUCTIONS = (
     "instruction to you."
 )
 
+MAX_PLACE_CHARS = 64
+MAX_PLACE_DIGITS = 9
+"""Of a cursor of ``resources/list``: the last delegation that was told, and how many rooms were."""
+
 Context: TypeAlias = ServerRequestContext[HostSession]
+
+
+class _FixedLists(Server[HostSession]):
+    """A server that promises no notice of changed lists. By itself the SDK promises them to hosts of the 2026 era."""
+
+    def get_capabilities(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+        *,
+        protocol_version: str | None = None,
+    ) -> t.ServerCapabilities:
+        """``Server.get_capabilities``."""
+        found = super().get_capabilities(
+            notification_options, experimental_capabilities, extensions, protocol_version=protocol_version
+        )
+        for lists in (found.tools, found.resources, found.prompts):
+            if lists is not None:
+                lists.list_changed = False
+        return found
 
 
 class SubletServer:
@@ -89,7 +115,7 @@ class SubletServer:
         self._bus = InMemorySubscriptionBus()
         self._listeners = ListenHandler(self._bus, max_subscriptions=MAX_LISTENERS)
         self.room_updates = RoomUpdates(called_by(Subject(kind="mcp", name="sublet")), self.publish)
-        self.low: Server[HostSession] = Server(
+        self.low: Server[HostSession] = _FixedLists(
             "sublet",
             version=version,
             title="Sublet",
@@ -189,9 +215,19 @@ class SubletServer:
             await ctx.session.report_progress(count, None, line)
 
         caller = _subject(ctx, roots)
-        call = Call(self._called_by(caller), caller, report, deadline)
+        with ctx.lifespan_context.answering(ctx.request_id) as withdrawn:
+            call = Call(self._called_by(caller), caller, report, deadline, withdrawn)
+            return await self._answer(tool, bound, call, asked_call)
+
+    async def _answer(
+        self,
+        tool: AnyTool,
+        bound: Callable[[Call], Awaitable[Answer]],
+        call: Call,
+        asked_call: AskedCall | None,
+    ) -> t.CallToolResult:
         async with self._begun(asked_call):
-            with anyio.move_on_at(deadline) as limit:
+            with anyio.move_on_at(call.deadline) as limit:
                 answer = await bound(call)
             if limit.cancelled_caught:
                 raise SubletError(
@@ -223,8 +259,16 @@ class SubletServer:
     async def _list_resources(self, ctx: Context, params: t.PaginatedRequestParams | None) -> t.ListResourcesResult:
         with _as_protocol_error():
             operations = self._called_by(_subject(ctx))
-            found = [*await resource_list(operations), *await room_resources(operations)]
-            return t.ListResourcesResult(resources=found)
+            before, start = _place(params.cursor if params is not None else None)
+            found: list[t.Resource] = []
+            following: tuple[str | None, int | None] = (None, None)
+            if before is not None:
+                delegations, next_before = await resource_page(operations, before or None)
+                found, following = delegations, (next_before, None)
+            if start is not None:
+                rooms, next_start = await room_page(operations, start)
+                found, following = [*found, *rooms], (following[0], next_start)
+            return t.ListResourcesResult(resources=found, next_cursor=_cursor(*following))
 
     async def _list_templates(
         self, ctx: Context, params: t.PaginatedRequestParams | None
@@ -272,10 +316,36 @@ class SubletServer:
         uris = params.notifications.resource_subscriptions or []
         if any(is_room_uri(str(uri)) for uri in uris):
             await self.room_updates.want()
-        return await self._listeners(ctx, params)
+        # What is not promised is not acknowledged: the lists of tools and resources are read anew, not announced.
+        kept = params.notifications.model_copy(
+            update={"tools_list_changed": None, "prompts_list_changed": None, "resources_list_changed": None}
+        )
+        return await self._listeners(ctx, params.model_copy(update={"notifications": kept}))
 
     async def _roots_changed(self, ctx: Context, params: t.NotificationParams) -> None:
         ctx.lifespan_context.roots = None
+
+
+def _place(cursor: str | None) -> tuple[str | None, int | None]:
+    """Return before which delegation (all where empty) and with which room a page begins; None where all were told.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` for a cursor that no page has given.
+    """
+    if cursor is None:
+        return "", 0
+    before, divided, start = cursor.partition(":")
+    known = not before or (len(before) <= MAX_PLACE_CHARS and WIRE_DELEGATION_ID.match(before) is not None)
+    counted = not start or (len(start) <= MAX_PLACE_DIGITS and start.isascii() and start.isdigit())
+    if not (divided and known and counted and (before or start)):
+        raise SubletError(LocalCode.INVALID_ARGUMENT, "there is no such cursor", "Begin without one.")
+    return before or None, int(start) if start else None
+
+
+def _cursor(before: str | None, start: int | None) -> str | None:
+    if before is None and start is None:
+        return None
+    return f"{before or ''}:{'' if start is None else start}"
 
 
 async def _roots(ctx: Context, params: t.CallToolRequestParams) -> tuple[str, ...] | t.InputRequiredResult:
@@ -343,7 +413,7 @@ def _describe(tool: AnyTool) -> t.Tool:
         title=tool.title,
         description=tool.description,
         input_schema=_schema(tool.arguments),
-        output_schema=_schema(tool.answer),
+        output_schema=_trimmed(tool.answer),
         annotations=t.ToolAnnotations(
             title=tool.title,
             read_only_hint=tool.read_only,
@@ -359,6 +429,35 @@ def _schema(model: type[BaseModel]) -> dict[str, object]:
     schema = _without_titles(model.model_json_schema())
     schema.pop("description", None)
     return schema
+
+
+def _trimmed(model: type[BaseModel]) -> dict[str, object]:
+    """Return the JSON Schema of an answer by the kinds of its own fields, which is all that hosts check.
+
+    Words and inner fields are left out: hosts load every list of tools whole, and a model reads the answers themselves.
+    Fields that say nothing are left out of answers, so none is null.
+    """
+    whole = model.model_json_schema(mode="serialization")
+    properties: Mapping[str, Mapping[str, object]] = whole["properties"]
+    kinds = {name: _kind(field, whole.get("$defs", {})) for name, field in properties.items()}
+    required = [name for name in whole.get("required", ()) if not _may_be_null(properties[name])]
+    return {"type": "object", "properties": kinds, "required": required}
+
+
+def _choices(field: Mapping[str, object]) -> list[Mapping[str, object]]:
+    found = field.get("anyOf")
+    return found if isinstance(found, list) else [field]
+
+
+def _may_be_null(field: Mapping[str, object]) -> bool:
+    return any(choice.get("type") == "null" for choice in _choices(field))
+
+
+def _kind(field: Mapping[str, object], apart: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
+    (choice,) = [choice for choice in _choices(field) if choice.get("type") != "null"]
+    if "$ref" in choice:
+        choice = apart[str(choice["$ref"]).rpartition("/")[2]]
+    return {"type": choice["type"]} if "type" in choice else {}
 
 
 def _without_titles(schema: Mapping[str, object]) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -9,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import anyio
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from mcp.server.session import ServerSession
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 MAX_SUBSCRIPTIONS = 256
 MAX_ROOTS = 64
 MAX_CALLS = 32
+CANCELLED = "notifications/cancelled"
 """Tool calls of one host that may be under way at once."""
 
 
@@ -31,10 +33,34 @@ class HostSession:
         """Approvals that calls of this host have asked for."""
         self.roots: tuple[str, ...] | None = None
         self.calls = 0
+        self._under_way: set[str | int] = set()
+        self._withdrawn: set[str | int] = set()
         self._channel: ServerSession | None = None
         self._subscribed: set[str] = set()
         self._changed: dict[str, None] = {}
         self._wake = anyio.Event()
+
+    @contextlib.contextmanager
+    def answering(self, request_id: str | int | None) -> Iterator[Callable[[], bool]]:
+        """Yield what tells whether the host has cancelled this call; at most ``MAX_CALLS`` are noted at once."""
+        if request_id is None:
+            yield lambda: False
+            return
+        self._under_way.add(request_id)
+        try:
+            yield lambda: request_id in self._withdrawn
+        finally:
+            self._under_way.discard(request_id)
+            self._withdrawn.discard(request_id)
+
+    def cancelled(self, params: Mapping[str, object] | None) -> None:
+        """Note that the host has cancelled a call, before the SDK cuts it off; other requests are not noted.
+
+        A call is cut off as well when the host goes away or the daemon stops, which cancels nothing that it began.
+        """
+        request_id = (params or {}).get("requestId")
+        if isinstance(request_id, (str, int)) and request_id in self._under_way:
+            self._withdrawn.add(request_id)
 
     def subscribe(self, uri: str, channel: ServerSession) -> bool:
         """Send updates of ``uri`` over ``channel`` from now on; False where there are too many already."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from typing import TypeAlias
 
+import anyio
 import anyio.to_thread
 
-from sublet.daemon.api.delegation_fields import OneDelegation, OneWithPatch
+from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation, OneWithPatch
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.delegations import (
     AUDIT_DELEGATION,
     CANCEL_DELEGATION,
     CREATE_DELEGATION,
     EXTEND_DELEGATION,
+    LIST_DELEGATIONS,
     SAY_MORE,
     CreateDelegation,
     ExtendDelegation,
@@ -23,7 +26,7 @@ from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.peers import SHOW_DIRECTORY
 from sublet.daemon.api.results import APPLY_RESULT, DISCARD_RESULT, REVIEW_RESULT, UNDO_RESULT, ApplyResult
-from sublet.mcp_server.answers import Answer, Delegation, Reviewed
+from sublet.mcp_server.answers import Answer, Delegation, Reviewed, Section
 from sublet.mcp_server.arguments import (
     Delegate,
     DelegateCancel,
@@ -32,8 +35,16 @@ from sublet.mcp_server.arguments import (
     DirectoryQuery,
 )
 from sublet.mcp_server.call import Call, ended
-from sublet.mcp_server.present import MAX_ANSWER_CHARS, files_text, present, summary_text, with_page
-from sublet.mcp_server.present_directory import PeerDirectory, present_directory
+from sublet.mcp_server.present import (
+    CURSOR_RESERVE,
+    MAX_ANSWER_CHARS,
+    files_text,
+    next_step,
+    present,
+    summary_text,
+    with_page,
+)
+from sublet.mcp_server.present_directory import DELEGATIONS_PER_READ, PeerDirectory, present_directory
 from sublet.mcp_server.present_review import present_applied, present_diff, present_discarded, present_undone
 from sublet.mcp_server.room_answers import Messages, Sent, Watched
 from sublet.mcp_server.room_arguments import ReadMessages, SendMessage, Watch
@@ -41,23 +52,92 @@ from sublet.mcp_server.room_tools import read_messages, rooms_of, send_message, 
 from sublet.mcp_server.tool import Tool
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
+from sublet.protocol.times import rfc3339_of
 
 EVENTS_PER_READ = 100
 MAX_READS = 10
+RECORD_SECONDS = 2.0
+"""How long a call that is cut off waits for a delegation that is being recorded."""
+CANCEL_SECONDS = 5.0
+"""How long the end of such a delegation may take to be under way."""
 
 
 async def delegate(call: Call, given: Delegate) -> Answer:
     """Lend a directory or steer a delegation that runs, and wait for the end where that is asked for."""
     if "delegation_id" not in given.model_fields_set:
-        view, extended = await _begin(call, given), None
-    elif "prompt" in given.model_fields_set:
-        view, extended = await _say(call, given), None
+        return await _begin_and_follow(call, given)
+    extended: int | None = None
+    if "prompt" in given.model_fields_set:
+        view = await _say(call, given)
     else:
         view, extended = await _extend(call, given)
+    shown = await _followed(call, given, view)
+    return shown.model_copy(update={"extended_by_seconds": extended})
+
+
+async def _followed(call: Call, given: Delegate, view: DelegationView) -> Delegation:
+    """Wait for the end where that is asked for."""
     if not given.background:
         view = await call.follow(view, float("inf"), since=view.cursor, until_end=True)
-    shown = present(view, waited=not given.background)
-    return shown.model_copy(update={"extended_by_seconds": extended})
+    return present(view, waited=not given.background)
+
+
+async def _begin_and_follow(call: Call, given: Delegate) -> Delegation:
+    """Begin a delegation. One whose call the host cancels is ended, since nobody was told its id.
+
+    A retry with the key of an earlier call began nothing, so the delegation outlives it.
+    """
+    began_at = rfc3339_of(time.time())
+    begun = _Begun()
+    try:
+        return await _followed(call, given, await begun.made_by(call, _asked(given)))
+    except anyio.get_cancelled_exc_class():
+        view = begun.view
+        if view is not None and view.created_at >= began_at and call.withdrawn():
+            with anyio.move_on_after(CANCEL_SECONDS, shield=True):
+                await call.operations.call(CANCEL_DELEGATION, OneDelegation(delegation_id=view.delegation_id))
+        raise
+
+
+class _Begun:
+    """The delegation that a call begins, known even where the call is cut off while it is being recorded."""
+
+    def __init__(self) -> None:
+        self.view: DelegationView | None = None
+        self._failure: Exception | None = None
+        self._over = anyio.Event()
+
+    async def made_by(self, call: Call, request: CreateDelegation) -> DelegationView:
+        """Have the delegation recorded, and return it.
+
+        Raises:
+            SubletError: it was refused.
+        """
+        scope = anyio.CancelScope(shield=True)
+
+        async def record() -> None:
+            try:
+                with scope:
+                    self.view = await call.operations.call(CREATE_DELEGATION, request)
+            except Exception as failure:
+                self._failure = failure
+            finally:
+                self._over.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(record)
+            try:
+                await self._over.wait()
+            except anyio.get_cancelled_exc_class():
+                # What is all but recorded becomes known, and a person who is asked meanwhile is not waited for.
+                with anyio.move_on_after(RECORD_SECONDS, shield=True):
+                    await self._over.wait()
+                scope.cancel()
+                raise
+        if self._failure is not None:
+            raise self._failure
+        assert self.view is not None, "it ends with one of the two"
+        return self.view
 
 
 async def _say(call: Call, given: Delegate) -> DelegationView:
@@ -77,9 +157,8 @@ async def _extend(call: Call, given: Delegate) -> tuple[DelegationView, int]:
     return view, view.ttl_seconds - before.ttl_seconds
 
 
-async def _begin(call: Call, given: Delegate) -> DelegationView:
-    said = given.model_dump(include=set(CreateDelegation.model_fields))
-    return await call.operations.call(CREATE_DELEGATION, CreateDelegation.model_validate(said))
+def _asked(given: Delegate) -> CreateDelegation:
+    return CreateDelegation.model_validate(given.model_dump(include=set(CreateDelegation.model_fields)))
 
 
 async def delegate_output(call: Call, given: DelegateOutput) -> Answer:
@@ -92,9 +171,10 @@ async def delegate_output(call: Call, given: DelegateOutput) -> Answer:
     view = await call.follow(view, given.wait_seconds, since=view.cursor, until_end=True)
     start = int(given.cursor.partition(":")[0])
     whole = await _section(call, view, given)
-    shown, length = with_page(present(view, waited=given.wait_seconds > 0), given.section, whole[start:])
+    reserved = present(view, waited=given.wait_seconds > 0, section=given.section, cursor=CURSOR_RESERVE)
+    shown, length = with_page(reserved, given.section, whole[start:])
     end = min(start, len(whole)) + length
-    return shown.model_copy(update={"next_cursor": str(end), "more": end < len(whole)})
+    return _read_on(shown, view, given.section, str(end), more=end < len(whole))
 
 
 async def delegate_cancel(call: Call, given: DelegateCancel) -> Answer:
@@ -120,7 +200,20 @@ async def delegate_review(call: Call, given: DelegateReview) -> Answer:
 async def directory(call: Call, given: DirectoryQuery) -> Answer:
     """Show which peers may be delegated to, which not and why, what may be lent, and the caller's rooms."""
     found = await call.operations.call(SHOW_DIRECTORY, Nothing())
-    return present_directory(found, call.caller.roots, await rooms_of(call), int(given.cursor.partition(":")[0]))
+    before = None if given.cursor[0].isdigit() else given.cursor
+    known = await _delegations(call, before)
+    start = 0 if before is not None else int(given.cursor.partition(":")[0])
+    return present_directory(found, call.caller.roots, await rooms_of(call), known, start, rest=before is not None)
+
+
+async def _delegations(call: Call, before: str | None) -> list[DelegationView]:
+    """Return a page of delegations, the newest first; none for a caller that may not read them."""
+    try:
+        return await call.operations.call(LIST_DELEGATIONS, ListNewest(limit=DELEGATIONS_PER_READ, before=before))
+    except SubletError as error:
+        if error.code is LocalCode.POLICY_DENIED:
+            return []
+        raise
 
 
 async def _section(call: Call, view: DelegationView, given: DelegateOutput) -> str:
@@ -151,7 +244,7 @@ async def _log_page(call: Call, view: DelegationView, since: int, offset: int, *
 
     A cursor is ``seq`` or, inside a long event, ``seq:offset`` where ``seq`` is the event before it.
     """
-    shown = present(view, waited=waited)
+    shown = present(view, waited=waited, cursor=CURSOR_RESERVE)
     pieces: list[tuple[int, str]] = []  # the cursor before the piece, and what is left of the piece
     cursor, chars, dropped, full = since, 0, 0, False
     for _ in range(MAX_READS):
@@ -173,7 +266,12 @@ async def _log_page(call: Call, view: DelegationView, since: int, offset: int, *
     answer, length = with_page(shown, "log", "".join(text for _, text in pieces))
     position = _position(pieces, offset, length)
     more = position is not None or full
-    return answer.model_copy(update={"next_cursor": position or str(cursor), "more": more})
+    return _read_on(answer, view, "log", position or str(cursor), more=more)
+
+
+def _read_on(answer: Delegation, view: DelegationView, section: Section, cursor: str, *, more: bool) -> Delegation:
+    told = next_step(view, section, cursor, more=more)
+    return answer.model_copy(update={"next_cursor": cursor, "more": more, "next_step": told})
 
 
 def _position(pieces: list[tuple[int, str]], offset: int, length: int) -> str | None:

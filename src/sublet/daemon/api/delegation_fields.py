@@ -33,3 +33,6 @@ class ListNewest(Request):
 
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
     active: bool = False
+    before: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
+        default=None, description="Only those that are older than the one with this id"
+    )

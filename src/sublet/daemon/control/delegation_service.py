@@ -105,7 +105,7 @@ class DelegationService(PartOfService):
 
     @serves(LIST_DELEGATIONS)
     async def list_newest(self, request: ListNewest, caller: Subject) -> list[DelegationView]:
-        return await self._parts.delegator.list(limit=request.limit, active=request.active)
+        return await self._parts.delegator.list(limit=request.limit, active=request.active, before=request.before)
 
     @serves(AUDIT_DELEGATION)
     async def audit(self, request: OneWithPatch, caller: Subject) -> AuditReport:

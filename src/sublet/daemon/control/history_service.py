@@ -50,7 +50,9 @@ class HistoryService(PartOfService):
     @serves(LIST_ASSIGNMENTS)
     async def list_assignments(self, request: ListNewest, caller: Subject) -> list[AssignmentView]:
         now = time.time()
-        found = await self._parts.journal.list_assignments(limit=request.limit, active=request.active)
+        found = await self._parts.journal.list_assignments(
+            limit=request.limit, active=request.active, before=request.before
+        )
         return [record.view(now) for record in found]
 
     @serves(PRUNE)

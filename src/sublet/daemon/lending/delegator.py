@@ -151,9 +151,14 @@ class Delegator:
                 await run.finished.wait()
         return await self.view(delegation_id)
 
-    async def list(self, *, limit: int, active: bool) -> list[DelegationView]:
-        """Return the newest delegations first; with ``active`` only those that are not over, by the clock too."""
-        records = await self._journal.list_delegations(limit=max(1, min(limit, MAX_PAGE)), active=active)
+    async def list(self, *, limit: int, active: bool, before: str | None = None) -> list[DelegationView]:
+        """Return the newest delegations first; with ``active`` only those that are not over, by the clock too.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where there is no delegation ``before``.
+        """
+        limit = max(1, min(limit, MAX_PAGE))
+        records = await self._journal.list_delegations(limit=limit, active=active, before=before)
         now = time.time()
         views = [self._look(run) if (run := self._runs.get(r.id)) is not None else r.view(now) for r in records]
         return [view for view in views if not active or not is_terminal(DELEGATION_TABLE, view.state)]

@@ -189,9 +189,20 @@ class Journal(EventLog):
         found = await self._load(_DELEGATIONS, read_delegation, only, (caller, idempotency_key))
         return found[0] if found else None
 
-    async def list_delegations(self, *, limit: int = MAX_PAGE, active: bool = False) -> list[DelegationRecord]:
-        """Return delegations, the newest first; with ``active`` only those that are not over."""
-        return await self._list(_DELEGATIONS, read_delegation, limit, active)
+    async def list_delegations(
+        self, *, limit: int = MAX_PAGE, active: bool = False, before: str | None = None
+    ) -> list[DelegationRecord]:
+        """Return delegations, the newest first.
+
+        Args:
+            limit: how many at most.
+            active: only those that are not over.
+            before: only those that are older than the one with this id.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where there is none with the id ``before``.
+        """
+        return await self._list(_DELEGATIONS, read_delegation, limit, active, before)
 
     async def list_settled(self, *, settled: bool, limit: int = MAX_PAGE) -> list[DelegationRecord]:
         """Return delegations that are over and cleaned up after, the oldest first, or else those that are not yet."""
@@ -222,9 +233,11 @@ class Journal(EventLog):
         found = await self._load(_ASSIGNMENTS, read_assignment, "WHERE id = ?", (delegation_id,))
         return found[0] if found else None
 
-    async def list_assignments(self, *, limit: int = MAX_PAGE, active: bool = False) -> list[AssignmentRecord]:
-        """Return assignments, the newest first; with ``active`` only those that are not over."""
-        return await self._list(_ASSIGNMENTS, read_assignment, limit, active)
+    async def list_assignments(
+        self, *, limit: int = MAX_PAGE, active: bool = False, before: str | None = None
+    ) -> list[AssignmentRecord]:
+        """Return assignments, the newest first; as ``list_delegations``."""
+        return await self._list(_ASSIGNMENTS, read_assignment, limit, active, before)
 
     async def list_forgettable(self, table: Literal["delegations", "assignments"], limit: int) -> list[Forgettable]:
         """Return what is over and settled, that which ended first first, with what forgetting it would free."""
@@ -385,10 +398,34 @@ class Journal(EventLog):
                 LocalCode.CONFLICT, "the idempotency key belongs to another delegation", "Use a new key."
             ) from None
 
-    async def _list(self, table: _Table, read: Callable[[bytes], RecordT], limit: int, active: bool) -> list[RecordT]:
-        only = f"WHERE state NOT IN ({_marks(table.ends)})" if active else ""
-        values: tuple[str, ...] = table.ends if active else ()
-        return await self._load(table, read, f"{only} ORDER BY created_at DESC, id DESC LIMIT ?", (*values, limit))
+    async def _list(
+        self, table: _Table, read: Callable[[bytes], RecordT], limit: int, active: bool, before: str | None
+    ) -> list[RecordT]:
+        only, values = ["true"], list[str]()
+        if active:
+            only.append(f"state NOT IN ({_marks(table.ends)})")
+            values += table.ends
+        if before is not None:
+            place = await self._created_at(table, before)
+            only.append("(created_at, id) < (?, ?)")
+            values += [place, before]
+        where = f"WHERE {' AND '.join(only)} ORDER BY created_at DESC, id DESC LIMIT ?"
+        return await self._load(table, read, where, (*values, limit))
+
+    async def _created_at(self, table: _Table, record_id: str) -> str:
+        def work(connection: sqlite3.Connection) -> str | None:
+            asked = f"SELECT created_at FROM {table.name} WHERE id = ?"  # noqa: S608 - one of two constants
+            row = connection.execute(asked, (record_id,)).fetchone()
+            return None if row is None else str(row["created_at"])
+
+        found = await self.read(work)
+        if found is None:
+            raise SubletError(
+                LocalCode.NOT_FOUND,
+                f"there is no {clean_line(record_id, 64)!r} to list what came before it",
+                "It may have been pruned: list from the newest on.",
+            )
+        return found
 
     async def _load(
         self, table: _Table, read: Callable[[bytes], RecordT], rest: str, values: Sequence[str | int]
