@@ -170,10 +170,10 @@ async def test_D51_a_call_cut_off_while_the_delegation_is_recorded_ends_it_too(
     begun, may_go_on = anyio.Event(), anyio.Event()
     create = api.create_delegation
 
-    async def slow(*args: Any) -> Any:
+    async def slow(*args: Any, **options: Any) -> Any:
         begun.set()
         await may_go_on.wait()
-        return await create(*args)
+        return await create(*args, **options)
 
     monkeypatch.setattr(api, "create_delegation", slow)
     monkeypatch.setattr(tools, "RECORD_SECONDS", 20)

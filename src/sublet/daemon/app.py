@@ -286,6 +286,7 @@ class _Daemon:
             chain_of=parts.callers.chain,
             rest_of=parts.callers.rest,
             max_depth=lambda: self._config.supervisor.max_depth,
+            stop_work=parts.executor.stop_here,
         )
 
     def _context(self, parts: Parts, table: OperationTable, key_changed: Callable[[str, str], None]) -> FaceContext:

@@ -27,6 +27,7 @@ class Action(StrEnum):
     WORKSPACE_UNLOCK = "workspace.unlock"
     ASSIGNMENT_READ = "assignment.read"
     ASSIGNMENT_ACCEPT = "assignment.accept"
+    ASSIGNMENT_CANCEL = "assignment.cancel"
     PEER_MANAGE = "peer.manage"
     PEER_PAIR = "peer.pair"
     TOKEN_MANAGE = "token.manage"  # noqa: S105 - the name of an action, not a secret

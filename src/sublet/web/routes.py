@@ -26,7 +26,7 @@ from sublet.daemon.api.approvals import (
     LIST_GRANTS,
     REVOKE_GRANT,
 )
-from sublet.daemon.api.assignments import LIST_ASSIGNMENTS
+from sublet.daemon.api.assignments import CANCEL_ASSIGNMENT, LIST_ASSIGNMENTS
 from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.api.base import Request as Arguments
 from sublet.daemon.api.daemon import SHOW_STATUS
@@ -70,6 +70,7 @@ OF_THE_PAGE: Final[Mapping[str, AnyOperation]] = {
     "/api/delegations/{delegation_id}/cancel": CANCEL_DELEGATION,
     "/api/delegations/{delegation_id}/undo": UNDO_RESULT,
     "/api/assignments": LIST_ASSIGNMENTS,
+    "/api/assignments/{delegation_id}/cancel": CANCEL_ASSIGNMENT,
     "/api/peers": LIST_PEERS,
     "/api/approvals": LIST_APPROVALS,
     "/api/approvals/{approval_id}": GET_APPROVAL,

@@ -31,8 +31,13 @@ IdArgument = Annotated[
 ]
 
 
-async def resolve(control: Control, given: str) -> str:
+async def resolve(control: Control, given: str, *, work: bool = False) -> str:
     """Return the full delegation id for a full or abbreviated one, or for ``last``.
+
+    Args:
+        control: asks the daemon.
+        given: what was typed.
+        work: whether what is done here for others is meant as well; ``last`` is the newest of one's own, if any.
 
     Raises:
         SubletError: ``NOT_FOUND`` for none, ``INVALID_ARGUMENT`` for an abbreviation that fits several.
@@ -48,12 +53,13 @@ async def resolve(control: Control, given: str) -> str:
     from sublet.daemon.api.delegation_fields import ListNewest
     from sublet.daemon.api.delegations import LIST_DELEGATIONS
 
-    known = await control.call(LIST_DELEGATIONS, ListNewest(limit=LIST_LIMIT))
+    known = [view.delegation_id for view in await control.call(LIST_DELEGATIONS, ListNewest(limit=LIST_LIMIT))]
+    if work:
+        from sublet.daemon.api.assignments import LIST_ASSIGNMENTS
+
+        known += [view.delegation_id for view in await control.call(LIST_ASSIGNMENTS, ListNewest(limit=LIST_LIMIT))]
     start = given if given.startswith("dlg_") else f"dlg_{given}"
-    if given == NEWEST:
-        fitting = [view.delegation_id for view in known[:1]]
-    else:
-        fitting = [view.delegation_id for view in known if view.delegation_id.startswith(start)]
+    fitting = known[:1] if given == NEWEST else [one for one in dict.fromkeys(known) if one.startswith(start)]
     match fitting:
         case [one]:
             return one
@@ -61,8 +67,9 @@ async def resolve(control: Control, given: str) -> str:
             raise SubletError(
                 LocalCode.NOT_FOUND,
                 f"there is no delegation {clean_line(given, MAX_SHOWN_CHARS)!r}"
-                + did_you_mean(start, (view.delegation_id[: len(start)] for view in known)),
-                "Run `sublet ls --all` to see them all.",
+                + did_you_mean(start, (one[: len(start)] for one in known)),
+                "Run `sublet ls --all` to see them all"
+                + (", and `sublet work --all` for what is done here for others." if work else "."),
             )
         case _:
             raise SubletError(

@@ -11,8 +11,10 @@ import typer
 
 from sublet.cli.errors import Exit, exit_for, sole_error
 from sublet.cli.rendering.screen import Screen
+from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
+    from sublet.daemon.api.assignments import AssignmentView
     from sublet.daemon.api.delegation_views import DelegationView
     from sublet.daemon.control.client import ControlClient as Control
 
@@ -92,6 +94,27 @@ def leave(screen: Screen, main: Callable[[], Coroutine[None, None, ResultT]]) ->
             raise
         screen.fail(told)
         raise typer.Exit(exit_for(str(told.code))) from None
+
+
+async def either_of(control: Control, delegation_id: str) -> DelegationView | AssignmentView:
+    """Return a delegation of one's own as it is now, or else the work that is done here for a peer under that id.
+
+    Raises:
+        SubletError: ``NOT_FOUND`` where it is neither.
+    """
+    try:
+        return await view_of(control, delegation_id)
+    except SubletError as error:
+        if error.code != LocalCode.NOT_FOUND:
+            raise
+        missing = error
+    from sublet.daemon.api.assignments import GET_ASSIGNMENT
+    from sublet.daemon.api.delegation_fields import OneDelegation
+
+    try:
+        return await control.call(GET_ASSIGNMENT, OneDelegation(delegation_id=delegation_id))
+    except SubletError as error:
+        raise missing if error.code == LocalCode.NOT_FOUND else error from None
 
 
 async def view_of(control: Control, delegation_id: str) -> DelegationView:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from sublet.daemon.api.base import View
-from sublet.daemon.api.delegation_fields import ListNewest
+from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation
 from sublet.daemon.api.delegation_views import ErrorView
 from sublet.daemon.api.operation import Asks, Operation
 from sublet.policy.model import Action
@@ -39,4 +39,23 @@ LIST_ASSIGNMENTS = Operation(
     list[AssignmentView],
     asks=Asks(Action.ASSIGNMENT_READ),
     summary="Return what is or was done here for peers, the newest first.",
+)
+ASSIGNMENT = "/v1/assignments/{delegation_id}"
+GET_ASSIGNMENT = Operation(
+    "assignments.get",
+    "GET",
+    ASSIGNMENT,
+    OneDelegation,
+    AssignmentView,
+    asks=Asks(Action.ASSIGNMENT_READ, "{delegation_id}"),
+    summary="Return one piece of work for a peer as it is now; what it prints is told by events.",
+)
+CANCEL_ASSIGNMENT = Operation(
+    "assignments.cancel",
+    "POST",
+    f"{ASSIGNMENT}/cancel",
+    OneDelegation,
+    AssignmentView,
+    asks=Asks(Action.ASSIGNMENT_CANCEL, "{delegation_id}"),
+    summary="Stop work that is done here for a peer, and tell the peer. Cancelling twice is no error.",
 )

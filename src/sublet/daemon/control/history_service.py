@@ -6,15 +6,17 @@ import time
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from sublet.daemon.api.assignments import LIST_ASSIGNMENTS, AssignmentView
+from sublet.daemon.api.assignments import CANCEL_ASSIGNMENT, GET_ASSIGNMENT, LIST_ASSIGNMENTS, AssignmentView
 from sublet.daemon.api.base import MAX_PAGE
-from sublet.daemon.api.delegation_fields import ListNewest
+from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation
 from sublet.daemon.api.events import FOLLOW_EVENTS, READ_EVENTS, EventPage, FollowEvents, ReadEvents
 from sublet.daemon.api.pruning import PRUNE, PruneReport, PruneRequest
 from sublet.daemon.control.service_parts import PartOfService
 from sublet.daemon.operations.table import serves
 from sublet.policy.model import Action, Resource, Subject
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event
+from sublet.protocol.text import clean_line
 
 HEARTBEAT_SECONDS: Final = 15.0
 """How long a feed is silent at most."""
@@ -54,6 +56,23 @@ class HistoryService(PartOfService):
             limit=request.limit, active=request.active, before=request.before
         )
         return [record.view(now) for record in found]
+
+    @serves(GET_ASSIGNMENT)
+    async def get_assignment(self, request: OneDelegation, caller: Subject) -> AssignmentView:
+        found = await self._parts.journal.load_assignment(request.delegation_id)
+        if found is None:
+            raise SubletError(
+                LocalCode.NOT_FOUND,
+                f"no work is done here under {clean_line(request.delegation_id, 80)}",
+                "See: sublet work --all",
+            )
+        return found.view(time.time())
+
+    @serves(CANCEL_ASSIGNMENT)
+    async def cancel_assignment(self, request: OneDelegation, caller: Subject) -> AssignmentView:
+        await self.get_assignment(request, caller)
+        await self._parts.stop_work(request.delegation_id)
+        return await self.get_assignment(request, caller)
 
     @serves(PRUNE)
     async def prune(self, request: PruneRequest, caller: Subject) -> PruneReport:

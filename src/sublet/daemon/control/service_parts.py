@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from sublet.daemon.gatekeeper import Gatekeeper
@@ -31,6 +31,8 @@ class ServiceParts:
     chain_of: Callable[[Subject], Chain]
     rest_of: Callable[[Chain], float]
     max_depth: Callable[[], int]
+    stop_work: Callable[[str], Awaitable[None]]
+    """Stops what is done here for a peer under that delegation id."""
     git: GitSandbox = field(default_factory=GitSandbox)
 
 

@@ -12,6 +12,7 @@ import structlog
 
 from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.lending.output_log import OutputLog
 from sublet.daemon.own_tasks import OwnTasks
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.working.acceptance import Acceptance, choose_transport
@@ -115,9 +116,12 @@ class Executor:
         run = decisions.run
         if run is None:  # it was refused, and that could not be journalled
             raise broken()
+        printed = OutputLog(self._journal, run.id)
         try:
             with run.updates:
                 async for update in run.updates:
+                    if update.text:
+                        await _kept(printed, update)
                     yield update
         finally:
             with anyio.CancelScope(shield=True):
@@ -153,6 +157,11 @@ class Executor:
     async def end_peer(self, fingerprint: str, why: str) -> None:
         """Stop everything that is pending or running for the peer with that key."""
         await self._stop_each(self._assignments.of_peer(fingerprint), cancelled(why))
+
+    async def stop_here(self, delegation_id: str) -> None:
+        """Stop what is done here under that id, as the owner of this daemon; what is over stays as it is."""
+        if (decisions := await self._find(delegation_id)) is not None:
+            await self._stop(decisions, StopCame(cancelled("the owner of the executor stopped the work")))
 
     # INVITE
 
@@ -306,3 +315,11 @@ class Executor:
             await self._stop_each([*self._decisions], stopping())
         for run in self._runs.values():
             run.abandon()
+
+
+async def _kept(printed: OutputLog, update: Progress) -> None:
+    """Keep what the agent prints for the owner of this daemon; the lender is told of it all the same."""
+    try:
+        await printed.append(update.stream, update.text, update.dropped_chars)
+    except Exception:
+        log.exception("what an agent printed can't be kept here", delegation_id=update.delegation_id)

@@ -75,7 +75,8 @@ function workCard(one) {
     one.error ? h("p", { class: "error-line" }, h("code", {}, one.error.code), " ", one.error.message) : null,
     h("div", { class: "card-facts" }, h("span", {}, "for ", h("b", {}, one.peer), h("span", { class: "tag theirs", title: "The title is what they say, which nobody has checked" }, "their words")), h("span", {}, "by ", h("b", {}, one.agent)), h("span", {}, one.access_mode === "ro" ? "read only" : "read and write"),
       one.outcome ? h("span", {}, one.outcome, one.exit_code ? `, exit code ${one.exit_code}` : "") : null,
-      one.state === "active" && one.remaining_seconds !== null ? countdown(one.remaining_seconds) : null));
+      one.state === "active" && one.remaining_seconds !== null ? countdown(one.remaining_seconds) : null),
+    one.state === "active" || one.state === "pending" ? h("div", { class: "actions" }, sure("Stop", "Really stop it?", async () => { await post(`/api/assignments/${encodeURIComponent(one.delegation_id)}/cancel`); say("The work is stopped, and its lender is told."); }, "danger")) : null);
 }
 
 export function lease(main, id) {

@@ -15,7 +15,7 @@ from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.options.completion import complete_delegation
 from sublet.cli.options.delegations import resolve
 from sublet.cli.options.values import JsonFlag
-from sublet.cli.reaching.connection import run, view_of
+from sublet.cli.reaching.connection import either_of, run
 from sublet.cli.rendering.screen import Screen
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def attach(
     """Watch a delegation: its log as it comes, and how it stands.
 
     A line below tells what time went by and is left, and how many bytes and files it touched. Ctrl-C detaches, and the
-    work goes on; it never cancels. Exit status as of `delegate`.
+    work goes on; it never cancels. Exit status as of `delegate`. Work that is done here for others is watched alike.
 
     With FILE it sends that file to the room of that name, with --get it fetches one from there; --json is for these.
     """
@@ -75,9 +75,14 @@ def attach(
     async def body(control: Control) -> Exit:
         from sublet.cli.reaching.follow import interrupts, until_interrupted
         from sublet.cli.rendering.delegations import summary
+        from sublet.daemon.api.assignments import AssignmentView
 
-        found = await resolve(control, delegation_id)
-        view = await view_of(control, found)
+        found = await resolve(control, delegation_id, work=True)
+        view = await either_of(control, found)
+        if isinstance(view, AssignmentView):
+            from sublet.cli.reaching.work import attach_to
+
+            return await attach_to(control, view, screen, lines)
         cursor, begin = await _last(control, found, lines)
         with interrupts() as pressed, _shown(view, screen, begin) as follower:
             ended = await until_interrupted(control, found, follower, pressed, cursor=cursor)

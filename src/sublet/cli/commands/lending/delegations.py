@@ -10,7 +10,7 @@ import typer
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.options.delegations import IdArgument, resolve
 from sublet.cli.options.values import JsonFlag
-from sublet.cli.reaching.connection import run, view_of
+from sublet.cli.reaching.connection import either_of, run, view_of
 from sublet.cli.rendering.screen import Screen
 
 if TYPE_CHECKING:
@@ -90,14 +90,21 @@ def output(
     ] = 0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show what a delegation printed, and how it stands or ended.
+    """Show what a delegation printed, and how it stands or ended; so it does of work that is done here for others.
 
     Without --follow the exit status only tells whether the delegation could be read; with it, how the work ended.
     """
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> Exit | None:
-        found = await resolve(control, delegation_id)
+        from sublet.daemon.api.assignments import AssignmentView
+
+        found = await resolve(control, delegation_id, work=True)
+        view = await either_of(control, found)
+        if isinstance(view, AssignmentView):
+            from sublet.cli.reaching.work import show_output
+
+            return await show_output(control, view, screen, follow=follow, cursor=cursor)
         if as_json:
             return await _output_json(control, found, screen, follow=follow, cursor=cursor)
         from sublet.cli.reaching.follow import follow as go_along
@@ -106,7 +113,6 @@ def output(
         from sublet.cli.rendering.live import OutputLines
         from sublet.cli.rendering.review import review_steps
 
-        view = await view_of(control, found)
         if follow:
             from sublet.cli.rendering.live import plain
 
@@ -132,16 +138,23 @@ def output(
 def cancel(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = False) -> None:
     """Stop a delegation: its access is cut at once.
 
-    Cancelling what is over is no error, and says that it was.
+    It stops work that is done here for others as well (`sublet work`), and its lender is told. Cancelling what is over
+    is no error, and says that it was.
     """
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
+        from sublet.daemon.api.assignments import AssignmentView
         from sublet.daemon.api.delegation_fields import OneDelegation
         from sublet.daemon.api.delegations import CANCEL_DELEGATION
 
-        asked = OneDelegation(delegation_id=await resolve(control, delegation_id))
-        before = await view_of(control, asked.delegation_id)
+        asked = OneDelegation(delegation_id=await resolve(control, delegation_id, work=True))
+        before = await either_of(control, asked.delegation_id)
+        if isinstance(before, AssignmentView):
+            from sublet.cli.reaching.work import stop
+
+            await stop(control, before, screen)
+            return
         view = await control.call(CANCEL_DELEGATION, asked)
         if as_json:
             screen.emit(view.model_dump(mode="json"))
