@@ -260,7 +260,7 @@ async def test_what_nobody_reads_is_not_stored(bob: World) -> None:
         request.message.metadata.update({"x": ballast})
         await rpc.send_message(request)
         plain = text("hello")
-        plain.message.parts.add(raw=ballast.encode())
+        plain.message.metadata.update({"x": ballast})
         await rpc.send_message(plain)
     assert bob.messages.asked[0][0] == "hello"
     assert all(b"ballast" not in path.read_bytes() for path in bob.database.parent.iterdir())

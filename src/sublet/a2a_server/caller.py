@@ -25,19 +25,24 @@ STATE_KEY = "sublet.caller"
 class Caller:
     """An authenticated caller.
 
-    ``name`` is the peer's or the token's name; ``peer`` is None for a plain token. ``source_host`` is the IP address
-    that the connection comes from. ``still_known`` tells whether it would be let in now.
+    ``name`` is the peer's or the token's name; ``peer`` is None for a plain token, of which ``token_mark`` tells it from
+    others of its name. ``source_host`` is the IP address that the connection comes from. ``still_known`` tells whether
+    it would be let in now.
     """
 
     name: str
     peer: KnownPeer | None
     source_host: str
+    token_mark: str = ""
     still_known: Callable[[], bool] = field(default=lambda: True, compare=False, repr=False)
 
     @property
     def owner(self) -> str:
-        """Whose tasks this caller sees; a peer's is bound to its key, so that a later peer of its name sees none."""
-        return f"peer:{node_id(self.peer.public_key)}" if self.peer else f"token:{self.name}"
+        """Whose tasks this caller sees.
+
+        A peer's is bound to its key and a token's to its secret, so that a later one of the same name sees none.
+        """
+        return f"peer:{node_id(self.peer.public_key)}" if self.peer else f"token:{self.name}:{self.token_mark}"
 
     @property
     def subject(self) -> Subject:

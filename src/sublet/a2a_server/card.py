@@ -45,6 +45,7 @@ _MAX_VERSION = 40
 _Port: TypeAlias = Annotated[int, Field(gt=0, lt=65536)]
 _CARD_TYPE = "JOSE"
 _TEXT_MODES = ["text/plain", "application/json"]
+"""What is taken: text, and JSON, which an agent reads as text; an answer is text."""
 
 
 def make_card(
@@ -90,7 +91,7 @@ def make_card(
             extensions=[_extension(agents, version, node_id, fingerprint, bus)],
         ),
         default_input_modes=_TEXT_MODES,
-        default_output_modes=_TEXT_MODES,
+        default_output_modes=["text/plain"],
         skills=_skills(agents),
         security_schemes={"bearer": bearer},
         security_requirements=[SecurityRequirement(schemes={"bearer": StringList()})],

@@ -6,15 +6,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from a2a.helpers import get_message_text
 from a2a.server.agent_execution import RequestContext, RequestContextBuilder
 from a2a.server.context import ServerCallContext
-from a2a.types import Message, Role, SendMessageRequest, Task, TaskState
-from a2a.utils.errors import A2AError, InvalidParamsError, InvalidRequestError, UnsupportedOperationError
+from a2a.types import Message, Role, SendMessageConfiguration, SendMessageRequest, Task, TaskState
+from a2a.utils.errors import (
+    A2AError,
+    ContentTypeNotSupportedError,
+    InvalidParamsError,
+    InvalidRequestError,
+    PushNotificationNotSupportedError,
+    UnsupportedOperationError,
+)
 
 from sublet.a2a_server.caller import Caller, caller_of
 from sublet.a2a_server.invites import PendingInvites
-from sublet.a2a_server.parts import find_body, plain, trim
+from sublet.a2a_server.parts import find_body, message_text, plain, trim
 from sublet.a2a_server.refusal import a2a_error
 from sublet.a2a_server.task_store import TERMINAL, SqliteTaskStore
 from sublet.a2a_server.work import (
@@ -43,7 +49,8 @@ MAX_OPEN_TASKS = 100
 MAX_TASK_BYTES = 4 << 20
 """A task beyond it takes no further message: all that was said is kept with it, and written anew with each."""
 _ID = Pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
-_STREAMING = {"SendStreamingMessage", "message/stream"}
+ANSWER_MODES = frozenset({"text/plain", "text/*", "*/*", "*", "text", "application/json"})
+"""Of which a client accepts one; JSON is what a delegation is answered with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,7 @@ class AwcpContextBuilder(RequestContextBuilder):
         call = _Call(context, params.message, caller_of(context), named)
         if params.message.role != Role.ROLE_USER:
             raise InvalidParamsError(message="a message to an agent has the role of a user")
+        _check_configuration(params.configuration)
         try:
             body = find_body(params.message.parts)
         except RemoteProtocolError as error:
@@ -130,7 +138,10 @@ class AwcpContextBuilder(RequestContextBuilder):
             )
         if context_id and not _ID.fullmatch(context_id):
             raise InvalidParamsError(message="contextId: letters, digits and ._:- only, at most 128 characters")
-        text = get_message_text(call.message)
+        try:
+            text = message_text(call.message)
+        except RemoteProtocolError as error:
+            raise a2a_error(error) from None
         if not text.strip():
             raise InvalidParamsError(message="the message has no text", data={"hint": "Send at least one text part."})
         if len(text) > MAX_PROMPT_CHARS:
@@ -138,10 +149,9 @@ class AwcpContextBuilder(RequestContextBuilder):
         chain = self._chain(call, text)
         if call.task is None:
             await self._check_open_tasks(call)
-        streamed = call.context.state.get("method") in _STREAMING
         caller = call.caller
         answers = call.task is not None
-        work = TextWork(text, caller.subject, streamed, caller.owner, chain, answers, caller.still_known)
+        work = TextWork(text, caller.subject, caller.owner, chain, answers, caller.still_known)
         put_work(call.context, work)
         return context_id
 
@@ -274,6 +284,24 @@ class AwcpContextBuilder(RequestContextBuilder):
         except SubletError as error:
             raise a2a_error(error, InvalidRequestError) from None
         return message
+
+
+def _check_configuration(asked: SendMessageConfiguration) -> None:
+    """Refuse what would be ignored otherwise, so that a client does not wait for it.
+
+    Raises:
+        A2AError: notifications are to be pushed, or no kind of answer is accepted that there is here.
+    """
+    if asked.HasField("task_push_notification_config"):
+        raise PushNotificationNotSupportedError(
+            message="this agent pushes no notifications, as its card says",
+            data={"hint": "Leave the configuration out, and stream or ask for the task."},
+        )
+    modes = [mode.partition(";")[0].strip().lower() for mode in asked.accepted_output_modes]
+    if modes and not set(modes) & ANSWER_MODES:
+        raise ContentTypeNotSupportedError(
+            message="this agent answers with text", data={"hint": "Accept text/plain, or leave the modes out."}
+        )
 
 
 def _waits(task: Task) -> bool:

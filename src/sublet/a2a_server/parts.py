@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import cast
 
 from a2a.helpers import new_data_part
-from a2a.types import Message, Part
+from a2a.types import Message, Part, Task
+from a2a.utils.errors import ContentTypeNotSupportedError
 from google.protobuf.json_format import Error as JsonFormatError
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.struct_pb2 import Value
@@ -15,7 +17,10 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.codec import MAX_REASON_CHARS, AnyMessage, encode, narrow_bounded
 from sublet.protocol.errors import ErrorCode, RemoteProtocolError
 from sublet.protocol.messages import AWCP_MEDIA_TYPE, PART_KEY
+from sublet.protocol.text import clean_line
 
+ANSWER_ARTIFACT = "answer"
+"""Of a plain message: what the agent says."""
 REDACTED = "[redacted]"
 
 
@@ -44,13 +49,56 @@ def find_body(parts: Iterable[Part]) -> dict[str, JsonValue] | None:
     return found[0]
 
 
+def message_text(message: Message) -> str:
+    """Return what a plain message says: its texts, its data as JSON, and its files that are text, one after the other.
+
+    Raises:
+        ContentTypeNotSupportedError: a part is something else, which nobody here could read. Nothing is dropped.
+        RemoteProtocolError: ``DECLINED`` for data that is no JSON, or out of bounds.
+    """
+    return "\n".join(_told(part) for part in message.parts)
+
+
+def _told(part: Part) -> str:
+    kind = part.WhichOneof("content")
+    media_type = part.media_type.partition(";")[0].strip().lower()
+    if media_type and media_type != "application/json" and not media_type.startswith("text/"):
+        raise _not_taken(f"a part of type {clean_line(media_type, 80)}")
+    if kind == "text":
+        return part.text
+    if kind == "data":
+        return json.dumps(narrow_bounded(plain(part.data)), ensure_ascii=False)
+    if kind == "raw" and media_type:
+        try:
+            text = part.raw.decode()
+        except UnicodeDecodeError:
+            raise _not_taken("a file that is no text in UTF-8") from None
+        return f"{clean_line(part.filename, 200)}:\n{text}" if part.filename else text
+    raise _not_taken("a file that it would have to fetch" if kind == "url" else "a part of no known type")
+
+
+def _not_taken(what: str) -> ContentTypeNotSupportedError:
+    return ContentTypeNotSupportedError(
+        message=f"this agent takes text and JSON, and the message has {what}",
+        data={"hint": "Send text/plain or application/json; files travel by a lease (AWCP)."},
+    )
+
+
+def join_answer(task: Task, artifact_id: str) -> None:
+    """Make one text of the pieces of an artifact, in place, so that who reads the task later reads it as one."""
+    for artifact in task.artifacts:
+        if artifact.artifact_id == artifact_id and len(artifact.parts) > 1:
+            whole = "".join(part.text for part in artifact.parts)
+            del artifact.parts[1:]
+            artifact.parts[0].text = whole
+
+
 def trim(message: Message) -> None:
     """Take out of ``message``, in place, what must not be stored: the SDK keeps the very object as task history.
 
     That is the credential of START, and all that nobody here reads: foreign parts, metadata, references.
     """
-    carriers = [part for part in message.parts if _is_awcp(part)]
-    kept = carriers or [part for part in message.parts if part.WhichOneof("content") == "text"]
+    kept = [part for part in message.parts if _is_awcp(part)] or list(message.parts)
     del message.parts[:]
     message.parts.extend(kept)
     message.ClearField("metadata")

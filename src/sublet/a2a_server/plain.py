@@ -14,13 +14,13 @@ from a2a.types import TaskState
 
 from sublet.a2a_server.ends import Ends
 from sublet.a2a_server.outbox import Outbox
+from sublet.a2a_server.parts import ANSWER_ARTIFACT
 from sublet.a2a_server.work import TextWork
 from sublet.daemon.api.daemon_api import AskedBack, MessageApi
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 
 log = structlog.get_logger(__name__)
 
-ANSWER_ARTIFACT = "answer"
 MAX_ANSWER_CHARS = 200_000
 RECHECK_SECONDS = 1.0
 """How often it is looked whether who asked is still let in: an agent does not go on working for anybody else."""
@@ -40,12 +40,14 @@ class PlainAnswers:
         self._ends = ends
 
     async def answer(self, work: TextWork, updater: TaskUpdater) -> None:
-        """Stream the answer as chunks of one artifact, or give it whole to a caller that does not stream."""
+        """Tell the answer as chunks of one artifact as it comes, whoever asked how: others may read along, and what was
+        said stays said where the task is cancelled.
+        """
         await updater.start_work()
         ended: SubletError | AskedBack | None = SubletError(ErrorCode.CANCELLED, "the access was taken away meanwhile")
         async with anyio.create_task_group() as group:
             group.start_soon(_until_unknown, work, group.cancel_scope)
-            ended = await self._stream(work, updater) if work.streamed else await self._whole(work, updater)
+            ended = await self._stream(work, updater)
             group.cancel_scope.cancel()
         if isinstance(ended, AskedBack):
             # No end: the task goes on with the answer.
@@ -60,13 +62,6 @@ class PlainAnswers:
         denied = failure.code in (LocalCode.POLICY_DENIED, ErrorCode.DECLINED)
         state = TaskState.TASK_STATE_REJECTED if denied else TaskState.TASK_STATE_FAILED
         await updater.update_status(state, message=updater.new_agent_message([new_text_part(_told(failure))]))
-
-    async def _whole(self, work: TextWork, updater: TaskUpdater) -> SubletError | AskedBack | None:
-        pieces: list[str] = []
-        ended = await self._collect(work, updater, pieces.append)
-        if pieces:
-            await _publish("".join(pieces), updater, first=True)
-        return ended
 
     async def _stream(self, work: TextWork, updater: TaskUpdater) -> SubletError | AskedBack | None:
         outbox: Outbox[str] = Outbox(key=lambda _: ("text", "text"), merge=str.__add__)

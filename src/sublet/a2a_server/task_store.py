@@ -18,6 +18,7 @@ from a2a.types import ListTasksRequest, ListTasksResponse, Task, TaskState
 from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
 from a2a.utils.errors import InvalidParamsError
 
+from sublet.a2a_server.parts import ANSWER_ARTIFACT, join_answer
 from sublet.a2a_server.task_schema import SCHEMA
 from sublet.migrations.database import prepare
 from sublet.protocol.errors import LocalCode, SubletError
@@ -116,6 +117,7 @@ class SqliteTaskStore(TaskStore):
 
     async def save_for(self, owner: str, task: Task) -> None:
         """Write ``task`` in the name of ``owner``."""
+        join_answer(task, ANSWER_ARTIFACT)
         # The SDK goes on changing the object while we wait for the thread, so its bytes are taken here.
         row: dict[str, str | int | bytes] = {
             "id": task.id,

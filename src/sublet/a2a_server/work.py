@@ -32,14 +32,13 @@ class AwcpWork:
 class TextWork:
     """A plain message.
 
-    ``streamed`` tells whether its sender reads the answer as it comes, ``owner`` whose conversations it may go on
-    with, ``chain`` who called until here, where another agent sent it, ``answers`` whether it answers the question
-    with which its task waits, and ``still_known`` whether its sender would be let in now.
+    ``owner`` tells whose conversations it may go on with, ``chain`` who called until here, where another agent sent it,
+    ``answers`` whether it answers the question with which its task waits, and ``still_known`` whether its sender would
+    be let in now.
     """
 
     text: str
     subject: Subject
-    streamed: bool
     owner: str
     chain: Chain = field(default_factory=Chain)
     answers: bool = False
