@@ -90,7 +90,9 @@ async def test_D50_a_question_of_the_agent_is_answered_and_then_waited_for(api: 
     async with connected(api, home) as client:
         found = same_facts(await client.call_tool("delegate", WORK))["delegation_id"]
         await api.change(
-            found, state=DelegationState.RUNNING, condition=ConditionView(kind="waiting_for_answer", detail="Which one?")
+            found,
+            state=DelegationState.RUNNING,
+            condition=ConditionView(kind="waiting_for_answer", detail="Which one?"),
         )
         answer = same_facts(await client.call_tool("delegate_output", {"delegation_id": found}))
         assert told_call(answer["next_step"], "delegate_output")["cursor"] == answer["next_cursor"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, TypeAlias, cast
 
 from a2a.types import (
@@ -36,12 +36,15 @@ from sublet.protocol.ids import AGENT_ID
 from sublet.protocol.messages import AWCP_URI, AWCP_VERSION
 from sublet.protocol.text import clean_line
 from sublet.supervisor.agent_config import MAX_AGENTS, AgentConfig
+from sublet.supervisor.readiness import takes
 
 CARD_PATH = "/.well-known/agent-card.json"
 CARD_CACHE_CONTROL = "public, max-age=60"
 MAX_SKILLS = 64
 _MAX_DESCRIPTION = 2_000
 _MAX_VERSION = 40
+_MAX_WORD = 20
+_MAX_WHY = 200
 _Port: TypeAlias = Annotated[int, Field(gt=0, lt=65536)]
 _CARD_TYPE = "JOSE"
 _TEXT_MODES = ["text/plain", "application/json"]
@@ -57,6 +60,7 @@ def make_card(
     key: SigningKey,
     fingerprint: str,
     bus: BusDoor | None = None,
+    lacking: Mapping[str, str] | None = None,
 ) -> AgentCard:
     """Return the signed card.
 
@@ -69,6 +73,7 @@ def make_card(
         key: signs the card.
         fingerprint: the key's, the ``kid`` of the signature.
         bus: where paired daemons join our bus, if there is one.
+        lacking: what keeps agents from working here, by their ids.
     """
     endpoint = url.rstrip("/") + "/"
     bearer = SecurityScheme(
@@ -88,7 +93,7 @@ def make_card(
         capabilities=AgentCapabilities(
             streaming=True,
             push_notifications=False,
-            extensions=[_extension(agents, version, node_id, fingerprint, bus)],
+            extensions=[_extension(agents, version, node_id, fingerprint, bus, lacking or {})],
         ),
         default_input_modes=_TEXT_MODES,
         default_output_modes=["text/plain"],
@@ -125,6 +130,8 @@ def offered_agents(card: AgentCard) -> list[AgentView]:
             id=agent.id,
             description=clean_line(agent.description, _MAX_DESCRIPTION),
             skills=[clean_line(skill) for skill in agent.skills],
+            takes=clean_line(agent.takes, _MAX_WORD),
+            why_not=clean_line(agent.why_not, _MAX_WHY),
         )
         for agent in offered.agents
         if AGENT_ID.match(agent.id)
@@ -175,6 +182,8 @@ class _ListedAgent(BaseModel):
     id: str
     description: str = ""
     skills: list[str] = Field(default_factory=list, max_length=MAX_SKILLS)
+    takes: str = ""
+    why_not: str = ""
 
 
 class _Params(BaseModel):
@@ -192,10 +201,21 @@ def _description(agents: Sequence[AgentConfig]) -> str:
 
 
 def _extension(
-    agents: Iterable[AgentConfig], version: str, node_id: str, fingerprint: str, bus: BusDoor | None
+    agents: Iterable[AgentConfig],
+    version: str,
+    node_id: str,
+    fingerprint: str,
+    bus: BusDoor | None,
+    lacking: Mapping[str, str],
 ) -> AgentExtension:
     listed: list[JsonValue] = [
-        {"id": agent.id, "description": agent.description, "skills": [skill.id for skill in agent.skills]}
+        {
+            "id": agent.id,
+            "description": agent.description,
+            "skills": [skill.id for skill in agent.skills],
+            "takes": takes(agent),
+            **({"why_not": lacking[agent.id]} if agent.id in lacking else {}),
+        }
         for agent in agents
     ]
     extension = AgentExtension(

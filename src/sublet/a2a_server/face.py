@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 
 import anyio
 from a2a.types import AgentCard, Message, Role, Task, TaskState
@@ -39,7 +40,10 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Error
 from sublet.stop_time import within
 from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.readiness import unable
 
+LOOK_SECONDS = 5.0
+"""How old may be what the card tells of programs that are missing."""
 STOP_SECONDS = 3.0
 _LAST_WORDS_SECONDS = 0.5
 """How long streams may still tell the end of their tasks when we stop."""
@@ -65,7 +69,8 @@ class A2AFace:
         self._invites = PendingInvites()
         self._store = SqliteTaskStore(context.state_dir / STORE_NAME, self._invites.answered)
         self._address = ""
-        self._card: tuple[tuple[AgentConfig, ...], AgentCard] | None = None
+        self._card: tuple[tuple[AgentConfig, ...], dict[str, str], AgentCard] | None = None
+        self._looked_at = 0.0
         self._socket: socket.socket | None = None
         self._server: QuietServer | None = None
         self._door: Door | None = None
@@ -123,9 +128,14 @@ class A2AFace:
     def card(self) -> AgentCard:
         """Return the signed card of the agents that are offered now."""
         agents = tuple(self._context.agents())
-        if self._card is None or self._card[0] != agents:
-            self._card = (agents, self._make_card(agents))
-        return self._card[1]
+        now = time.monotonic()
+        if self._card is not None and self._card[0] == agents and now - self._looked_at < LOOK_SECONDS:
+            return self._card[2]
+        self._looked_at = now
+        lacking = {one.id: lack.what for one in agents if (lack := unable(one)) is not None}
+        if self._card is None or self._card[:2] != (agents, lacking):
+            self._card = (agents, lacking, self._make_card(agents, lacking))
+        return self._card[2]
 
     async def _start(self, bound: socket.socket) -> None:
         context = self._context
@@ -171,7 +181,7 @@ class A2AFace:
 
         self._door = Door(bound, connection, config.ssl)
 
-    def _make_card(self, agents: Sequence[AgentConfig]) -> AgentCard:
+    def _make_card(self, agents: Sequence[AgentConfig], lacking: Mapping[str, str]) -> AgentCard:
         context = self._context
         return make_card(
             agents,
@@ -181,6 +191,7 @@ class A2AFace:
             key=context.key,
             fingerprint=context.fingerprint,
             bus=context.bus,
+            lacking=lacking,
         )
 
     def _build_handler(self) -> SubletRequestHandler:

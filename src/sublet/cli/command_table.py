@@ -75,7 +75,7 @@ TABLE: Final[Mapping[str, Entry]] = {
     "prune": Entry("Results", "results.prune:prune", "Forget what is over: delegations, audits, sessions."),
     "ask": Entry("Asking", "asking.ask:ask", "Ask one of your own agents.", "EPILOG"),
     "answer": Entry("Asking", "asking.ask:answer", "Answer the question that a session waits with."),
-    "agents": Entry("Asking", "asking.ask:agents", "List the agents of this daemon, and what each can do."),
+    "agents": Entry("Asking", "asking.agents:agents", "The agents of this daemon, and what each can do."),
     "sessions": Entry("Asking", "asking.sessions:sessions", "What was asked, who did it, and who goes on with what."),
     "room": Entry("Rooms", "rooms.members:rooms", "Rooms in which people and agents of paired daemons talk."),
     "chat": Entry("Rooms", "rooms.chat:chat", "Talk in a room, live, in this terminal."),

@@ -62,7 +62,7 @@ def operation_table(
 
 async def _doctor(parts: Parts, config: DaemonConfig) -> list[Check]:
     apart = parts.rooms.messaging.apart()
-    return await diagnose(config.home, running=True, limits=parts.cages.means, apart=apart)
+    return await diagnose(config.home, running=True, limits=parts.cages.means, apart=apart, agents=parts.offer.agents)
 
 
 def _peer_parts(parts: Parts) -> PeerParts:

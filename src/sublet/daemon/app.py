@@ -54,6 +54,7 @@ from sublet.daemon.storage.state import STORE, take_up
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import SubletError
+from sublet.supervisor.readiness import unready_lines
 from sublet.tasks import Service, Services
 
 MAX_OPEN_FILES = 65_536
@@ -271,7 +272,14 @@ class _Daemon:
         watching = self._watcher.remarks if self._watcher is not None else []
         # Another name than expected is what a newcomer chose badly, or an attempt to be taken for somebody.
         names = [name_remark(peer) for peer in parts.peers.list() if peer.note]
-        return [*ports, *parts.reloader.remarks, *watching, *names, *set_aside_lines(parts.aside)]
+        return [
+            *ports,
+            *unready_lines(parts.offer.agents),
+            *parts.reloader.remarks,
+            *watching,
+            *names,
+            *set_aside_lines(parts.aside),
+        ]
 
     def _service_parts(self, parts: Parts) -> ServiceParts:
         return ServiceParts(

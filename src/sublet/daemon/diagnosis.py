@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from itertools import starmap
 from pathlib import Path
@@ -17,6 +17,9 @@ from sublet.daemon.paths import Home
 from sublet.daemon.private_parts import fallen_back
 from sublet.daemon.rooms.versions import Apart
 from sublet.daemon.storage.state import versions
+from sublet.protocol.errors import SubletError
+from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, AgentConfig, load_agents
+from sublet.supervisor.readiness import lacks
 from sublet.workspace.mount.table import mounted_below
 from sublet.workspace.requirements import check_requirements
 from sublet.workspace.staging.private_views import describe_kinds
@@ -31,6 +34,7 @@ async def diagnose(
     mount_root: Path | None = None,
     limits: str = "",
     apart: Mapping[str, Apart] = MappingProxyType({}),
+    agents: Sequence[AgentConfig] | None = None,
 ) -> list[Check]:
     """Check what this machine has and lacks.
 
@@ -40,9 +44,11 @@ async def diagnose(
         mount_root: where the executor mounts, if not where it does by default.
         limits: by what the running daemon holds agents to their limits.
         apart: the peers of the running daemon with which no rooms are shared, by name.
+        agents: those that the running daemon offers; without a daemon, those that it would.
     """
     checks = await asyncio.to_thread(_diagnose, home, running, mount_root or Path(home.default_mount_root))
-    return [*checks, *([_limits(limits)] if limits else []), *starmap(_rooms, apart.items())]
+    ready = await asyncio.to_thread(_agents, home, agents)
+    return [*checks, *ready, *([_limits(limits)] if limits else []), *starmap(_rooms, apart.items())]
 
 
 def _diagnose(home: Home, running: bool, mount_root: Path) -> list[Check]:
@@ -59,6 +65,30 @@ def _diagnose(home: Home, running: bool, mount_root: Path) -> list[Check]:
         _staging(Path(home.state_dir)),
         _mounts(mount_root, running),
     ]
+
+
+def _agents(home: Home, agents: Sequence[AgentConfig] | None) -> list[Check]:
+    """Tell of each agent that is offered what it lacks."""
+    if agents is None:
+        file = Path(home.config_dir) / "agent.json"
+        try:
+            agents = load_agents(file) if file.exists() else load_agents(DEFAULT_AGENT_FILE)
+        except SubletError as error:
+            return [
+                Check(name="agents", ok=False, detail=error.message, fix=error.hint, required_for="working for others")
+            ]
+    return [_agent(agent) for agent in agents]
+
+
+def _agent(agent: AgentConfig) -> Check:
+    missing = lacks(agent)
+    return Check(
+        name=f"agent {agent.id}",
+        ok=not missing,
+        detail="; ".join(lack.what for lack in missing) or "its program is here",
+        fix=" ".join(lack.remedy for lack in missing),
+        required_for="working for others",
+    )
 
 
 def _rooms(name: str, apart: Apart) -> Check:

@@ -32,6 +32,8 @@ class Agent(Answer):
     id: str
     description: str | None = None
     skills: list[str] | None = None
+    takes: str | None = Field(default=None, description="What a prompt is: prose, script or anything")
+    why_not: str | None = Field(default=None, description="Why it can't work at present")
     sandbox: str | None = Field(
         default=None, description="How it was held when it last took work from here, as its daemon said"
     )
@@ -175,6 +177,8 @@ def _agent(agent: AgentView) -> Agent:
         id=clean_line(agent.id, 64),
         description=clean_line(agent.description, MAX_DESCRIPTION_CHARS) or None,
         skills=skills or None,
+        takes=clean_line(agent.takes, MAX_SKILL_CHARS) or None,
+        why_not=clean_line(agent.why_not, MAX_DESCRIPTION_CHARS) or None,
         sandbox=sandbox_text(agent.sandbox),
     )
 

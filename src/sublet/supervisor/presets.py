@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from sublet.protocol.canonical import JsonValue
 
@@ -32,6 +33,10 @@ class Preset:
         login_variables: those of them that make a login file needless.
         login_files: files below the home that hold a login, copied into the empty home where no such variable is set.
         settings: variables that are set where the daemon's environment does not pass them; placeholders as in ``argv``.
+        install: the command that brings the program.
+        log_in: what its owner does where there is no login yet.
+        other_logins: variables that tell of a login of another kind.
+        told_by: how what it prints is told while it works; as it stands, or as the events of Claude Code.
     """
 
     argv: tuple[str, ...]
@@ -43,6 +48,10 @@ class Preset:
     login_variables: tuple[str, ...] = ()
     login_files: tuple[str, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
+    install: str = ""
+    log_in: str = ""
+    other_logins: tuple[str, ...] = ()
+    told_by: Literal["text", "claude-events"] = "text"
 
     def command(self, *, confined: bool, model: str | None) -> tuple[str, ...]:
         """Return the whole argv."""
@@ -58,7 +67,8 @@ PRESETS: Mapping[str, Preset] = {
     "shell": Preset(argv=("sh", "-s"), needs_network=False),
     "claude": Preset(
         argv=(
-            *("claude", "-p", "--output-format", "text", "--permission-mode", "acceptEdits"),
+            # Events, one a line, so that it shows what it does while it does it; as text it only says the last word.
+            *("claude", "-p", "--output-format", "stream-json", "--verbose", "--permission-mode", "acceptEdits"),
             # Without these, hooks of .claude/settings.json and servers of .mcp.json run as soon as it starts.
             *("--strict-mcp-config", "--setting-sources", "user"),
         ),
@@ -82,6 +92,9 @@ PRESETS: Mapping[str, Preset] = {
             ("CLAUDE_CODE_TMPDIR", "{scratch}/tmp"),
             ("DISABLE_AUTOUPDATER", "1"),
         ),
+        install="npm install -g @anthropic-ai/claude-code",
+        log_in="Set ANTHROPIC_API_KEY in the daemon's environment, or log in once: claude",
+        told_by="claude-events",
     ),
     "codex": Preset(
         # It reads a project's configuration only where its user has trusted that project, which an empty home has not;
@@ -94,6 +107,8 @@ PRESETS: Mapping[str, Preset] = {
         environment=("CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", *_PROXY, *_CERTIFICATES),
         login_variables=("CODEX_API_KEY", "OPENAI_API_KEY"),
         login_files=(".codex/auth.json",),
+        install="npm install -g @openai/codex",
+        log_in="Set OPENAI_API_KEY in the daemon's environment, or log in once: codex login",
     ),
     "gemini": Preset(
         # It does not start unattended in a directory that is not trusted. The flag trusts it after the settings have
@@ -116,6 +131,9 @@ PRESETS: Mapping[str, Preset] = {
         ),
         login_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         login_files=(".gemini/oauth_creds.json", ".gemini/google_accounts.json"),
+        install="npm install -g @google/gemini-cli",
+        log_in="Set GEMINI_API_KEY in the daemon's environment, or log in once: gemini",
+        other_logins=("GOOGLE_GENAI_USE_GCA", "GOOGLE_GENAI_USE_VERTEXAI"),
     ),
 }
 
@@ -143,7 +161,14 @@ _CLAUDE, _CODEX, _GEMINI = PRESETS["claude"], PRESETS["codex"], PRESETS["gemini"
 
 ACP_PRESETS: Mapping[str, AcpPreset] = {
     "claude": AcpPreset(
-        replace(_CLAUDE, argv=("claude-agent-acp",), confined=(), model_option=""),
+        replace(
+            _CLAUDE,
+            argv=("claude-agent-acp",),
+            confined=(),
+            model_option="",
+            install="npm install -g @agentclientprotocol/claude-agent-acp",
+            told_by="text",
+        ),
         asking_mode="default",
         # Without it, hooks of a lent .claude/settings.json and servers of its .mcp.json would run here.
         session_meta={"claudeCode": {"options": {"settingSources": ["user"], "strictMcpConfig": True}}},
@@ -156,6 +181,7 @@ ACP_PRESETS: Mapping[str, AcpPreset] = {
             confined=(),
             unconfined=(),
             model_option="",
+            install="npm install -g @zed-industries/codex-acp",
         ),
         login_methods=(("CODEX_API_KEY", "codex-api-key"), ("OPENAI_API_KEY", "openai-api-key")),
     ),
@@ -177,6 +203,8 @@ ACP_PRESETS: Mapping[str, AcpPreset] = {
                 # By itself it asks nothing.
                 ("OPENCODE_PERMISSION", '{"edit":"ask","bash":"ask","webfetch":"ask"}'),
             ),
+            install="npm install -g opencode-ai",
+            log_in="Set a provider's key in the daemon's environment, or log in once: opencode auth login",
         )
     ),
     "iflow": AcpPreset(
@@ -186,6 +214,8 @@ ACP_PRESETS: Mapping[str, AcpPreset] = {
             environment=("IFLOW_API_KEY", "IFLOW_BASE_URL", "IFLOW_MODEL_NAME", *_PROXY, *_CERTIFICATES),
             login_variables=("IFLOW_API_KEY",),
             login_files=(".iflow/oauth_creds.json", ".iflow/iflow_accounts.json"),
+            install="npm install -g @iflow-ai/iflow-cli",
+            log_in="Set IFLOW_API_KEY in the daemon's environment, or log in once: iflow",
         )
     ),
 }

@@ -8,14 +8,17 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Final
 
+from anyio import to_thread
+
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.documents import Documented
-from sublet.protocol.errors import AgentEnd, ErrorCode, SubletError
+from sublet.protocol.errors import AgentEnd, ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import EventKeys, EventKind
 from sublet.supervisor.agent import AgentInitContext, AgentRunContext, Health, UnifiedAgentInput, UnifiedAgentOutput
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.agent_questions import AgentQuestions, Asked
 from sublet.supervisor.model import Outcome, Output, Provider
+from sublet.supervisor.readiness import lacks, takes
 from sublet.supervisor.sessions.control import SessionControl
 from sublet.supervisor.tools import ToolGate
 
@@ -74,7 +77,8 @@ class WorkerAgent:
             self._provider()
         except (SubletError, KeyError) as error:
             return Health(ok=False, detail=str(error))
-        return Health(ok=True)
+        missing = await to_thread.run_sync(lacks, self._config)
+        return Health(ok=not missing, detail=" ".join(map(str, missing)))
 
     async def handle(self, request: UnifiedAgentInput, ctx: AgentRunContext) -> UnifiedAgentOutput:
         """Have the provider work on ``request``: ``UnifiedAgent.handle``.
@@ -85,6 +89,12 @@ class WorkerAgent:
             GuardrailFailed: no answer satisfied the schema of the request.
         """
         warnings: list[str] = []
+        if request.schema is not None and takes(self._config) == "script":
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                f"agent {self.id} runs scripts and has no model, so its answer can't be held to a schema",
+                "Leave the schema out, or ask an agent with a model; `sublet agents` lists them.",
+            )
         if request.schema is None:
             # Only who was called by a person or a client has somebody to ask.
             asks = self._questions if not ctx.chain.execution_chain else None

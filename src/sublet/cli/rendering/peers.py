@@ -51,7 +51,12 @@ def peer_details(peer: PeerView) -> RenderableType:
         grid = Table.grid(padding=(0, 2))
         for agent in peer.agents:
             skills = f" [{', '.join(whole_line(skill) for skill in agent.skills)}]" if agent.skills else ""
-            grid.add_row(Text(whole_line(agent.id)), Text(whole_line(agent.description) + skills, "dim"))
+            about = Text(whole_line(agent.description) + skills, "dim")
+            if agent.takes:
+                about.append(f" (takes {whole_line(agent.takes)})")
+            if agent.why_not:
+                about.append(f" can't work: {whole_line(agent.why_not)}", style="red")
+            grid.add_row(Text(whole_line(agent.id)), about)
         parts.append(inset(grid, 4))
     return Group(*parts)
 

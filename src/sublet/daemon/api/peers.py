@@ -22,6 +22,8 @@ class AgentView(View):
     id: str
     description: str = ""
     skills: list[str] = Field(default=[])
+    takes: str = Field(default="", description="What a prompt to it is: prose, a script, or anything; empty: unknown")
+    why_not: str = Field(default="", description="Why it can't work at present, as its daemon said")
     sandbox: SandboxView | None = Field(
         default=None, description="How it was held when it last took work from here, as its daemon said"
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from anyio import to_thread
+
 from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.policy.model import Action, Resource, Subject, Value
@@ -24,6 +26,7 @@ from sublet.protocol.near import did_you_mean
 from sublet.protocol.text import clean_line
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.confinement import Confinement
+from sublet.supervisor.readiness import unable
 
 
 class Acceptance:
@@ -64,7 +67,7 @@ class Acceptance:
         """Return the agent that will do the work.
 
         Raises:
-            SubletError: ``DECLINED``.
+            SubletError: ``DECLINED``; ``DEP_MISSING`` where the agent's program is not there.
         """
         caller, wanted = Subject("peer", peer.name), message.sublet.agent
         offered = self._agents()
@@ -79,6 +82,12 @@ class Acceptance:
         agent = next((agent for agent in offered if wanted is None or agent.id == wanted), None)
         if agent is None:
             raise self._unknown(caller, wanted)
+        if (lack := await to_thread.run_sync(unable, agent)) is not None:
+            raise SubletError(
+                ErrorCode.DEP_MISSING,
+                f"agent {agent.id} can't work there: {lack.what}",
+                f"Its owner mends that: {lack.remedy}",
+            )
         self._check_chain(message, agent)
         enforced = self._confinement(agent).enforced
         if missing := sorted({*message.sublet.require_enforced} - enforced):

@@ -116,7 +116,7 @@ class Executor:
         run = decisions.run
         if run is None:  # it was refused, and that could not be journalled
             raise broken()
-        printed = OutputLog(self._journal, run.id)
+        printed = OutputLog(self._journal, message.delegation_id)
         try:
             with run.updates:
                 async for update in run.updates:

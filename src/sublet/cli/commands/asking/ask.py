@@ -1,4 +1,4 @@
-"""Commands that ask the supervisor, and list who could do it: ask, answer, agents."""
+"""Commands that ask the supervisor: ask, answer."""
 
 from __future__ import annotations
 
@@ -104,27 +104,6 @@ def answer(
     Then its request goes on.
     """
     _asked(ctx, Screen(as_json=as_json), text, session, None, answer=True)
-
-
-def agents(ctx: typer.Context, as_json: JsonFlag = False) -> None:
-    """List the agents of this daemon, and what each can do."""
-    screen = Screen(as_json=as_json)
-
-    async def body(control: Control) -> None:
-        from sublet.daemon.api.operation import Nothing
-        from sublet.daemon.api.sessions import LIST_AGENTS
-
-        found = await control.call(LIST_AGENTS, Nothing())
-        if as_json:
-            screen.emit(found.model_dump(mode="json", by_alias=True))
-        elif found.agents:
-            from sublet.cli.rendering.sessions import agent_table
-
-            screen.show(agent_table(found.agents))
-        else:
-            screen.note("No agent is offered here. Offer one: sublet up --agent FILE")
-
-    run(ctx, screen, body)
 
 
 def _asked(

@@ -41,6 +41,7 @@ UP_EPILOG = verbatim(
     (
         "Examples",
         """sublet up --detach
+sublet up --agent claude
 sublet up --agent agent.json --a2a 0.0.0.0:8642
 SUBLET_HOME=/tmp/second sublet up --detach --a2a 127.0.0.1:8643""",
     ),
@@ -59,8 +60,11 @@ def up(
         bool, typer.Option("--detach", "-d", help="Start in the background; return when ready.", show_default=False)
     ] = False,
     agent: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="agent.json: what this daemon offers to do.", exists=True, dir_okay=False),
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="What this daemon offers: claude, codex, gemini, opencode or shell; or the path of an agent.json.",
+        ),
     ] = None,
     a2a: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where peers call. [default: 127.0.0.1:8642]")
@@ -100,7 +104,7 @@ def up(
 
     screen = Screen(as_json=as_json)
     options = UpOptions(
-        agent=None if agent is None else str(agent.absolute()),
+        agent=None if agent is None else _agent_file(agent),
         a2a=a2a,
         sftp=sftp,
         web=web,
@@ -263,6 +267,21 @@ async def _local_checks() -> list[Check]:
     from sublet.daemon.paths import resolve_home
 
     return await diagnose(resolve_home(), running=False)
+
+
+def _agent_file(given: str) -> str:
+    """Return the path of the agents that are meant: one of the words, or else a file.
+
+    Raises:
+        typer.BadParameter: there is no such word and no such file.
+    """
+    from sublet.cli.options.known_agents import known_agent
+    from sublet.supervisor.offered import OFFERED
+
+    path = Path(given)
+    if given in OFFERED or not path.is_file():
+        return str(OFFERED[known_agent(given, or_file=True)])
+    return str(path.absolute())
 
 
 def _checked(name: str, value: str) -> None:
