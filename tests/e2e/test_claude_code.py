@@ -100,7 +100,7 @@ def lender_and_worker(base: Path, model: ModelStub) -> Iterator[tuple[Daemon, Da
     lender, worker = Daemon(base / "a"), Daemon(base / "b", environ=environ)
     try:
         lender.up()
-        worker.up(agent=CLAUDE_AGENT)
+        worker.up("--agent", "claude")
         pair(lender, worker)
         yield lender, worker
     finally:
@@ -130,11 +130,19 @@ async def test_claude_code_delegates_to_claude_code(tmp_path: Path, project: Pat
         (listed,) = lender.json("ls", "--all")["delegations"]
         audit = lender.json("audit", listed["delegation_id"])
         left = [path.name for path in (worker.home / "state" / "scratch").glob("*")]
+        told = "".join(one["text"] for one in lender.json("output", listed["delegation_id"])["output"])
+        shown = lender.json("peers", "show", "bob")["agents"]
 
     assert (host_model.faults, worker_model.faults) == ([], []), worker.log()
     assert run.exit_code == 0, run.stderr
     assert run.json()["result"] == "bob is completed and said: The greeting is right now."
     assert [result.is_error for result in host_model.results] == [False, False, False]
+
+    # What it does is told while it does it, and nothing of the form in which it prints that.
+    for line in ("tool: Bash pwd\n", "greeting.txt\n", "notes.md\n", "The greeting is right now.\n"):
+        assert line in told
+    assert "{" not in told
+    assert [(one["id"], one["takes"], one["why_not"]) for one in shown] == [("claude", "prose", "")]
 
     delegated, end, patch = (result.json() for result in host_model.results)
     assert delegated["state"] in ("created", "invited", "accepted", "started", "running")

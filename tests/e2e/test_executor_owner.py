@@ -32,7 +32,8 @@ def test_D59_the_owner_sees_and_stops_work(pair_of: tuple[Daemon, Daemon], tmp_p
     assert stopped["error"]["code"] == "CANCELLED"
     ended = finish(delegator, found)
     assert ended.state == "cancelled"
-    assert ended.error is not None and "owner" in ended.error.message
+    assert ended.error is not None
+    assert "owner" in ended.error.message
     assert processes_with(one) == []
     again = executor.run("cancel", found)
     assert "over already" in again.stderr

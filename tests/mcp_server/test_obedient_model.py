@@ -56,12 +56,12 @@ async def test_D50_a_model_that_obeys_waits_for_news_and_reads_each_line_once(
         for number in range(5):
             waiting = anyio.Event()
 
-            async def says(line: str) -> None:
-                await waiting.wait()
+            async def says(line: str, follows: anyio.Event) -> None:
+                await follows.wait()
                 await api.output(found, line)
 
             async with anyio.create_task_group() as group:
-                group.start_soon(says, f"line {number}\n")
+                group.start_soon(says, f"line {number}\n", waiting)
                 answer = await obey(client, answer)
             read.append(answer["from_peer"]["text"])
             assert answer["finished"] is False
@@ -208,7 +208,8 @@ async def until(holds: Callable[[], bool]) -> None:
 async def test_D52_no_notice_of_changed_lists_is_promised(api: FakeDaemonApi, home: Home, mode: str) -> None:
     async with connected(api, home, mode) as client:
         capabilities = client.server_capabilities
-        assert capabilities.resources is not None and capabilities.tools is not None
+        assert capabilities.resources is not None
+        assert capabilities.tools is not None
         assert not capabilities.resources.list_changed
         assert not capabilities.tools.list_changed
         assert capabilities.resources.subscribe

@@ -25,7 +25,7 @@ STATE_KEY = "sublet.caller"
 class Caller:
     """An authenticated caller.
 
-    ``name`` is the peer's or the token's name; ``peer`` is None for a plain token, of which ``token_mark`` tells it from
+    ``name`` is the peer's or the token's name; ``peer`` is None for a plain token. ``token_mark`` tells a token from
     others of its name. ``source_host`` is the IP address that the connection comes from. ``still_known`` tells whether
     it would be let in now.
     """

@@ -272,14 +272,8 @@ class _Daemon:
         watching = self._watcher.remarks if self._watcher is not None else []
         # Another name than expected is what a newcomer chose badly, or an attempt to be taken for somebody.
         names = [name_remark(peer) for peer in parts.peers.list() if peer.note]
-        return [
-            *ports,
-            *unready_lines(parts.offer.agents),
-            *parts.reloader.remarks,
-            *watching,
-            *names,
-            *set_aside_lines(parts.aside),
-        ]
+        unready = unready_lines(parts.offer.agents)
+        return [*ports, *unready, *parts.reloader.remarks, *watching, *names, *set_aside_lines(parts.aside)]
 
     def _service_parts(self, parts: Parts) -> ServiceParts:
         return ServiceParts(

@@ -24,6 +24,7 @@ from sublet.workspace.mount.table import mounted_below
 from sublet.workspace.requirements import check_requirements
 from sublet.workspace.staging.private_views import describe_kinds
 
+FOR_OTHERS = "working for others"
 MIN_FREE_BYTES = 256 << 20
 
 
@@ -74,9 +75,7 @@ def _agents(home: Home, agents: Sequence[AgentConfig] | None) -> list[Check]:
         try:
             agents = load_agents(file) if file.exists() else load_agents(DEFAULT_AGENT_FILE)
         except SubletError as error:
-            return [
-                Check(name="agents", ok=False, detail=error.message, fix=error.hint, required_for="working for others")
-            ]
+            return [Check(name="agents", ok=False, detail=error.message, fix=error.hint, required_for=FOR_OTHERS)]
     return [_agent(agent) for agent in agents]
 
 
@@ -87,7 +86,7 @@ def _agent(agent: AgentConfig) -> Check:
         ok=not missing,
         detail="; ".join(lack.what for lack in missing) or "its program is here",
         fix=" ".join(lack.remedy for lack in missing),
-        required_for="working for others",
+        required_for=FOR_OTHERS,
     )
 
 

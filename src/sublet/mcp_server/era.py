@@ -49,11 +49,11 @@ async def serve(
         decided = False
         async with to_loop:
             async for item in read:
-                if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCNotification):
-                    if item.message.method == CANCELLED:
-                        session.cancelled(item.message.params)
-                if not decided and isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCRequest):
-                    if item.message.method == PROBE:
+                said = item.message if isinstance(item, SessionMessage) else None
+                if isinstance(said, JSONRPCNotification) and said.method == CANCELLED:
+                    session.cancelled(said.params)
+                if not decided and isinstance(item, SessionMessage) and isinstance(said, JSONRPCRequest):
+                    if said.method == PROBE:
                         await write.send(await _answer_probe(server, item, session))
                         continue
                     decided = True

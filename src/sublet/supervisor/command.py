@@ -12,15 +12,26 @@ from typing import Final
 
 from sublet.protocol.text import clean
 from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.claude_events import ClaudeEvents
 from sublet.supervisor.limits import Limiter, told
 from sublet.supervisor.model import EndReason, Job, Outcome, Report, Sandbox
+from sublet.supervisor.output import Translate
 from sublet.supervisor.presets import PRESETS
 from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.program_run import ProgramEnd, ProgramPlan, ProgramRunner
 from sublet.supervisor.provider_config import CommandConfig, PresetConfig
+from sublet.supervisor.readiness import takes
 
 MAX_SUMMARY_CHARS = 8_000
+MIN_WORDS = 3
+_OF_SCRIPTS = frozenset(";|&$<>=(){}[]*\\`")
 
+_NO_SCRIPT = frozenset({2, 126, 127})
+"""Exit statuses of a shell that could not read its script, or found no such program."""
+_A_SHELL = (
+    "This agent is a shell and no language model. It runs what it is given as a script, and this looks like prose. "
+    "Give it commands, such as `make test`, or ask an agent that takes prose."
+)
 _SIGNAL_BASE = 128  # a shell, and bubblewrap, tell the death of their child by signal N as status 128 + N
 
 
@@ -86,7 +97,9 @@ class CommandProvider:
         self._sandbox = sandbox
         own = owners.of(config) if owners is not None else None
         wanted = plan(config, sandbox, environment)
-        self._runner = ProgramRunner(wanted, config.limits, sandbox, environment, limiter, own)
+        self._takes = takes(config)
+        translate = _translation(config)
+        self._runner = ProgramRunner(wanted, config.limits, sandbox, environment, limiter, own, translate)
 
     async def run(self, job: Job, report: Report) -> Outcome:
         """Run the command for ``job`` and return how it ended: ``ProgramRunner.run``.
@@ -94,12 +107,11 @@ class CommandProvider:
         Raises:
             SubletError: the sandbox refuses the launch.
         """
-        return self._outcome(await self._runner.run(job, report))
+        return self._outcome(await self._runner.run(job, report), job.prompt)
 
-    def _outcome(self, end: ProgramEnd) -> Outcome:
-        stdout, stderr = (
-            clean(capture.end(MAX_SUMMARY_CHARS), MAX_SUMMARY_CHARS).strip() for capture in (end.stdout, end.stderr)
-        )
+    def _outcome(self, end: ProgramEnd, prompt: str) -> Outcome:
+        answer, stderr = end.stdout.last_word or end.stdout.end(MAX_SUMMARY_CHARS), end.stderr.end(MAX_SUMMARY_CHARS)
+        stdout, stderr = (clean(text[-MAX_SUMMARY_CHARS:], MAX_SUMMARY_CHARS).strip() for text in (answer, stderr))
         summary = stdout or stderr
         if stdout and stderr and not (end.ended is not None and end.ended.how == "exit" and end.ended.number == 0):
             # The reason of a failure is usually on stderr, so it gets the end, and at least half of the room.
@@ -108,7 +120,22 @@ class CommandProvider:
         if end.met is not None:
             return Outcome("limit", summary, detail=told(self._limits, end.met))
         how = how_it_ended(end, "" if stdout else stderr, sandboxed=bool(self._sandbox.enforced))
+        if how.exit_code in _NO_SCRIPT and self._takes == "script" and is_prose(prompt):
+            summary = f"{summary[: MAX_SUMMARY_CHARS - len(_A_SHELL) - 2]}\n\n{_A_SHELL}".strip()
         return replace(how, summary=summary)
+
+
+def _translation(config: AgentConfig) -> Translate | None:
+    provider = config.provider
+    events = isinstance(provider, PresetConfig) and PRESETS[provider.name].told_by == "claude-events"
+    return ClaudeEvents if events else None
+
+
+def is_prose(prompt: str) -> bool:
+    """Tell whether a prompt looks like a sentence and like no script: some words, and nothing that a shell has."""
+    line = prompt.strip().partition("\n")[0]
+    words = line.split()
+    return len(words) >= MIN_WORDS and words[0].isalpha() and words[0][0].isupper() and not set(line) & _OF_SCRIPTS
 
 
 def how_it_ended(end: ProgramEnd, stderr: str, *, sandboxed: bool) -> Outcome:

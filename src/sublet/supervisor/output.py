@@ -7,15 +7,18 @@ import codecs
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 import anyio
 
+from sublet.protocol.text import clean_line
 from sublet.supervisor.model import Output, Report, Stream
 
 REPORT_SECONDS = 0.1
 """At most one piece per stream in this time, as long as a piece is not full."""
 MAX_PIECE_CHARS = 16_384
 HEAD_CHARS = 512 * 1024
+MAX_NOTE_CHARS = 300
 TAIL_CHARS = 512 * 1024
 _READ_BYTES = 65_536
 
@@ -42,6 +45,11 @@ class Capture:
         self._dropped = 0
         self._last: deque[str] = deque()
         self._last_chars = 0
+
+    @property
+    def last_word(self) -> str | None:
+        """What was said last, where the program marks it as its answer."""
+        return None
 
     def feed(self, data: bytes, *, final: bool = False) -> None:
         """Take what was read; ``final`` is for the end of the stream, where half a character may be left."""
@@ -91,6 +99,49 @@ class Capture:
         self._last_chars += len(text)
         while self._last_chars - len(self._last[0]) >= MAX_PIECE_CHARS:
             self._last_chars -= len(self._last.popleft())
+
+
+class Translator(Protocol):
+    """Turns what a program prints into what it says."""
+
+    @property
+    def last_word(self) -> str | None:
+        """Its answer, where it has marked one."""
+
+    def feed(self, data: bytes, *, final: bool = False) -> bytes:
+        """Return what to tell of ``data``."""
+
+
+Translate = Callable[[Callable[[str], None]], Translator]
+"""Makes a translator, given where it tells in one line what the program does."""
+MAX_NOTES = 2_000
+"""Lines on what one program does."""
+
+
+class Translated(Capture):
+    """What a program says and does, of one that prints it in a language of its own."""
+
+    def __init__(self, stream: Stream, report: Report, translate: Translate) -> None:
+        super().__init__(stream, report)
+        self._tell = report
+        self._notes = 0
+        self._translator = translate(self._note)
+
+    @property
+    def last_word(self) -> str | None:
+        """``Capture.last_word``."""
+        return self._translator.last_word
+
+    def feed(self, data: bytes, *, final: bool = False) -> None:
+        """``Capture.feed``."""
+        super().feed(self._translator.feed(data, final=final), final=final)
+
+    def _note(self, text: str) -> None:
+        self._notes += 1
+        if self._notes <= MAX_NOTES:
+            self._tell(Output("note", f"{clean_line(text, MAX_NOTE_CHARS)}\n"))
+        elif self._notes == MAX_NOTES + 1:
+            self._tell(Output("note", "Further tool calls are not told here.\n"))
 
 
 async def drain(reader: asyncio.StreamReader, capture: Capture, count: Callable[[int], None]) -> None:

@@ -21,7 +21,7 @@ from sublet.supervisor.held_job import HeldJob
 from sublet.supervisor.job_env import PROMPT, copy_login, job_environment, make_home, write_prompt
 from sublet.supervisor.limits import Cage, GuardAlone, Limiter
 from sublet.supervisor.model import Deadline, Job, Launch, Output, Report, Sandbox
-from sublet.supervisor.output import Capture, drain, flush_regularly
+from sublet.supervisor.output import Capture, Translate, Translated, drain, flush_regularly
 from sublet.supervisor.processes import Own
 from sublet.supervisor.program import program_paths
 
@@ -87,6 +87,7 @@ class ProgramRunner:
         environ: the environment from which allowed variables are taken.
         own: holds a process for this agent's while it runs, so that it passes for nobody else.
         limiter: holds it to its limits; by default the guard alone does, which can't see the scratch directory.
+        translate: makes what turns its standard output into what it says; by default it says what it prints.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class ProgramRunner:
         environ: Mapping[str, str],
         limiter: Limiter | None = None,
         own: Own | None = None,
+        translate: Translate | None = None,
     ) -> None:
         self._own = own or _nobody
         self._plan = plan
@@ -104,6 +106,7 @@ class ProgramRunner:
         self._sandbox = sandbox
         self._environ = environ
         self._limiter = limiter or GuardAlone()
+        self._translate = translate
 
     async def run(
         self, job: Job, report: Report, converse: Callable[[Conversation], Awaitable[None]] | None = None
@@ -149,7 +152,10 @@ class ProgramRunner:
         converse: Callable[[Conversation], Awaitable[None]] | None,
     ) -> ProgramEnd:
         deadline = job.deadline or Deadline(asyncio.get_running_loop().time() + job.remaining_seconds)
-        stdout, stderr = captures = Capture("stdout", report), Capture("stderr", report)
+        translate = self._translate
+        stdout = Capture("stdout", report) if translate is None else Translated("stdout", report, translate)
+        stderr = Capture("stderr", report)
+        captures = stdout, stderr
         try:
             process = await GuardedProcess.start(
                 argv,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -67,7 +67,7 @@ def unable(config: AgentConfig, environ: Mapping[str, str] | None = None) -> Lac
 
 def unready_lines(agents: Iterable[AgentConfig]) -> list[str]:
     """Return what those of ``agents`` that can't work lack, one line each."""
-    return [f"agent {one.id}: {lack}" for one in agents for lack in lacks(one)]
+    return [f"agent {one.id}: {'; '.join(map(str, missing))}" for one in agents if (missing := lacks(one))]
 
 
 def takes(config: AgentConfig) -> Literal["prose", "script", "anything"]:
@@ -76,8 +76,15 @@ def takes(config: AgentConfig) -> Literal["prose", "script", "anything"]:
     if isinstance(provider, PresetConfig):
         return "script" if provider.name == "shell" else "prose"
     if isinstance(provider, CommandConfig):
-        return "script" if Path(provider.argv[0]).name in _SHELLS else "anything"
+        return "script" if _reads_script(provider.argv) else "anything"
     return "prose"
+
+
+def _reads_script(argv: Sequence[str]) -> bool:
+    """Tell whether this is a shell that reads its standard input; with ``-c`` or a file it runs its own script."""
+    options = argv[1:]
+    alone = all(one.startswith("-") and (one.startswith("--") or "c" not in one) for one in options)
+    return Path(argv[0]).name in _SHELLS and alone
 
 
 def _preset(config: AgentConfig) -> Preset | None:

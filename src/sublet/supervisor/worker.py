@@ -78,7 +78,7 @@ class WorkerAgent:
         except (SubletError, KeyError) as error:
             return Health(ok=False, detail=str(error))
         missing = await to_thread.run_sync(lacks, self._config)
-        return Health(ok=not missing, detail=" ".join(map(str, missing)))
+        return Health(ok=not missing, detail="; ".join(map(str, missing)))
 
     async def handle(self, request: UnifiedAgentInput, ctx: AgentRunContext) -> UnifiedAgentOutput:
         """Have the provider work on ``request``: ``UnifiedAgent.handle``.

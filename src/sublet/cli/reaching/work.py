@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from sublet.cli.errors import Exit
+from sublet.protocol.errors import SubletError
 from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, is_terminal
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ async def show_output(
 async def attach_to(control: Control, view: AssignmentView, screen: Screen, lines: int) -> Exit:
     """Show the last ``lines`` lines and what comes, until the end or Ctrl-C, which ends nothing."""
     from sublet.cli.reaching.follow import interrupts, read_output
+    from sublet.daemon.failures import sole_failure
 
     kept: deque[Event] = deque()
     cursor = 0
@@ -77,16 +79,13 @@ async def attach_to(control: Control, view: AssignmentView, screen: Screen, line
     printing = _Printing(view, screen)
     for event in kept if lines else ():
         printing.event(event)
-    with interrupts() as pressed:
-        following = asyncio.ensure_future(_told(control, view, printing.event, cursor=cursor, follow=True))
-        stopped = asyncio.ensure_future(pressed.wait())
-        try:
+    with interrupts() as pressed, sole_failure(SubletError):
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(_told(control, view, printing.event, cursor=cursor, follow=True))
+            stopped = group.create_task(pressed.wait())
             await asyncio.wait((following, stopped), return_when=asyncio.FIRST_COMPLETED)
-        finally:
+            following.cancel()
             stopped.cancel()
-            if not following.done():
-                following.cancel()
-                await asyncio.wait((following,))
     printing.finish()
     if following.cancelled():
         screen.note(f"Detached; the work goes on. Stop it:  sublet cancel {view.delegation_id}")

@@ -401,7 +401,8 @@ class Journal(EventLog):
     async def _list(
         self, table: _Table, read: Callable[[bytes], RecordT], limit: int, active: bool, before: str | None
     ) -> list[RecordT]:
-        only, values = ["true"], list[str]()
+        only = ["true"]
+        values: list[str] = []
         if active:
             only.append(f"state NOT IN ({_marks(table.ends)})")
             values += table.ends

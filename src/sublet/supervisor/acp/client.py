@@ -32,9 +32,13 @@ from acp.schema import (
 from sublet.supervisor.acp.asking import Asking
 from sublet.supervisor.acp.file_requests import FileRequests
 from sublet.supervisor.acp.terminals import Terminals
-from sublet.supervisor.acp.tool_calls import TooLarge, choose, tool_call
+from sublet.supervisor.acp.tool_calls import TooLarge, choose, in_view, tool_call
 from sublet.supervisor.model import Job
 from sublet.supervisor.output import Capture
+from sublet.supervisor.tool_words import subject_of
+
+MAX_CALLS = 256
+"""Tool calls of which it is remembered what was told."""
 
 
 class AgentClient:
@@ -68,6 +72,8 @@ class AgentClient:
         self._files = files
         self._terminals = terminals
         self._plan = ""
+        self._calls: dict[str, tuple[str, bool]] = {}
+        """The title of each call, and whether it was told what it is about."""
         self._broken_off = False
         self.listening = False
         """Whether what it says now is said to us; what it tells of an earlier conversation is not."""
@@ -79,6 +85,7 @@ class AgentClient:
     ) -> RequestPermissionResponse:
         """Ask the gate, and answer by the option that says just what it decided."""
         self._own(session_id)
+        self._does(tool_call)
         allowed = await self._may(tool_call)
         option = choose(options, allowed=allowed)
         if allowed and option is None:
@@ -102,9 +109,10 @@ class AgentClient:
                 self._said.feed(update.content.text.encode("utf-8", "replace"))
         elif isinstance(update, ToolCallStart):
             self._broken_off = True
-            self._asking.note("tool", update.title)
+            self._does(update)
             await self._ended(update)
         elif isinstance(update, ToolCallProgress):
+            self._does(update)
             await self._ended(update)
         elif isinstance(update, CurrentModeUpdate):
             self._left_mode(update.current_mode_id)
@@ -177,6 +185,30 @@ class AgentClient:
             return False
         # Asked twice, a call would use up two grants.
         return call.tool in self._decided or await self._asking.may(call, shown) is None
+
+    def _does(self, update: ToolCallStart | ToolCallProgress | ToolCallUpdate) -> None:
+        """Tell once what a call is about: its tool, and the command or file, which agents often tell after the tool."""
+        call_id = update.tool_call_id
+        title, told = self._calls.get(call_id, ("", False))
+        title = (update.title or title).partition("\n")[0]
+        if not told:
+            about = self._subject(update)
+            # A bare name of a tool waits for what it is about, and for no longer than the call.
+            told = bool(about) or " " in title or update.status in ("completed", "failed")
+            if told and title:
+                self._asking.note("tool", title if not about or about in title else f"{title} {about}")
+        if update.status == "failed":
+            self._asking.note("failed", title)
+        self._calls[call_id] = (title, told)
+        if len(self._calls) > MAX_CALLS:
+            del self._calls[next(iter(self._calls))]
+
+    def _subject(self, update: ToolCallStart | ToolCallProgress | ToolCallUpdate) -> str:
+        given = update.raw_input if isinstance(update.raw_input, dict) else {}
+        resources = self._job.resources
+        return subject_of(given, str(self._job.workspace)) or next(
+            (in_view(one.path, resources) for one in update.locations or []), ""
+        )
 
     async def _ended(self, update: ToolCallStart | ToolCallProgress) -> None:
         if update.status == "completed":

@@ -18,7 +18,7 @@ from sublet.supervisor.command import MAX_SUMMARY_CHARS, how_it_ended
 from sublet.supervisor.governance_config import command_namespace
 from sublet.supervisor.lease_files import OpenFiles
 from sublet.supervisor.limits import Limiter, told
-from sublet.supervisor.model import EndReason, Job, Outcome, Report, Sandbox
+from sublet.supervisor.model import EndReason, Job, Outcome, Output, Report, Sandbox
 from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.program_run import ProgramEnd, ProgramRunner
 from sublet.supervisor.tool_server.names import named
@@ -89,7 +89,7 @@ class AcpProvider:
         files = self._files(job) if self._files is not None else None
         talk = AcpPrompt(job, self._plan, version("sublet"), report, files, self._own_tools(job))
         try:
-            end = await self._runner.run(job, report, talk.hold)
+            end = await self._runner.run(job, _without_noise(report), talk.hold)
         finally:
             if files is not None:
                 with anyio.CancelScope(shield=True):
@@ -131,3 +131,13 @@ class AcpProvider:
             return Outcome("crashed", summary, how.exit_code, detail, how.launched, talk.session_id)
         how = how_it_ended(end, errors, sandboxed=bool(self._sandbox.enforced))
         return Outcome(how.reason, summary, how.exit_code, how.detail, how.launched, talk.session_id)
+
+
+def _without_noise(report: Report) -> Report:
+    """Leave out what the program prints beside the protocol: its own log, which the end of a failure still quotes."""
+
+    def told(output: Output) -> None:
+        if output.stream != "stderr":
+            report(output)
+
+    return told
