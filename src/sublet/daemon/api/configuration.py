@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from sublet.daemon.api.base import View
 from sublet.daemon.api.operation import Asks, Nothing, Operation
@@ -22,12 +22,16 @@ class Origin(StrEnum):
 
 
 class ConfigEntry(View):
-    """A value that holds. ``source`` is the option, file, variable or other value that it comes from."""
+    """A value that holds. ``source`` is the option, file, variable or other value that it comes from.
+
+    ``in_force`` is told by the command line, which asks the running daemon for it.
+    """
 
     name: str
     value: JsonValue
     origin: Origin
     source: str | None
+    in_force: str | None = Field(default=None, description="Where the daemon listens, where that is not the value")
 
 
 class ConfigView(View):

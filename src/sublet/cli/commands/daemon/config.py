@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from sublet.daemon.api.configuration import ConfigEntry, ConfigView
+    from sublet.daemon.api.daemon import StatusView
 
 config = group("config", "The configuration: every value, and where it comes from.", cls=Defaulting)
 
@@ -30,18 +32,21 @@ def config_show(
 ) -> None:
     """Print every value that holds, and where it comes from.
 
-    Options of `sublet up` come before config.json, and that before defaults. Where no daemon runs, it is what one would
-    begin with. Secrets are left out.
+    Options of `sublet up` come before config.json, and that before defaults. Where the running daemon uses another port
+    than that, since it was taken or any free one was asked for, the one in force is told, too. Where no daemon runs, it
+    is what one would begin with. Secrets are left out.
     """
     screen, session = Screen(as_json=as_json), session_of(ctx)
 
     async def ask() -> ConfigView:
         from sublet.daemon.api.configuration import SHOW_CONFIG
+        from sublet.daemon.api.daemon import SHOW_STATUS
         from sublet.daemon.api.operation import Nothing
 
         try:
             async with session.connect() as control:
-                return await control.call(SHOW_CONFIG, Nothing())
+                found = await control.call(SHOW_CONFIG, Nothing())
+                return _with_ports(found, await control.call(SHOW_STATUS, Nothing()))
         except SubletError as error:
             if error.code != LocalCode.DAEMON_UNAVAILABLE:
                 raise
@@ -63,6 +68,26 @@ def config_show(
         screen.note("The file says something else than when the daemon began: sublet down, sublet up --detach")
 
 
+def _with_ports(found: ConfigView, status: StatusView) -> ConfigView:
+    """Tell where the daemon really listens, where that is not what was asked for."""
+    real = {
+        "a2a": urlsplit(status.a2a_url).netloc,
+        "sftp": status.sftp,
+        "zenoh": status.bus,
+        "web": urlsplit(status.web).netloc if status.web else None,
+    }
+    if any(one.name == "public_url" and one.value is not None for one in found.values):
+        del real["a2a"]  # what the daemon is told to be known by says nothing of where it listens
+
+    def told(one: ConfigEntry) -> ConfigEntry:
+        port = (real.get(one.name) or "").rpartition(":")[2]
+        if not port.isdigit() or not isinstance(one.value, str) or one.value.endswith(f":{port}"):
+            return one
+        return one.model_copy(update={"in_force": real[one.name]})
+
+    return found.model_copy(update={"values": [told(one) for one in found.values]})
+
+
 def _table(values: list[ConfigEntry]) -> RenderableType:
     from rich.text import Text
 
@@ -72,7 +97,8 @@ def _table(values: list[ConfigEntry]) -> RenderableType:
     def shown(one: ConfigEntry) -> str:
         if one.value is None:
             return "-"
-        return whole_line(one.value if isinstance(one.value, str) else json.dumps(one.value, ensure_ascii=False))
+        said = whole_line(one.value if isinstance(one.value, str) else json.dumps(one.value, ensure_ascii=False))
+        return said if one.in_force is None else f"{said}  (in force: {whole_line(one.in_force)})"
 
     rows = [
         [
