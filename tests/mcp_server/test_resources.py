@@ -46,11 +46,35 @@ async def test_list_and_read(api: FakeDaemonApi, home: Home, mode: str) -> None:
 @pytest.mark.parametrize(
     "uri", ["sublet://delegations/dlg_nope", "sublet://delegations/../x", "sublet://rooms/1", "file:///etc/passwd"]
 )
-async def test_unknown_resources_are_invalid_params(api: FakeDaemonApi, home: Home, mode: str, uri: str) -> None:
+async def test_unknown_resources_have_the_code_of_their_era(
+    api: FakeDaemonApi, home: Home, mode: str, uri: str
+) -> None:
     async with served(api, home), Client(server_of(home), mode=mode) as client:
         with pytest.raises(MCPError) as caught:
             await client.read_resource(uri)
-    assert caught.value.code == -32602
+    assert caught.value.code == {"auto": -32602, "legacy": -32002}[mode]
+    assert caught.value.error.data == {"uri": uri}
+
+
+async def test_what_can_t_be_read_is_not_listened_to(api: FakeDaemonApi, home: Home) -> None:
+    mine = f"sublet://delegations/{await a_delegation(api)}"
+    wanted = [mine, "sublet://delegations/dlg_nope", "sublet://rooms/1", "file:///etc/passwd"]
+    async with (
+        served(api, home),
+        Client(server_of(home)) as client,
+        client.listen(resource_subscriptions=wanted, tools_list_changed=True, resources_list_changed=True) as sub,
+    ):
+        assert [str(uri) for uri in sub.honored.resource_subscriptions or []] == [mine]
+        assert not sub.honored.tools_list_changed
+        assert not sub.honored.resources_list_changed
+
+
+async def test_lists_of_one_page_have_no_cursor(api: FakeDaemonApi, home: Home, mode: str) -> None:
+    async with served(api, home), Client(server_of(home), mode=mode) as client:
+        for ask in (client.list_tools, client.list_resource_templates):
+            with pytest.raises(MCPError) as caught:
+                await ask(cursor="zz")
+            assert caught.value.code == -32602
 
 
 @pytest.mark.filterwarnings("ignore:resources/:mcp.shared.exceptions.MCPDeprecationWarning")

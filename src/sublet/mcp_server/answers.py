@@ -31,6 +31,10 @@ class Answer(BaseModel):
         """Return the structured form."""
         return self.model_dump(mode="json", exclude_none=True)
 
+    def as_json(self) -> str:
+        """Return the structured form as JSON, for hosts that read text alone; the protocol asks for it."""
+        return json.dumps(self.structure(), ensure_ascii=False)
+
     def as_text(self) -> str:
         """Return the same facts as lines of text."""
         return render(self.structure())

@@ -16,6 +16,7 @@ from mcp.server import NotificationOptions, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 from mcp.shared.exceptions import MCPError
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
 from sublet.mcp_server import asking
@@ -31,7 +32,7 @@ from sublet.mcp_server.room_resources import (
     read_room,
     room_page,
 )
-from sublet.mcp_server.session import MAX_CALLS, HostSession, local_paths
+from sublet.mcp_server.session import MAX_CALLS, MAX_SUBSCRIPTIONS, HostSession, local_paths
 from sublet.mcp_server.tools import TOOLS, AnyTool
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
@@ -50,6 +51,9 @@ log = structlog.get_logger(__name__)
 
 MAX_LISTENERS = 256
 MAX_CLIENT_NAME_CHARS = 64
+MAX_URI_CHARS = 200
+RESOURCE_NOT_FOUND = -32002
+"""Of the 2025 era; later it is an invalid parameter."""
 ROOTS_SECONDS = 3.0
 ROOTS = "roots"
 """Key of the question for roots in a multi-round-trip answer."""
@@ -161,6 +165,7 @@ class SubletServer:
             session.changed(uri)
 
     async def _list_tools(self, ctx: Context, params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
+        _check_only_page(params)
         return t.ListToolsResult(tools=_LISTED)
 
     async def _call_tool(
@@ -178,6 +183,8 @@ class SubletServer:
             return await self._run_tool(ctx, params)
         except SubletError as error:
             return _failed(error)
+        except MCPError:
+            raise
         except Exception:
             log.exception("a tool failed", tool=clean_line(params.name, 64))
             return _failed(
@@ -192,10 +199,9 @@ class SubletServer:
         deadline = anyio.current_time() + ANSWER_SECONDS
         tool = self._tools.get(params.name)
         if tool is None:
+            # The protocol has this as an error of the request and not of a tool.
             name = clean_line(params.name, 64)
-            raise SubletError(
-                LocalCode.INVALID_ARGUMENT, f"there is no tool {name!r}", f"The tools are {', '.join(self._tools)}."
-            )
+            raise MCPError(t.INVALID_PARAMS, f"there is no tool {name!r}; the tools are {', '.join(self._tools)}")
         bound = tool.bind(params.arguments or {})
         asked_call = None
         # The tools of an agent at work here are asked for by the gate of its run.
@@ -236,7 +242,7 @@ class SubletServer:
                     "Call again, with the same idempotency_key if it was delegate.",
                 )
         return t.CallToolResult(
-            content=[t.TextContent(text=answer.as_text())], structured_content=answer.structure(), is_error=False
+            content=[t.TextContent(text=answer.as_json())], structured_content=answer.structure(), is_error=False
         )
 
     @contextlib.asynccontextmanager
@@ -273,6 +279,7 @@ class SubletServer:
     async def _list_templates(
         self, ctx: Context, params: t.PaginatedRequestParams | None
     ) -> t.ListResourceTemplatesResult:
+        _check_only_page(params)
         template = t.ResourceTemplate(
             name="delegation",
             title="Delegation",
@@ -290,35 +297,53 @@ class SubletServer:
         return t.ListResourceTemplatesResult(resource_templates=[template, room])
 
     async def _read_resource(self, ctx: Context, params: t.ReadResourceRequestParams) -> t.ReadResourceResult:
-        with _as_protocol_error():
-            uri = str(params.uri)
+        uri = str(params.uri)
+        with _as_protocol_error(ctx, uri):
             if is_room_uri(uri):
                 return await read_room(self._called_by(_subject(ctx)), uri)
             return await read_resource(self._called_by(_subject(ctx)), uri)
 
     async def _subscribe(self, ctx: Context, params: t.SubscribeRequestParams) -> t.EmptyResult:
         uri = str(params.uri)
-        with _as_protocol_error():
-            if is_room_uri(uri):
-                await find_room(self._called_by(_subject(ctx)), uri)
-                await self.room_updates.want()
-            else:
-                await read_resource(self._called_by(_subject(ctx)), uri)
+        with _as_protocol_error(ctx, uri):
+            await self._find(ctx, uri)
             if not ctx.lifespan_context.subscribe(uri, ctx.session):
                 raise SubletError(LocalCode.UNAVAILABLE, "too many subscriptions", "Unsubscribe from finished ones.")
         return t.EmptyResult()
+
+    async def _find(self, ctx: Context, uri: str) -> None:
+        """Return where the host may read that resource, of which it is told from now on.
+
+        Raises:
+            SubletError: ``NOT_FOUND``, or what policy says.
+        """
+        if is_room_uri(uri):
+            await find_room(self._called_by(_subject(ctx)), uri)
+            await self.room_updates.want()
+        else:
+            await read_resource(self._called_by(_subject(ctx)), uri)
 
     async def _unsubscribe(self, ctx: Context, params: t.UnsubscribeRequestParams) -> t.EmptyResult:
         ctx.lifespan_context.unsubscribe(str(params.uri))
         return t.EmptyResult()
 
     async def _listen(self, ctx: Context, params: t.SubscriptionsListenRequestParams) -> t.SubscriptionsListenResult:
-        uris = params.notifications.resource_subscriptions or []
-        if any(is_room_uri(str(uri)) for uri in uris):
-            await self.room_updates.want()
-        # What is not promised is not acknowledged: the lists of tools and resources are read anew, not announced.
+        honored: list[str] = []
+        for uri in (params.notifications.resource_subscriptions or [])[:MAX_SUBSCRIPTIONS]:
+            try:
+                await self._find(ctx, str(uri))
+            except SubletError as error:
+                log.info("a host listens to what it can't read", reason=clean_line(str(error)))
+            else:
+                honored.append(uri)
+        # What is not honored is not acknowledged: that is how a host learns of it. Lists are read anew, not announced.
         kept = params.notifications.model_copy(
-            update={"tools_list_changed": None, "prompts_list_changed": None, "resources_list_changed": None}
+            update={
+                "tools_list_changed": None,
+                "prompts_list_changed": None,
+                "resources_list_changed": None,
+                "resource_subscriptions": honored,
+            }
         )
         return await self._listeners(ctx, params.model_copy(update={"notifications": kept}))
 
@@ -399,12 +424,27 @@ def _failed(error: SubletError) -> t.CallToolResult:
 
 
 @contextlib.contextmanager
-def _as_protocol_error() -> Iterator[None]:
+def _as_protocol_error(ctx: Context | None = None, uri: str = "") -> Iterator[None]:
+    """Turn an error into the protocol's. That a resource ``uri`` is not there has a code of its own until 2026."""
     try:
         yield
     except SubletError as error:
         unknown = error.code in (LocalCode.NOT_FOUND, LocalCode.INVALID_ARGUMENT)
-        raise MCPError(t.INVALID_PARAMS if unknown else t.INTERNAL_ERROR, clean_line(str(error))) from None
+        code = t.INVALID_PARAMS if unknown else t.INTERNAL_ERROR
+        if unknown and ctx is not None and ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            code = RESOURCE_NOT_FOUND
+        data = {"uri": clean_line(uri, MAX_URI_CHARS)} if uri else None
+        raise MCPError(code, clean_line(str(error)), data) from None
+
+
+def _check_only_page(params: t.PaginatedRequestParams | None) -> None:
+    """Refuse a cursor of a list that is told whole.
+
+    Raises:
+        MCPError: there is one.
+    """
+    if params is not None and params.cursor is not None:
+        raise MCPError(t.INVALID_PARAMS, "there is no such cursor: this list has one page")
 
 
 def _describe(tool: AnyTool) -> t.Tool:
