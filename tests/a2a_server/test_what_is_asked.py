@@ -29,7 +29,7 @@ from support.a2a_world import TOKEN, World, an_invite, text, world
 pytestmark = pytest.mark.anyio
 
 
-def a_value(value: object) -> Value:
+def a_value(value: Any) -> Value:
     return ParseDict(value, Value())
 
 

@@ -179,6 +179,21 @@ def _talked(process: subprocess.Popen[str], name: str, calls: list[list[Any]]) -
     return told
 
 
+def works(cwd: Path) -> None:
+    """Tell of calls as real agents do: the tool first, and what it is about later, or never."""
+
+    def tell(told: str, number: int, **more: Any) -> None:
+        update({"sessionUpdate": told, "toolCallId": f"w{number}", **more})
+
+    tell("tool_call", 1, title="Terminal", kind="execute", status="pending", rawInput={})
+    tell("tool_call_update", 1, title="Terminal", rawInput={"command": "make test"})
+    tell("tool_call_update", 1, title="`make test`", rawInput={"command": "make test"}, status="completed")
+    tell("tool_call", 2, title="Read src/a.py", status="pending", rawInput={"file_path": f"{cwd}/src/a.py"})
+    tell("tool_call_update", 2, status="failed")
+    tell("tool_call", 3, title="Think", status="pending")
+    tell("tool_call_update", 3, status="completed")
+
+
 def prompt(mode: str, cwd: Path, text: str, servers: list[dict[str, Any]]) -> dict[str, Any]:
     if mode == "write":
         say(write(cwd))
@@ -192,6 +207,8 @@ def prompt(mode: str, cwd: Path, text: str, servers: list[dict[str, Any]]) -> di
         for status in ("in_progress", "in_progress", "completed"):
             entry = {"content": "mend it", "priority": "high", "status": status}
             update({"sessionUpdate": "plan", "entries": [entry]})
+    elif mode == "works":
+        works(cwd)
     elif mode == "only-always":
         say(write(cwd, [OPTIONS[0], OPTIONS[2]]))
     elif mode == "no-options":

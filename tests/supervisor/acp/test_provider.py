@@ -202,3 +202,15 @@ async def test_a_program_that_is_not_there_was_not_launched(tmp_path: Path) -> N
 def test_a_provider_names_one_program(provider: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         AgentConfig.model_validate({"id": "t", "provider": {"type": "acp", **provider}})
+
+
+async def test_its_progress_reads_like_work(tmp_path: Path) -> None:
+    outcome, log = await run(tmp_path, "works")
+    assert outcome.reason == "done", outcome
+    assert log.text("note").splitlines() == [
+        "tool: Terminal make test",
+        "tool: Read src/a.py",
+        "failed: Read src/a.py",
+        "tool: Think",
+    ]
+    assert str(tmp_path) not in log.text("note")
