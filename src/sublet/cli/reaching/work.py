@@ -50,17 +50,18 @@ async def show_output(
         _show(view, screen)
         return _exit_for(view) if follow else None
     pieces: list[dict[str, object]] = []
-    held = 0
+    held, left_out = 0, False
 
     def keep(event: Event) -> None:
-        nonlocal held
+        nonlocal held, left_out
         pieces.append({"seq": event.seq, "at": event.at, **event.data})
         held += len(str(event.data.get("text", "")))
         while held > MAX_KEPT_CHARS and len(pieces) > 1:
             held -= len(str(pieces.pop(0).get("text", "")))
+            left_out = True
 
     view = await _told(control, view, keep, cursor=cursor, follow=follow)
-    screen.emit({**view.model_dump(mode="json"), "output": pieces})
+    screen.emit({**view.model_dump(mode="json"), "output": pieces, "output_truncated": left_out})
     return _exit_for(view) if follow else None
 
 
