@@ -209,6 +209,10 @@ def imports(package: str) -> Iterator[tuple[str, str]]:
                 yield from ((path.name, alias.name) for alias in node.names if alias.name.startswith("sublet."))
 
 
+AGENTS_ARE = ("agent_config", "model", "presets", "provider_config", "readiness")
+"""What faces may know of agents: what they are, and what they lack here."""
+
+
 @pytest.mark.parametrize("face", ["mcp_server", "a2a_server", "web"])
 def test_a_face_reaches_the_daemon_by_its_interfaces_only(face: str) -> None:
     for file, module in imports(face):
@@ -218,7 +222,7 @@ def test_a_face_reaches_the_daemon_by_its_interfaces_only(face: str) -> None:
             assert FACE_MAY_IMPORT.match(module) or shared, f"{file} imports {module}, which acts without asking"
         assert layer not in ("workspace", "messaging", "federation"), f"{file} imports {module}"
         if layer == "supervisor":
-            assert module.rpartition(".")[2] in ("agent_config", "model", "presets", "provider_config"), file
+            assert module.rpartition(".")[2] in AGENTS_ARE, file
 
 
 def test_the_command_line_reaches_the_daemon_by_its_client_only() -> None:

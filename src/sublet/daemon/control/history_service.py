@@ -59,20 +59,23 @@ class HistoryService(PartOfService):
 
     @serves(GET_ASSIGNMENT)
     async def get_assignment(self, request: OneDelegation, caller: Subject) -> AssignmentView:
-        found = await self._parts.journal.load_assignment(request.delegation_id)
-        if found is None:
-            raise SubletError(
-                LocalCode.NOT_FOUND,
-                f"no work is done here under {clean_line(request.delegation_id, 80)}",
-                "See: sublet work --all",
-            )
-        return found.view(time.time())
+        return await self._assignment(request.delegation_id)
 
     @serves(CANCEL_ASSIGNMENT)
     async def cancel_assignment(self, request: OneDelegation, caller: Subject) -> AssignmentView:
-        await self.get_assignment(request, caller)
+        await self._assignment(request.delegation_id)
         await self._parts.stop_work(request.delegation_id)
-        return await self.get_assignment(request, caller)
+        return await self._assignment(request.delegation_id)
+
+    async def _assignment(self, delegation_id: str) -> AssignmentView:
+        found = await self._parts.journal.load_assignment(delegation_id)
+        if found is None:
+            raise SubletError(
+                LocalCode.NOT_FOUND,
+                f"no work is done here under {clean_line(delegation_id, 80)}",
+                "See: sublet work --all",
+            )
+        return found.view(time.time())
 
     @serves(PRUNE)
     async def prune(self, request: PruneRequest, caller: Subject) -> PruneReport:

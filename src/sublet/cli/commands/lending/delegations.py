@@ -90,9 +90,9 @@ def output(
     ] = 0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show what a delegation printed, and how it stands or ended; so it does of work that is done here for others.
+    """Show what a delegation printed, and how it stands or ended.
 
-    Without --follow the exit status only tells whether the delegation could be read; with it, how the work ended.
+    Work that is done here for others (`sublet work`) is shown alike. Without --follow the exit status only tells whether the delegation could be read; with it, how the work ended.
     """
     screen = Screen(as_json=as_json)
 
