@@ -108,6 +108,11 @@ async def test_lists_the_newest_first(journal: Journal) -> None:
     assert [r.id for r in await journal.list_delegations()] == ["dlg_3", "dlg_2", "dlg_1"]
     assert [r.id for r in await journal.list_delegations(active=True)] == ["dlg_3", "dlg_1"]
     assert [r.id for r in await journal.list_delegations(limit=1)] == ["dlg_3"]
+    assert [r.id for r in await journal.list_delegations(before="dlg_3")] == ["dlg_2", "dlg_1"]
+    assert [r.id for r in await journal.list_delegations(before="dlg_3", active=True)] == ["dlg_1"]
+    assert await journal.list_delegations(before="dlg_1") == []
+    with pytest.raises(SubletError, match="NOT_FOUND"):
+        await journal.list_delegations(before="dlg_none")
     assert await journal.count_delegations() == {"created": 2, "expired": 1}
     assert await journal.list_assignments(active=True) == []
 
