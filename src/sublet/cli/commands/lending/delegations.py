@@ -92,7 +92,7 @@ def output(
 ) -> None:
     """Show what a delegation printed, and how it stands or ended.
 
-    Work that is done here for others (`sublet work`) is shown alike. Without --follow the exit status only tells whether
+    Work that is done here for others (`sublet work`) is shown alike. Without --follow the exit status tells whether
     it could be read; with it, how the work ended.
     """
     screen = Screen(as_json=as_json)
