@@ -149,8 +149,11 @@ async def test_D51_what_an_earlier_call_began_goes_on(api: FakeDaemonApi, home: 
             ),
             8,
         ):
-            await host.send(call(number, "delegate", **said), cancelled(number))
-        await host.call(20, "directory")
+            await host.send(call(number, "delegate", **said))
+            await until(lambda: len(api.requests) == 2)  # the retry has come that far, and waits
+            await host.call(number + 20, "directory")
+            await host.send(cancelled(number))
+            await host.call(number + 40, "directory")
         assert api.cancelled == []
         assert list(api.delegations) == [first["delegation_id"]]
 
