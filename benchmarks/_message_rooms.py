@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from sublet.messaging.engine.operations import run_operation
-from sublet.messaging.engine.writing import Outgoing
+from sublet.messaging.declaring.operations import run_operation
+from sublet.messaging.writing.writing import Outgoing
 from support.rooms import Clock, Peer, shared_room
 
 BURST = 256

@@ -75,8 +75,8 @@ OPERATIONS = {
     "daemon.storage.store:Store.__init__",
     "messaging.backends.zenoh_network:ZenohNetwork.__init__",
     "messaging.links.links:Links.__init__",
-    "messaging.owner:Owner.__init__",
-    "messaging.owner:_Sender.__init__",
+    "messaging.running.owner:Owner.__init__",
+    "messaging.running.owner:_Sender.__init__",
 }
 MECHANISM = {"tasks:Services.start", "tasks:start_alone"}
 COMMANDS = "cli."

@@ -27,7 +27,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "daemon.storage.store": "owns the database's connections",
         "messaging.backends.zenoh_network": "starts the network, which may hang",
         "messaging.links.links": "the engine's network calls it from other threads",
-        "messaging.owner": "owns the engine, which one thread alone may touch",
+        "messaging.running.owner": "owns the engine, which one thread alone may touch",
     },
     "threading.Timer": {"workspace.audit.shadow_git": "ends a git that hangs, from a thread that waits for it"},
     "ThreadPoolExecutor": {

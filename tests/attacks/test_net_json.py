@@ -30,7 +30,7 @@ ALLOWED = {
     "daemon/storage/torn_rows.py": OWN,
     "messaging/backends/sqlite_store.py": OWN,
     "migrations/layout.py": OWN,
-    "messaging/engine/reading.py": OWN,
+    "messaging/reading/reading.py": OWN,
     "supervisor/agent_config.py": "the schema that was made in the line before",
     "supervisor/chat/conversations.py": OWN,
     "supervisor/replay/decisions.py": OWN,

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from attacks.kit.neighbour import neighbour
-from sublet.messaging.answers import inbox
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.doorkeeper import ask
-from sublet.messaging.engine.network import Priority, Qos
 from sublet.messaging.extensions import EXTENSIONS
+from sublet.messaging.ports.network import Priority, Qos
+from sublet.messaging.syncing.answers import inbox
+from sublet.messaging.syncing.doorkeeper import ask
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import MAX_ENVELOPE_BYTES, seal
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id

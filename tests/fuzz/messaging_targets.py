@@ -11,11 +11,11 @@ from fuzz.targets import _text, target
 from sublet.cli.chat import commands
 from sublet.daemon.rooms.addressing import Addresses
 from sublet.messaging.builtins import BUILT_INS, times
-from sublet.messaging.engine.arrival import Arrival
 from sublet.messaging.extensions import reactions
 from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.mutable import MUTABLES, content_document
 from sublet.messaging.extensions.presence import PRESENCES
+from sublet.messaging.intake.arrival import Arrival
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent import (
     acknowledgement,
@@ -199,7 +199,7 @@ def _room(data: bytes) -> None:
         _applied(bob, name)
 
 
-@target("lied_to_text", "messaging.engine.text_replay:Replay.take", raises=[])
+@target("lied_to_text", "messaging.texts.text_replay:Replay.take", raises=[])
 def _lied_to_text(data: bytes) -> None:
     """Take the bytes as an update of a text that a member has signed, who may edit it or not by the first byte.
 

@@ -11,16 +11,16 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from sublet.messaging import invitations
-from sublet.messaging.answers import inbox
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.declaration import Declaration, Index, Refresh
-from sublet.messaging.engine.operating import OperationContext
-from sublet.messaging.engine.registry import Registry
+from sublet.messaging.declaring.declaration import Declaration, Index, Refresh
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.registry import Registry
+from sublet.messaging.membership import invitations
+from sublet.messaging.ports.store import IndexEntry
 from sublet.messaging.service import MessagingService
+from sublet.messaging.syncing.answers import inbox
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.errors import Refused
@@ -93,7 +93,7 @@ async def test_what_is_lost_or_doubled_is_healed(tmp_path: Path) -> None:
 async def test_a_late_member_reads_what_came_before_in_several_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sublet.messaging.answers.MAX_ANSWER_BYTES", 4_000)
+    monkeypatch.setattr("sublet.messaging.syncing.answers.MAX_ANSWER_BYTES", 4_000)
     hub = MemoryHub()
     async with member("alice", 1, hub, tmp_path) as alice:
         room = (await alice.bus.room.create(name="r"))["room_id"]

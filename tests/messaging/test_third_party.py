@@ -9,7 +9,7 @@ import pytest
 
 import sublet_polls
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.registry import Registry
+from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.keys import doc_id

@@ -5,8 +5,8 @@ It acts on messages that are sent with ``ext={"probe": []}``.
 
 from __future__ import annotations
 
-from sublet.messaging.engine.contexts import AfterWrite, Happened, HookViolation, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.contexts import AfterWrite, Happened, HookViolation, Intent, PreSend
+from sublet.messaging.declaring.declaration import (
     AfterWriteHook,
     Annotation,
     AnnotationPlace,

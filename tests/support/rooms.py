@@ -13,13 +13,13 @@ from nacl.signing import SigningKey
 from sublet.daemon.config import Bus, Listen
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.arrival import Arrival, ArrivalReport
-from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.declaring.declaration import Declaration
+from sublet.messaging.declaring.operations import run_operation
+from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.keyring import LocalEntity
-from sublet.messaging.engine.operations import run_operation
-from sublet.messaging.engine.registry import Registry
-from sublet.messaging.engine.writing import Outgoing
+from sublet.messaging.identities.keyring import LocalEntity
+from sublet.messaging.intake.arrival import Arrival, ArrivalReport
+from sublet.messaging.writing.writing import Outgoing
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
 from sublet.protocol.ezagent.identity import EntityKind, make_record
 from sublet.protocol.ezagent.keys import doc_id

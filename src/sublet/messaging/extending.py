@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from sublet.messaging.engine.asking import AskingContext
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.asking import AskingContext
+from sublet.messaging.declaring.contexts import AfterRead, AfterWrite, Happened, Intent, PreSend
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     AfterWriteHook,
     Annotation,
@@ -20,7 +19,8 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.ports.store import IndexEntry
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType

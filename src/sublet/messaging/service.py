@@ -17,38 +17,38 @@ import anyio.to_thread
 import structlog
 from anyio.abc import TaskGroup
 
-from sublet.messaging import answers
-from sublet.messaging.attending import Attending, Declaring
+from sublet.messaging.attending.attending import Attending, Declaring
+from sublet.messaging.attending.presence import Presences, Tokens
+from sublet.messaging.attending.subscriptions import Subscriptions
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.sqlite_store import SqliteStore, not_kept
 from sublet.messaging.bus import Bus, stream
 from sublet.messaging.calls.engine_call import EngineCall, P, R
-from sublet.messaging.catching_up import CatchingUp
+from sublet.messaging.declaring.asking import AskingContext, run_waiting
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.operations import run_operation
+from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.delivery.cursors import take_up
 from sublet.messaging.delivery.delivery import Delivery
 from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
-from sublet.messaging.doorkeeper import Doorkeeper
-from sublet.messaging.engine.arrival import ArrivalReport
-from sublet.messaging.engine.asking import AskingContext, run_waiting
-from sublet.messaging.engine.backend import EventRow
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.keyring import LocalEntity
-from sublet.messaging.engine.network import Answer, Network
-from sublet.messaging.engine.operating import OperationContext
-from sublet.messaging.engine.operations import run_operation
-from sublet.messaging.engine.registry import Registry
-from sublet.messaging.engine.usage import DEFAULT_DAEMON_BYTES
-from sublet.messaging.forgetting import Forgetting
-from sublet.messaging.hand_over import HandOver
-from sublet.messaging.history import History
-from sublet.messaging.joining import Joining
-from sublet.messaging.news import EventsFound, News
-from sublet.messaging.owner import Owner
-from sublet.messaging.presence import Presences, Tokens
-from sublet.messaging.subscriptions import Subscriptions
-from sublet.messaging.sync import Sync
-from sublet.messaging.watchers import Watchers
+from sublet.messaging.identities.keyring import LocalEntity
+from sublet.messaging.intake.arrival import ArrivalReport
+from sublet.messaging.membership.forgetting import Forgetting
+from sublet.messaging.membership.joining import Joining
+from sublet.messaging.ports.network import Answer, Network
+from sublet.messaging.ports.store import EventRow
+from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES
+from sublet.messaging.running.hand_over import HandOver
+from sublet.messaging.running.owner import Owner
+from sublet.messaging.syncing import answers
+from sublet.messaging.syncing.catching_up import CatchingUp
+from sublet.messaging.syncing.doorkeeper import Doorkeeper
+from sublet.messaging.syncing.history import History
+from sublet.messaging.syncing.sync import Sync
+from sublet.messaging.watching.news import EventsFound, News
+from sublet.messaging.watching.watchers import Watchers
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, is_room_id
 from sublet.protocol.ezagent.question import seal_answer

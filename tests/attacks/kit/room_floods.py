@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.arrival import Arrival
-from sublet.messaging.engine.network import Sample
 from sublet.messaging.extensions.presence import PRESENCES
+from sublet.messaging.intake.arrival import Arrival
+from sublet.messaging.ports.network import Sample
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.ids import client_id

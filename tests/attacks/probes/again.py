@@ -27,9 +27,9 @@ from daemon.lending import test_delegator, test_steering
 from daemon.rooms import test_conversations, test_work_talk
 from daemon.web_access import test_logins
 from daemon.working import test_data_link, test_executor, test_follow_ups
-from messaging import test_forgetting
 from messaging.builtins import test_identity
 from messaging.delivery import test_idle
+from messaging.membership import test_forgetting
 from sublet.a2a_server.text_link import A2ATextLink
 from sublet.daemon.api.conversations import ConversationMessage
 from sublet.daemon.api.replays import ReplayRequest
@@ -42,9 +42,9 @@ from sublet.daemon.supervising.replay_service import ReplayService
 from sublet.mcp_server.room_pages import in_full
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
-from sublet.messaging.engine.held import Held, Need
-from sublet.messaging.engine.quotas import Quotas
-from sublet.messaging.engine.sequence import Node, YataList
+from sublet.messaging.documents.held import Held, Need
+from sublet.messaging.documents.sequence import Node, YataList
+from sublet.messaging.quotas.quotas import Quotas
 from sublet.policy.engine import Policy
 from sublet.policy.grants import _within
 from sublet.policy.lending import Protected
@@ -365,7 +365,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: forgetting that was killed",
-        covers=("messaging.forgetting:Forgetting.rooms",),
+        covers=("messaging.membership.forgetting:Forgetting.rooms",),
         throw=throwing(test_forgetting.test_what_was_begun_before_a_kill_is_ended_by_the_next_one),
     ),
     FailureProbe(
@@ -385,13 +385,13 @@ PROBES: Sequence[Probe] = (
     ),
     CostProbe(
         name="again: updates of strangers that wait for each other",
-        covers=("messaging.engine.quotas:Quotas._needed_in",),
+        covers=("messaging.quotas.quotas:Quotas._needed_in",),
         make=_chain,
         run=lambda given: given[0]._needed_in("#r:a", given[1]),
     ),
     CostProbe(
         name="again: a long timeline",
-        covers=("messaging.engine.sequence:YataList.forwards", "messaging.engine.sequence:YataList.precedes"),
+        covers=("messaging.documents.sequence:YataList.forwards", "messaging.documents.sequence:YataList.precedes"),
         make=_list,
         run=_look_through,
         size=1_024,

@@ -181,10 +181,10 @@ PROBES: Sequence[Probe] = (
         name="rooms: a member who fills a room by all that it offers",
         covers=(
             "messaging.builtins.times:rfc3339",
-            "messaging.engine.document:Document.__init__",
+            "messaging.documents.document:Document.__init__",
             "messaging.engine.engine:Engine.__init__",
-            "messaging.engine.reading:Reading.__init__",
-            "messaging.engine.texts:Texts.__init__",
+            "messaging.reading.reading:Reading.__init__",
+            "messaging.texts.texts:Texts.__init__",
             "messaging.delivery.loops:Loops._count",
         ),
         attack=_room,

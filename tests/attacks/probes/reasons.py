@@ -45,7 +45,7 @@ PROBES: Sequence[Probe] = (
         name="caches of what is our own",
         covers=(
             "daemon.times:_boot",
-            "messaging.engine.operations:_names",
+            "messaging.declaring.operations:_names",
             "daemon.stalls:Stalls.__init__",
         ),
         why="their keys are constants or functions of ours, or a few samples that we take ourselves",

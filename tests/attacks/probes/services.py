@@ -18,7 +18,7 @@ from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.background import in_background
 from sublet.daemon.storage.store import Store
-from sublet.messaging.owner import Owner
+from sublet.messaging.running.owner import Owner
 from sublet.protocol.errors import SubletError
 from support.services import Saboteur
 
@@ -35,8 +35,8 @@ BY_DELEGATING = (
     "daemon.working.assignment_run:AssignmentRun._while_mounted",
     "daemon.working.executor:Executor._accept",
     "daemon.working.performing:Performing._begin",
-    "messaging.hand_over:HandOver.dispatch",
-    "messaging.sync:Sync.run",
+    "messaging.running.hand_over:HandOver.dispatch",
+    "messaging.syncing.sync:Sync.run",
     "supervisor.program_run:ProgramRunner._run",
     "workspace.serving.listener:DataPlane._begin_with",
 )
@@ -268,7 +268,11 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="services: the thread of the messaging engine",
-        covers=("messaging.owner:Owner.__init__", "messaging.owner:Owner._run", "messaging.owner:_Sender.__init__"),
+        covers=(
+            "messaging.running.owner:Owner.__init__",
+            "messaging.running.owner:Owner._run",
+            "messaging.running.owner:_Sender.__init__",
+        ),
         throw=_engines_thread,
     ),
     FailureProbe(name="services: a panic in a thread", covers=("daemon.background:in_background",), throw=_panic),

@@ -25,14 +25,14 @@ from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.daemon.working import onward
 from sublet.daemon.working.onward import OnwardTools
-from sublet.messaging import replays
 from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
+from sublet.messaging.declaring.declaration import QOS_LOW
 from sublet.messaging.delivery.heard import MAX_ACKNOWLEDGEMENT_BYTES
-from sublet.messaging.doorkeeper import Doorkeeper, ask
-from sublet.messaging.engine.declaration import QOS_LOW
-from sublet.messaging.engine.network import Sample
-from sublet.messaging.engine.writing import Outgoing
-from sublet.messaging.owner import _Sender
+from sublet.messaging.ports.network import Sample
+from sublet.messaging.running.owner import _Sender
+from sublet.messaging.syncing import replays
+from sublet.messaging.syncing.doorkeeper import Doorkeeper, ask
+from sublet.messaging.writing.writing import Outgoing
 from sublet.policy.model import Subject
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.errors import Refused
@@ -240,7 +240,7 @@ PROBES: Sequence[Probe] = (
     ),
     KeptProbe(
         name="rooms: questions without end",
-        covers=("messaging.doorkeeper:Doorkeeper.__init__",),
+        covers=("messaging.syncing.doorkeeper:Doorkeeper.__init__",),
         attack=_questions,
         bound=160 << 10,
     ),
@@ -255,13 +255,13 @@ PROBES: Sequence[Probe] = (
     ),
     KeptProbe(
         name="rooms: invitations without end",
-        covers=("messaging.joining:Joining.__init__",),
+        covers=("messaging.membership.joining:Joining.__init__",),
         attack=lambda: within(_invited),
         bound=24 * MEBIBYTE,
     ),
     KeptProbe(
         name="rooms: a link that takes nothing",
-        covers=("messaging.owner:_Sender.__init__",),
+        covers=("messaging.running.owner:_Sender.__init__",),
         attack=_congested,
         bound=36 * MEBIBYTE,
         left=36 * MEBIBYTE,

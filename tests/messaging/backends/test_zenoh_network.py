@@ -18,7 +18,7 @@ import zenoh
 from sublet.messaging.backends import zenoh_network
 from sublet.messaging.backends.memory_network import matches
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
-from sublet.messaging.engine.network import Answer, Priority, Qos, Sample
+from sublet.messaging.ports.network import Answer, Priority, Qos, Sample
 from support.room_processes import free_port
 
 VECTORS = Path(__file__).parents[2] / "protocol" / "ezagent" / "vectors"

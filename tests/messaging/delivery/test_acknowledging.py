@@ -12,9 +12,9 @@ import pytest
 from protocol.ezagent.configs import ROOM
 from sublet.messaging.delivery import acknowledging
 from sublet.messaging.delivery.acknowledging import Acknowledging
-from sublet.messaging.doorkeeper import Asked
 from sublet.messaging.engine.calling import CallEngine
-from sublet.messaging.engine.network import Network
+from sublet.messaging.ports.network import Network
+from sublet.messaging.syncing.doorkeeper import Asked
 
 pytestmark = pytest.mark.anyio
 

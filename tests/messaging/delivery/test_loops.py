@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.declaring.operations import run_operation
 from sublet.messaging.delivery.loops import FORGOTTEN_SECONDS, LoopLimits, Loops
-from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.extensions.reply_to import REPLY_TO
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.identity import EntityKind

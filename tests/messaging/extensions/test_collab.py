@@ -13,10 +13,10 @@ import pytest
 
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine import text_replay, texts
-from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.mutable import EDITED_AT, MUTABLES, content_document
+from sublet.messaging.texts import text_replay, texts
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.yjs.decode import decode_update

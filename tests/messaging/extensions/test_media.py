@@ -15,12 +15,12 @@ import pytest
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.contexts import PreSend
-from sublet.messaging.engine.declaration import Change, Declaration, Hooks, Origin, PreSendHook, Trigger
-from sublet.messaging.engine.libraries import BlobRoomError
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.contexts import PreSend
+from sublet.messaging.declaring.declaration import Change, Declaration, Hooks, Origin, PreSendHook, Trigger
+from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.extensions import media
 from sublet.messaging.extensions.media import MEDIA_FILES
+from sublet.messaging.ports.blobs import BlobRoomError
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, PIECE_BYTES, Piece, Wanted, encode_piece, encode_wanted
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY

@@ -11,8 +11,8 @@ from pycrdt import Doc, Map, Text
 
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.declaration import Declaration
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.declaration import Declaration
+from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.extensions.profile import MAX_BODY_CHARS, MAX_FIELDS, PROFILES, _rebuild
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.envelope import unpack

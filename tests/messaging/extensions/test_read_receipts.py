@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.operations import run_operation
+from sublet.messaging.declaring.operations import run_operation
 from sublet.messaging.extensions.read_receipts import READ_RECEIPTS, RECEIPTS, has_read, read_up_to
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.keys import doc_id

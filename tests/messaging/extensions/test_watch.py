@@ -10,9 +10,9 @@ import pytest
 
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.declaration import Declaration
-from sublet.messaging.engine.operations import run_operation
-from sublet.messaging.engine.registry import Registry
+from sublet.messaging.declaring.declaration import Declaration
+from sublet.messaging.declaring.operations import run_operation
+from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions.channels import CHANNELS
 from sublet.messaging.extensions.cross_room import CROSS_ROOM_REF
 from sublet.messaging.extensions.reactions import REACTIONS

@@ -33,7 +33,7 @@ from sublet.tasks import Services
 
 if TYPE_CHECKING:
     from sublet.messaging.backends.zenoh_network import ZenohNetwork
-    from sublet.messaging.engine.registry import Registry
+    from sublet.messaging.declaring.registry import Registry
     from sublet.messaging.links.links import Links
     from sublet.messaging.links.sockets import Address
     from sublet.messaging.service import MessagingService
@@ -337,7 +337,7 @@ async def _resolved(host: str, port: int) -> Sequence[Address]:
 def _registry(third_party: Sequence[str]) -> Registry:
     from sublet.daemon.rooms.third_party import load_third_party
     from sublet.messaging.builtins import BUILT_INS
-    from sublet.messaging.engine.registry import Registry
+    from sublet.messaging.declaring.registry import Registry
     from sublet.messaging.extensions import EXTENSIONS
 
     return Registry((*BUILT_INS, *EXTENSIONS, *load_third_party(third_party)))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Final
 
-from sublet.messaging.engine.declaration import Declaration, Origin
+from sublet.messaging.declaring.declaration import Declaration, Origin
 from sublet.protocol.errors import LocalCode, SubletError
 
 GROUP: Final = "sublet.messaging"

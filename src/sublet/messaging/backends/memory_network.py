@@ -9,7 +9,7 @@ from random import Random
 from threading import Event
 from typing import TypeVar
 
-from sublet.messaging.engine.network import Answer, Qos, Sample
+from sublet.messaging.ports.network import Answer, Qos, Sample
 from sublet.protocol.patterns import Pattern, glob
 
 ItemT = TypeVar("ItemT")

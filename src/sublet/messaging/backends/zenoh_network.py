@@ -21,7 +21,7 @@ from typing import Any, Final
 import structlog
 import zenoh
 
-from sublet.messaging.engine.network import Answer, Priority, Qos, Sample
+from sublet.messaging.ports.network import Answer, Priority, Qos, Sample
 from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES
 
 log = structlog.get_logger(__name__)

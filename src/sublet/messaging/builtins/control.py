@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import parse_rfc3339
-from sublet.messaging.engine.contexts import AfterWrite, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.contexts import AfterWrite, Intent, PreSend
+from sublet.messaging.declaring.declaration import (
     AfterWriteHook,
     Annotation,
     AnnotationPlace,

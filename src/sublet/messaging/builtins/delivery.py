@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from sublet.messaging.builtins.timeline import HOPS
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.contexts import AfterRead, AfterWrite
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     AfterWriteHook,
     Annotation,
@@ -24,6 +23,7 @@ from sublet.messaging.engine.declaration import (
     Trigger,
 )
 from sublet.messaging.engine.engine import Engine
+from sublet.messaging.ports.store import IndexEntry
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 _INDEX: Final = "audience"

@@ -10,8 +10,8 @@ from typing import Any
 
 from sublet.messaging.builtins.verifying import init, register, shown, verify_peer
 from sublet.messaging.calls import room_calls as calls
-from sublet.messaging.engine.contexts import PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.contexts import PreSend
+from sublet.messaging.declaring.declaration import (
     ANY_DATATYPE,
     Annotation,
     AnnotationPlace,
@@ -26,7 +26,7 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
 from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.roots import StorageType
 

@@ -8,8 +8,8 @@ from typing import Any
 from sublet.messaging.builtins.timeline import DELETED
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import message_calls as calls
-from sublet.messaging.engine.contexts import AfterRead, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.contexts import AfterRead, Intent, PreSend
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     Change,
     Datatype,
@@ -22,8 +22,8 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sublet.messaging.engine.declaration import Declaration, Index, Origin, Refresh
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.declaration import Declaration, Index, Origin, Refresh
+from sublet.messaging.declaring.operating import OperationContext
 
 
 def _status(context: OperationContext) -> dict[str, Any]:

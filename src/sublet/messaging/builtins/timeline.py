@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import message_calls as calls
-from sublet.messaging.engine.contexts import AfterWrite, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.contexts import AfterWrite, PreSend
+from sublet.messaging.declaring.declaration import (
     QOS_DATA,
     AfterWriteHook,
     AnnotationPlace,
@@ -24,9 +24,9 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.document import Document
-from sublet.messaging.engine.operating import OperationContext, no_message
-from sublet.messaging.engine.sequence import Node
+from sublet.messaging.declaring.operating import OperationContext, no_message
+from sublet.messaging.documents.document import Document
+from sublet.messaging.documents.sequence import Node
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import RefId, RoomId
 from sublet.protocol.ezagent.keys import doc_id

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, NoReturn
 
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.engine.asking import AskingContext
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.asking import AskingContext
+from sublet.messaging.declaring.operating import OperationContext
 from sublet.protocol.encoding import b64
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.challenge import NONCE_BYTES, Challenge, encode_challenge, parse_response

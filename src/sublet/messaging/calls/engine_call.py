@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from sublet.messaging.engine.asking import AskingContext
-    from sublet.messaging.engine.operating import OperationContext
+    from sublet.messaging.declaring.asking import AskingContext
+    from sublet.messaging.declaring.operating import OperationContext
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from sublet.messaging.answers import behind
-from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.engine import Engine
+from sublet.messaging.ports.store import IndexEntry
+from sublet.messaging.syncing.answers import behind
 from sublet.protocol.ezagent.acknowledgement import (
     MAX_CLIENTS,
     MAX_SHARDS,

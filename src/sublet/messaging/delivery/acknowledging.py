@@ -10,14 +10,14 @@ import anyio
 import anyio.to_thread
 import structlog
 
+from sublet.messaging.declaring.declaration import QOS_LOW
 from sublet.messaging.delivery import acknowledged
 from sublet.messaging.delivery.heard import Heard
-from sublet.messaging.doorkeeper import Asked, ask
 from sublet.messaging.engine.calling import CallEngine
-from sublet.messaging.engine.declaration import QOS_LOW
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.network import Network
-from sublet.messaging.engine.writing import Outgoing
+from sublet.messaging.ports.network import Network
+from sublet.messaging.syncing.doorkeeper import Asked, ask
+from sublet.messaging.writing.writing import Outgoing
 from sublet.protocol.ezagent.acknowledgement import MAX_CLIENTS, MAX_SHARDS, Acknowledgement, Clocks
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import RoomId

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.extensions.read_receipts import mark_read
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId

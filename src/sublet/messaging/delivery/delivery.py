@@ -14,8 +14,8 @@ from sublet.messaging.delivery.acknowledging import Acknowledging
 from sublet.messaging.delivery.receipts import MessageReceipts, Receipt, receipts_of
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Came, Engine
-from sublet.messaging.engine.network import Network, Sample
 from sublet.messaging.extensions.read_receipts import READ_RECEIPTS
+from sublet.messaging.ports.network import Network, Sample
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import parse_doc_id

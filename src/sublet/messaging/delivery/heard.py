@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from typing import Final, NamedTuple
 
-from sublet.messaging.fair_queue import ITEM_BYTES, Bounds, FairQueue, claimed_sender
+from sublet.messaging.running.fair_queue import ITEM_BYTES, Bounds, FairQueue, claimed_sender
 from sublet.protocol.ezagent.ids import RoomId
 
 MAX_HEARD: Final = 4_096

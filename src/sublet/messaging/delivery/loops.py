@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from sublet.messaging.builtins.timeline import HOPS, backwards, hops_of
 from sublet.messaging.builtins.times import parse_rfc3339
-from sublet.messaging.engine.backend import EventRow
+from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.ports.store import EventRow
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.identity import EntityKind
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, is_ref_id

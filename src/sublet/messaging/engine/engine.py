@@ -11,27 +11,27 @@ from typing import Any, Final, TypeAlias
 import structlog
 from nacl.signing import SigningKey
 
-from sublet.messaging.engine.backend import Store
-from sublet.messaging.engine.contexts import Happened
-from sublet.messaging.engine.cursors import Cursors
-from sublet.messaging.engine.declaration import Change, Datatype
-from sublet.messaging.engine.document import Document
-from sublet.messaging.engine.ephemeral import Ephemeral
-from sublet.messaging.engine.epochs import Epochs
-from sublet.messaging.engine.events import Events
-from sublet.messaging.engine.heads import HeadExchange
-from sublet.messaging.engine.hooks import HookPipeline
-from sublet.messaging.engine.intake import Intake
-from sublet.messaging.engine.keyring import Keyring, LocalEntity
-from sublet.messaging.engine.libraries import BlobRoomError, BlobStore
-from sublet.messaging.engine.quotas import Quotas
-from sublet.messaging.engine.reading import Reading
-from sublet.messaging.engine.registry import Registry
-from sublet.messaging.engine.rooms import Rooms
-from sublet.messaging.engine.texts import Texts
-from sublet.messaging.engine.timeline_shards import TimelineShards
-from sublet.messaging.engine.usage import DEFAULT_DAEMON_BYTES, DiskUsage
-from sublet.messaging.engine.writing import Writing
+from sublet.messaging.declaring.contexts import Happened
+from sublet.messaging.declaring.declaration import Change, Datatype
+from sublet.messaging.declaring.hooks import HookPipeline
+from sublet.messaging.declaring.registry import Registry
+from sublet.messaging.documents.document import Document
+from sublet.messaging.events.cursors import Cursors
+from sublet.messaging.events.events import Events
+from sublet.messaging.identities.epochs import Epochs
+from sublet.messaging.identities.keyring import Keyring, LocalEntity
+from sublet.messaging.intake.intake import Intake
+from sublet.messaging.passing.ephemeral import Ephemeral
+from sublet.messaging.ports.blobs import BlobRoomError, BlobStore
+from sublet.messaging.ports.store import Store
+from sublet.messaging.quotas.quotas import Quotas
+from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES, DiskUsage
+from sublet.messaging.reading.reading import Reading
+from sublet.messaging.rooms.shards import TimelineShards
+from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.texts.texts import Texts
+from sublet.messaging.trust.heads import HeadExchange
+from sublet.messaging.writing.writing import Writing
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import message_calls as calls
-from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.contexts import AfterWrite, Happened, Intent, PreSend
+from sublet.messaging.declaring.declaration import (
     AfterWriteHook,
     Annotation,
     AnnotationPlace,
@@ -28,8 +28,8 @@ from sublet.messaging.engine.declaration import (
     Widening,
     Write,
 )
+from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.extensions.mutable import (
     EDITED_AT,
     REF_OF_CONTENT,

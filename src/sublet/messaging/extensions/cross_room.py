@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sublet.messaging.engine.contexts import AfterRead, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.contexts import AfterRead, Intent, PreSend
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     Change,
     Declaration,
@@ -16,7 +16,7 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.extensions.reply_to import CROSS_ROOM, reply_target
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.ids import RefId, RoomId, is_ref_id, is_room_id

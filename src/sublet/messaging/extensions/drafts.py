@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import people_calls as calls
-from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.contexts import AfterWrite, Happened, Intent, PreSend
+from sublet.messaging.declaring.declaration import (
     AfterWriteHook,
     Change,
     Datatype,
@@ -21,7 +21,7 @@ from sublet.messaging.engine.declaration import (
     PreSendHook,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import MAX_BODY_BYTES
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, is_ref_id

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, Final
 
 from sublet.messaging.calls import people_calls as calls
-from sublet.messaging.engine.asking import AskingContext
-from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.asking import AskingContext
+from sublet.messaging.declaring.contexts import AfterWrite, Happened, Intent, PreSend
+from sublet.messaging.declaring.declaration import (
     QOS_DATA,
     AfterWriteHook,
     Annotation,
@@ -29,7 +29,7 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, Wanted, encode_wanted, parse_piece
 from sublet.protocol.ezagent.errors import Refused

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import message_calls as calls
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.contexts import AfterRead, AfterWrite
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     AfterWriteHook,
     Annotation,
@@ -24,7 +24,7 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.extensions.moderation_index import (
     LIFTING,
     MODERATION,

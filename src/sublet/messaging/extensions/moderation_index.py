@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.contexts import AfterRead, AfterWrite
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.ports.store import IndexEntry
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.content import verify_content
 from sublet.protocol.ezagent.errors import Refused

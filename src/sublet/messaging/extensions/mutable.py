@@ -12,9 +12,8 @@ from sublet.messaging.builtins.message import as_sent
 from sublet.messaging.builtins.timeline import DELETED
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import message_calls as calls
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.contexts import AfterRead, AfterWrite, Happened, PreSend
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     AfterWriteHook,
     Annotation,
@@ -30,7 +29,8 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.ports.store import IndexEntry
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import FORMATS, IMMUTABLE, MAX_BODY_BYTES, sign_ref
 from sublet.protocol.ezagent.errors import Refused

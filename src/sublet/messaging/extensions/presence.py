@@ -6,8 +6,8 @@ from typing import Final
 
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import people_calls as calls
-from sublet.messaging.engine.contexts import AfterWrite, Happened
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.contexts import AfterWrite, Happened
+from sublet.messaging.declaring.declaration import (
     QOS_LOW,
     AfterWriteHook,
     Annotation,
@@ -22,8 +22,8 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.ephemeral import Passing
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.passing.ephemeral import Passing
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId

@@ -7,9 +7,8 @@ from typing import Any, Final
 from sublet.messaging.builtins.timeline import backwards
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import people_calls as calls
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.contexts import AfterRead, AfterWrite, Happened
+from sublet.messaging.declaring.declaration import (
     QOS_LOW,
     AfterReadHook,
     AfterWriteHook,
@@ -25,8 +24,9 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.ports.store import IndexEntry
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, is_ref_id
 from sublet.protocol.ezagent.keys import doc_id

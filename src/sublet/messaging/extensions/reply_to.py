@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.contexts import AfterRead, AfterWrite, Intent, PreSend
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     AfterWriteHook,
     Annotation,
@@ -22,6 +21,7 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.ports.store import IndexEntry
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.ids import RefId, RoomId, is_ref_id, is_room_id
 

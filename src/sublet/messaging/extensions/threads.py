@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from sublet.messaging.builtins.timeline import DEFAULT_LIMIT, check_limit
 from sublet.messaging.calls import message_calls as calls
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.contexts import AfterRead, AfterWrite, PreSend
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     AfterWriteHook,
     Annotation,
@@ -23,7 +22,8 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.ports.store import IndexEntry
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.ids import RefId, RoomId, is_ref_id
 

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from sublet.messaging.calls import message_calls as calls
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.contexts import AfterWrite, Happened, Intent, PreSend
+from sublet.messaging.declaring.declaration import (
     AfterWriteHook,
     Annotation,
     AnnotationPlace,
@@ -26,11 +25,12 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.extensions.channels import channel_name, channels_of, in_channels
 from sublet.messaging.extensions.reactions import is_reaction, parse_key
 from sublet.messaging.extensions.reply_to import reply_target
 from sublet.messaging.extensions.threads import thread_root
+from sublet.messaging.ports.store import IndexEntry
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId

@@ -1,0 +1,58 @@
+"""Operations by name, generated from the declarations (ezagent 10.2): reads from indexes, writes from operations."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from sublet.messaging.declaring.declaration import Operation
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.ids import EntityId
+
+if TYPE_CHECKING:
+    from sublet.messaging.engine.engine import Engine
+
+
+@cache
+def _names(run: Callable[..., Any]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of an operation's arguments, and of those that have no default."""
+    given = list(inspect.signature(run).parameters.values())[1:]  # without the context
+    return frozenset(one.name for one in given), frozenset(one.name for one in given if one.default is one.empty)
+
+
+def run_operation(engine: Engine, entity: EntityId, name: str, arguments: dict[str, Any]) -> Any:
+    """Return what an operation answers; what it writes is durable after the engine's next ``commit``.
+
+    Args:
+        engine: the engine, on its thread.
+        entity: who asks, one of our own.
+        name: such as ``message.send``.
+        arguments: by name.
+
+    Raises:
+        SubletError: there is no such operation, an argument is missing or not known, or the operation refuses.
+    """
+    operation = engine.registry.operations.get(name)
+    if operation is None:
+        raise SubletError(
+            LocalCode.NOT_FOUND, f"no operation is called {name}", "Its extension may not be part of this daemon."
+        )
+    checked(operation, arguments)
+    return operation.run(OperationContext(engine, entity), **arguments)
+
+
+def checked(operation: Operation, arguments: dict[str, Any]) -> None:
+    """Refuse arguments that an operation does not take.
+
+    Raises:
+        SubletError: an argument is missing or not known.
+    """
+    names, needed = _names(operation.run)
+    unknown, missing = arguments.keys() - names, needed - arguments.keys()
+    if unknown or missing:
+        wrong = [f"no argument is called {one}" for one in sorted(unknown)]
+        wrong += [f"{one} is missing" for one in sorted(missing)]
+        raise SubletError(LocalCode.INVALID_ARGUMENT, f"{operation.id}: {', '.join(wrong)}", "See docs/messaging.md.")

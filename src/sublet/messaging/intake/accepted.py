@@ -1,0 +1,148 @@
+"""What accepted updates add to the store, and what the hooks are told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sublet.messaging.declaring.contexts import Happened
+from sublet.messaging.declaring.declaration import Change, Datatype
+from sublet.messaging.documents.document import Document
+from sublet.messaging.documents.plan import NewEntry, NewWrite, Plan, encoded
+from sublet.messaging.ports.store import EntryRow, WriteRow
+from sublet.protocol.ezagent.envelope import Envelope
+from sublet.protocol.ezagent.ids import EntityId
+
+if TYPE_CHECKING:
+    from sublet.messaging.engine.engine import Engine
+
+
+@dataclass(slots=True)
+class Accepted:
+    """An update that was accepted, with what it does."""
+
+    document: Document
+    envelope: Envelope
+    client: int
+    plan: Plan
+    local: bool
+    seq: int
+
+
+def entry_row(name: str, signer: EntityId, client: int, entry: NewEntry, seq: int, *, shown: bool) -> EntryRow:
+    """Return the row of a new element.
+
+    Args:
+        name: the field that names it.
+        signer: its author.
+        client: the author's client id.
+        entry: the element.
+        seq: the number of its update in the log.
+        shown: whether it counts.
+    """
+    item, entry_id = entry.item, str(entry.fields[name])
+    return EntryRow(client, item.clock, entry.length, item.origin, item.right, entry_id, signer, seq, shown)
+
+
+def write_row(signer: EntityId, client: int, write: NewWrite, seq: int) -> WriteRow:
+    """Return the row of a write of one key."""
+    item, located = write.item, write.located
+    return WriteRow(
+        client,
+        item.clock,
+        located.entry,
+        located.container,
+        located.path[-1],
+        item.origin,
+        item.right,
+        signer,
+        seq,
+        None if write.makes_map else encoded(write.value),
+    )
+
+
+def tell(engine: Engine, accepted: Sequence[Accepted]) -> None:
+    """Run the hooks; the config first, since it decides what else counts."""
+    configs = [done for done in accepted if done.document.place.kind == "config"]
+    for room_id in {done.document.place.room_id: None for done in configs}:
+        if room_id is not None:
+            of_room = [done for done in configs if done.document.place.room_id == room_id]
+            last = of_room[-1]
+            engine.config_changed(room_id, last.envelope.signer, last.seq, local=last.local)
+    for done in accepted:
+        if done.document.place.kind != "config":
+            for change in _changes(engine, done):
+                engine.hooks.after_write(engine, change)
+
+
+def _changes(engine: Engine, done: Accepted) -> list[Happened]:
+    document, signer = done.document, done.envelope.signer
+    datatype = engine.datatype_of(document)
+    if datatype is None or not engine.hooks.watched(datatype.id):
+        return []
+    name = datatype.entry_id
+    found = [
+        _happened(done, datatype, entry.item.clock, Change.INSERT, str(entry.fields[name]), fields=entry.fields)
+        for entry in done.plan.entries
+    ]
+    for write in done.plan.writes:
+        node = document.list.nodes.get(write.located.entry) if write.located.entry is not None else None
+        entry_id = node.entry_id if node is not None else None
+        path, value = write.located.path, write.value
+        found.append(_happened(done, datatype, write.item.clock, Change.UPDATE, entry_id, path=path, value=value))
+    room_id, part = document.place.room_id, document.room_part
+    if room_id is None:
+        return found
+    removed = _removed(engine, done, datatype) if document.place.kind == "index" else []
+    return removed + [change for change in found if engine.rooms.counts(room_id, signer, part, change.item)]
+
+
+def _removed(engine: Engine, done: Accepted, datatype: Datatype) -> list[Happened]:
+    """Return what an update takes away by deleting it, as other implementations do, where that counts.
+
+    Most deletions only clear what the same update has written over.
+    """
+    document, update = done.document, engine.reading.update(done.seq)
+    overwritten = {item.origin for item in update.items}
+    found: list[Happened] = []
+    for cut in update.deletions:
+        if cut.length == 1 and (cut.client, cut.clock) in overwritten:
+            continue
+        for row in engine.store.trust.writes_between(document.row.number, cut.client, cut.clock, cut.length):
+            located = document.locate((row.client, row.clock))
+            node = document.list.nodes.get(row.entry) if row.entry is not None else None
+            if located is None or node is None or located.nested or (row.client, row.clock) in overwritten:
+                continue
+            if engine.reading.taken_away(document, node, located.path, done.envelope.signer):
+                found.append(_happened(done, datatype, row.clock, Change.UPDATE, node.entry_id, path=located.path))
+    return found
+
+
+def _happened(
+    done: Accepted,
+    datatype: Datatype,
+    clock: int,
+    event: Change,
+    entry_id: str | None,
+    *,
+    fields: dict[str, object] | None = None,
+    path: tuple[str, ...] = (),
+    value: object = None,
+) -> Happened:
+    row = done.document.row
+    item = (done.client, clock)
+    return Happened(
+        datatype.id,
+        event,
+        row.doc_id,
+        row.room_id,
+        done.envelope.signer,
+        item,
+        entry_id,
+        fields or {},
+        path,
+        value,
+        done.local,
+        seq=done.seq,
+    )
