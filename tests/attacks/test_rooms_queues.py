@@ -10,14 +10,14 @@ import pytest
 
 from attacks.counting import lines_run
 from attacks.kit.room_floods import LISTS, Query, acknowledgement, present, saying, statements
+from sublet.messaging.accepting import config_gathering
+from sublet.messaging.accepting.arrival import Arrival
+from sublet.messaging.accepting.config_gathering import FREE_STATEMENTS
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.delivery import heard as heard_module
 from sublet.messaging.delivery.heard import MAX_ACKNOWLEDGEMENT_BYTES, MAX_HEARD_BYTES, MAX_HEARD_OF_SIGNER, Heard
 from sublet.messaging.delivery.receipts import Receipt
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.intake import config_gathering
-from sublet.messaging.intake.arrival import Arrival
-from sublet.messaging.intake.config_gathering import FREE_STATEMENTS
 from sublet.messaging.membership import joining
 from sublet.messaging.membership.invitations import inviter, rooms_in
 from sublet.messaging.parts import MAX_STRAY_RECORDS, PART_BYTES, PART_RECORDS, parts_of

@@ -10,12 +10,12 @@ from pycrdt import Array, Doc, Map
 from fuzz.targets import _text, target
 from sublet.cli.chat import commands
 from sublet.daemon.rooms.addressing import Addresses
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.builtins import BUILT_INS, times
 from sublet.messaging.extensions import reactions
 from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.mutable import MUTABLES, content_document
 from sublet.messaging.extensions.presence import PRESENCES
-from sublet.messaging.intake.arrival import Arrival
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent import (
     acknowledgement,

@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from messaging.quotas.test_quotas import Writer
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.declaring.declaration import QOS_DATA
-from sublet.messaging.intake.arrival import Arrival
 from sublet.messaging.quotas import quotas
 from sublet.messaging.syncing import sync
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id

@@ -83,7 +83,7 @@ def written(path: Path, months: int, messages: int) -> None:
 async def test_a_start_reads_as_much_of_a_large_room_as_of_a_small_one(
     tmp_path: Path, counted: list[Counted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sublet.messaging.rooms.shards.REFS_PER_SHARD", 64)
+    monkeypatch.setattr("sublet.messaging.opening.shards.REFS_PER_SHARD", 64)
     # What is asked of others comes later, at no moment that could be told; of two months alone, at that.
     monkeypatch.setattr(Sync, "run", lambda _: anyio.sleep_forever())
     starts: list[Counted] = []

@@ -11,6 +11,7 @@ from typing import Any
 from nacl.signing import SigningKey
 
 from sublet.daemon.config import Bus, Listen
+from sublet.messaging.accepting.arrival import Arrival, ArrivalReport
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
@@ -18,7 +19,6 @@ from sublet.messaging.declaring.operations import run_operation
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.identities.keyring import LocalEntity
-from sublet.messaging.intake.arrival import Arrival, ArrivalReport
 from sublet.messaging.writing.writing import Outgoing
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
 from sublet.protocol.ezagent.identity import EntityKind, make_record

@@ -17,6 +17,7 @@ import anyio.to_thread
 import structlog
 from anyio.abc import TaskGroup
 
+from sublet.messaging.accepting.arrival import ArrivalReport
 from sublet.messaging.attending.attending import Attending, Declaring
 from sublet.messaging.attending.presence import Presences, Tokens
 from sublet.messaging.attending.subscriptions import Subscriptions
@@ -34,7 +35,6 @@ from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.identities.keyring import LocalEntity
-from sublet.messaging.intake.arrival import ArrivalReport
 from sublet.messaging.membership.forgetting import Forgetting
 from sublet.messaging.membership.joining import Joining
 from sublet.messaging.ports.network import Answer, Network

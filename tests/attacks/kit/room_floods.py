@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.extensions.presence import PRESENCES
-from sublet.messaging.intake.arrival import Arrival
 from sublet.messaging.ports.network import Sample
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.envelope import seal

@@ -18,11 +18,11 @@ from attacks.kit.neighbour import HOST, shake
 from attacks.kit.room_floods import LISTS, acknowledgement, present, saying, statements
 from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
 from protocol.ezagent.configs import EVE, OWNER, ROOM, room
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.delivery.heard import Heard
 from sublet.messaging.documents.held import HeldUpdates, Need
 from sublet.messaging.documents.ordered import Ranges
 from sublet.messaging.documents.sequence import Node, YataList, in_order
-from sublet.messaging.intake.arrival import Arrival
 from sublet.messaging.intake.waiting import WaitingForKeys
 from sublet.messaging.links.keys import LinkKeys
 from sublet.messaging.links.links import Links
@@ -620,8 +620,8 @@ PROBES: list[Probe] = [
     CostProbe(
         name="rooms: a config that grows one by one",
         covers=[
-            "messaging.intake.config_gathering:ConfigGathering.keep",
-            "messaging.intake.config_gathering:ConfigGathering.due",
+            "messaging.accepting.config_gathering:ConfigGathering.keep",
+            "messaging.accepting.config_gathering:ConfigGathering.due",
             "messaging.intake.intake:Intake.take",
             "messaging.engine.engine:Engine.config_changed",
             "messaging.rooms.states:Rooms.state",

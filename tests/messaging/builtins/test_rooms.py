@@ -97,7 +97,7 @@ def test_less_power_silences_from_then_on(trio: tuple[Peer, Peer, Peer, str]) ->
 
 
 def test_a_month_has_dense_shards_and_pages_run_through_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sublet.messaging.rooms.shards.REFS_PER_SHARD", 40)
+    monkeypatch.setattr("sublet.messaging.opening.shards.REFS_PER_SHARD", 40)
     alice, bob = peers("alice", "bob")
     room = shared_room(alice, bob)
     for number in range(100):
@@ -133,7 +133,7 @@ def test_the_next_month_has_a_shard_of_its_own_and_the_old_one_still_takes_annot
 
 
 def test_a_peer_whose_clock_is_ahead_does_not_take_the_month_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sublet.messaging.rooms.shards.REFS_PER_SHARD", 2)
+    monkeypatch.setattr("sublet.messaging.opening.shards.REFS_PER_SHARD", 2)
     alice, bob = peers("alice", "bob")
     room = shared_room(alice, bob)
     for number in range(3):

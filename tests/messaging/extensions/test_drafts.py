@@ -10,13 +10,13 @@ import anyio
 import pytest
 from nacl.signing import SigningKey
 
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions.drafts import USER_DRAFTS
 from sublet.messaging.identities.keyring import LocalEntity
-from sublet.messaging.intake.arrival import Arrival
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.identity import EntityKind, make_device, make_record

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pycrdt import Array, Doc
 
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.extensions.reactions import REACTIONS
-from sublet.messaging.intake.arrival import Arrival
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.envelope import seal, unpack
 from sublet.protocol.ezagent.keys import doc_id

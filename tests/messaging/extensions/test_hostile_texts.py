@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from messaging.extensions.test_collab import SMILE, Text, hostile, part
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.backends import sqlite_store
 from sublet.messaging.extensions.mutable import content_document
-from sublet.messaging.intake.arrival import Arrival
 from sublet.messaging.texts import text_replay
 from sublet.protocol.ezagent.envelope import seal, unpack
 from sublet.protocol.ezagent.ids import client_id

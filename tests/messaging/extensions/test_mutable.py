@@ -8,12 +8,12 @@ from typing import Any
 import anyio
 import pytest
 
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.extensions.mutable import EDITED_AT, MAX_VERSIONS, MUTABLES, content_document
-from sublet.messaging.intake.arrival import Arrival
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.content import verify_ref
 from sublet.protocol.ezagent.ids import own_content_id

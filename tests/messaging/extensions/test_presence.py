@@ -10,12 +10,12 @@ from typing import Any
 import anyio
 import pytest
 
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.extensions.presence import PRESENCES, REFRESH_MS, TYPING_MS, _expire
-from sublet.messaging.intake.arrival import Arrival
 from sublet.messaging.passing import kept_passing
 from sublet.messaging.passing.ephemeral import MAX_AGE_MS, MAX_VALUE_BYTES, MIN_PAUSE_MS
 from sublet.protocol.errors import SubletError

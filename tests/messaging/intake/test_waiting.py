@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.intake import waiting
-from sublet.messaging.intake.arrival import Arrival
 from sublet.messaging.intake.waiting import MAX_UNKNOWN_SIGNERS, MAX_WAITING_FOR_KEY, WaitingForKeys
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.documents import held
 from sublet.messaging.identities import keyring
 from sublet.messaging.intake import waiting
-from sublet.messaging.intake.arrival import Arrival
+from sublet.messaging.opening.shards import TimelineShards
 from sublet.messaging.quotas import quotas
-from sublet.messaging.rooms.shards import TimelineShards
 from sublet.messaging.syncing.history import _older
 from sublet.protocol.ezagent.content import canonical, content_object, sign_content
 from sublet.protocol.ezagent.envelope import seal

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from messaging.quotas.test_quotas import Writer, log_size
-from sublet.messaging.intake.arrival import Arrival
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.quotas import usage
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import canonical, content_object, sign_content

@@ -31,7 +31,7 @@ KINDS = {"config", "heads", "index"}
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sublet.messaging.rooms.shards.REFS_PER_SHARD", REFS)
+    monkeypatch.setattr("sublet.messaging.opening.shards.REFS_PER_SHARD", REFS)
 
 
 @dataclass

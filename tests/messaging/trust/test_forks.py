@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from messaging.quotas.test_quotas import Writer
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.documents.document import MAX_FORKS_OF_SIGNER
-from sublet.messaging.intake.arrival import Arrival
 from sublet.messaging.ports.store import Fork
 from sublet.messaging.syncing.answers import state
 from sublet.messaging.trust.forks import EQUIVOCATION_EVENT

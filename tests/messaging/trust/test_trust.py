@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pycrdt import Array, Doc, Map
 
-from sublet.messaging.intake.arrival import Arrival
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.writing.writing import Outgoing
 from sublet.protocol.ezagent.content import canonical, content_object, sign_content
 from sublet.protocol.ezagent.envelope import Envelope, seal, unpack

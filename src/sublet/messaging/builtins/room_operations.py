@@ -9,7 +9,7 @@ from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import room_calls as calls
 from sublet.messaging.declaring.declaration import AnnotationPlace, Origin
 from sublet.messaging.declaring.operating import OperationContext
-from sublet.messaging.rooms.shards import DEFAULT_REFS_PER_MONTH
+from sublet.messaging.opening.shards import DEFAULT_REFS_PER_MONTH
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, EntityId, RoomId, is_entity_id
 from sublet.protocol.ezagent.ids import room_id as new_room_id

@@ -21,13 +21,13 @@ from sublet.messaging.events.events import Events
 from sublet.messaging.identities.epochs import Epochs
 from sublet.messaging.identities.keyring import Keyring, LocalEntity
 from sublet.messaging.intake.intake import Intake
+from sublet.messaging.opening.shards import TimelineShards
 from sublet.messaging.passing.ephemeral import Ephemeral
 from sublet.messaging.ports.blobs import BlobRoomError, BlobStore
 from sublet.messaging.ports.store import Store
 from sublet.messaging.quotas.quotas import Quotas
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES, DiskUsage
 from sublet.messaging.reading.reading import Reading
-from sublet.messaging.rooms.shards import TimelineShards
 from sublet.messaging.rooms.states import Rooms
 from sublet.messaging.texts.texts import Texts
 from sublet.messaging.trust.heads import HeadExchange

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from sublet.messaging.accepting.accepted import Accepted, entry_row, tell, write_row
+from sublet.messaging.accepting.arrival import Arrival, ArrivalReport
+from sublet.messaging.accepting.config_gathering import ConfigGathering
 from sublet.messaging.documents.document import Document
 from sublet.messaging.documents.plan import Plan
-from sublet.messaging.intake.accepted import Accepted, entry_row, tell, write_row
-from sublet.messaging.intake.arrival import Arrival, ArrivalReport
-from sublet.messaging.intake.config_gathering import ConfigGathering
 from sublet.messaging.intake.offers import Offers
 from sublet.messaging.intake.waiting import WaitingForKeys
 from sublet.messaging.ports.store import Batch, DeletionRow, LogRow, StagedUpdate

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from sublet.protocol.ezagent.ids import EntityId
 
 if TYPE_CHECKING:
-    from sublet.messaging.intake.arrival import Arrival
+    from sublet.messaging.accepting.arrival import Arrival
 
 MAX_UNKNOWN_SIGNERS: Final = 256
 """Of more the oldest go: anybody may name a signer whom nobody knows."""

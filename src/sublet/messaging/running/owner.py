@@ -16,8 +16,8 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import structlog
 
+from sublet.messaging.accepting.arrival import Arrival, ArrivalReport
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.intake.arrival import Arrival, ArrivalReport
 from sublet.messaging.ports.network import Answer, Network, Sample
 from sublet.messaging.running.arrivals import Arrivals
 from sublet.messaging.writing.writing import Outgoing

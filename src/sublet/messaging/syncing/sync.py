@@ -17,9 +17,9 @@ import anyio
 import anyio.to_thread
 import structlog
 
+from sublet.messaging.accepting.arrival import ArrivalReport
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.intake.arrival import ArrivalReport
 from sublet.messaging.parts import parts_of
 from sublet.messaging.ports.network import Network
 from sublet.messaging.syncing.answers import offer

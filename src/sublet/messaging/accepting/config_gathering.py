@@ -16,9 +16,9 @@ from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.model import Update
 
 if TYPE_CHECKING:
+    from sublet.messaging.accepting.arrival import Arrival
     from sublet.messaging.documents.document import Document
     from sublet.messaging.engine.engine import Engine
-    from sublet.messaging.intake.arrival import Arrival
 
 FREE_STATEMENTS: Final = 64
 """Configs up to this length are decided with each batch; that takes a few milliseconds."""
