@@ -18,14 +18,14 @@ from sublet.messaging.delivery import heard as heard_module
 from sublet.messaging.delivery.heard import MAX_ACKNOWLEDGEMENT_BYTES, MAX_HEARD_BYTES, MAX_HEARD_OF_SIGNER, Heard
 from sublet.messaging.delivery.receipts import Receipt
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.membership import joining
+from sublet.messaging.membership import catching_up, joining
 from sublet.messaging.membership.invitations import inviter, rooms_in
 from sublet.messaging.parts import MAX_STRAY_RECORDS, PART_BYTES, PART_RECORDS, parts_of
 from sublet.messaging.passing import kept_passing
 from sublet.messaging.running import hand_over
 from sublet.messaging.running.fair_queue import Bounds, FairQueue, claimed_sender
 from sublet.messaging.running.hand_over import HandOver
-from sublet.messaging.syncing import catching_up, replays
+from sublet.messaging.syncing import replays
 from sublet.messaging.syncing.answers import offer
 from sublet.messaging.syncing.doorkeeper import Doorkeeper
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
@@ -304,7 +304,7 @@ def test_what_waits_for_a_config_to_be_decided_is_all_taken(monkeypatch: pytest.
     assert gathering.wait_seconds() is None
     assert alice.engine.intake.counts["accepted"] >= 300
     assert not alice.refused()
-    (room,) = alice.engine.wanted_rooms
+    (room,) = alice.engine.here.ids
     assert alice.engine.rooms.length(room) > 300
     monkeypatch.setattr(config_gathering, "MAX_GATHERED_BYTES", 1_000)
     alice.engine.intake.take(arrivals[:1])

@@ -28,9 +28,9 @@ from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.bus import Bus
-from sublet.messaging.declaring.declaration import QOS_DATA
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
+from sublet.messaging.schema.datatypes import QOS_DATA
 from sublet.messaging.service import MessagingService
 from sublet.protocol.ezagent.content import verify_ref
 from sublet.protocol.ezagent.envelope import seal, unpack

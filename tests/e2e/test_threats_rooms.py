@@ -49,7 +49,7 @@ class Mallory:
 
     def learn(self, room: str) -> None:
         """Take a room's config and this month's messages from whoever has them."""
-        self.peer.engine.want_room(room)
+        self.peer.engine.here.want(room)
         month = self.peer.engine.shards.current_month()
         for name in (doc_id("config", room_id=room), doc_id("index", room_id=room, shard_id=month)):
             key = channel_key(name, Channel.STATE)
@@ -61,7 +61,7 @@ class Mallory:
 
     def is_member(self, room: str) -> bool:
         self.learn(room)
-        return self.peer.engine.is_member(self.id, room)
+        return self.peer.engine.here.is_member(self.id, room)
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 from messaging.quotas.test_quotas import Writer
 from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.backends.memory_network import MemoryHub
-from sublet.messaging.declaring.declaration import QOS_DATA
 from sublet.messaging.quotas import quotas
+from sublet.messaging.schema.datatypes import QOS_DATA
 from sublet.messaging.syncing import sync
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
 from support.members import SECONDS, Member, member, room_of

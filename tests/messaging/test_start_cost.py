@@ -72,7 +72,13 @@ def written(path: Path, months: int, messages: int) -> None:
     room = shared_room(alice, bob)
     for month in range(months):
         for number in range(messages):
-            run_operation(alice.engine, alice.id, "message.send", {"room_id": room, "body": f"{month} {number}"})
+            run_operation(
+                alice.engine.registry.operations,
+                alice.engine.operating,
+                alice.id,
+                "message.send",
+                {"room_id": room, "body": f"{month} {number}"},
+            )
             if number % 100 == 99:
                 alice.engine.commit()
         alice.engine.commit()

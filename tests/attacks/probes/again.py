@@ -191,8 +191,8 @@ def _chain(size: int) -> tuple[Quotas, Any]:
     held = [_waiting(f"@s{client}:a", client, (client + 1, 0)) for client in range(2, size // 8)]
     held = [*reversed(held), _waiting(MEMBER, 1, (2, 0))]
     rooms = SimpleNamespace(counts=lambda _room, signer, _part, _at: signer == MEMBER)
-    engine = SimpleNamespace(rooms=rooms)
-    return Quotas(cast("Any", engine)), SimpleNamespace(held=held, room_part="index")
+    none: Any = None
+    return Quotas(none, none, cast("Any", rooms), none, none, none, none), SimpleNamespace(held=held, room_part="index")
 
 
 def _waiting(signer: str, client: int, origin: tuple[int, int]) -> Held:

@@ -251,7 +251,7 @@ def _silent() -> Iterator[object]:
 @contextlib.contextmanager
 def _flooded() -> Iterator[object]:
     """Let one signer send more than is kept of anybody, until the engine has taken it."""
-    arrivals, waiting = Arrivals(), WaitingForKeys()
+    arrivals, waiting = Arrivals[str](), WaitingForKeys()
     raw = _envelope(bytes(100_000))
     for _ in range(2_000):
         arrivals.hear(Sample("k", raw, b""))

@@ -26,13 +26,13 @@ from sublet.daemon.storage.store import Store
 from sublet.daemon.working import onward
 from sublet.daemon.working.onward import OnwardTools
 from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
-from sublet.messaging.declaring.declaration import QOS_LOW
 from sublet.messaging.delivery.heard import MAX_ACKNOWLEDGEMENT_BYTES
 from sublet.messaging.ports.network import Sample
+from sublet.messaging.ports.outbox import Outgoing
 from sublet.messaging.running.owner import _Sender
+from sublet.messaging.schema.datatypes import QOS_LOW
 from sublet.messaging.syncing import replays
 from sublet.messaging.syncing.doorkeeper import Doorkeeper, ask
-from sublet.messaging.writing.writing import Outgoing
 from sublet.policy.model import Subject
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.errors import Refused

@@ -25,7 +25,13 @@ def test_a_burst_shares_an_envelope() -> None:
     alice, bob = peers("alice", "bob")
     room = shared_room(alice, bob)
     for index in range(10):
-        run_operation(alice.engine, alice.id, "message.send", {"room_id": room, "body": str(index)})
+        run_operation(
+            alice.engine.registry.operations,
+            alice.engine.operating,
+            alice.id,
+            "message.send",
+            {"room_id": room, "body": str(index)},
+        )
     alice.engine.commit()
     out = alice.published()
     assert len(out) == 1
@@ -40,11 +46,29 @@ def test_what_can_not_be_written_takes_nothing_of_the_same_burst_with_it() -> No
     for _ in range(20):
         deep = [deep]
     wrong = [{"note": deep}, {"note": 2**60 + 1}, {"note": "\ud800"}, {"note": "x" * 140_000}, {"n" * 600: 1}]
-    run_operation(alice.engine, alice.id, "message.send", {"room_id": room, "body": "before"})
+    run_operation(
+        alice.engine.registry.operations,
+        alice.engine.operating,
+        alice.id,
+        "message.send",
+        {"room_id": room, "body": "before"},
+    )
     for ext in wrong:
         with pytest.raises(SubletError, match=r"can't be written"):
-            run_operation(alice.engine, alice.id, "message.send", {"room_id": room, "body": "wrong", "ext": ext})
-    run_operation(alice.engine, alice.id, "message.send", {"room_id": room, "body": "after"})
+            run_operation(
+                alice.engine.registry.operations,
+                alice.engine.operating,
+                alice.id,
+                "message.send",
+                {"room_id": room, "body": "wrong", "ext": ext},
+            )
+    run_operation(
+        alice.engine.registry.operations,
+        alice.engine.operating,
+        alice.id,
+        "message.send",
+        {"room_id": room, "body": "after"},
+    )
     alice.engine.commit()
     bob.hear(alice.published())
     assert alice.bodies(room) == bob.bodies(room) == ["before", "after"]

@@ -17,7 +17,7 @@ def trio() -> tuple[Peer, Peer, Peer, str]:
     room = alice.do("room.create", name="Work", invite=[bob.id])["room_id"]
     out = alice.published()
     for peer in (bob, eve):
-        peer.engine.want_room(room)
+        peer.engine.here.want(room)
         peer.hear(out)
     return alice, bob, eve, room
 
@@ -101,7 +101,13 @@ def test_a_month_has_dense_shards_and_pages_run_through_them(monkeypatch: pytest
     alice, bob = peers("alice", "bob")
     room = shared_room(alice, bob)
     for number in range(100):
-        run_operation(alice.engine, alice.id, "message.send", {"room_id": room, "body": str(number)})
+        run_operation(
+            alice.engine.registry.operations,
+            alice.engine.operating,
+            alice.id,
+            "message.send",
+            {"room_id": room, "body": str(number)},
+        )
     alice.engine.commit()
     bob.hear(alice.published())
     assert bob.engine.shards.names(room) == ["2026-11", "2026-11-001", "2026-11-002"]

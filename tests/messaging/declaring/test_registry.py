@@ -9,14 +9,11 @@ from typing import Any
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.declaring.contexts import AfterRead, AfterWrite, HookViolation, PreSend
+from sublet.messaging.declaring.after_read import AfterRead
+from sublet.messaging.declaring.after_write import AfterWrite, HookViolation
 from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
-    Datatype,
     Declaration,
     Hooks,
     Index,
@@ -27,9 +24,11 @@ from sublet.messaging.declaring.declaration import (
     Trigger,
 )
 from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.pre_send import PreSend
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.ports.store import IndexEntry
+from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change, Datatype
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType
@@ -150,7 +149,7 @@ def shown(context: AfterRead) -> None:
 
 def count(context: OperationContext, room_id: str) -> int:
     context.state(room_id)
-    return len(context.engine.store.scan_index("notes", room_id, 100))
+    return len(context.parts.store.scan_index("notes", room_id, 100))
 
 
 ON_INSERT = Trigger("timeline_index", Change.INSERT)
@@ -175,7 +174,7 @@ NOTES = Declaration(
 def room_with_notes() -> tuple[Peer, Peer, str]:
     alice, bob = peers("alice", "bob", declarations=(*BUILT_INS, NOTES))
     room = alice.do("room.create", name="r", invite=[bob.id], extensions=["notes"])["room_id"]
-    bob.engine.want_room(room)
+    bob.engine.here.want(room)
     bob.hear(alice.published())
     return alice, bob, room
 
@@ -256,7 +255,7 @@ def test_a_peer_without_the_extension_keeps_its_data() -> None:
     plain.meet(alice, bob)
     alice.meet(plain)
     room = alice.do("room.create", name="r", invite=[bob.id, plain.id], extensions=["notes"])["room_id"]
-    plain.engine.want_room(room)
+    plain.engine.here.want(room)
     alice.do("message.send", room_id=room, body="hello")
     plain.hear(alice.published())
     assert plain.do("timeline.list", room_id=room)["refs"][0]["ext.notes"] == "tagged"
@@ -269,4 +268,4 @@ def test_operations_are_called_by_name_with_their_arguments() -> None:
         with pytest.raises(SubletError):
             alice.do(name, **arguments)
     with pytest.raises(SubletError, match="none of this daemon"):
-        alice.engine.key(bob.id)
+        alice.engine.keyring.key(bob.id)

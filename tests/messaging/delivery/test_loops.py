@@ -33,7 +33,13 @@ class Speaker(Peer):
             ext["reply_to"] = reply_to
         if ext:
             given["ext"] = ext
-        sent = run_operation(self.engine, self.id, "message.send", self.loops.admit(self.engine, self.id, given))
+        sent = run_operation(
+            self.engine.registry.operations,
+            self.engine.operating,
+            self.id,
+            "message.send",
+            self.loops.admit(self.engine, self.id, given),
+        )
         self.engine.commit()
         ref: str = sent["ref_id"]
         return ref

@@ -9,11 +9,12 @@ import pytest
 from pycrdt import Array, Doc
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.declaring.declaration import Annotation, AnnotationPlace, Declaration, Origin
+from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.documents import sequence
 from sublet.messaging.documents.sequence import Node, YataList
+from sublet.messaging.ports.outbox import Outgoing
+from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Origin
 from sublet.messaging.syncing.answers import state
-from sublet.messaging.writing.writing import Outgoing
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.bundle import decode_bundle
 from sublet.protocol.ezagent.envelope import unpack

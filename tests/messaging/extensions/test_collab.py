@@ -70,7 +70,7 @@ class Text:
         """Write at the beginning as a daemon does that asks no hook."""
         name = content_document(self.room, self.content_id())
         text = PycrdtTexts().open("body", "content")
-        for raw in peer.store.log_after(peer.engine.document(name).row.number, {}, 1 << 30)[0]:
+        for raw in peer.store.log_after(peer.engine.documents.open(name).row.number, {}, 1 << 30)[0]:
             text.apply(unpack(raw).payload)
         peer.engine.writing.take(peer.id, name, text.edit(peer.entity.client, 0, 0, insert, {EDITED_AT: "now"}))
         peer.engine.commit()
@@ -183,7 +183,7 @@ def test_what_only_deletes_holds_nothing_back_from_who_catches_up() -> None:
     for number in range(5):
         text.edit(alice, 0, 0, f"{number} ")
     name = content_document(text.room, text.content_id())
-    (alice_client,) = alice.engine.document(name).clients
+    (alice_client,) = alice.engine.documents.open(name).clients
     for clock in range(5):
         deletes = bytearray(b"\0\1")
         for value in (alice_client, 1, clock, 1):
@@ -192,7 +192,7 @@ def test_what_only_deletes_holds_nothing_back_from_who_catches_up() -> None:
         text.edit(alice, 0, 0, "more ")
     bob.engine.commit()
     text.spread()
-    number, have, pages = alice.engine.document(name).row.number, dict[int, int](), 0
+    number, have, pages = alice.engine.documents.open(name).row.number, dict[int, int](), 0
     more, found = True, list[Update]()
     while more:
         page, more = alice.store.log_after(number, have, 700)
@@ -204,7 +204,7 @@ def test_what_only_deletes_holds_nothing_back_from_who_catches_up() -> None:
                 have[update.client] = update.end
         pages += 1
     assert pages > 3
-    assert have[alice_client] == alice.engine.document(name).next_clock(alice_client)
+    assert have[alice_client] == alice.engine.documents.open(name).next_clock(alice_client)
     assert [bool(update.items) for update in found[-2:]] == [False, False]
     assert text.read(alice) == text.read(bob)
 
@@ -351,7 +351,7 @@ def test_texts_are_the_same_everywhere_after_any_edits_in_any_order(seed: int) -
             text.edit(peer, index, delete, random.choice(["a", "\u00df\U0001f30d", "\n", "long words "]))
             for other in text.all:
                 if other is not peer:
-                    inboxes[other.name] += peer.engine.writing.outgoing
+                    inboxes[other.name] += peer.engine.outbox.take()
             peer.published()
         else:
             random.shuffle(inboxes[peer.name])

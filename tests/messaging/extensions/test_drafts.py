@@ -62,7 +62,7 @@ def test_what_could_not_be_sent_is_not_kept_and_nobody_keeps_the_draft_of_anothe
     with pytest.raises(SubletError, match="whoever writes it"):
         bob.engine.writing.set_fields(bob.id, name, [(None, ("body",), "I owe Bob")])
     alice.do("drafts.save", room_id=room, body="private")
-    log = alice.store.log_after(alice.engine.document(name).row.number, {}, 1 << 20)[0]
+    log = alice.store.log_after(alice.engine.documents.open(name).row.number, {}, 1 << 20)[0]
     bob.engine.intake.take([Arrival(raw) for raw in log])
     assert bob.refused() == {"unknown_document": 1}
     stranger = Peer("carol", 9, declarations=WITH)

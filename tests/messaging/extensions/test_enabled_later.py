@@ -31,7 +31,7 @@ def room_from_before(*members: Peer) -> tuple[str, str]:
     first.do("room.update_config", room_id=room, changes={"enabled_extensions": ["reactions"]})
     out = first.published()
     for other in others:
-        other.engine.want_room(room)
+        other.engine.here.want(room)
         other.hear(out)
     return room, ref
 
@@ -94,7 +94,7 @@ def test_what_another_implementation_deletes_is_told() -> None:
     room: str = alice.do("room.create", name="r", invite=[bob.id, eve.id])["room_id"]
     ref = alice.do("message.send", room_id=room, body="x")["ref_id"]
     out = alice.published()
-    bob.engine.want_room(room)
+    bob.engine.here.want(room)
     bob.hear(out)
     bob.do("reactions.add", room_id=room, ref_id=ref, emoji="👍")
     alice.hear(bob.published())

@@ -15,12 +15,13 @@ import pytest
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.declaring.contexts import PreSend
-from sublet.messaging.declaring.declaration import Change, Declaration, Hooks, Origin, PreSendHook, Trigger
+from sublet.messaging.declaring.declaration import Declaration, Hooks, PreSendHook, Trigger
 from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.pre_send import PreSend
 from sublet.messaging.extensions import media
 from sublet.messaging.extensions.media import MEDIA_FILES
 from sublet.messaging.ports.blobs import BlobRoomError
+from sublet.messaging.schema.datatypes import Change, Origin
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, PIECE_BYTES, Piece, Wanted, encode_piece, encode_wanted
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY
@@ -154,11 +155,11 @@ def test_files_have_a_bound_and_go_when_no_room_names_them(tmp_path: Path, monke
 
     [alice] = peers("alice", declarations=WITH)
     room = shared_room(alice)
-    kept = media._keep(OperationContext(alice.engine, alice.id), room, b"named", "a/b", "x")["blob_hash"]
+    kept = media._keep(OperationContext(alice.engine.operating, alice.id), room, b"named", "a/b", "x")["blob_hash"]
     alice.engine.commit()
     stray = alice.blobs.put(b"stray")
     monkeypatch.setattr(media, "GRACE_SECONDS", -1.0)
-    media._sweep(OperationContext(alice.engine, SYSTEM_ENTITY))
+    media._sweep(OperationContext(alice.engine.operating, SYSTEM_ENTITY))
     assert set(alice.blobs.kept) == {kept.removeprefix("sha256:")}
     assert stray not in alice.blobs.kept
 

@@ -93,8 +93,8 @@ def test_whoever_does_not_say_again_that_they_are_typing_has_stopped() -> None:
     bob.hear(alice.published())
     later(bob, ms=TYPING_MS)
     assert here(bob, room)[alice.id]["typing"] is False
-    _expire(OperationContext(bob.engine, SYSTEM_ENTITY))
-    _expire(OperationContext(bob.engine, SYSTEM_ENTITY))
+    _expire(OperationContext(bob.engine.operating, SYSTEM_ENTITY))
+    _expire(OperationContext(bob.engine.operating, SYSTEM_ENTITY))
     assert heard.events[-1] == ("typing.stop", alice.id)
     assert heard.events.count(("typing.stop", alice.id)) == 1
 

@@ -137,7 +137,7 @@ def test_whoever_shares_no_room_any_more_is_forgotten_by_the_search() -> None:
     assert len(alice.do("discovery.search", query="bob")) == 1
     [room] = alice.do("room.list")
     alice.do("room.kick", room_id=room["room_id"], entity=bob.id)
-    _rebuild(OperationContext(alice.engine, SYSTEM_ENTITY))
+    _rebuild(OperationContext(alice.engine.operating, SYSTEM_ENTITY))
     assert alice.do("discovery.search", query="bob") == []
 
 

@@ -113,7 +113,7 @@ async def test_what_was_begun_before_a_kill_is_ended_by_the_next_one(tmp_path: P
         before = rows(tmp_path / "alice.db")
         first, second = [(await alice.bus.room.create(name=name))["room_id"] for name in "ab"]
         await alice.bus.message.send(room_id=first, body="one")
-        await alice.service.on_engine(lambda engine: engine.after_commit(lambda: engine.forget_room(first)))
+        await alice.service.on_engine(lambda engine: engine.later.after_commit(lambda: engine.forget_room(first)))
     async with member("alice", 2, MemoryHub(), tmp_path) as alice:
         assert {one["room_id"] for one in await alice.bus.room.list()} == {kept, second}
         await alice.service.forgetting.rooms([second])

@@ -83,7 +83,7 @@ def test_a_stranger_is_kept_up_to_a_bound_and_heard_in_full_once_a_member(world:
     alice.do("room.invite", room_id=room, entity=eve.id)
     bob.hear(alice.published())
     bob.engine.intake.take(sent)
-    document = bob.engine.document(doc_id("index", room_id=room, shard_id=SHARD))
+    document = bob.engine.documents.open(doc_id("index", room_id=room, shard_id=SHARD))
     assert sum(bob.engine.reading.counts(document, node) for node in document.list) == 2 + len(sent)
     assert bob.store.trust.strangers(room) == {}
 
@@ -120,7 +120,7 @@ def test_strangers_begin_no_documents_and_delete_nothing(world: tuple[Peer, Peer
         )
         bob.engine.intake.take([Arrival(forged.raw)])
     assert documents_of(bob, room) == documents
-    node = bob.engine.document(doc_id("index", room_id=room, shard_id=SHARD)).list.tail
+    node = bob.engine.documents.open(doc_id("index", room_id=room, shard_id=SHARD)).list.tail
     assert node is not None
     seq = bob.store.last_seq()
     delete = b"\0\1" + varint(node.id[0]) + b"\1" + varint(node.id[1]) + b"\1"
@@ -144,7 +144,7 @@ def test_a_strangers_gaps_are_not_held_and_a_members_push_out_nobodys(
     world: tuple[Peer, Peer, Peer, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice, bob, eve, room = world
-    document = bob.engine.document(doc_id("index", room_id=room, shard_id=SHARD))
+    document = bob.engine.documents.open(doc_id("index", room_id=room, shard_id=SHARD))
     writer = Writer(eve, room)
     writer.next()
     bob.engine.intake.take([Arrival(writer.next()) for _ in range(10)])
@@ -226,7 +226,7 @@ def test_records_of_strangers_are_bounded_and_those_of_members_are_always_taken(
             bob.engine.intake.learn(raw)
         except ValueError:
             refused += 1
-    bob.engine.intake.commit()
+    bob.engine.staging.commit()
     assert len(bob.store.records()) <= 10
     assert refused == 30 - 7
     carol = Peer("carol", 8)
@@ -244,15 +244,15 @@ def test_what_came_with_the_grant_in_one_batch_is_not_lost() -> None:
     room = shared_room(alice, bob)
     alice.do("room.invite", room_id=room, entity=carol.id)
     alice.do("message.send", room_id=room, body="one")
-    carol.engine.want_room(room)
+    carol.engine.here.want(room)
     carol.catch_up(alice, room)
     (late,) = peers("dave")
     late.meet(alice, bob)
-    late.engine.want_room(room)
+    late.engine.here.want(room)
     everything = [Arrival(alice.store.envelope(seq)) for seq in range(1, alice.store.last_seq() + 1)]
     late.engine.intake.take(everything)
     assert late.refused() == {}
-    assert late.engine.document(doc_id("index", room_id=room, shard_id=SHARD)).list.tail is not None
+    assert late.engine.documents.open(doc_id("index", room_id=room, shard_id=SHARD)).list.tail is not None
 
 
 def test_a_member_who_begins_parts_of_a_timeline_that_nobody_looks_for_takes_the_month_from_nobody(
@@ -269,8 +269,10 @@ def test_a_member_who_begins_parts_of_a_timeline_that_nobody_looks_for_takes_the
     assert len(alice.engine.shards.names(room)) == 9
     assert alice.do("message.send", room_id=room, body="goes on")["room_id"] == room
     assert alice.engine.shards.for_new_ref(room).endswith("/2026-11")
-    alice.engine.shards = TimelineShards(alice.engine)  # as after a start
-    assert alice.engine.shards.for_new_ref(room).endswith("/2026-11")
+    shards = TimelineShards(
+        alice.store, alice.engine.documents, alice.engine.rooms, alice.engine.now_ms
+    )  # as after a start
+    assert shards.for_new_ref(room).endswith("/2026-11")
 
 
 def test_a_member_who_begins_many_documents_keeps_others_from_none(
@@ -295,5 +297,5 @@ def test_a_room_that_says_to_be_from_the_end_of_time_is_read_like_any_other() ->
     alice, bob = peers("alice", "bob")
     made = room_id(alice.id, (1 << 48) - 1, b"s" * 16)
     assert bob.engine.shards.first_month(made) == "2026-11"
-    bob.engine.want_room(made)
+    bob.engine.here.want(made)
     assert _older(bob.engine, made) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -30,15 +31,17 @@ class Query:
         raise AssertionError(self)
 
 
-def numbers(batch: list[Sample], signer: str) -> list[int]:
+def numbers(batch: Sequence[object], signer: str) -> list[int]:
     who = signer.encode()
     return [
-        int.from_bytes(item.payload[3 + len(who) :][:4], "big") for item in batch if item.payload[3:].startswith(who)
+        int.from_bytes(item.payload[3 + len(who) :][:4], "big")
+        for item in batch
+        if isinstance(item, Sample) and item.payload[3:].startswith(who)
     ]
 
 
 def test_a_flood_delays_nobody_else() -> None:
-    queue = Arrivals()
+    queue = Arrivals[int]()
     for number in range(5_000):
         assert queue.hear(sample("@eve:node", number))
     for number in range(3):
@@ -53,7 +56,7 @@ def test_a_flood_delays_nobody_else() -> None:
 def test_what_one_signer_may_have_waiting_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrivals, "MAX_OF_SIGNER", 10)
     monkeypatch.setattr(arrivals, "MAX_BYTES_OF_SIGNER", 5_000)
-    queue = Arrivals()
+    queue = Arrivals[int]()
     assert [queue.hear(sample("@eve:node", number)) for number in range(12)].count(True) == 10
     assert [queue.hear(sample("@big:node", number, 2_000)) for number in range(5)].count(True) == 2
     assert queue.hear(sample("@alice:node", 0))
@@ -65,7 +68,7 @@ def test_what_one_signer_may_have_waiting_is_bounded(monkeypatch: pytest.MonkeyP
 def test_all_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrivals, "MAX_SIGNERS", 20)
     monkeypatch.setattr(arrivals, "MAX_WAITING_BYTES", 50_000)
-    queue = Arrivals()
+    queue = Arrivals[int]()
     assert [queue.hear(sample(f"@s{number}:node", 0)) for number in range(30)].count(True) == 30
     assert [queue.hear(sample(f"@s{number}:node", 1, 10_000)) for number in range(20)].count(True) == 4
     for payload in (b"", b"\1", b"\1\xff\xff", b"\1\0\5@e"):
@@ -76,7 +79,7 @@ def test_all_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_queries_wait_in_turn_and_keep_no_call_back() -> None:
-    queue = Arrivals()
+    queue = Arrivals[int]()
     for number in range(5_000):
         assert queue.offer(Query(b"record of eve".ljust(200) + number.to_bytes(4, "big")))
     alice = Query(b"record of alice".ljust(200))
@@ -89,7 +92,7 @@ def test_queries_wait_in_turn_and_keep_no_call_back() -> None:
 
 
 def test_calls_come_first_but_never_alone() -> None:
-    queue = Arrivals()
+    queue = Arrivals[int]()
     for number in range(1_000):
         queue.put(number)
         queue.hear(sample("@alice:node", number))
@@ -106,7 +109,7 @@ def test_calls_come_first_but_never_alone() -> None:
 
 
 def test_what_is_large_is_taken_in_small_batches_so_that_calls_come_in_between() -> None:
-    arrivals = Arrivals()
+    arrivals = Arrivals[int]()
     large = Sample("k", bytes([1, 0, 1]) + b"x" + bytes(BATCH_BYTES // 2), b"")
     for _ in range(8):
         arrivals.hear(large)

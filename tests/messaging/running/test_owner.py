@@ -15,15 +15,15 @@ from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.declaring.declaration import QOS_DATA
 from sublet.messaging.declaring.operations import run_operation
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.ports.network import Answer, Sample
+from sublet.messaging.ports.outbox import Outgoing
 from sublet.messaging.ports.store import Batch
 from sublet.messaging.running import owner as owner_module
 from sublet.messaging.running.owner import Owner
-from sublet.messaging.writing.writing import Outgoing
+from sublet.messaging.schema.datatypes import QOS_DATA
 from sublet.protocol.errors import SubletError
 from support.room_processes import free_port
 from support.rooms import NOW_MS, MemoryBlobs, local_entity
@@ -65,7 +65,9 @@ def test_a_call_whose_commit_fails_says_so_and_the_next_one_works() -> None:
     me = local_entity("alice", 1).record.entity_id
 
     def create(engine: Engine) -> str:
-        return str(run_operation(engine, me, "room.create", {"name": "r"})["room_id"])
+        return str(
+            run_operation(engine.registry.operations, engine.operating, me, "room.create", {"name": "r"})["room_id"]
+        )
 
     room = ask(owner, create)
     store.full = True
@@ -73,7 +75,10 @@ def test_a_call_whose_commit_fails_says_so_and_the_next_one_works() -> None:
         ask(owner, create)
     store.full = False
     assert ask(owner, create) != room
-    assert len(ask(owner, lambda engine: run_operation(engine, me, "room.list", {}))) == 2
+    assert (
+        len(ask(owner, lambda engine: run_operation(engine.registry.operations, engine.operating, me, "room.list", {})))
+        == 2
+    )
     owner.stop()
     with pytest.raises(SubletError, match="stopped"):
         ask(owner, create)

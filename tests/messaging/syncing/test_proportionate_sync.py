@@ -13,8 +13,8 @@ import pytest
 from sublet.messaging.attending import attending
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.extensions import EXTENSIONS
+from sublet.messaging.membership.catching_up import PERIODS_FOR_QUIET
 from sublet.messaging.syncing.answers import inbox
-from sublet.messaging.syncing.catching_up import PERIODS_FOR_QUIET
 from sublet.protocol.ezagent.keys import doc_id
 from support.members import SECONDS, Member, member, room_of
 
@@ -149,7 +149,7 @@ async def test_only_rooms_that_are_new_are_told_to_who_asks_for_its_rooms(tmp_pa
                 await anyio.sleep(0.01)
         (size,) = {size for name, size in asked.answered if name == key}
         assert size < len(everything) / 10
-        assert room in await bob.service.on_engine(lambda engine: engine.wanted_rooms)
+        assert room in await bob.service.on_engine(lambda engine: engine.here.ids)
 
 
 async def test_quiet_rooms_take_turns_and_others_are_asked_for_each_time(

@@ -203,13 +203,13 @@ def test_replicas_agree_whatever_a_member_equivocates_about(seed: int) -> None:
     reopened = Peer("carol", 7)
     reopened.meet(alice, bob, eve)
     for name in names(room):
-        reopened.engine.want_room(room)
+        reopened.engine.here.want(room)
         take(reopened, room, state(bob.engine, name, {}))
     assert listed(reopened, room) == listed(alice, room)
 
 
 def listed(peer: Peer, room: str) -> list[Any]:
-    document = peer.engine.document(names(room)[1])
+    document = peer.engine.documents.open(names(room)[1])
     return [node.entry_id for node in document.list if peer.engine.reading.counts(document, node)]
 
 
@@ -259,7 +259,7 @@ def test_a_peer_that_goes_back_is_named(tmp_path: Path) -> None:
     assert row is not None
     with back.store.transaction():
         back.store.trust.rewind(row.number, {bob.client: 0})
-    back.engine.close(names(room)[1])
+    back.engine.documents.close(names(room)[1])
     ask(alice, back, room)
     assert told(alice, ROLLED_BACK_EVENT) == [bob.id]
     assert stale is not None
@@ -290,9 +290,9 @@ def test_nothing_of_ours_is_signed_for_clocks_that_are_not_the_next() -> None:
     alice.do("message.send", room_id=room, body="x")
     out = alice.published()[0]
     envelope = unpack(out.payload)
-    document = alice.engine.document(envelope.doc_id)
+    document = alice.engine.documents.open(envelope.doc_id)
     with pytest.raises(Refused, match="next ones"):
-        alice.engine.intake.local(document, envelope, decode_update(envelope.payload), {})
+        alice.engine.staging.local(document, envelope, decode_update(envelope.payload), {})
 
 
 def test_who_forks_often_counts_nowhere_and_costs_nobody_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,13 +308,13 @@ def test_who_forks_often_counts_nowhere_and_costs_nobody_any_time(monkeypatch: p
         bob.do("message.send", room_id=room, body=f"b{number}")
         alice.hear(bob.published())
     times: list[str] = []
-    taken_back = alice.engine.intake.forks._take_back
+    taken_back = alice.engine.forks._take_back
 
-    def counted(name: str, forks: list[Fork]) -> None:
+    def counted(name: str, forks: list[Fork]) -> list[bytes]:
         times.append(name)
-        taken_back(name, forks)
+        return taken_back(name, forks)
 
-    monkeypatch.setattr(alice.engine.intake.forks, "_take_back", counted)
+    monkeypatch.setattr(alice.engine.forks, "_take_back", counted)
     alice.engine.intake.take([Arrival(raw) for raw in second[: MAX_FORKS_OF_SIGNER - 1]])
     assert len(times) == 1, "all forks of a batch together"
     assert sum(ref["author"] == eve.id for ref in alice.do("timeline.list", room_id=room)["refs"]) == 5
@@ -358,4 +358,4 @@ def test_proofs_of_any_size_are_told_in_answers_that_can_be_read() -> None:
             take(bob, room, answer)
     assert answer is None
     assert bob.bodies(room) == alice.bodies(room) == ["first", "last"]
-    assert bob.engine.document(name).forks == alice.engine.document(name).forks
+    assert bob.engine.documents.open(name).forks == alice.engine.documents.open(name).forks

@@ -8,7 +8,7 @@ import pytest
 from pycrdt import Array, Doc, Map
 
 from sublet.messaging.accepting.arrival import Arrival
-from sublet.messaging.writing.writing import Outgoing
+from sublet.messaging.ports.outbox import Outgoing
 from sublet.protocol.ezagent.content import canonical, content_object, sign_content
 from sublet.protocol.ezagent.envelope import Envelope, seal, unpack
 from sublet.protocol.ezagent.ids import client_id, own_ref_id
@@ -66,7 +66,7 @@ def room_of_three() -> tuple[Peer, Peer, Peer, str]:
     alice.do("message.send", room_id=room, body="first")
     out = alice.published()
     bob.hear(out)
-    eve.engine.want_room(room)
+    eve.engine.here.want(room)
     return alice, bob, eve, room
 
 
@@ -75,7 +75,7 @@ def test_forged_envelopes_change_nothing(room_of_three: tuple[Peer, Peer, Peer, 
     mine = eve.client
     in_anothers_name = envelope(eve, room, appended(mine, 0, ref(alice.id, room)), signer=alice.id)
     anothers_author = envelope(eve, room, appended(mine, 0, ref(alice.id, room)))
-    last = bob.engine.document(doc_id("index", room_id=room, shard_id=SHARD)).list.tail
+    last = bob.engine.documents.open(doc_id("index", room_id=room, shard_id=SHARD)).list.tail
     assert last is not None
     assert decode_update(inserted(eve, room, bob)).items[0].right == last.id
     ahead = envelope(eve, room, appended(client_id(alice.id, 5), 0, ref(eve.id, room)))
@@ -154,9 +154,9 @@ def test_a_removed_members_messages_count_up_to_what_the_removal_has_seen(
     bundle = [alice.store.envelope(seq) for seq in range(1, alice.store.last_seq() + 1)]
     (carol,) = peers("carol")
     carol.meet(alice, bob)
-    carol.engine.want_room(room)
+    carol.engine.here.want(room)
     carol.engine.intake.take([Arrival(raw) for raw in bundle])
-    counted = carol.engine.document(doc_id("index", room_id=room, shard_id=SHARD))
+    counted = carol.engine.documents.open(doc_id("index", room_id=room, shard_id=SHARD))
     assert [carol.engine.reading.counts(counted, node) for node in counted.list] == [True, True, False]
 
 
@@ -165,7 +165,7 @@ def test_who_is_not_known_yet_waits_for_their_key() -> None:
     bob.meet(alice)
     room = alice.do("room.create", name="r", invite=[bob.id])["room_id"]
     bob2 = Peer("bob", 3)
-    bob2.engine.want_room(room)
+    bob2.engine.here.want(room)
     outcome = bob2.hear(alice.published())
     assert outcome.unknown_signers == {alice.id}
     assert bob2.engine.rooms.state(room).creator is None

@@ -144,7 +144,7 @@ def _closed(engine: Engine, me: EntityId) -> list[_Closed]:
     """Return the rooms that a lender's daemon has opened and closed, and that our daemon is a member of."""
     return [
         _Closed(state.room_id, state.name, state.creator)
-        for state in engine.rooms_of(me)
+        for state in engine.here.of(me)
         if state.creator is not None
         and state.creator.startswith(f"@{DAEMON}:")
         and state.level("events_default").value == CLOSED_LEVEL

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from sublet.messaging.declaring.contexts import Happened
-from sublet.messaging.declaring.declaration import Change, Datatype
+from sublet.messaging.accepting.config_changes import ConfigChanges
 from sublet.messaging.documents.document import Document
 from sublet.messaging.documents.plan import NewEntry, NewWrite, Plan, encoded
-from sublet.messaging.ports.store import EntryRow, WriteRow
+from sublet.messaging.opening.accepted_updates import AcceptedUpdates
+from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.ports.store import EntryRow, Store, WriteRow
+from sublet.messaging.reading.reading import Reading
+from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.schema.changes import Happened, RunsHooks
+from sublet.messaging.schema.datatypes import Change, Datatype
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.ids import EntityId
-
-if TYPE_CHECKING:
-    from sublet.messaging.engine.engine import Engine
 
 
 @dataclass(slots=True)
@@ -62,61 +63,90 @@ def write_row(signer: EntityId, client: int, write: NewWrite, seq: int) -> Write
     )
 
 
-def tell(engine: Engine, accepted: Sequence[Accepted]) -> None:
-    """Run the hooks; the config first, since it decides what else counts."""
-    configs = [done for done in accepted if done.document.place.kind == "config"]
-    for room_id in {done.document.place.room_id: None for done in configs}:
-        if room_id is not None:
-            of_room = [done for done in configs if done.document.place.room_id == room_id]
-            last = of_room[-1]
-            engine.config_changed(room_id, last.envelope.signer, last.seq, local=last.local)
-    for done in accepted:
-        if done.document.place.kind != "config":
-            for change in _changes(engine, done):
-                engine.hooks.after_write(engine, change)
+class ChangeTeller:
+    """Tells the hooks what accepted updates have changed.
 
-
-def _changes(engine: Engine, done: Accepted) -> list[Happened]:
-    document, signer = done.document, done.envelope.signer
-    datatype = engine.datatype_of(document)
-    if datatype is None or not engine.hooks.watched(datatype.id):
-        return []
-    name = datatype.entry_id
-    found = [
-        _happened(done, datatype, entry.item.clock, Change.INSERT, str(entry.fields[name]), fields=entry.fields)
-        for entry in done.plan.entries
-    ]
-    for write in done.plan.writes:
-        node = document.list.nodes.get(write.located.entry) if write.located.entry is not None else None
-        entry_id = node.entry_id if node is not None else None
-        path, value = write.located.path, write.value
-        found.append(_happened(done, datatype, write.item.clock, Change.UPDATE, entry_id, path=path, value=value))
-    room_id, part = document.place.room_id, document.room_part
-    if room_id is None:
-        return found
-    removed = _removed(engine, done, datatype) if document.place.kind == "index" else []
-    return removed + [change for change in found if engine.rooms.counts(room_id, signer, part, change.item)]
-
-
-def _removed(engine: Engine, done: Accepted, datatype: Datatype) -> list[Happened]:
-    """Return what an update takes away by deleting it, as other implementations do, where that counts.
-
-    Most deletions only clear what the same update has written over.
+    Args:
+        hooks: who are told.
+        documents: which datatype a document holds.
+        store: what was there before.
+        updates: the log's updates, decoded.
+        rooms: who is in which room.
+        reading: whether something is still there.
+        configs: decides the states of rooms.
     """
-    document, update = done.document, engine.reading.update(done.seq)
-    overwritten = {item.origin for item in update.items}
-    found: list[Happened] = []
-    for cut in update.deletions:
-        if cut.length == 1 and (cut.client, cut.clock) in overwritten:
-            continue
-        for row in engine.store.trust.writes_between(document.row.number, cut.client, cut.clock, cut.length):
-            located = document.locate((row.client, row.clock))
-            node = document.list.nodes.get(row.entry) if row.entry is not None else None
-            if located is None or node is None or located.nested or (row.client, row.clock) in overwritten:
+
+    def __init__(
+        self,
+        hooks: RunsHooks,
+        documents: OpenDocuments,
+        store: Store,
+        updates: AcceptedUpdates,
+        rooms: Rooms,
+        reading: Reading,
+        configs: ConfigChanges,
+    ) -> None:
+        self._hooks = hooks
+        self._documents = documents
+        self._store = store
+        self._updates = updates
+        self._rooms = rooms
+        self._reading = reading
+        self._configs = configs
+
+    def tell(self, accepted: Sequence[Accepted]) -> None:
+        """Run the hooks; the config first, since it decides what else counts."""
+        configs = [done for done in accepted if done.document.place.kind == "config"]
+        for room_id in {done.document.place.room_id: None for done in configs}:
+            if room_id is not None:
+                of_room = [done for done in configs if done.document.place.room_id == room_id]
+                last = of_room[-1]
+                self._configs.changed(room_id, last.envelope.signer, last.seq, local=last.local)
+        for done in accepted:
+            if done.document.place.kind != "config":
+                for change in self._changes(done):
+                    self._hooks.after_write(change)
+
+    def _changes(self, done: Accepted) -> list[Happened]:
+        document, signer = done.document, done.envelope.signer
+        datatype = self._documents.datatype_of(document)
+        if datatype is None or not self._hooks.watched(datatype.id):
+            return []
+        name = datatype.entry_id
+        found = [
+            _happened(done, datatype, entry.item.clock, Change.INSERT, str(entry.fields[name]), fields=entry.fields)
+            for entry in done.plan.entries
+        ]
+        for write in done.plan.writes:
+            node = document.list.nodes.get(write.located.entry) if write.located.entry is not None else None
+            entry_id = node.entry_id if node is not None else None
+            path, value = write.located.path, write.value
+            found.append(_happened(done, datatype, write.item.clock, Change.UPDATE, entry_id, path=path, value=value))
+        room_id, part = document.place.room_id, document.room_part
+        if room_id is None:
+            return found
+        removed = self._removed(done, datatype) if document.place.kind == "index" else []
+        return removed + [change for change in found if self._rooms.counts(room_id, signer, part, change.item)]
+
+    def _removed(self, done: Accepted, datatype: Datatype) -> list[Happened]:
+        """Return what an update takes away by deleting it, as other implementations do, where that counts.
+
+        Most deletions only clear what the same update has written over.
+        """
+        document, update = done.document, self._updates.read(done.seq)
+        overwritten = {item.origin for item in update.items}
+        found: list[Happened] = []
+        for cut in update.deletions:
+            if cut.length == 1 and (cut.client, cut.clock) in overwritten:
                 continue
-            if engine.reading.taken_away(document, node, located.path, done.envelope.signer):
-                found.append(_happened(done, datatype, row.clock, Change.UPDATE, node.entry_id, path=located.path))
-    return found
+            for row in self._store.trust.writes_between(document.row.number, cut.client, cut.clock, cut.length):
+                located = document.locate((row.client, row.clock))
+                node = document.list.nodes.get(row.entry) if row.entry is not None else None
+                if located is None or node is None or located.nested or (row.client, row.clock) in overwritten:
+                    continue
+                if self._reading.taken_away(document, node, located.path, done.envelope.signer):
+                    found.append(_happened(done, datatype, row.clock, Change.UPDATE, node.entry_id, path=located.path))
+        return found
 
 
 def _happened(

@@ -8,17 +8,16 @@ the work linear in what was sent. What waits is as if it were still on its way: 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from sublet.messaging.accepting.arrival import Arrival
+from sublet.messaging.documents.document import Document
+from sublet.messaging.rooms.states import Rooms
 from sublet.protocol.ezagent.ids import RoomId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.model import Update
-
-if TYPE_CHECKING:
-    from sublet.messaging.accepting.arrival import Arrival
-    from sublet.messaging.documents.document import Document
-    from sublet.messaging.engine.engine import Engine
 
 FREE_STATEMENTS: Final = 64
 """Configs up to this length are decided with each batch; that takes a few milliseconds."""
@@ -52,11 +51,13 @@ class ConfigGathering:
     """What waits, of all rooms; used on the engine's thread.
 
     Args:
-        engine: what it is a part of.
+        rooms: how long their configs are.
+        now_ms: the clock, Unix milliseconds.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, rooms: Rooms, now_ms: Callable[[], int]) -> None:
+        self._states = rooms
+        self._now_ms = now_ms
         self._rooms: dict[RoomId, _Waiting] = {}
         self._decided_ms: dict[RoomId, int] = {}
         self._open: set[RoomId] = set()
@@ -114,7 +115,7 @@ class ConfigGathering:
 
     def decided(self, room_id: RoomId) -> None:
         """Note that a room's state was decided anew; the pause begins."""
-        self._decided_ms[room_id] = self._engine.now_ms()
+        self._decided_ms[room_id] = self._now_ms()
 
     def accepted(self, room_id: RoomId) -> None:
         """Note that a config changes with this batch: what else comes for it is taken along."""
@@ -131,7 +132,7 @@ class ConfigGathering:
             self._release(room_id, [], set())
 
     def _is_due(self, room_id: RoomId, waiting: _Waiting) -> bool:
-        statements = self._engine.rooms.length(room_id)
+        statements = self._states.length(room_id)
         return (
             len(waiting.arrivals) * PART_OF_CONFIG >= statements
             or waiting.size >= MAX_GATHERED_BYTES_OF_ROOM
@@ -140,10 +141,10 @@ class ConfigGathering:
 
     def _wait_ms(self, room_id: RoomId) -> int:
         """Return how much of a room's pause is left. The more rooms wait, the longer each of them."""
-        statements, decided_ms = self._engine.rooms.length(room_id), self._decided_ms.get(room_id)
+        statements, decided_ms = self._states.length(room_id), self._decided_ms.get(room_id)
         if statements <= FREE_STATEMENTS or decided_ms is None:
             return 0
-        elapsed = self._engine.now_ms() - decided_ms
+        elapsed = self._now_ms() - decided_ms
         pause = statements * PAUSE_MS_OF_STATEMENT * max(1, len(self._rooms))
         return pause - elapsed if elapsed >= 0 else 0
 

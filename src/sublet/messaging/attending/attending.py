@@ -6,17 +6,17 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import anyio.to_thread
 
+from sublet.messaging.attending.members import known, writers_of_drafts
 from sublet.messaging.attending.presence import Company, Presences, Tokens, company
 from sublet.messaging.attending.subscriptions import Subscriptions
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.engine.calling import CallEngine
-from sublet.messaging.engine.engine import Engine
-from sublet.messaging.membership.invitations import known, writers_of_drafts
+from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.ports.store import EventRow
 from sublet.messaging.running.hand_over import HandOver
 from sublet.protocol.ezagent.ids import EntityId, RoomId
@@ -34,7 +34,7 @@ class Declaring:
     def __init__(self) -> None:
         self._limiter = anyio.CapacityLimiter(DECLARERS)
 
-    async def __call__(self, declare: Callable[..., None], *arguments: Any) -> None:
+    async def __call__(self, declare: Callable[..., None], *arguments: object) -> None:
         """Declare something with these arguments."""
         await anyio.to_thread.run_sync(declare, *arguments, limiter=self._limiter)
 
@@ -98,7 +98,7 @@ class Attending:
 
     async def room(self, room_id: RoomId) -> None:
         """Hear and serve a room, and ask for what is missing of it."""
-        month = await self._call(lambda engine: room_id in engine.wanted_rooms and engine.shards.current_month())
+        month = await self._call(lambda engine: room_id in engine.here.ids and engine.shards.current_month())
         if not month:
             return  # forgotten meanwhile
         await self._declare(self._subscriptions.room, room_id, month)
@@ -126,7 +126,7 @@ class Attending:
         """Tell whether nothing has happened in a room for a while."""
         return time.monotonic() - self._last_event.get(room_id, -math.inf) > QUIET_SECONDS
 
-    def told(self, engine: Engine, rows: list[EventRow]) -> None:
+    def told(self, keyring: Keyring, rows: list[EventRow]) -> None:
         """Take what has happened, on the engine's thread."""
         now = time.monotonic()
         for row in rows:
@@ -137,7 +137,7 @@ class Attending:
                 continue
             self._hand_over.soon(self.see, row.room_id)
             entity = row.data.get("entity")
-            if row.kind == "room.member.joined" and isinstance(entity, str) and entity not in engine.keyring.local:
+            if row.kind == "room.member.joined" and isinstance(entity, str) and entity not in keyring.local:
                 self._hand_over.soon(self._member_came, row.room_id, entity, row.data.get("local") is True)
 
     async def _member(self, entity: EntityId) -> None:
@@ -146,6 +146,6 @@ class Attending:
 
     async def _member_came(self, room_id: RoomId, entity: EntityId, invited_here: bool) -> None:
         await self._member(entity)
-        for name in self._registry.entity_documents(entity):
+        for name in self._registry.schema.entity_documents(entity):
             self._want(name)
         self._want(f"{'offer' if invited_here else 'bring'}:{room_id}/{entity}")

@@ -6,12 +6,14 @@ import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from sublet.messaging.engine.calling import CallEngine
-from sublet.messaging.engine.engine import Engine
-from sublet.messaging.passing.ephemeral import AWARENESS, PRESENCE
+from sublet.messaging.identities.keyring import Keyring
+from sublet.messaging.passing.ephemeral import AWARENESS, PRESENCE, Ephemeral
 from sublet.messaging.ports.network import Answer, Network, Sample
+from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.schema.schema import Schema
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
 
@@ -19,6 +21,22 @@ MAX_FOLLOWED: Final = 256
 """Members of one room whose presence is followed; of more, the first by name."""
 
 Undo = Callable[[], None]
+
+
+class PresenceParts(Protocol):
+    """The parts of the engine for telling who is present."""
+
+    @property
+    def rooms(self) -> Rooms: ...
+
+    @property
+    def keyring(self) -> Keyring: ...
+
+    @property
+    def schema(self) -> Schema: ...
+
+    @property
+    def ephemeral(self) -> Ephemeral: ...
 
 
 @dataclass(slots=True)
@@ -30,12 +48,12 @@ class Company:
     silent: list[EntityId] = field(default_factory=list)
 
 
-def company(engine: Engine, room_id: RoomId) -> Company:
+def company(engine: PresenceParts, room_id: RoomId) -> Company:
     """Return whose presence matters in a room; nobody's where it is not offered, or none of ours is a member."""
     state = engine.rooms.state(room_id)
     members = set(state.members())
     own = frozenset(members & set(engine.keyring.local))
-    declared = engine.registry.datatype_at("ephemeral", PRESENCE) is not None
+    declared = engine.schema.datatype_at("ephemeral", PRESENCE) is not None
     if not own or not declared or PRESENCE not in state.enabled_extensions:
         return Company()
     others = frozenset(sorted(members - own)[:MAX_FOLLOWED])
@@ -137,7 +155,7 @@ class Tokens:
         with self._lock:
             changes, self._changes = self._changes, {}
 
-        def tell(engine: Engine) -> None:
+        def tell(engine: PresenceParts) -> None:
             for (room_id, entity), there in changes.items():
                 engine.ephemeral.token(room_id, entity, there=there)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from sublet.messaging.declaring.asking import AskingContext
@@ -34,11 +34,11 @@ class EngineCall(Generic[P, R_co]):
     id: str
     stated: Callable[P, R_co]
 
-    def by(self, run: Callable[Concatenate[OperationContext, P], R_co]) -> Callable[..., Any]:
+    def by(self, run: Callable[Concatenate[OperationContext, P], R_co]) -> Callable[..., object]:
         """Return ``run``, which does this operation."""
         return run
 
-    def by_waiting(self, run: Callable[Concatenate[AskingContext, P], Awaitable[R_co]]) -> Callable[..., Any]:
+    def by_waiting(self, run: Callable[Concatenate[AskingContext, P], Awaitable[R_co]]) -> Callable[..., object]:
         """Return ``run``, which does this operation and waits for others meanwhile."""
         return run
 

@@ -80,7 +80,7 @@ class Decided(TypedDict):
 class WatchesFound(TypedDict):
     """The watches of the caller."""
 
-    refs: list[dict[str, Any]]
+    refs: list[Ref]
     channels: list[dict[str, Any]]
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sublet.messaging.declaring.declaration import Operation
-from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext, OperationParts
 from sublet.messaging.declaring.operations import checked
+from sublet.messaging.schema.fields import Fields
 from sublet.protocol.ezagent.ids import EntityId
-
-if TYPE_CHECKING:
-    from sublet.messaging.engine.engine import Engine
 
 ResultT = TypeVar("ResultT")
 
@@ -19,8 +17,8 @@ ResultT = TypeVar("ResultT")
 class Surroundings(Protocol):
     """What the running service offers to such an operation."""
 
-    async def on_engine(self, run: Callable[[Engine], Any]) -> Any:
-        """Run something on the engine's thread; durable when it is done."""
+    async def operate(self, run: Callable[[OperationParts], ResultT]) -> ResultT:
+        """Run something with the parts that operations use, on the engine's thread; durable when it is done."""
 
     async def ask(self, key: str, payload: bytes) -> list[bytes]:
         """Ask all peers under a key of the bus, and return what they answer, which nobody has checked."""
@@ -50,8 +48,7 @@ class AskingContext:
         Raises:
             SubletError: what ``run`` raises.
         """
-        done: ResultT = await self._surroundings.on_engine(lambda engine: run(OperationContext(engine, self.entity)))
-        return done
+        return await self._surroundings.operate(lambda parts: run(OperationContext(parts, self.entity)))
 
     async def ask(self, key: str, payload: bytes) -> list[bytes]:
         """Ask all peers under a key of the bus, and return what they answer, which nobody has checked."""
@@ -70,7 +67,7 @@ class AskingContext:
         return await self._surroundings.make_entity(local)
 
 
-async def run_waiting(operation: Operation, context: AskingContext, arguments: dict[str, Any]) -> Any:
+async def run_waiting(operation: Operation, context: AskingContext, arguments: Fields) -> Any:
     """Return what an operation that waits answers.
 
     Raises:

@@ -12,28 +12,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from sublet.messaging.ports.network import Priority, Qos
-from sublet.protocol.ezagent.roots import StorageType
+from sublet.messaging.schema.datatypes import Annotation, Change, Datatype, Origin, Widening
 
 if TYPE_CHECKING:
-    from sublet.messaging.declaring.contexts import AfterRead, AfterWrite, PreSend
+    from sublet.messaging.declaring.after_read import AfterRead
+    from sublet.messaging.declaring.after_write import AfterWrite
     from sublet.messaging.declaring.operating import OperationContext
-    from sublet.messaging.documents.document import Document
-    from sublet.messaging.engine.engine import Engine
-    from sublet.protocol.ezagent.ids import EntityId
-    from sublet.protocol.ezagent.yjs.model import ItemId
+    from sublet.messaging.declaring.pre_send import PreSend
 
 MIN_THIRD_PARTY_PRIORITY: Final = 100
 """Hooks of third parties come after those of the specification (DESIGN 6.1)."""
 ANY_DATATYPE: Final = "*"
-
-
-class Origin(StrEnum):
-    """Where a declaration comes from, which decides what it may register."""
-
-    BUILT_IN = "built_in"
-    STANDARD = "standard"
-    THIRD_PARTY = "third_party"
 
 
 class Phase(StrEnum):
@@ -44,68 +33,12 @@ class Phase(StrEnum):
     AFTER_READ = "after_read"
 
 
-class Change(StrEnum):
-    """What happens to the data that a hook watches."""
-
-    INSERT = "insert"
-    UPDATE = "update"
-    DELETE = "delete"
-    ANY = "any"
-
-
 class Refresh(StrEnum):
     """When an index is brought up to date (ezagent 2.4)."""
 
     ON_CHANGE = "on_change"
     ON_DEMAND = "on_demand"
     PERIODIC = "periodic"
-
-
-class AnnotationPlace(StrEnum):
-    """On what an annotation stands (ezagent 2.5)."""
-
-    ON_REF = "on_ref"
-    ON_ROOM_CONFIG = "on_room_config"
-    ON_PROFILE = "on_profile"
-    ON_ENTITY = "on_entity"
-    STANDALONE_DOC = "standalone_doc"
-    EPHEMERAL = "ephemeral"
-
-
-QOS_CONFIG: Final = Qos(Priority.REAL_TIME, droppable=False)
-QOS_DATA: Final = Qos(Priority.DATA, droppable=False)
-QOS_LOW: Final = Qos(Priority.DATA_LOW, droppable=True)
-"""The classes of ezagent 3.3."""
-
-
-@dataclass(frozen=True, slots=True)
-class Datatype:
-    """A data structure that is stored and synchronised.
-
-    Args:
-        id: unique name.
-        storage_type: how it is kept.
-        key_pattern: where, with ``{state|updates}`` at the end for CRDT documents.
-        persistent: whether it outlives the process.
-        writer_rule: who may write it, in the words of ``protocol.ezagent.writer_rules``.
-        qos: how its updates are published.
-        entry_id: for arrays, the field that names an element.
-        entry_author: for arrays, the field that must hold the signer of the element.
-        latest_only: for maps in which everybody writes keys of their own alone, and nothing else decides what counts:
-            of what a signer wrote to a key only the last is looked at again, so that reading costs no more with time.
-        private: for what is its own entity's alone: it is not published, and told to that entity's devices only.
-    """
-
-    id: str
-    storage_type: StorageType
-    key_pattern: str
-    persistent: bool
-    writer_rule: str
-    qos: Qos = QOS_DATA
-    entry_id: str = "ref_id"
-    entry_author: str = "author"
-    latest_only: bool = False
-    private: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,28 +88,6 @@ Hook: TypeAlias = "PreSendHook | AfterWriteHook | AfterReadHook"
 
 
 @dataclass(frozen=True, slots=True)
-class Annotation:
-    """Information that stands on somebody else's data, in the namespace ``ext.{name}``.
-
-    Args:
-        place: on what it stands.
-        name: the namespace, without ``ext.``.
-        description: the shape of its value, for people.
-        writer_rule: who may write it.
-        signed: whether the author's signature of the ref covers it.
-        nested: whether it is a shared map that several write; the document's author makes it with the document, so that
-            two first writers never lose one side (DESIGN 6.3).
-    """
-
-    place: AnnotationPlace
-    name: str
-    description: str
-    writer_rule: str = "message author"
-    signed: bool = False
-    nested: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Index:
     """Something that can be asked.
 
@@ -217,29 +128,6 @@ class Operation:
     writes: str | None = None
     waits: bool = False
     goes_back: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Widening:
-    """Lets more entities write another declaration's datatype than its rule does; for the specification's own alone.
-
-    Args:
-        datatype: its id.
-        counts: tells whether a write counts all the same.
-    """
-
-    datatype: str
-    counts: Callable[[Engine, Write], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """One write to a map or a text, as a ``Widening`` is asked about it."""
-
-    document: Document
-    path: tuple[str, ...]
-    signer: EntityId
-    item: ItemId
 
 
 @dataclass(frozen=True, slots=True)

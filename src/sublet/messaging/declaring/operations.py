@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sublet.messaging.declaring.declaration import Operation
-from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext, OperationParts
+from sublet.messaging.schema.fields import Fields
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId
 
-if TYPE_CHECKING:
-    from sublet.messaging.engine.engine import Engine
-
 
 @cache
-def _names(run: Callable[..., Any]) -> tuple[frozenset[str], frozenset[str]]:
+def _names(run: Callable[..., object]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names of an operation's arguments, and of those that have no default."""
     given = list(inspect.signature(run).parameters.values())[1:]  # without the context
     return frozenset(one.name for one in given), frozenset(one.name for one in given if one.default is one.empty)
 
 
-def run_operation(engine: Engine, entity: EntityId, name: str, arguments: dict[str, Any]) -> Any:
+def run_operation(
+    operations: Mapping[str, Operation], parts: OperationParts, entity: EntityId, name: str, arguments: Fields
+) -> Any:
     """Return what an operation answers; what it writes is durable after the engine's next ``commit``.
 
     Args:
-        engine: the engine, on its thread.
+        operations: all there are, by name.
+        parts: what they use, on the engine's thread.
         entity: who asks, one of our own.
         name: such as ``message.send``.
         arguments: by name.
@@ -35,16 +36,16 @@ def run_operation(engine: Engine, entity: EntityId, name: str, arguments: dict[s
     Raises:
         SubletError: there is no such operation, an argument is missing or not known, or the operation refuses.
     """
-    operation = engine.registry.operations.get(name)
+    operation = operations.get(name)
     if operation is None:
         raise SubletError(
             LocalCode.NOT_FOUND, f"no operation is called {name}", "Its extension may not be part of this daemon."
         )
     checked(operation, arguments)
-    return operation.run(OperationContext(engine, entity), **arguments)
+    return operation.run(OperationContext(parts, entity), **arguments)
 
 
-def checked(operation: Operation, arguments: dict[str, Any]) -> None:
+def checked(operation: Operation, arguments: Fields) -> None:
     """Refuse arguments that an operation does not take.
 
     Raises:

@@ -67,6 +67,10 @@ class Document:
         self.clients: dict[int, tuple[int, EntityId]] = store.clients(row.number)
         self.held = HeldUpdates()
         self.staged_writes: dict[ItemId, WriteRow] = {}
+        self.unwritten = 0
+        """Elements of our own that wait to be written."""
+        self.unsettled = False
+        """Whether an update was accepted that is not durable yet."""
         self._layouts: OrderedDict[ItemId, dict[int, Located]] = OrderedDict()
         self._layout_items = 0
         self._starts: dict[int, list[int]] = {}

@@ -9,6 +9,7 @@ from typing import Final
 from nacl.signing import SigningKey, VerifyKey
 
 from sublet.messaging.ports.store import Store
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.identity import EntityRecord, parse_record
 from sublet.protocol.ezagent.ids import EntityId, client_id
@@ -51,6 +52,30 @@ class Keyring:
             self._put(parse_record(raw))
         for entity in local:
             self._put(entity.record)
+
+    def key(self, entity: EntityId) -> SigningKey:
+        """Return the key of one of our own entities.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT``: it is none of ours.
+        """
+        return self._own(entity).key
+
+    def client(self, entity: EntityId) -> int:
+        """Return the Yjs client id of one of our own entities in this process.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT``: it is none of ours.
+        """
+        return self._own(entity).client
+
+    def _own(self, entity: EntityId) -> LocalEntity:
+        found = self.local.get(entity)
+        if found is None:
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT, f"{entity} is none of this daemon's entities", "See sublet whoami."
+            )
+        return found
 
     def add(self, entity: LocalEntity) -> None:
         """Take another entity of ours."""

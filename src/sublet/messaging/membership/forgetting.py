@@ -4,10 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 from sublet.messaging.engine.calling import CallEngine
-from sublet.messaging.engine.engine import Engine
+from sublet.messaging.ports.store import Store
+from sublet.messaging.writing.later import Later
 from sublet.protocol.ezagent.ids import RoomId
+
+
+class RemovesRooms(Protocol):
+    """The part of the engine that removes what is forgotten."""
+
+    @property
+    def store(self) -> Store: ...
+
+
+class ForgetsRooms(Protocol):
+    """The engine, as it lets go of a room."""
+
+    @property
+    def later(self) -> Later: ...
+
+    def forget_room(self, room_id: RoomId) -> None:
+        """Let go of a room; nothing of it may wait to be written."""
 
 
 class Forgetting:
@@ -38,15 +57,15 @@ class Forgetting:
         return {room_id: await self._call(partial(_size, room_id=room_id)) for room_id in rooms}
 
 
-def _put_off(engine: Engine, room_id: RoomId) -> None:
+def _put_off(engine: ForgetsRooms, room_id: RoomId) -> None:
     # After what is being written now is durable, which may be of this room.
-    engine.after_commit(partial(engine.forget_room, room_id))
+    engine.later.after_commit(partial(engine.forget_room, room_id))
 
 
-def _size(engine: Engine, room_id: RoomId) -> int:
+def _size(engine: RemovesRooms, room_id: RoomId) -> int:
     return engine.store.removal.size(room_id)
 
 
-def _step(engine: Engine) -> bool:
+def _step(engine: RemovesRooms) -> bool:
     with engine.store.transaction():
         return engine.store.removal.step()

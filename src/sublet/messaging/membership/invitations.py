@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
-from sublet.messaging.engine.engine import Engine
+from sublet.messaging.identities.keyring import Keyring
+from sublet.messaging.intake.intake import Intake
+from sublet.messaging.ports.store import Store
+from sublet.messaging.rooms.here import RoomsHere
+from sublet.messaging.rooms.states import Rooms
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refused
@@ -21,23 +25,23 @@ MAX_ROOMS_OF_INVITER: Final = 512
 """Rooms into which the entities of one daemon have brought ours."""
 
 
-def known(engine: Engine) -> set[EntityId]:
-    """Return the members of all rooms that are here."""
-    return {entity for room_id in engine.wanted_rooms for entity in engine.rooms.state(room_id).members()}
+class InvitationParts(Protocol):
+    """The parts of the engine for being brought into rooms."""
 
+    @property
+    def here(self) -> RoomsHere: ...
 
-def writers_of_drafts(engine: Engine, room_id: RoomId) -> list[EntityId]:
-    """Return those of ours whose drafts other devices of theirs may have, or may want."""
-    if engine.registry.datatype_at("draft") is None:
-        return []
-    ours = [(entity, local.record.devices) for entity, local in engine.keyring.local.items()]
-    return [entity for entity, devices in ours if devices and engine.is_member(entity, room_id)]
+    @property
+    def intake(self) -> Intake: ...
 
+    @property
+    def keyring(self) -> Keyring: ...
 
-def documents_of_members(engine: Engine) -> list[str]:
-    """Return the ids of what those members, and our own entities, keep for all their rooms."""
-    members = sorted(known(engine) | set(engine.keyring.local))
-    return [name for entity in members for name in engine.registry.entity_documents(entity)]
+    @property
+    def rooms(self) -> Rooms: ...
+
+    @property
+    def store(self) -> Store: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +85,21 @@ def rooms_in(bundle: Bundle, most: int = MAX_ROOMS) -> dict[RoomId, Offered]:
     }
 
 
-def rooms_known(engine: Engine, entity: EntityId) -> set[RoomId]:
+def rooms_known(engine: InvitationParts, entity: EntityId) -> set[RoomId]:
     """Return the rooms of which one of ours need not be told: those that it is a member of, and what is forgotten."""
-    known = {room_id for room_id in engine.wanted_rooms if engine.is_member(entity, room_id)}
+    known = {room_id for room_id in engine.here.ids if engine.here.is_member(entity, room_id)}
     left = MAX_KNOWN_ROOMS - len(known)  # of what is forgotten, peers keep the newest the longest
     return known | set(sorted(engine.store.removal.forgotten(), reverse=True)[: max(0, left)])
 
 
-def is_new(engine: Engine, room_id: RoomId) -> bool:
+def is_new(engine: InvitationParts, room_id: RoomId) -> bool:
     """Tell whether a room may be taken up that is not here."""
-    if room_id in engine.wanted_rooms or engine.store.removal.is_forgotten(room_id):
+    if room_id in engine.here.ids or engine.store.removal.is_forgotten(room_id):
         return False
-    return len(engine.wanted_rooms) < MAX_ROOMS
+    return len(engine.here.ids) < MAX_ROOMS
 
 
-def follow(engine: Engine, room_id: RoomId, bundle: Bundle, by: EntityId | None) -> bool:
+def follow(engine: InvitationParts, room_id: RoomId, bundle: Bundle, by: EntityId | None) -> bool:
     """Take up a room, and tell whether it was new here.
 
     Args:
@@ -106,23 +110,23 @@ def follow(engine: Engine, room_id: RoomId, bundle: Bundle, by: EntityId | None)
     """
     if by is None or not is_new(engine, room_id) or _brought_by(engine, entity_domain(by)) >= MAX_ROOMS_OF_INVITER:
         return False
-    engine.wanted_rooms.add(room_id)
+    engine.here.ids.add(room_id)
     try:
         engine.intake.take_bundle(None, bundle)
     except BaseException:
-        engine.wanted_rooms.discard(room_id)  # it could not be kept: the next offer is as new as this one
+        engine.here.ids.discard(room_id)  # it could not be kept: the next offer is as new as this one
         raise
     return True
 
 
-def heard(engine: Engine, room_id: RoomId, bundle: Bundle) -> None:
+def heard(engine: InvitationParts, room_id: RoomId, bundle: Bundle) -> None:
     """Take a part of the config of a room that is here."""
-    if room_id in engine.wanted_rooms:
+    if room_id in engine.here.ids:
         engine.intake.take_bundle(None, bundle)
 
 
 def inviter(
-    make_trial: Callable[[], Engine], room_id: RoomId, bundle: Bundle, may_invite: Collection[EntityId]
+    make_trial: Callable[[], InvitationParts], room_id: RoomId, bundle: Bundle, may_invite: Collection[EntityId]
 ) -> EntityId | None:
     """Return who has brought one of ours into a room, as its config says; None for nobody who may; takes a while.
 
@@ -134,22 +138,22 @@ def inviter(
     """
     trial = make_trial()
     try:
-        trial.wanted_rooms.add(room_id)
+        trial.here.ids.add(room_id)
         trial.intake.take_bundle(None, bundle)
         return next((by for by in inviters(trial, room_id) if by in may_invite), None)
     finally:
         trial.store.close()
 
 
-def inviters(engine: Engine, room_id: RoomId) -> list[EntityId]:
+def inviters(engine: InvitationParts, room_id: RoomId) -> list[EntityId]:
     """Return who has made our entities members of a room."""
     entities = engine.rooms.state(room_id).entities
     grants = (entities[entity].current() for entity in engine.keyring.local if entity in entities)
     return [grant.by for grant in grants if grant is not None]
 
 
-def _brought_by(engine: Engine, domain: str) -> int:
+def _brought_by(engine: InvitationParts, domain: str) -> int:
     ours = {entity_domain(entity) for entity in engine.keyring.local}
     if domain in ours:
         return 0
-    return sum(any(entity_domain(by) == domain for by in inviters(engine, room)) for room in engine.wanted_rooms)
+    return sum(any(entity_domain(by) == domain for by in inviters(engine, room)) for room in engine.here.ids)

@@ -12,8 +12,15 @@ import anyio.to_thread
 
 from sublet.messaging.attending.attending import Declaring
 from sublet.messaging.engine.calling import CallEngine
-from sublet.messaging.engine.engine import Engine
-from sublet.messaging.membership.invitations import follow, heard, inviter, is_new, rooms_in, rooms_known
+from sublet.messaging.membership.invitations import (
+    InvitationParts,
+    follow,
+    heard,
+    inviter,
+    is_new,
+    rooms_in,
+    rooms_known,
+)
 from sublet.messaging.parts import parts_of
 from sublet.messaging.ports.network import Answer
 from sublet.messaging.running.fair_queue import ITEM_BYTES, Bounds, FairQueue, claimed_sender
@@ -56,7 +63,7 @@ class Joining:
         declare: Declaring,
         sync: Sync,
         accept: Callable[[EntityId], bool],
-        trial: Callable[[], Engine],
+        trial: Callable[[], InvitationParts],
         attend: Callable[[RoomId], Awaitable[None]],
         hand_over: HandOver,
     ) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.ports.store import Store
+from sublet.messaging.rooms.states import Rooms
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import RoomId, created_ms
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.shards import MAX_SUB_SHARD, REFS_PER_SHARD, month, month_of, number, sub_shard
-
-if TYPE_CHECKING:
-    from sublet.messaging.engine.engine import Engine
 
 DEFAULT_REFS_PER_MONTH: Final = 100_000
 MONTHS_AHEAD: Final = 2
@@ -22,11 +23,24 @@ class TimelineShards:
     """Shards by room, in order.
 
     Args:
-        engine: what it is a part of.
+        store: which documents a room has.
+        documents: the same, opened.
+        rooms: how many refs a room allows in a month.
+        now_ms: the clock, Unix milliseconds.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        store: Store,
+        documents: OpenDocuments,
+        rooms: Rooms,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._documents = documents
+        self._rooms = rooms
+        self._now_ms = now_ms
+        documents.shard_opened.append(self.added)
         self._names: dict[RoomId, list[str]] = {}
         self._last: dict[tuple[RoomId, str], int] = {}
 
@@ -34,7 +48,7 @@ class TimelineShards:
         """Return the shards of a room that are here, in order."""
         found = self._names.get(room_id)
         if found is None:
-            rows = self._engine.store.documents(room_id, "index")
+            rows = self._store.documents(room_id, "index")
             found = self._names[room_id] = sorted(row.doc_id.rpartition("/")[2] for row in rows)
         return found
 
@@ -50,7 +64,7 @@ class TimelineShards:
 
     def current_month(self) -> str:
         """Return the month whose shards take new refs."""
-        now = datetime.fromtimestamp(self._engine.now_ms() / 1000, UTC)
+        now = datetime.fromtimestamp(self._now_ms() / 1000, UTC)
         return month_of(now.year, now.month)
 
     def for_new_ref(self, room_id: RoomId) -> str:
@@ -77,7 +91,7 @@ class TimelineShards:
 
     def first_month(self, room_id: RoomId) -> str:
         """Return the month in which a room was opened, by its id; this one where that says a later one."""
-        now = self._engine.now_ms()
+        now = self._now_ms()
         opened = datetime.fromtimestamp(min(created_ms(room_id), now) / 1000, UTC)
         return month_of(opened.year, opened.month)
 
@@ -93,14 +107,14 @@ class TimelineShards:
         if number(shard) == 0:
             return True
         before = _name(room_id, month(shard), number(shard) - 1)
-        if self._engine.is_new(before):
+        if self._documents.is_new(before):
             return False
-        document = self._engine.document(before)
+        document = self._documents.open(before)
         return len(document.list) > 0 or bool(document.forks)
 
     def _last_filled(self, room_id: RoomId, of_month: str) -> int:
         """Return the sub-shard up to which all before are half full at least, so that none is passed over for a few."""
-        store = self._engine.store
+        store = self._store
         for index in range(MAX_SUB_SHARD + 1):
             row = store.find_document(_name(room_id, of_month, index))
             if row is None or (
@@ -110,10 +124,11 @@ class TimelineShards:
         return MAX_SUB_SHARD
 
     def _filled(self, name: str) -> int:
-        return len(self._engine.document(name).list) + self._engine.writing.pending(name)
+        document = self._documents.open(name)
+        return len(document.list) + document.unwritten
 
     def _limit(self, room_id: RoomId) -> int:
-        timeline = self._engine.rooms.state(room_id).fields.get(("timeline",))
+        timeline = self._rooms.state(room_id).fields.get(("timeline",))
         limit = timeline.get("max_refs_per_window") if isinstance(timeline, dict) else None
         return limit if isinstance(limit, int) and limit > 0 else DEFAULT_REFS_PER_MONTH
 

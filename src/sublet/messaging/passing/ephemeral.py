@@ -7,14 +7,18 @@ present when its token is there and something that it has signed just now has co
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from sublet.messaging.declaring.contexts import Happened
-from sublet.messaging.declaring.declaration import Change
+from sublet.messaging.events.events import Events
+from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.passing.kept_passing import KeptPassing, Key
-from sublet.messaging.writing.writing import Outgoing
+from sublet.messaging.ports.outbox import Outbox, Outgoing
+from sublet.messaging.rooms.here import RoomsHere
+from sublet.messaging.schema.changes import Happened, RunsHooks
+from sublet.messaging.schema.datatypes import Change
+from sublet.messaging.schema.schema import Schema
 from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import JsonValue, narrow
 from sublet.protocol.errors import LocalCode, SubletError
@@ -22,9 +26,6 @@ from sublet.protocol.ezagent.envelope import Envelope, seal
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
-
-if TYPE_CHECKING:
-    from sublet.messaging.engine.engine import Engine
 
 MAX_VALUE_BYTES: Final = 2_048
 MAX_AGE_MS: Final = 120_000
@@ -58,11 +59,32 @@ class Ephemeral:
     """Who is present, and what they are about; used on the engine's thread.
 
     Args:
-        engine: what it is a part of.
+        here: who is a member.
+        keyring: who is one of ours.
+        schema: how it is published.
+        hooks: who are told.
+        events: what is told of it.
+        outbox: what is published.
+        now_ms: the clock, Unix milliseconds.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        here: RoomsHere,
+        keyring: Keyring,
+        schema: Schema,
+        hooks: RunsHooks,
+        events: Events,
+        outbox: Outbox,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._here = here
+        self._keyring = keyring
+        self._schema = schema
+        self._hooks = hooks
+        self._events = events
+        self._outbox = outbox
+        self._now_ms = now_ms
         self._tokens = KeptPassing[None]()
         self._said = KeptPassing[Passing]()
         self._swept_ms = 0
@@ -77,9 +99,9 @@ class Ephemeral:
         room_id, entity = place.room_id, place.entity_id
         if room_id is None or entity is None or place.ext_id != AWARENESS or entity != envelope.signer:
             raise Refused(Refusal.FOREIGN_KEY, "what passes is said under one's own key")
-        if not self._engine.is_member(entity, room_id):
+        if not self._here.is_member(entity, room_id):
             raise Refused(Refusal.UNKNOWN_DOCUMENT, "nobody of this room")
-        now, before = self._engine.now_ms(), self._said.get((room_id, entity))
+        now, before = self._now_ms(), self._said.get((room_id, entity))
         if abs(now - envelope.timestamp_ms) > MAX_AGE_MS or (
             before is not None and envelope.timestamp_ms <= before.signed_ms
         ):
@@ -96,22 +118,22 @@ class Ephemeral:
             SubletError: ``INVALID_ARGUMENT``: it is too long.
         """
         before = self._said.get((room_id, entity))
-        at = max(self._engine.now_ms(), before.signed_ms + 1 if before is not None else 0)
+        at = max(self._now_ms(), before.signed_ms + 1 if before is not None else 0)
         payload = _payload(value)
         raw = self._sealed(entity, room_id, payload, at)
         key = doc_id("ephemeral", room_id=room_id, ext_id=AWARENESS, entity_id=entity)
-        datatype = self._engine.registry.datatype_at("ephemeral", AWARENESS)
+        datatype = self._schema.datatype_at("ephemeral", AWARENESS)
         assert datatype is not None, "only who declares it says it"
-        self._say(room_id, entity, Passing(payload, at, self._engine.now_ms()), local=True)
-        self._engine.writing.outgoing.append(Outgoing(key, raw, b"", datatype.qos))
+        self._say(room_id, entity, Passing(payload, at, self._now_ms()), local=True)
+        self._outbox.put(Outgoing(key, raw, b"", datatype.qos))
 
     def answer(self, room_id: RoomId, entity: EntityId) -> bytes | None:
         """Return what one of our own is about, signed for whoever asks now; None where it is none of ours there."""
-        if entity not in self._engine.keyring.local or not self._engine.is_member(entity, room_id):
+        if entity not in self._keyring.local or not self._here.is_member(entity, room_id):
             return None
         said = self._said.get((room_id, entity))
         payload = said.raw if said is not None else _payload({"entity_id": entity})
-        return self._sealed(entity, room_id, payload, max(self._engine.now_ms(), said.signed_ms if said else 0))
+        return self._sealed(entity, room_id, payload, max(self._now_ms(), said.signed_ms if said else 0))
 
     def token(self, room_id: RoomId, entity: EntityId, *, there: bool) -> None:
         """Take that an entity's token has come or gone; by itself it tells only the latter."""
@@ -131,7 +153,7 @@ class Ephemeral:
     def settle(self, room_id: RoomId) -> None:
         """Give back what those of a room take who are no members any more, or all, where the room is not here."""
         for kept in (self._tokens, self._said):
-            for key in [key for key in kept.of_room(room_id) if not self._engine.is_member(key[1], room_id)]:
+            for key in [key for key in kept.of_room(room_id) if not self._here.is_member(key[1], room_id)]:
                 kept.drop(key)
 
     def has_token(self, room_id: RoomId, entity: EntityId) -> bool:
@@ -140,10 +162,10 @@ class Ephemeral:
 
     def is_present(self, room_id: RoomId, entity: EntityId) -> bool:
         """Tell whether an entity is a member and there; one of our own always is."""
-        if not self._engine.is_member(entity, room_id):
+        if not self._here.is_member(entity, room_id):
             return False
         key = (room_id, entity)
-        return entity in self._engine.keyring.local or (key in self._tokens and key in self._said)
+        return entity in self._keyring.local or (key in self._tokens and key in self._said)
 
     def said(self, room_id: RoomId, entity: EntityId) -> Passing | None:
         """Return what an entity has said last."""
@@ -172,7 +194,7 @@ class Ephemeral:
 
     def _has_room(self, key: Key, size: int) -> bool:
         """Tell whether there is room for what somebody says, once old words of those without a token are gone."""
-        now = self._engine.now_ms()
+        now = self._now_ms()
         if not self._said.has_room(key, size) and abs(now - self._swept_ms) >= SWEEP_MS:
             self._swept_ms = now
             for other, said in self._said.all():
@@ -190,7 +212,7 @@ class Ephemeral:
         local: bool,
         before: Passing | None = None,
     ) -> None:
-        datatype = self._engine.registry.datatype_at("ephemeral", kind)
+        datatype = self._schema.datatype_at("ephemeral", kind)
         if datatype is None:
             return
         said = self._said.get((room_id, entity))
@@ -207,12 +229,12 @@ class Ephemeral:
             local=local,
             passing=True,
         )
-        self._engine.hooks.after_write(self._engine, change)
-        self._engine.events.pass_on()
+        self._hooks.after_write(change)
+        self._events.pass_on()
 
     def _sealed(self, entity: EntityId, room_id: RoomId, payload: bytes, at_ms: int) -> bytes:
         key = doc_id("ephemeral", room_id=room_id, ext_id=AWARENESS, entity_id=entity)
-        return seal(self._engine.key(entity), entity, key, at_ms, payload).raw
+        return seal(self._keyring.key(entity), entity, key, at_ms, payload).raw
 
 
 def _payload(value: dict[str, JsonValue]) -> bytes:

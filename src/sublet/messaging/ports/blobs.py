@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from sublet.protocol.errors import LocalCode, SubletError
+
 
 class BlobRoomError(Exception):
     """There is no room for another blob."""
@@ -32,3 +34,15 @@ class BlobStore(Protocol):
 
     def drop(self, digest: str) -> None:
         """Forget a blob."""
+
+
+def keep(blobs: BlobStore, data: bytes) -> str:
+    """Keep a file under its hash, and return that, in hex.
+
+    Raises:
+        SubletError: ``UNAVAILABLE``: there is no space for it.
+    """
+    try:
+        return blobs.put(data)
+    except (BlobRoomError, OSError) as error:
+        raise SubletError(LocalCode.UNAVAILABLE, f"the file can't be kept: {error}", "Make room for it.") from None

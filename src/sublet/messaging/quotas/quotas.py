@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sublet.messaging.documents.document import Document
+from sublet.messaging.identities.keyring import Keyring
+from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.opening.shards import TimelineShards
+from sublet.messaging.ports.store import Store
+from sublet.messaging.quotas.usage import DiskUsage
+from sublet.messaging.rooms.here import RoomsHere
+from sublet.messaging.rooms.states import Rooms
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.errors import Refusal, Refused
@@ -19,9 +26,6 @@ from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
 from sublet.protocol.ezagent.keys import Place
 from sublet.protocol.ezagent.room.state import RoomState
 from sublet.protocol.ezagent.yjs.model import ItemId, Update
-
-if TYPE_CHECKING:
-    from sublet.messaging.engine.engine import Engine
 
 MAX_STRANGER_UPDATES: Final = 256
 MAX_STRANGER_BYTES: Final = 256 << 10
@@ -46,11 +50,32 @@ class Quotas:
     """Bounds what is kept without counting.
 
     Args:
-        engine: what it is a part of.
+        store: where what was used is kept.
+        usage: how much is kept of each daemon.
+        rooms: who is in which room.
+        here: which rooms are here.
+        keyring: which entities are ours.
+        documents: how much waits in open documents.
+        shards: where a timeline may go on.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        store: Store,
+        usage: DiskUsage,
+        rooms: Rooms,
+        here: RoomsHere,
+        keyring: Keyring,
+        documents: OpenDocuments,
+        shards: TimelineShards,
+    ) -> None:
+        self._store = store
+        self._usage = usage
+        self._rooms = rooms
+        self._here = here
+        self._keyring = keyring
+        self._opened = documents
+        self._shards = shards
         self._used: dict[RoomId, dict[EntityId, tuple[int, int]]] = {}
         self._changed: set[tuple[RoomId, EntityId]] = set()
         self._documents: dict[tuple[RoomId, str], int] = {}
@@ -87,7 +112,7 @@ class Quotas:
             return
         room = self._of(room_id)
         updates, used = room.get(signer, (0, 0))
-        if document.place.kind == "config" and self._engine.rooms.state(room_id).creator is None:
+        if document.place.kind == "config" and self._rooms.state(room_id).creator is None:
             if used + size > MAX_UNFOUNDED_BYTES:
                 raise Refused(Refusal.QUOTA, "a config that is too long before it shows who founded the room")
         elif (
@@ -107,14 +132,14 @@ class Quotas:
             Refused: ``QUOTA``: its signer is no member, or too much waits.
         """
         room_id = document.place.room_id
-        founded = room_id is not None and self._engine.rooms.state(room_id).creator is not None
+        founded = room_id is not None and self._rooms.state(room_id).creator is not None
         counts = room_id is None or not founded or self._counts(room_id, envelope.signer, document, update)
         if counts:
             self._has_room(document, envelope.signer, update)
         elif not self._is_needed(document, update):
             self.pass_over(document, update)
             raise Refused(Refusal.QUOTA, "a stranger's update that waits for others")
-        if self._engine.held_bytes() + len(envelope.payload) > MAX_HELD_BYTES_IN_ALL:
+        if self._opened.held_bytes() + len(envelope.payload) > MAX_HELD_BYTES_IN_ALL:
             raise Refused(Refusal.QUOTA, "too much waits for what is missing")
         passed = self._passed_over.get(document.row.doc_id, {})
         for client, clock in wanted_by(update):
@@ -131,29 +156,29 @@ class Quotas:
         room_id = place.room_id
         if room_id is None or place.kind == "config":
             return
-        if not self._engine.is_member(signer, room_id) and signer not in self._engine.rooms.state(room_id).entities:
+        if not self._here.is_member(signer, room_id) and signer not in self._rooms.state(room_id).entities:
             raise Refused(Refusal.QUOTA, "a document that a stranger begins")
-        if place.shard_id is not None and not self._engine.shards.may_begin(room_id, place.shard_id):
+        if place.shard_id is not None and not self._shards.may_begin(room_id, place.shard_id):
             raise Refused(Refusal.QUOTA, "a part of the timeline that nobody would look for")
         key = room_id, entity_domain(signer)
         begun = self._documents.get(key)
         if begun is None:
-            begun = self._engine.store.trust.documents_of(*key)
+            begun = self._store.trust.documents_of(*key)
         if begun >= MAX_DOCUMENTS_OF_DAEMON:
             raise Refused(Refusal.QUOTA, "more documents than one daemon may begin in a room")
         self._documents[key] = begun + 1
 
     def save(self) -> None:
         """Keep what has been used, inside a transaction."""
-        self._engine.usage.save()
+        self._usage.save()
         for room_id, signer in self._changed:
             updates, used = self._used[room_id].get(signer, (0, 0))
-            self._engine.store.trust.put_stranger(room_id, signer, updates, used)
+            self._store.trust.put_stranger(room_id, signer, updates, used)
         self._changed.clear()
 
     def settle(self, room_id: RoomId) -> None:
         """Charge those no longer who are members now; inside a transaction."""
-        state = self._engine.rooms.state(room_id)
+        state = self._rooms.state(room_id)
         room = self._of(room_id)
         for name in [name for name in self._passed_over if name.startswith(f"ezagent/{room_id}/")]:
             del self._passed_over[name]
@@ -178,7 +203,7 @@ class Quotas:
         Raises:
             SubletError: ``CONFLICT``.
         """
-        usage, room_id = self._engine.usage, place.room_id
+        usage, room_id = self._usage, place.room_id
         if room_id is not None and place.kind != "config" and usage.in_room(room_id, signer) >= usage.limit:
             raise SubletError(
                 LocalCode.CONFLICT,
@@ -192,7 +217,7 @@ class Quotas:
         Raises:
             Refused: ``QUOTA``: its daemon's entities have written as much as is kept of one.
         """
-        usage = self._engine.usage
+        usage = self._usage
         if not usage.is_full(signer, config=document.place.kind == "config") or self._is_ours(signer):
             return
         if not self._is_needed(document, update):
@@ -210,7 +235,7 @@ class Quotas:
             used = self._statements[room_id] = Counter()
             for clock, writer in document.clients.values():
                 used[entity_domain(writer)] += clock
-        state, domain = self._engine.rooms.state(room_id), entity_domain(signer)
+        state, domain = self._rooms.state(room_id), entity_domain(signer)
         is_admin = state.power(signer) >= state.level("admin").value
         most = MAX_STATEMENTS_OF_ADMINS if is_admin else MAX_STATEMENTS_OF_MEMBERS
         size = update.end - update.start if update.items else 0
@@ -220,14 +245,14 @@ class Quotas:
         used[domain] += size
 
     def _is_ours(self, signer: EntityId) -> bool:
-        return any(entity_domain(entity) == entity_domain(signer) for entity in self._engine.keyring.local)
+        return any(entity_domain(entity) == entity_domain(signer) for entity in self._keyring.local)
 
     def _is_needed(self, document: Document, update: Update) -> bool:
         """Tell whether a member's update waits for this one, or for one that does."""
         room_id = document.place.room_id
         if room_id is None or not update.items or not len(document.held):
             return False
-        now = document.held.changes, self._engine.rooms.state(room_id)
+        now = document.held.changes, self._rooms.state(room_id)
         known = self._needed.get(document.row.doc_id)
         if known is None or known[0] != now:
             known = self._needed[document.row.doc_id] = now, self._needed_in(room_id, document)
@@ -264,11 +289,11 @@ class Quotas:
     def _of(self, room_id: RoomId) -> dict[EntityId, tuple[int, int]]:
         found = self._used.get(room_id)
         if found is None:
-            found = self._used[room_id] = self._engine.store.trust.strangers(room_id)
+            found = self._used[room_id] = self._store.trust.strangers(room_id)
         return found
 
     def _counts(self, room_id: RoomId, signer: EntityId, document: Document, update: Update) -> bool:
-        return self._engine.rooms.counts(room_id, signer, document.room_part, (update.client, update.start))
+        return self._rooms.counts(room_id, signer, document.room_part, (update.client, update.start))
 
 
 def _start(update: Update) -> int:

@@ -7,19 +7,17 @@ lower level doesn't know, decide only when reading. Otherwise two peers would ho
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from sublet.messaging.declaring.declaration import Annotation, AnnotationPlace, Datatype, Write
-from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.documents.document import Document
 from sublet.messaging.documents.plan import NewEntry, NewWrite, Plan
 from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Datatype, ReadsMaps, Write
+from sublet.messaging.schema.fields import Fields
+from sublet.messaging.schema.schema import Schema
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, is_content_id, is_own_content_id, is_own_ref_id, is_ref_id
 from sublet.protocol.ezagent.yjs.model import ItemId
-
-if TYPE_CHECKING:
-    from sublet.messaging.engine.engine import Engine
 
 MAX_ENTRY_ID_CHARS: Final = 128
 MAX_KEY_CHARS: Final = 512
@@ -94,7 +92,7 @@ def _check_entry(datatype: Datatype | None, document: Document, signer: EntityId
             raise Refused(Refusal.FOREIGN_AUTHOR, "a ref under an id that is not its author's")
 
 
-def _is_ref(fields: dict[str, Any]) -> bool:
+def _is_ref(fields: Fields) -> bool:
     return (
         is_ref_id(fields["ref_id"])
         and all(isinstance(fields.get(name), str) for name in ("content_type", "content_id", "created_at", "status"))
@@ -118,70 +116,98 @@ def _check_write(document: Document, signer: EntityId, write: NewWrite) -> None:
         raise Refused(Refusal.FOREIGN_AUTHOR, "a core field of another's ref")
 
 
-def annotation_counts(
-    registry: Registry,
-    rooms: Rooms,
-    document: Document,
-    author: EntityId,
-    path: tuple[str, ...],
-    signer: EntityId,
-    item: ItemId,
-    *,
-    founded: bool,
-) -> bool:
-    """Tell whether a later write to an annotation of a ref counts.
+class WriterRules:
+    """Decides which later writes count, by the writer rules of the declarations and who is a member.
 
     Args:
-        registry: for the annotation's rule.
-        rooms: for who is a member.
-        document: the timeline.
-        author: who wrote the ref.
-        path: keys from the ref on, ``ext.{name}`` first.
-        signer: who wrote this.
-        item: its id.
-        founded: whether the author made the annotation's nested map with the ref.
+        schema: the rules.
+        rooms: who is in which room with which power.
     """
-    annotation = registry.annotations.get((AnnotationPlace.ON_REF, path[0].removeprefix("ext.")))
-    room_id = document.place.room_id
-    if room_id is None or not rooms.counts(room_id, signer, document.room_part, item):
-        return False
-    if annotation is None:
-        return True  # kept as it is, for those who know it
-    if annotation.nested and len(path) == 1:
-        return not founded
-    rule = registry.annotation_rules[AnnotationPlace.ON_REF, annotation.name]
-    names: dict[str, EntityId | None] = {"ref.author": author, "author": author}
-    return rule.counts(_Write(rooms, room_id, document.room_part, signer, item, path[-1], names))
 
+    def __init__(self, schema: Schema, rooms: Rooms) -> None:
+        self._schema = schema
+        self._rooms = rooms
 
-def first_keys(
-    registry: Registry, rooms: Rooms, annotation: Annotation, signer: EntityId, keys: list[str]
-) -> list[str]:
-    """Return which keys of a nested annotation its ref's author may have filled in at once."""
-    rule = registry.annotation_rules[AnnotationPlace.ON_REF, annotation.name]
-    names: dict[str, EntityId | None] = {"ref.author": signer, "author": signer}
-    return [key for key in keys if rule.acceptable(_Write(rooms, None, "", signer, (0, 0), key, names))]
+    def shared_map(self, key: str) -> Annotation | None:
+        """Return the annotation of a ref that is a shared map under a key; None where it is another or none."""
+        annotation = self._schema.annotations.get((AnnotationPlace.ON_REF, key.removeprefix("ext.")))
+        return annotation if annotation is not None and annotation.nested else None
 
+    def annotation_counts(
+        self,
+        document: Document,
+        author: EntityId,
+        path: tuple[str, ...],
+        signer: EntityId,
+        item: ItemId,
+        *,
+        founded: bool,
+    ) -> bool:
+        """Tell whether a later write to an annotation of a ref counts.
 
-def document_write_counts(
-    engine: Engine, document: Document, path: tuple[str, ...], signer: EntityId, item: ItemId, *, first: bool
-) -> bool:
-    """Tell whether a write to a map or a text, or an element of an extension's array, counts.
+        Args:
+            document: the timeline.
+            author: who wrote the ref.
+            path: keys from the ref on, ``ext.{name}`` first.
+            signer: who wrote this.
+            item: its id.
+            founded: whether the author made the annotation's nested map with the ref.
+        """
+        annotation = self._schema.annotations.get((AnnotationPlace.ON_REF, path[0].removeprefix("ext.")))
+        room_id = document.place.room_id
+        if room_id is None or not self._rooms.counts(room_id, signer, document.room_part, item):
+            return False
+        if annotation is None:
+            return True  # kept as it is, for those who know it
+        if annotation.nested and len(path) == 1:
+            return not founded
+        rule = self._schema.annotation_rules[AnnotationPlace.ON_REF, annotation.name]
+        names: dict[str, EntityId | None] = {"ref.author": author, "author": author}
+        return rule.counts(_Write(self._rooms, room_id, document.room_part, signer, item, path[-1], names))
 
-    Its datatype's rule decides, and what others of the specification widen it to.
-    """
-    place = document.place
-    datatype = engine.datatype_of(document)
-    if datatype is None:
-        return False
-    names: dict[str, EntityId | None] = {"entity_id": place.entity_id}
-    if place.content_id is not None and place.room_id is not None:
-        # The id of such content tells whose it is, to whoever asks for one of them.
-        own = is_own_content_id(place.content_id, place.room_id, signer)
-        names["content.author"] = names["acl.owner"] = signer if own else None
-    key = path[0] if path else None
-    facts = _Write(engine.rooms, place.room_id, document.room_part, signer, item, key, names, first)
-    if engine.registry.rules[datatype.id].counts(facts):
-        return True
-    write = Write(document, path, signer, item)
-    return any(widening.counts(engine, write) for widening in engine.registry.widenings.get(datatype.id, ()))
+    def first_key_counts(self, annotation: Annotation, signer: EntityId, key: str) -> bool:
+        """Tell whether a ref's author may have filled in a key of a nested annotation at once."""
+        rule = self._schema.annotation_rules[AnnotationPlace.ON_REF, annotation.name]
+        names: dict[str, EntityId | None] = {"ref.author": signer, "author": signer}
+        return rule.acceptable(_Write(self._rooms, None, "", signer, (0, 0), key, names))
+
+    def document_write_counts(
+        self,
+        maps: ReadsMaps,
+        document: Document,
+        path: tuple[str, ...],
+        signer: EntityId,
+        item: ItemId,
+        *,
+        first: bool,
+    ) -> bool:
+        """Tell whether a write to a map or a text, or an element of an extension's array, counts.
+
+        Its datatype's rule decides, and what others of the specification widen it to.
+
+        Args:
+            maps: reads what widenings ask for.
+            document: what was written to.
+            path: keys from its root on.
+            signer: who wrote.
+            item: the id of what was written.
+            first: whether nothing was there before.
+        """
+        place = document.place
+        datatype = self._schema.datatype_at(place.kind, place.ext_id)
+        if datatype is None:
+            return False
+        names: dict[str, EntityId | None] = {"entity_id": place.entity_id}
+        if place.content_id is not None and place.room_id is not None:
+            # The id of such content tells whose it is, to whoever asks for one of them.
+            own = is_own_content_id(place.content_id, place.room_id, signer)
+            names["content.author"] = names["acl.owner"] = signer if own else None
+        key = path[0] if path else None
+        facts = _Write(self._rooms, place.room_id, document.room_part, signer, item, key, names, first)
+        if self._schema.rules[datatype.id].counts(facts):
+            return True
+        widenings = self._schema.widenings.get(datatype.id, ())
+        if not widenings:
+            return False
+        write = Write(place, path, signer, item, facts.is_member())
+        return any(widening.counts(maps, write) for widening in widenings)

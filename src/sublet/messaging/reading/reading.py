@@ -6,34 +6,26 @@ Nothing here walks a document: a page of refs costs what its refs cost, however 
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TypeAlias
 
-from sublet.messaging.declaring.contexts import AfterRead
-from sublet.messaging.declaring.declaration import AnnotationPlace
 from sublet.messaging.documents.document import Document
 from sublet.messaging.documents.ordered import Ranges
 from sublet.messaging.documents.sequence import Node, in_order
-from sublet.messaging.ports.store import WriteRow
-from sublet.messaging.reading.authorise import annotation_counts, document_write_counts, first_keys
+from sublet.messaging.opening.accepted_updates import AcceptedUpdates
+from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.ports.store import Store, WriteRow
+from sublet.messaging.reading.authorise import WriterRules
+from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
-from sublet.protocol.ezagent.yjs.decode import decode_update
-from sublet.protocol.ezagent.yjs.model import ANY, BINARY, TYPE, ItemId, Update
+from sublet.protocol.ezagent.yjs.model import ANY, BINARY, TYPE, ItemId
 from sublet.protocol.ezagent.yjs.reader import Reader
 
-if TYPE_CHECKING:
-    from sublet.messaging.engine.engine import Engine
-
-UPDATES_KEPT: Final = 512
-UPDATES_KEPT_BYTES: Final = 16 << 20
-ITEM_BYTES: Final = 320
-"""What one item of an update takes in memory beside its bytes, about."""
 Path: TypeAlias = tuple[str, ...]
 
 
@@ -47,7 +39,7 @@ class Candidate:
     signer: EntityId
     key: str
     container: ItemId | None
-    value: Any
+    value: object
     nested: bool
     first: bool
 
@@ -56,102 +48,57 @@ class Reading:
     """Reads what counts.
 
     Args:
-        engine: what it is a part of.
+        store: the index of what was accepted.
+        documents: which documents are open.
+        updates: the log's updates, decoded.
+        rooms: who is in which room.
+        rules: whose writes count.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._updates: OrderedDict[int, tuple[Update, int]] = OrderedDict()
-        self._size = 0
+    def __init__(
+        self, store: Store, documents: OpenDocuments, updates: AcceptedUpdates, rooms: Rooms, rules: WriterRules
+    ) -> None:
+        self._store = store
+        self._documents = documents
+        self._updates = updates
+        self._rooms = rooms
+        self._rules = rules
 
-    def update(self, seq: int) -> Update:
-        """Return an accepted update by its number in the log."""
-        staged = self._engine.intake.staged.get(seq)
-        if staged is not None:
-            return staged
-        if seq in self._updates:
-            return self._updates[seq][0]
-        payload = unpack(self._engine.store.envelope(seq)).payload
-        update = decode_update(payload)
-        size = len(payload) + ITEM_BYTES * (len(update.items) + len(update.deletions))
-        self._updates[seq] = update, size
-        self._size += size
-        while len(self._updates) > 1 and (len(self._updates) > UPDATES_KEPT or self._size > UPDATES_KEPT_BYTES):
-            self._size -= self._updates.popitem(last=False)[1][1]
-        return update
-
-    def forget(self) -> None:
-        """Forget updates by their numbers, which may be given anew."""
-        self._updates.clear()
-        self._size = 0
-
-    def ref(self, ref_id: RefId) -> dict[str, Any] | None:
+    def ref(self, ref_id: RefId) -> Fields | None:
         """Return a ref as it counts, with its place; None where there is none that counts."""
-        found = self._engine.store.find_entry(ref_id)
+        found = self._store.find_entry(ref_id)
         if found is None:
             return None
-        document = self._engine.document(found[0].doc_id)
+        document = self._documents.open(found[0].doc_id)
         node = document.list.nodes.get(found[1])
         return self.entry(document, node) if node is not None and self.counts(document, node) else None
 
-    def ref_in(self, room_id: RoomId, ref_id: RefId) -> dict[str, Any] | None:
+    def ref_in(self, room_id: RoomId, ref_id: RefId) -> Fields | None:
         """Return a ref of one room as it counts; None where there is none."""
         ref = self.ref(ref_id)
         return ref if ref is not None and ref["room_id"] == room_id else None
 
     def precedes(self, room_id: RoomId, first: RefId, second: RefId) -> bool:
         """Tell whether one ref of a room comes before another; no where one of them is not here."""
-        there = self._engine.store.find_refs((first, second))
+        there = self._store.find_refs((first, second))
         if first == second or len(there) < 2 or any(row.room_id != room_id for row, _ in there.values()):
             return False
         (row, item), (other, beyond) = there[first], there[second]
         if row.doc_id != other.doc_id:
             return row.doc_id < other.doc_id
-        nodes = self._engine.document(row.doc_id).list
+        nodes = self._documents.open(row.doc_id).list
         return nodes.precedes(nodes.nodes[item], nodes.nodes[beyond])
 
     def counting(self, room_id: RoomId, ref_ids: Iterable[RefId]) -> set[RefId]:
         """Return those of some refs that are in a room and count, without reading their fields."""
         found: set[RefId] = set()
-        for ref_id, (row, item) in self._engine.store.find_refs(ref_ids).items():
+        for ref_id, (row, item) in self._store.find_refs(ref_ids).items():
             if row.room_id == room_id:
-                document = self._engine.document(row.doc_id)
+                document = self._documents.open(row.doc_id)
                 node = document.list.nodes.get(item)
                 if node is not None and self.counts(document, node):
                     found.add(ref_id)
         return found
-
-    def shown(
-        self,
-        reader: EntityId,
-        room_id: RoomId,
-        refs: list[dict[str, Any]],
-        query: Mapping[str, str] | None = None,
-        *,
-        quoted: bool = False,
-        page: bool = False,
-    ) -> list[dict[str, Any]]:
-        """Return refs of a room as a reader sees them: with contents, and what extensions make of them.
-
-        Args:
-            reader: a member of the room.
-            room_id: the room.
-            refs: as they count.
-            query: which view of an extension is asked for.
-            quoted: whether they are shown inside those of another room.
-            page: whether they follow each other in the room.
-        """
-        context = AfterRead(self._engine, "timeline_index", reader, room_id, refs, query, quoted=quoted, page=page)
-        self._engine.hooks.after_read(self._engine, context)
-        return context.items
-
-    def quoted(self, reader: EntityId, room_id: RoomId, ref_id: RefId) -> dict[str, Any] | None:
-        """Return a ref of any room as a reader sees it there; None where there is none, or the reader is no member."""
-        if not self._engine.is_member(reader, room_id):
-            return None
-        ref = self.ref_in(room_id, ref_id)
-        shown = self.shown(reader, room_id, [ref], quoted=True) if ref is not None else []
-        return shown[0] if shown else None
 
     def counts(self, document: Document, node: Node) -> bool:
         """Tell whether an element counts."""
@@ -159,29 +106,33 @@ class Reading:
         if room_id is None:
             return False
         if document.place.kind == "index":
-            return self._engine.rooms.counts(room_id, node.signer, document.room_part, node.id)
-        return document_write_counts(self._engine, document, (), node.signer, node.id, first=True)
+            return self._rooms.counts(room_id, node.signer, document.room_part, node.id)
+        return self.write_counts(document, (), node.signer, node.id, first=True)
 
-    def entry(self, document: Document, node: Node) -> dict[str, Any]:
+    def write_counts(self, document: Document, path: Path, signer: EntityId, item: ItemId, *, first: bool) -> bool:
+        """Tell whether a write to a map or a text, or an element of an array counts; see ``WriterRules``."""
+        return self._rules.document_write_counts(self, document, path, signer, item, first=first)
+
+    def entry(self, document: Document, node: Node) -> Fields:
         """Return an element's fields as they count, with ``room_id`` and ``shard_id``."""
         candidates = self._first_fields(node) + [
-            _candidate(row) for row in self._engine.store.writes(document.row.number, node.id)
+            _candidate(row) for row in self._store.writes(document.row.number, node.id)
         ]
         fields = self._resolved(document, node, candidates)
         return {"room_id": document.place.room_id, "shard_id": document.place.shard_id, **fields}
 
-    def elements(self, document: Document) -> Iterator[dict[str, Any]]:
+    def elements(self, document: Document) -> Iterator[Fields]:
         """Yield the elements of an array document that count, in order."""
         for node in document.list:
             if self.counts(document, node):
                 yield self.entry(document, node)
 
-    def map_document(self, doc_id: str) -> dict[str, Any]:
+    def map_document(self, doc_id: str) -> Fields:
         """Return a map document as it counts; empty where there is none."""
-        row = self._engine.store.find_document(doc_id)
+        row = self._store.find_document(doc_id)
         if row is None:
             return {}
-        document = self._engine.document(doc_id)
+        document = self._documents.open(doc_id)
         candidates = [_candidate(write) for write in self._rows(document, None)]
         return self._resolved(document, None, candidates)
 
@@ -189,14 +140,14 @@ class Reading:
         """Return an immutable content, which was checked when it came; None where it is not here."""
         return self._content(room_id, content_id, None)
 
-    def content_of(self, ref: Mapping[str, Any]) -> dict[str, JsonValue] | None:
+    def content_of(self, ref: FieldsView) -> dict[str, JsonValue] | None:
         """Return the immutable content that a ref names; None where it is not here."""
         name = doc_id("index", room_id=ref["room_id"], shard_id=ref["shard_id"])
-        row = self._engine.store.find_document(name)
+        row = self._store.find_document(name)
         return self._content(ref["room_id"], str(ref["content_id"]), row.number if row is not None else None)
 
     def _content(self, room_id: RoomId, content_id: ContentId, document: int | None) -> dict[str, JsonValue] | None:
-        raw = self._engine.store.content(room_id, content_id, document)
+        raw = self._store.content(room_id, content_id, document)
         if raw is None:
             return None
         content: dict[str, JsonValue] = json.loads(raw)
@@ -262,7 +213,7 @@ class Reading:
         return (counted or maps)[-1]
 
     def _rows(self, document: Document, entry: ItemId | None) -> list[WriteRow]:
-        stored = self._engine.store.writes(document.row.number, entry)
+        stored = self._store.writes(document.row.number, entry)
         known = {(row.client, row.clock) for row in stored}
         return stored + [row for id, row in document.staged_writes.items() if row.entry == entry and id not in known]
 
@@ -270,7 +221,7 @@ class Reading:
         """Return the fields that an element was added with, as candidates."""
         found: list[Candidate] = []
         inner: set[ItemId] = set()
-        update = self.update(node.seq)
+        update = self._updates.read(node.seq)
         for item in update.items:
             if not node.id[1] < item.clock < node.id[1] + node.length or item.key is None:
                 continue
@@ -286,17 +237,23 @@ class Reading:
             )
         return found
 
-    def _resolved(self, document: Document, node: Node | None, candidates: list[Candidate]) -> dict[str, Any]:
+    def _resolved(self, document: Document, node: Node | None, candidates: list[Candidate]) -> Fields:
         groups: dict[ItemId | None, dict[str, list[Candidate]]] = {}
         for candidate in candidates:
             groups.setdefault(candidate.container, {}).setdefault(candidate.key, []).append(candidate)
         deleted = self._deleted(document, {candidate.id[0] for candidate in candidates})
 
-        def fields(container: ItemId | None, above: Path) -> dict[str, Any]:
-            found: dict[str, Any] = {}
+        def fields(container: ItemId | None, above: Path) -> Fields:
+            found: Fields = {}
             for key, chain in groups.get(container, {}).items():
                 path = (*above, key)
-                if node is not None and not above and self._is_shared_name(key) and any(item.nested for item in chain):
+                if (
+                    node is not None
+                    and not above
+                    and key.startswith("ext.")
+                    and self._rules.shared_map(key)
+                    and any(item.nested for item in chain)
+                ):
                     maps = self._maps(document, node, key, _ordered(chain))
                     if maps:
                         found[key] = {name: value for map_id in maps for name, value in fields(map_id, path).items()}
@@ -311,10 +268,6 @@ class Reading:
 
         return fields(None, ())
 
-    def _is_shared_name(self, key: str) -> bool:
-        annotation = self._engine.registry.annotations.get((AnnotationPlace.ON_REF, key.removeprefix("ext.")))
-        return annotation is not None and annotation.nested and key.startswith("ext.")
-
     def _winner(self, document: Document, node: Node | None, path: Path, chain: list[Candidate]) -> Candidate | None:
         """Return the last write of a key that counts."""
         founded = any(item.first and item.nested for item in chain)
@@ -326,26 +279,21 @@ class Reading:
     def _write_counts(
         self, document: Document, node: Node | None, path: Path, item: Candidate, *, founded: bool
     ) -> bool:
-        engine = self._engine
         if item.first and node is not None:
-            annotation = engine.registry.annotations.get((AnnotationPlace.ON_REF, path[0].removeprefix("ext.")))
-            if len(path) == 1 or annotation is None or not annotation.nested:
-                return True
-            return bool(first_keys(engine.registry, engine.rooms, annotation, node.signer, [path[-1]]))
+            annotation = self._rules.shared_map(path[0]) if len(path) > 1 else None
+            return annotation is None or self._rules.first_key_counts(annotation, node.signer, path[-1])
         if node is None:
-            return document_write_counts(engine, document, path, item.signer, item.id, first=item.origin is None)
+            return self.write_counts(document, path, item.signer, item.id, first=item.origin is None)
         if not path[0].startswith("ext."):
             return item.signer == node.signer
-        return annotation_counts(
-            engine.registry, engine.rooms, document, node.signer, path, item.signer, item.id, founded=founded
-        )
+        return self._rules.annotation_counts(document, node.signer, path, item.signer, item.id, founded=founded)
 
     def _deletes(self, document: Document, node: Node | None, path: Path, signer: EntityId) -> bool:
         """Tell whether somebody's deletion counts: it names no clock of theirs, so only of who was never removed."""
         room_id = document.place.room_id
         if room_id is None:
             return document.place.entity_id == signer
-        if not self._engine.rooms.always_counts(room_id, signer):
+        if not self._rooms.always_counts(room_id, signer):
             return False
         probe = Candidate((0, 0), (0, 0), None, signer, path[-1], None, None, nested=False, first=False)
         founded = len(path) == 1 and node is not None
@@ -353,13 +301,13 @@ class Reading:
 
     def taken_away(self, document: Document, node: Node, path: Path, signer: EntityId) -> bool:
         """Tell whether somebody's deletion of a key of an element counts, and nothing is there any more."""
-        value: Any = self.entry(document, node)
+        value: object = self.entry(document, node)
         for key in path:
             value = value.get(key) if isinstance(value, dict) else None
         return value is None and self._deletes(document, node, path, signer)
 
     def _deleted(self, document: Document, clients: set[int]) -> Callable[[ItemId, Callable[[EntityId], bool]], bool]:
-        rows = self._engine.store.deletions(document.row.number, clients)
+        rows = self._store.deletions(document.row.number, clients)
         by_client: dict[int, dict[EntityId, Ranges]] = {}
         for row in rows:
             cut = row.deletion

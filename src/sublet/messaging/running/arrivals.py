@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from sublet.messaging.ports.network import Answer, Sample
 from sublet.messaging.running.fair_queue import Bounds, FairQueue, claimed_signer
@@ -28,8 +28,12 @@ MAX_SIGNERS: Final = 1_024
 _ASKER_BYTES: Final = 128
 """A question begins with the record of who asks, which is another one for each."""
 
+CallT = TypeVar("CallT")
+Item: TypeAlias = "Sample | Answer | CallT | None"
+"""A call of this machine, what others have sent, or None for the end."""
 
-class Arrivals:
+
+class Arrivals(Generic[CallT]):
     """A queue that many threads fill and one empties.
 
     Args:
@@ -39,14 +43,14 @@ class Arrivals:
     def __init__(self, displaced: Callable[[Sample | Answer], None] = lambda _: None) -> None:
         self._displaced = displaced
         self._ready = threading.Condition(threading.Lock())
-        self._calls: deque[Any] = deque()
+        self._calls: deque[CallT | None] = deque()
         bounds = Bounds(MAX_WAITING, MAX_WAITING_BYTES, MAX_OF_SIGNER, MAX_BYTES_OF_SIGNER, MAX_SIGNERS)
         self._others: FairQueue[Sample | Answer] = FairQueue(bounds)
 
     def __len__(self) -> int:
         return len(self._others)
 
-    def put(self, item: Any) -> None:
+    def put(self, item: CallT | None) -> None:
         """Add a call, or what ends the thread; never refused."""
         with self._ready:
             self._calls.append(item)
@@ -60,7 +64,7 @@ class Arrivals:
         """Add a sample; tell whether there was room for it and for its signer."""
         return self._add(b"!" + claimed_signer(sample.payload), sample, len(sample.payload) + len(sample.attachment))
 
-    def take(self, most: int, wait_seconds: float | None = None) -> list[Any]:
+    def take(self, most: int, wait_seconds: float | None = None) -> list[Item[CallT]]:
         """Return what comes next, waiting for it: calls first, but no more than half where others wait.
 
         Args:
@@ -69,7 +73,7 @@ class Arrivals:
         """
         with self._ready:
             self._ready.wait_for(lambda: self._calls or self._others, wait_seconds)
-            batch: list[Any] = []
+            batch: list[Item[CallT]] = []
             calls = most - min(most // 2, len(self._others))
             while self._calls and len(batch) < calls:
                 batch.append(self._calls.popleft())
@@ -78,11 +82,11 @@ class Arrivals:
                 batch.append(self._others.take())
         return batch
 
-    def rest(self) -> list[Any]:
+    def rest(self) -> list[CallT | Answer | None]:
         """Return all calls and queries that wait, and wait for nothing."""
         with self._ready:
             queries = [item for item in self._others.clear() if not isinstance(item, Sample)]
-            rest = [*self._calls, *queries]
+            rest: list[CallT | Answer | None] = [*self._calls, *queries]
             self._calls.clear()
         return rest
 

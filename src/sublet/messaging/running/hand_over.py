@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import anyio.abc
 import structlog
@@ -33,11 +33,11 @@ class HandOver:
         overflowed: done once in place of what found no room.
     """
 
-    def __init__(self, overflowed: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, overflowed: Callable[[], Coroutine[object, None, None]]) -> None:
         self._overflowed = overflowed
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
-        self._todo: deque[tuple[Callable[..., Any], tuple[Any, ...], int]] = deque()
+        self._todo: deque[tuple[Callable[..., object], tuple[object, ...], int]] = deque()
         self._size = 0
         self._ready = asyncio.Event()
         self._missed = False
@@ -52,7 +52,7 @@ class HandOver:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(settle, settled)
 
-    def soon(self, run: Callable[..., Any], *arguments: Any) -> None:
+    def soon(self, run: Callable[..., object], *arguments: object) -> None:
         """Run something on the event loop, from any thread; once the loop has ended nothing needs it any more."""
         if self._loop is None or self._loop.is_closed():
             return
@@ -108,7 +108,7 @@ def _size(argument: object) -> int:
     return _ARGUMENT_BYTES
 
 
-async def tried(run: Callable[..., Any], *arguments: Any) -> None:
+async def tried(run: Callable[..., object], *arguments: object) -> None:
     """Do something of which nobody waits for the end; if it fails, that is written to the log and nothing else."""
     try:
         done = run(*arguments)

@@ -19,8 +19,8 @@ import structlog
 from sublet.messaging.accepting.arrival import Arrival, ArrivalReport
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.ports.network import Answer, Network, Sample
-from sublet.messaging.running.arrivals import Arrivals
-from sublet.messaging.writing.writing import Outgoing
+from sublet.messaging.ports.outbox import Outgoing
+from sublet.messaging.running.arrivals import Arrivals, Item
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
 from sublet.protocol.ezagent.errors import Refused
@@ -95,7 +95,7 @@ class Owner:
         self._outcome = outcome
         self._settle = settle
         self._settled: list[Settled] = []
-        self._inbox = Arrivals(self._no_room)
+        self._inbox = Arrivals[_Call[Any]](self._no_room)
         self._sender = _Sender(network)
         self._thread = threading.Thread(target=self._run, name="messaging", daemon=True)
         self._started: Future[None] = Future()
@@ -194,7 +194,7 @@ class Owner:
             settled, self._settled = self._settled, []
             self._settle(settled)
 
-    def _do(self, engine: Engine, batch: list[Any]) -> None:
+    def _do(self, engine: Engine, batch: list[Item[_Call[Any]]]) -> None:
         arrivals: list[Arrival] = []
         for item in batch:
             if isinstance(item, Sample):
@@ -209,8 +209,7 @@ class Owner:
         if engine.intake.gathering.wait_seconds() == 0:
             self._outcome(engine.intake.take_due())
         engine.commit()
-        outgoing, engine.writing.outgoing = engine.writing.outgoing, []
-        self._sender.send(outgoing)
+        self._sender.send(engine.outbox.take())
 
     def _take(self, engine: Engine, arrivals: list[Arrival]) -> None:
         if arrivals:

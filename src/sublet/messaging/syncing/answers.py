@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, Protocol
 
-from sublet.messaging.engine.engine import Engine
-from sublet.messaging.ports.store import DocumentRow, Fork
+from sublet.messaging.identities.keyring import Keyring
+from sublet.messaging.passing.ephemeral import Ephemeral
+from sublet.messaging.ports.blobs import BlobStore
+from sublet.messaging.ports.store import DocumentRow, Fork, Store
+from sublet.messaging.rooms.here import RoomsHere
+from sublet.messaging.trust.heads import HeadExchange
 from sublet.protocol.ezagent.blob import PIECE_BYTES, Piece, encode_piece, parse_wanted
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.challenge import MAX_AGE_MS, encode_response, parse_challenge
@@ -27,7 +31,32 @@ MAX_CONTENTS_BYTES: Final = 5 << 20
 """Of one update, more than any of ours names; what is beyond is left out."""
 
 
-def answer(engine: Engine, key: str, body: bytes) -> bytes | None:
+class AnswerParts(Protocol):
+    """The parts of the engine for answering peers."""
+
+    @property
+    def blobs(self) -> BlobStore: ...
+
+    @property
+    def ephemeral(self) -> Ephemeral: ...
+
+    @property
+    def heads(self) -> HeadExchange: ...
+
+    @property
+    def here(self) -> RoomsHere: ...
+
+    @property
+    def keyring(self) -> Keyring: ...
+
+    @property
+    def now_ms(self) -> Callable[[], int]: ...
+
+    @property
+    def store(self) -> Store: ...
+
+
+def answer(engine: AnswerParts, key: str, body: bytes) -> bytes | None:
     """Return the answer to a question of whoever may be answered; None where we know nothing about its key.
 
     Raises:
@@ -55,7 +84,7 @@ def answer(engine: Engine, key: str, body: bytes) -> bytes | None:
     return None
 
 
-def state(engine: Engine, name: str, have: dict[int, int]) -> bytes | None:
+def state(engine: AnswerParts, name: str, have: dict[int, int]) -> bytes | None:
     """Return what a document's log holds beyond a state vector, with the contents and the signers' records.
 
     Whoever knows that a client forks says that they have all of it; who does not is shown the proof.
@@ -106,7 +135,7 @@ class _Told:
         return True
 
 
-def piece(engine: Engine, digest: str, offset: int) -> bytes | None:
+def piece(engine: AnswerParts, digest: str, offset: int) -> bytes | None:
     """Return a piece of a blob; None where it is not here, or ends before."""
     size = engine.blobs.size(digest)
     if size is None or offset >= size:
@@ -114,7 +143,7 @@ def piece(engine: Engine, digest: str, offset: int) -> bytes | None:
     return encode_piece(Piece(size, engine.blobs.read(digest, offset, PIECE_BYTES)))
 
 
-def inbox(engine: Engine, entity: EntityId, known: Collection[RoomId]) -> bytes | None:
+def inbox(engine: AnswerParts, entity: EntityId, known: Collection[RoomId]) -> bytes | None:
     """Return the configs of rooms that we know an entity to be a member of, and that it does not; None where none is.
 
     Args:
@@ -122,16 +151,16 @@ def inbox(engine: Engine, entity: EntityId, known: Collection[RoomId]) -> bytes 
         entity: a member.
         known: the rooms that it knows itself to be in. There are more where the answer says so.
     """
-    return offer(engine, entity, sorted(engine.wanted_rooms.difference(known)))
+    return offer(engine, entity, sorted(engine.here.ids.difference(known)))
 
 
-def offer(engine: Engine, entity: EntityId, rooms: Iterable[RoomId]) -> bytes | None:
+def offer(engine: AnswerParts, entity: EntityId, rooms: Iterable[RoomId]) -> bytes | None:
     """Return the configs of those of some rooms that an entity is a member of, until they take ``MAX_ANSWER_BYTES``."""
     envelopes: list[bytes] = []
     size, more = 0, False
     for room_id in rooms:
         row = engine.store.find_document(doc_id("config", room_id=room_id))
-        if row is None or not engine.is_member(entity, room_id):
+        if row is None or not engine.here.is_member(entity, room_id):
             continue
         if more := size >= MAX_ANSWER_BYTES:
             break
@@ -144,7 +173,7 @@ def offer(engine: Engine, entity: EntityId, rooms: Iterable[RoomId]) -> bytes | 
     return encode_bundle(records + [(RecordKind.ENVELOPE, raw) for raw in envelopes], more=more)
 
 
-def challenged(engine: Engine, entity: EntityId, raw: bytes) -> bytes | None:
+def challenged(engine: AnswerParts, entity: EntityId, raw: bytes) -> bytes | None:
     """Return the proof that one of our entities holds its key; None where it is none of ours.
 
     Raises:
@@ -159,7 +188,7 @@ def challenged(engine: Engine, entity: EntityId, raw: bytes) -> bytes | None:
     return encode_response(challenge, local.record, local.key)
 
 
-def behind(engine: Engine, name: str, theirs: Mapping[int, int]) -> bool:
+def behind(engine: AnswerParts, name: str, theirs: Mapping[int, int]) -> bool:
     """Tell whether somebody with that state vector of a document has something that we do not have."""
     row = engine.store.find_document(name)
     if row is None:
@@ -182,13 +211,13 @@ def _is_news(fork: Fork, clock: int) -> bool:
     return known is None or fork.clock < known
 
 
-def _records(engine: Engine, envelopes: list[bytes]) -> list[bytes]:
+def _records(engine: AnswerParts, envelopes: list[bytes]) -> list[bytes]:
     signers = {unpack(raw).signer for raw in envelopes}
     found = (engine.keyring.record(signer) for signer in sorted(signers))
     return [record.encode() for record in found if record is not None]
 
 
-def _contents(engine: Engine, document: DocumentRow, envelope: bytes) -> list[bytes]:
+def _contents(engine: AnswerParts, document: DocumentRow, envelope: bytes) -> list[bytes]:
     """Return the contents that an update names; of more than an answer may hold, the first ones."""
     room_id, left, found = document.room_id, MAX_CONTENTS_BYTES, list[bytes]()
     assert room_id is not None, "contents are of rooms"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 from nacl.signing import SigningKey
 
-from sublet.messaging.engine.engine import Engine
+from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.ports.network import Answer
+from sublet.messaging.reading.reading import Reading
+from sublet.messaging.rooms.here import RoomsHere
+from sublet.messaging.rooms.states import Rooms
 from sublet.messaging.syncing.replays import SeenQuestions
 from sublet.protocol.ezagent.blob import parse_wanted
 from sublet.protocol.ezagent.errors import Refusal, Refused
@@ -24,6 +28,25 @@ _PUBLIC: Final = frozenset({"pubkey", "challenge"})
 """What proves itself, or is signed for somebody by itself."""
 
 log = structlog.get_logger(__name__)
+
+
+class DoorParts(Protocol):
+    """The parts of the engine for knowing who may ask."""
+
+    @property
+    def here(self) -> RoomsHere: ...
+
+    @property
+    def keyring(self) -> Keyring: ...
+
+    @property
+    def now_ms(self) -> Callable[[], int]: ...
+
+    @property
+    def reading(self) -> Reading: ...
+
+    @property
+    def rooms(self) -> Rooms: ...
 
 
 def place_of(key: str) -> Place:
@@ -51,7 +74,7 @@ class Asked:
         return answer if self.opener is None else open_answer(self.opener, answer)
 
 
-def ask(engine: Engine, key: str, body: bytes) -> Asked | None:
+def ask(engine: DoorParts, key: str, body: bytes) -> Asked | None:
     """Return a question as it is asked under a key, by one of ours who may; None where none of ours may."""
     place = place_of(key)
     if place.kind in _PUBLIC:
@@ -64,14 +87,14 @@ def ask(engine: Engine, key: str, body: bytes) -> Asked | None:
     return Asked(question, local.key)
 
 
-def _who_asks(engine: Engine, place: Place, body: bytes) -> EntityId | None:
+def _who_asks(engine: DoorParts, place: Place, body: bytes) -> EntityId | None:
     """Return who of ours asks; for a room that none is a member of, whoever comes first, since it may be open."""
     ours = list(engine.keyring.local)
     may = next((one for one in ours if may_ask(engine, one, place, body)), None)
     return may or (ours[0] if ours and place.kind == "config" else None)
 
 
-def may_ask(engine: Engine, asker: EntityId, place: Place, body: bytes) -> bool:
+def may_ask(engine: DoorParts, asker: EntityId, place: Place, body: bytes) -> bool:
     """Tell whether an entity may be told what is at a place; of a blob, in a room that names it.
 
     Raises:
@@ -81,20 +104,20 @@ def may_ask(engine: Engine, asker: EntityId, place: Place, body: bytes) -> bool:
     if place.kind == "blob" and place.hash is not None:
         room = parse_wanted(body).room_id
         named = doc_id("blob_ref", room_id=room, hash=place.hash)
-        return engine.is_member(asker, room) and bool(engine.reading.map_document(named))
+        return engine.here.is_member(asker, room) and bool(engine.reading.map_document(named))
     if place.kind in ("inbox", "draft"):
         return asker == entity
     if room_id is None:
         return entity is not None and (asker == entity or _share_a_room(engine, asker, entity))
-    if engine.is_member(asker, room_id):
+    if engine.here.is_member(asker, room_id):
         return True
-    if place.kind != "config" or room_id not in engine.wanted_rooms:
+    if place.kind != "config" or room_id not in engine.here.ids:
         return False
     return engine.rooms.state(room_id).policy in (Policy.OPEN, Policy.KNOCK)
 
 
-def _share_a_room(engine: Engine, one: EntityId, other: EntityId) -> bool:
-    return any(engine.is_member(one, room) and engine.is_member(other, room) for room in engine.wanted_rooms)
+def _share_a_room(engine: DoorParts, one: EntityId, other: EntityId) -> bool:
+    return any(engine.here.is_member(one, room) and engine.here.is_member(other, room) for room in engine.here.ids)
 
 
 class Doorkeeper:
@@ -103,7 +126,7 @@ class Doorkeeper:
     def __init__(self) -> None:
         self._seen = SeenQuestions()
 
-    def admit(self, engine: Engine, query: Answer) -> Question | None:
+    def admit(self, engine: DoorParts, query: Answer) -> Question | None:
         """Return a question whose asker may be answered; None for what is everybody's.
 
         Raises:

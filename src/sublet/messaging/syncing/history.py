@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 
 from sublet.messaging.engine.calling import CallEngine
-from sublet.messaging.engine.engine import Engine
+from sublet.messaging.opening.shards import TimelineShards
+from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.syncing.sync import Sync
 from sublet.protocol.ezagent.ids import RoomId
 from sublet.protocol.ezagent.shards import months_back, previous_month
@@ -21,6 +22,16 @@ AGAIN_SECONDS: Final = 300.0
 PATIENCE_SECONDS: Final = 5.0
 """How long a reader waits for what peers may have; what comes later is there the next time."""
 MAX_ASKED: Final = 16_384
+
+
+class HistoryParts(Protocol):
+    """The parts of the engine for going back in a room."""
+
+    @property
+    def here(self) -> RoomsHere: ...
+
+    @property
+    def shards(self) -> TimelineShards: ...
 
 
 class History:
@@ -62,9 +73,9 @@ class History:
         return True
 
 
-def _older(engine: Engine, room_id: RoomId) -> list[str]:
+def _older(engine: HistoryParts, room_id: RoomId) -> list[str]:
     """Return the months of a room before those that are heard, the newest first, back to when it was opened."""
-    if room_id not in engine.wanted_rooms:
+    if room_id not in engine.here.ids:
         return []
     first = engine.shards.first_month(room_id)
     found: list[str] = []

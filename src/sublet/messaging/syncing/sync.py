@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
@@ -19,12 +19,19 @@ import structlog
 
 from sublet.messaging.accepting.arrival import ArrivalReport
 from sublet.messaging.engine.calling import CallEngine
-from sublet.messaging.engine.engine import Engine
+from sublet.messaging.identities.keyring import Keyring
+from sublet.messaging.intake.intake import Intake
+from sublet.messaging.opening.shards import TimelineShards
 from sublet.messaging.parts import parts_of
+from sublet.messaging.passing.ephemeral import Ephemeral
 from sublet.messaging.ports.network import Network
+from sublet.messaging.ports.store import Store
+from sublet.messaging.quotas.quotas import Quotas
+from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.schema.schema import Schema
 from sublet.messaging.syncing.answers import offer
 from sublet.messaging.syncing.doorkeeper import ask
-from sublet.messaging.trust.heads import changing
+from sublet.messaging.trust.heads import HeadExchange, changing
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
@@ -54,6 +61,37 @@ MAX_DIFFERING: Final = 16
 MAX_ROUNDS: Final = 10_000
 SETTLE_SECONDS: Final = 0.05
 """How long changes of links and gaps are gathered before somebody is asked."""
+
+
+class SyncParts(Protocol):
+    """The parts of the engine for asking peers."""
+
+    @property
+    def ephemeral(self) -> Ephemeral: ...
+
+    @property
+    def heads(self) -> HeadExchange: ...
+
+    @property
+    def intake(self) -> Intake: ...
+
+    @property
+    def keyring(self) -> Keyring: ...
+
+    @property
+    def quotas(self) -> Quotas: ...
+
+    @property
+    def rooms(self) -> Rooms: ...
+
+    @property
+    def schema(self) -> Schema: ...
+
+    @property
+    def shards(self) -> TimelineShards: ...
+
+    @property
+    def store(self) -> Store: ...
 
 
 class Sync:
@@ -259,7 +297,7 @@ class Sync:
         return bundles
 
 
-def _vector(engine: Engine, name: str) -> dict[int, int]:
+def _vector(engine: SyncParts, name: str) -> dict[int, int]:
     """Return our state vector of a document; of a client that forks, or that was more than is kept, we want no more."""
     row = engine.store.find_document(name)
     if row is None:
@@ -270,24 +308,24 @@ def _vector(engine: Engine, name: str) -> dict[int, int]:
     return vector | {fork.client: closed(fork.clock) for fork in engine.store.trust.forks(row.number)}
 
 
-def _of_extensions(engine: Engine, room_id: RoomId) -> list[str]:
+def _of_extensions(engine: SyncParts, room_id: RoomId) -> list[str]:
     enabled = engine.rooms.state(room_id).enabled_extensions
-    names = [doc_id("ext", room_id=room_id, ext_id=name) for name in engine.registry.own_documents(enabled)]
+    names = [doc_id("ext", room_id=room_id, ext_id=name) for name in engine.schema.own_documents(enabled)]
     return names + [row.doc_id for row in changing(engine.store, room_id)]
 
 
-def _newest_shard(engine: Engine, room_id: RoomId) -> str | None:
+def _newest_shard(engine: SyncParts, room_id: RoomId) -> str | None:
     this = engine.shards.current_month()
     newest = next((name for name in reversed(engine.shards.names(room_id)) if month_of_shard(name) <= this), None)
     return doc_id("index", room_id=room_id, shard_id=newest) if newest is not None else None
 
 
-def _is_empty(engine: Engine, name: str) -> bool:
+def _is_empty(engine: SyncParts, name: str) -> bool:
     row = engine.store.find_document(name)
     return row is None or not (engine.store.has_entries(row.number) or engine.store.trust.forks(row.number))
 
 
-def _alike(engine: Engine, room_id: RoomId, bundle: Bundle) -> dict[str, bool]:
+def _alike(engine: SyncParts, room_id: RoomId, bundle: Bundle) -> dict[str, bool]:
     """Return of which documents a member tells, and whether it has exactly what is here."""
     engine.intake.take_bundle(None, _signers_of_heads(bundle))
     for raw in bundle.of(RecordKind.HEADS)[:1]:
@@ -296,7 +334,7 @@ def _alike(engine: Engine, room_id: RoomId, bundle: Bundle) -> dict[str, bool]:
     return {}
 
 
-def _all_alike(engine: Engine, room_id: RoomId, told: dict[str, bool]) -> set[str]:
+def _all_alike(engine: SyncParts, room_id: RoomId, told: dict[str, bool]) -> set[str]:
     """Return the documents that all members who tell of them have exactly as they are here.
 
     What extensions keep is told of first, so where nobody tells of it, and it is not here either, nobody has it.
@@ -307,7 +345,7 @@ def _all_alike(engine: Engine, room_id: RoomId, told: dict[str, bool]) -> set[st
     return {name for name, same in told.items() if same}
 
 
-def _compare(engine: Engine, room_id: RoomId, bundle: Bundle) -> dict[str, set[int]]:
+def _compare(engine: SyncParts, room_id: RoomId, bundle: Bundle) -> dict[str, set[int]]:
     """Return of which documents and clients a member has another history than we have."""
     engine.intake.take_bundle(None, _signers_of_heads(bundle))
     found: dict[str, set[int]] = {}
@@ -324,5 +362,5 @@ def _signers_of_heads(bundle: Bundle) -> Bundle:
     return Bundle(tuple((RecordKind.IDENTITY, raw) for raw in bundle.of(RecordKind.IDENTITY)[:MAX_SIGNERS_OF_HEADS]))
 
 
-def _take(engine: Engine, room_id: RoomId | None, bundle: Bundle) -> ArrivalReport:
+def _take(engine: SyncParts, room_id: RoomId | None, bundle: Bundle) -> ArrivalReport:
     return engine.intake.take_bundle(room_id, bundle)

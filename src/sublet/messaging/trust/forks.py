@@ -9,23 +9,27 @@ document nothing counts there any more, whatever they still sign.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import structlog
 
-from sublet.messaging.declaring.contexts import Happened
-from sublet.messaging.declaring.declaration import Change
+from sublet.messaging.accepting.config_changes import ConfigChanges
+from sublet.messaging.accepting.staging import Staging
 from sublet.messaging.documents.document import MAX_FORKS_OF_SIGNER, Document
-from sublet.messaging.ports.store import Fork
+from sublet.messaging.events.events import Events
+from sublet.messaging.identities.keyring import Keyring
+from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.ports.store import Fork, Store
+from sublet.messaging.quotas.quotas import Quotas
+from sublet.messaging.schema.changes import Happened, RunsHooks
+from sublet.messaging.schema.datatypes import Change
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
 from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
 from sublet.protocol.ezagent.ids import is_client_of
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.model import Update
-
-if TYPE_CHECKING:
-    from sublet.messaging.engine.engine import Engine
 
 EQUIVOCATION_EVENT: Final = "room.equivocation"
 MAX_NEW_FORKS: Final = 64
@@ -38,11 +42,35 @@ class Forks:
     """Finds forks, and makes what is behind them count no more.
 
     Args:
-        engine: what it is a part of.
+        store: where proofs are kept.
+        documents: what is taken back.
+        keyring: whose key is whose.
+        quotas: notes what is not asked for again.
+        staging: what was accepted, and what is taken once more.
+        configs: decides the states of rooms.
+        hooks: who are told.
+        events: what is told of who forks.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        store: Store,
+        documents: OpenDocuments,
+        keyring: Keyring,
+        quotas: Quotas,
+        staging: Staging,
+        configs: ConfigChanges,
+        hooks: RunsHooks,
+        events: Events,
+    ) -> None:
+        self._store = store
+        self._documents = documents
+        self._keyring = keyring
+        self._quotas = quotas
+        self._staging = staging
+        self._configs = configs
+        self._hooks = hooks
+        self._events = events
         self._found: dict[tuple[str, int], Fork] = {}
 
     def refuse_void(self, document: Document, update: Update) -> None:
@@ -52,14 +80,14 @@ class Forks:
             Refused: ``EQUIVOCATION``.
         """
         if update.items and document.is_void((update.client, update.end - 1)):
-            self._engine.quotas.pass_over(document, update)
+            self._quotas.pass_over(document, update)
             raise Refused(Refusal.EQUIVOCATION, "written by a client that has forked")
 
     def contradicts(self, document: Document, envelope: Envelope, update: Update) -> bool:
         """Tell whether an update is another one than what is here of the same client and clocks."""
         if not update.items or update.start >= document.next_clock(update.client):
             return False
-        there = self._engine.intake.envelope_at(document, update.client, update.start)
+        there = self._staging.envelope_at(document, update.client, update.start)
         return there is not None and unpack(there).payload != envelope.payload
 
     def note(self, document: Document, envelope: Envelope, update: Update) -> None:
@@ -68,7 +96,7 @@ class Forks:
         Raises:
             Refused: they contradict each other in nothing.
         """
-        there = self._engine.intake.envelope_at(document, update.client, update.start)
+        there = self._staging.envelope_at(document, update.client, update.start)
         if there is not None:
             self._note(unpack(there), envelope)
 
@@ -82,8 +110,8 @@ class Forks:
         if len(envelopes) != 2:
             raise malformed("two envelopes prove a fork")
         one, other = map(unpack, envelopes)
-        self._engine.wanted_document(one.doc_id)
-        keys = self._engine.keyring.keys(one.signer)
+        self._documents.wanted(one.doc_id)
+        keys = self._keyring.keys(one.signer)
         if keys is None:
             raise Refused(Refusal.UNKNOWN_SIGNER, "a fork of somebody who is not known")
         verify(one, keys)
@@ -109,21 +137,25 @@ class Forks:
         if len(self._found) < MAX_NEW_FORKS and (known is None or clock < known.clock):
             self._found[key] = Fork(first.client, clock, one.signer, one.raw, other.raw)
 
-    def learn(self) -> set[str]:
-        """Take in what was noted, once all else is durable; return the documents that changed."""
+    def learn(self, take_again: Callable[[Sequence[bytes]], None]) -> set[str]:
+        """Take in what was noted, once all else is durable; return the documents that changed.
+
+        Args:
+            take_again: takes the envelopes that a document held, which was read anew.
+        """
         found, self._found = self._found, {}
         by_document: dict[str, list[Fork]] = {}
         for (name, _), fork in found.items():
-            known = self._engine.document(name).forks.get(fork.client)
+            known = self._documents.open(name).forks.get(fork.client)
             if known is None or fork.clock < known:
                 by_document.setdefault(name, []).append(fork)
         for name, forks in by_document.items():
-            self._take_back(name, forks + self._of_outcasts(self._engine.document(name), forks))
+            take_again(self._take_back(name, forks + self._of_outcasts(self._documents.open(name), forks)))
         return set(by_document)
 
     def _of_outcasts(self, document: Document, news: list[Fork]) -> list[Fork]:
         """Return what forks as well since its signer has forked too often: all that they have written here."""
-        before = self._engine.store.trust.forks(document.row.number)
+        before = self._store.trust.forks(document.row.number)
         forked = {fork.client: fork for fork in (*before, *news)}
         often = Counter(fork.signer for fork in forked.values())
         outcasts = {fork.signer for fork in news if often[fork.signer] >= MAX_FORKS_OF_SIGNER}
@@ -136,36 +168,34 @@ class Forks:
             if signer in outcasts
         ]
 
-    def _take_back(self, name: str, forks: list[Fork]) -> None:
-        engine, intake = self._engine, self._engine.intake
-        row, place = engine.document(name).row, engine.document(name).place
+    def _take_back(self, name: str, forks: list[Fork]) -> list[bytes]:
+        """Take a document back to before its forks, and what all others wrote since once more; return what it held."""
+        document = self._documents.open(name)
+        row, datatype = document.row, self._documents.datatype_of(document)
         fork = forks[0]
         for signer in sorted({fork.signer for fork in forks}):
             log.warning("a member has signed two updates for the same clocks", signer=signer, document=name)
-        held = engine.close(name)
-        engine.texts.forget()
+        held = self._documents.close(name)
         try:
-            with engine.store.transaction():
+            with self._store.transaction():
                 for one in forks:
-                    engine.store.trust.put_fork(row.number, one)
+                    self._store.trust.put_fork(row.number, one)
                 clocks = {one.client: one.clock for one in forks}
-                intake.replay(name, engine.store.trust.rewind(row.number, clocks))
+                self._staging.replay(name, self._store.trust.rewind(row.number, clocks))
                 if row.kind == "config" and row.room_id is not None:
-                    engine.config_changed(row.room_id, fork.signer, engine.store.last_seq(), local=False)
-                elif (datatype := engine.registry.datatype_at(place.kind, place.ext_id)) is not None:
-                    engine.hooks.after_write(
-                        engine,
-                        Happened(datatype.id, Change.DELETE, name, row.room_id, fork.signer, (fork.client, fork.clock)),
-                    )
+                    self._configs.changed(row.room_id, fork.signer, self._store.last_seq(), local=False)
+                elif datatype is not None:
+                    item = (fork.client, fork.clock)
+                    self._hooks.after_write(Happened(datatype.id, Change.DELETE, name, row.room_id, fork.signer, item))
                 for signer, clock in {one.signer: one.clock for one in forks}.items():
-                    engine.events.tell(
+                    self._events.tell(
                         EQUIVOCATION_EVENT,
                         row.room_id,
                         {"room_id": row.room_id, "entity": signer, "document": name, "clock": clock},
                     )
-                events = engine.events.write()
+                events = self._events.write()
         except Exception:
-            intake.reset()
+            self._staging.reset()
             raise
-        engine.events.publish(events)
-        intake.take_again(held)
+        self._events.publish(events)
+        return held

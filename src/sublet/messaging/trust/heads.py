@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import structlog
 
+from sublet.messaging.events.events import Events
+from sublet.messaging.identities.keyring import Keyring
+from sublet.messaging.opening.shards import TimelineShards
 from sublet.messaging.ports.store import DocumentRow, HeadRow, Store
+from sublet.messaging.rooms.here import RoomsHere
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.envelope import Envelope, seal, unpack, verify
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
@@ -21,9 +26,6 @@ from sublet.protocol.ezagent.heads import (
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.shards import month, previous_month
-
-if TYPE_CHECKING:
-    from sublet.messaging.engine.engine import Engine
 
 ROLLED_BACK_EVENT: Final = "room.rolled_back"
 MAX_AHEAD_MS: Final = 300_000
@@ -44,22 +46,39 @@ class HeadExchange:
     """Makes our statement of a room, and compares those of others with what is here.
 
     Args:
-        engine: what it is a part of.
+        store: what is here, and what peers have said before.
+        keyring: whose key is whose.
+        here: who is a member.
+        shards: which months are told of.
+        events: what is told of who goes back.
+        now_ms: the clock, Unix milliseconds.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        store: Store,
+        keyring: Keyring,
+        here: RoomsHere,
+        shards: TimelineShards,
+        events: Events,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._keyring = keyring
+        self._here = here
+        self._shards = shards
+        self._events = events
+        self._now_ms = now_ms
 
     def statement(self, room_id: RoomId) -> bytes | None:
         """Return what we have of a room, signed by one of ours who is a member; None where none is."""
-        engine = self._engine
-        member = next((entity for entity in engine.keyring.local if engine.is_member(entity, room_id)), None)
+        member = next((entity for entity in self._keyring.local if self._here.is_member(entity, room_id)), None)
         if member is None:
             return None
         payload = encode_heads(self._ours(room_id))
         name = doc_id("heads", room_id=room_id)
-        envelope = seal(engine.key(member), member, name, engine.now_ms(), payload)
-        record = engine.keyring.local[member].record.encode()
+        envelope = seal(self._keyring.key(member), member, name, self._now_ms(), payload)
+        record = self._keyring.local[member].record.encode()
         return encode_bundle([(RecordKind.IDENTITY, record), (RecordKind.HEADS, envelope.raw)])
 
     def alike(self, room_id: RoomId, raw: bytes) -> dict[str, bool]:
@@ -70,10 +89,8 @@ class HeadExchange:
         """
         found: dict[str, bool] = {}
         for part, theirs in decode_heads(self._checked(room_id, raw).payload).items():
-            row = self._engine.store.find_document(f"ezagent/{room_id}/{part}")
-            found[f"ezagent/{room_id}/{part}"] = (
-                row is not None and self._engine.store.trust.heads(row.number) == theirs
-            )
+            row = self._store.find_document(f"ezagent/{room_id}/{part}")
+            found[f"ezagent/{room_id}/{part}"] = row is not None and self._store.trust.heads(row.number) == theirs
         return found
 
     def compare(self, room_id: RoomId, raw: bytes) -> dict[str, set[int]]:
@@ -87,10 +104,10 @@ class HeadExchange:
         self._keep(room_id, envelope, theirs)
         found: dict[str, set[int]] = {}
         for part, clients in theirs.items():
-            row = self._engine.store.find_document(f"ezagent/{room_id}/{part}")
+            row = self._store.find_document(f"ezagent/{room_id}/{part}")
             if row is None:
                 continue
-            ours = self._engine.store.trust.heads(row.number)
+            ours = self._store.trust.heads(row.number)
             for client, head in clients.items():
                 if ours.get(client) != head and self._differs(row, client, head):
                     found.setdefault(row.doc_id, set()).add(client)
@@ -100,41 +117,41 @@ class HeadExchange:
         envelope = unpack(raw)
         if envelope.doc_id != doc_id("heads", room_id=room_id):
             raise malformed("heads of something else")
-        if envelope.timestamp_ms > self._engine.now_ms() + MAX_AHEAD_MS:
+        if envelope.timestamp_ms > self._now_ms() + MAX_AHEAD_MS:
             raise malformed("heads from the future")
-        keys = self._engine.keyring.keys(envelope.signer)
-        if keys is None or not self._engine.is_member(envelope.signer, room_id):
+        keys = self._keyring.keys(envelope.signer)
+        if keys is None or not self._here.is_member(envelope.signer, room_id):
             raise Refused(Refusal.UNKNOWN_SIGNER, "heads of somebody who is no member")
         verify(envelope, keys)
         return envelope
 
     def _differs(self, row: DocumentRow, client: int, head: Head) -> bool:
         """Tell whether a client's history up to a clock is another one here; no where it does not reach that far."""
-        trust = self._engine.store.trust
+        trust = self._store.trust
         if trust.update_at(row.number, client, head.clock - 1) is None:
             return False
         return trust.head(row.number, client, head.clock) != head.hash
 
     def _keep(self, room_id: RoomId, envelope: Envelope, theirs: Heads) -> None:
         """Keep what a member says last, and tell where it has gone back behind what it said before."""
-        engine, signer = self._engine, envelope.signer
-        before = engine.store.trust.heads_of(room_id).get(signer)
+        signer = envelope.signer
+        before = self._store.trust.heads_of(room_id).get(signer)
         if before is not None and before.at_ms >= envelope.timestamp_ms:
             return
         lost = self._lost(room_id, signer, before, theirs) if before is not None else None
-        with engine.store.transaction():
-            engine.store.trust.put_heads(room_id, signer, HeadRow(envelope.timestamp_ms, envelope.raw))
+        with self._store.transaction():
+            self._store.trust.put_heads(room_id, signer, HeadRow(envelope.timestamp_ms, envelope.raw))
             if lost is not None:
                 log.warning("a peer has less of a room than it had", signer=signer, document=lost)
-                engine.events.tell(ROLLED_BACK_EVENT, room_id, {"room_id": room_id, "entity": signer, "document": lost})
-            events = engine.events.write()
-        engine.events.publish(events)
+                self._events.tell(ROLLED_BACK_EVENT, room_id, {"room_id": room_id, "entity": signer, "document": lost})
+            events = self._events.write()
+        self._events.publish(events)
 
     def _lost(self, room_id: RoomId, signer: EntityId, before: HeadRow, now: Heads) -> str | None:
         """Return a document of which a member has less than it said before; a fork is a reason to have less."""
         for part, clients in decode_heads(unpack(before.raw).payload).items():
-            row = self._engine.store.find_document(f"ezagent/{room_id}/{part}")
-            forked = {fork.client for fork in self._engine.store.trust.forks(row.number)} if row is not None else set()
+            row = self._store.find_document(f"ezagent/{room_id}/{part}")
+            forked = {fork.client for fork in self._store.trust.forks(row.number)} if row is not None else set()
             there = now.get(part)
             if there is None:
                 continue  # a month that is over
@@ -144,17 +161,17 @@ class HeadExchange:
         return None
 
     def _ours(self, room_id: RoomId) -> Heads:
-        engine, found, left = self._engine, dict[str, dict[int, Head]](), MAX_HEAD_CLIENTS
-        this = engine.shards.current_month()
-        rows = engine.store.documents(room_id, "config") + engine.store.documents(room_id, "ext")
+        found, left = dict[str, dict[int, Head]](), MAX_HEAD_CLIENTS
+        this = self._shards.current_month()
+        rows = self._store.documents(room_id, "config") + self._store.documents(room_id, "ext")
         rows += [
             row
-            for row in reversed(engine.store.documents(room_id, "index"))
+            for row in reversed(self._store.documents(room_id, "index"))
             if previous_month(this) <= month(row.doc_id.rpartition("/")[2]) <= this
         ]
-        rows += changing(engine.store, room_id)
+        rows += changing(self._store, room_id)
         for row in rows[:MAX_HEAD_DOCUMENTS]:
-            clients = engine.store.trust.heads(row.number)
+            clients = self._store.trust.heads(row.number)
             left -= len(clients)
             if left < 0:
                 break

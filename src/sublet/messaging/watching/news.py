@@ -5,26 +5,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Final, TypedDict
+from typing import Final, Protocol, TypedDict
 
 import anyio
 
-from sublet.messaging.delivery.loops import Loops
+from sublet.messaging.delivery.loops import LoopParts, Loops
 from sublet.messaging.engine.calling import CallEngine
-from sublet.messaging.engine.engine import Engine
+from sublet.messaging.events.cursors import Cursors
 from sublet.messaging.ports.store import EventRow
 from sublet.messaging.running.owner import Owner
-from sublet.messaging.watching.watchers import Seen, Wanted, Watchers
+from sublet.messaging.schema.fields import Fields
+from sublet.messaging.watching.watchers import Seen, Wanted, Watchers, WatchParts
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 MAX_WAIT_SECONDS: Final = 60.0
 
 
+class NewsParts(WatchParts, LoopParts, Protocol):
+    """The parts of the engine for telling what is new."""
+
+    @property
+    def cursors(self) -> Cursors: ...
+
+
 class EventsFound(TypedDict):
     """What has happened, in order, the cursor after it, and whether there was more that is not kept any more."""
 
-    events: list[dict[str, Any]]
+    events: list[Fields]
     cursor: int
     missed: bool
 
@@ -64,7 +72,7 @@ class News:
         if wait_seconds > 0:
             waiter = asyncio.get_running_loop().create_future()
 
-        def look(engine: Engine) -> tuple[Seen, bool]:
+        def look(engine: NewsParts) -> tuple[Seen, bool]:
             if since is not None and since > engine.events.cursor:
                 what = "there is no such event yet"
                 raise SubletError(LocalCode.INVALID_ARGUMENT, what, "Take a cursor from an answer, or leave it out.")
@@ -75,12 +83,12 @@ class News:
         (found, cursor), missed = await self._call(look)
         if waiter is not None and not found:
             found, cursor = await self._wait(waiter, cursor, min(wait_seconds, MAX_WAIT_SECONDS))
-        events: list[dict[str, Any]] = [
+        events: list[Fields] = [
             {"cursor": row.cursor, "kind": row.kind, "room_id": row.room_id, **row.data} for row in found
         ]
         return {"events": events, "cursor": cursor, "missed": missed}
 
-    def _wanted(self, engine: Engine, entity: EntityId, *, everything: bool) -> Wanted | None:
+    def _wanted(self, engine: NewsParts, entity: EntityId, *, everything: bool) -> Wanted | None:
         """Return what tells which events somebody gets; None for all."""
         tests: list[Callable[[EventRow], bool]] = [] if everything else [engine.cursors.news(entity)]
         if self._loops is not None:

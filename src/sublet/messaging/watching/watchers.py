@@ -5,15 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-from sublet.messaging.engine.engine import Engine
+from sublet.messaging.events.events import Events
 from sublet.messaging.ports.store import EventRow
+from sublet.messaging.rooms.states import Rooms
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 Seen: TypeAlias = "tuple[list[EventRow], int]"
 """Events that somebody may see, and the cursor after all that were looked at."""
 Wanted: TypeAlias = "Callable[[EventRow], bool]"
+
+
+class WatchParts(Protocol):
+    """The parts of the engine for telling who waits."""
+
+    @property
+    def events(self) -> Events: ...
+
+    @property
+    def rooms(self) -> Rooms: ...
 
 
 @dataclass(slots=True)
@@ -37,7 +48,7 @@ class Watchers:
 
     def look(
         self,
-        engine: Engine,
+        engine: WatchParts,
         entity: EntityId,
         since: int,
         room_id: RoomId | None,
@@ -67,7 +78,7 @@ class Watchers:
         watcher = self._waiting.pop(waiter, None)
         return watcher.cursor if watcher is not None else 0
 
-    def told(self, engine: Engine, rows: list[EventRow]) -> None:
+    def told(self, engine: WatchParts, rows: list[EventRow]) -> None:
         """Give events that have just become durable to whoever waits for one of them."""
         for waiter, watcher in list(self._waiting.items()):
             found = visible(engine, rows, watcher.entity, watcher.room_id, watcher.wanted)
@@ -78,7 +89,7 @@ class Watchers:
 
 
 def visible(
-    engine: Engine, rows: list[EventRow], entity: EntityId, room_id: RoomId | None, wanted: Wanted | None = None
+    engine: WatchParts, rows: list[EventRow], entity: EntityId, room_id: RoomId | None, wanted: Wanted | None = None
 ) -> list[EventRow]:
     """Return those of some events that are of rooms that an entity is a member of, or has just left.
 

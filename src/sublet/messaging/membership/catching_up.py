@@ -10,9 +10,9 @@ from typing import Final
 import anyio
 
 from sublet.messaging.attending.attending import Attending
+from sublet.messaging.attending.members import documents_of_members
 from sublet.messaging.attending.presence import Tokens
 from sublet.messaging.engine.calling import CallEngine
-from sublet.messaging.membership.invitations import documents_of_members
 from sublet.messaging.membership.joining import Joining
 from sublet.messaging.running.hand_over import tried
 from sublet.messaging.syncing.history import History
@@ -97,7 +97,7 @@ class CatchingUp:
         The rooms that were made last come first; ``is_due`` tells which of them are looked at.
         """
         await self._tokens.take()
-        rooms = await self._call(lambda engine: sorted(engine.wanted_rooms, reverse=True))
+        rooms = await self._call(lambda engine: sorted(engine.here.ids, reverse=True))
         for room_id in filter(is_due, rooms):
             await self._attending.room(room_id)
         for entity in self._own():
