@@ -182,7 +182,8 @@ PROBES: Sequence[Probe] = (
         covers=(
             "messaging.builtins.times:rfc3339",
             "messaging.documents.document:Document.__init__",
-            "messaging.engine.engine:Engine.__init__",
+            "messaging.opening.open_documents:OpenDocuments.__init__",
+            "messaging.opening.accepted_updates:AcceptedUpdates.__init__",
             "messaging.reading.reading:Reading.__init__",
             "messaging.texts.texts:Texts.__init__",
             "messaging.delivery.loops:Loops._count",

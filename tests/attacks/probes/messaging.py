@@ -623,7 +623,7 @@ PROBES: list[Probe] = [
             "messaging.accepting.config_gathering:ConfigGathering.keep",
             "messaging.accepting.config_gathering:ConfigGathering.due",
             "messaging.intake.intake:Intake.take",
-            "messaging.engine.engine:Engine.config_changed",
+            "messaging.accepting.config_changes:ConfigChanges.changed",
             "messaging.rooms.states:Rooms.state",
         ],
         make=_config,

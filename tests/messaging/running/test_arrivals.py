@@ -79,7 +79,7 @@ def test_all_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_queries_wait_in_turn_and_keep_no_call_back() -> None:
-    queue = Arrivals[int]()
+    queue = Arrivals[str]()
     for number in range(5_000):
         assert queue.offer(Query(b"record of eve".ljust(200) + number.to_bytes(4, "big")))
     alice = Query(b"record of alice".ljust(200))
@@ -109,7 +109,7 @@ def test_calls_come_first_but_never_alone() -> None:
 
 
 def test_what_is_large_is_taken_in_small_batches_so_that_calls_come_in_between() -> None:
-    arrivals = Arrivals[int]()
+    arrivals = Arrivals[str]()
     large = Sample("k", bytes([1, 0, 1]) + b"x" + bytes(BATCH_BYTES // 2), b"")
     for _ in range(8):
         arrivals.hear(large)
