@@ -76,7 +76,7 @@ OPERATIONS = {
     "messaging.backends.zenoh_network:ZenohNetwork.__init__",
     "messaging.links.links:Links.__init__",
     "messaging.running.owner:Owner.__init__",
-    "messaging.running.owner:_Sender.__init__",
+    "messaging.running.sender:Sender.__init__",
 }
 MECHANISM = {"tasks:Services.start", "tasks:start_alone"}
 COMMANDS = "cli."

@@ -18,7 +18,7 @@ from sublet.messaging.declaring.declaration import Declaration, Index, Refresh
 from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.membership import invitations
-from sublet.messaging.ports.store import IndexEntry
+from sublet.messaging.ports.rows import IndexEntry
 from sublet.messaging.service import MessagingService
 from sublet.messaging.syncing.answers import inbox
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle

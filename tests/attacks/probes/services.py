@@ -271,7 +271,7 @@ PROBES: Sequence[Probe] = (
         covers=(
             "messaging.running.owner:Owner.__init__",
             "messaging.running.owner:Owner._run",
-            "messaging.running.owner:_Sender.__init__",
+            "messaging.running.sender:Sender.__init__",
         ),
         throw=_engines_thread,
     ),

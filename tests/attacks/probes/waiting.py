@@ -29,7 +29,8 @@ from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.delivery.heard import MAX_ACKNOWLEDGEMENT_BYTES
 from sublet.messaging.ports.network import Sample
 from sublet.messaging.ports.outbox import Outgoing
-from sublet.messaging.running.owner import _Sender
+from sublet.messaging.running.owner import STOP_SECONDS
+from sublet.messaging.running.sender import Sender
 from sublet.messaging.schema.datatypes import QOS_LOW
 from sublet.messaging.syncing import replays
 from sublet.messaging.syncing.doorkeeper import Doorkeeper, ask
@@ -210,7 +211,7 @@ def _invitation(number: int) -> bytes:
 @contextmanager
 def _congested() -> Iterator[object]:
     """Let agents write more than a link takes, and peers ask more than it answers."""
-    sender = _Sender(cast("MemoryNetwork", None))
+    sender = Sender(cast("MemoryNetwork", None), STOP_SECONDS)
     sender.send([Outgoing(f"k{number}", bytes([number]) * MEBIBYTE, b"", QOS_LOW) for number in range(64)])
     yield sender
     sender.send([Outgoing("k", b"", b"", QOS_LOW)])
@@ -261,7 +262,7 @@ PROBES: Sequence[Probe] = (
     ),
     KeptProbe(
         name="rooms: a link that takes nothing",
-        covers=("messaging.running.owner:_Sender.__init__",),
+        covers=("messaging.running.sender:Sender.__init__",),
         attack=_congested,
         bound=36 * MEBIBYTE,
         left=36 * MEBIBYTE,

@@ -27,7 +27,7 @@ from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.declaring.pre_send import PreSend
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
-from sublet.messaging.ports.store import IndexEntry
+from sublet.messaging.ports.rows import IndexEntry
 from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change, Datatype
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.keys import doc_id

@@ -20,8 +20,9 @@ from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.ports.network import Answer, Sample
 from sublet.messaging.ports.outbox import Outgoing
-from sublet.messaging.ports.store import Batch
+from sublet.messaging.ports.rows import Batch
 from sublet.messaging.running import owner as owner_module
+from sublet.messaging.running import sender as sender_module
 from sublet.messaging.running.owner import Owner
 from sublet.messaging.schema.datatypes import QOS_DATA
 from sublet.protocol.errors import SubletError
@@ -164,9 +165,9 @@ def test_answers_that_no_link_takes_are_bounded(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_a_link_does_not_take_is_bounded_in_bytes() -> None:
-    sender = owner_module._Sender(MemoryHub().join())
+    sender = sender_module.Sender(MemoryHub().join(), SECONDS)
     for number in range(40):
         sender.send([Outgoing(f"k{number}", bytes(1 << 20), b"", QOS_DATA)])
     kept = [one.key for one in sender._waiting if isinstance(one, Outgoing)]
     assert kept == [f"k{number}" for number in range(8, 40)]
-    assert sender._outgoing == owner_module.MAX_OUTGOING_BYTES == 32 << 20
+    assert sender._outgoing == sender_module.MAX_OUTGOING_BYTES == 32 << 20

@@ -11,7 +11,7 @@ import pytest
 from messaging.quotas.test_quotas import Writer
 from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.documents.document import MAX_FORKS_OF_SIGNER
-from sublet.messaging.ports.store import Fork
+from sublet.messaging.ports.rows import Fork
 from sublet.messaging.syncing.answers import state
 from sublet.messaging.trust.forks import EQUIVOCATION_EVENT
 from sublet.messaging.trust.heads import MAX_AHEAD_MS, ROLLED_BACK_EVENT

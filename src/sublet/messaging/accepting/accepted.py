@@ -10,7 +10,8 @@ from sublet.messaging.documents.document import Document
 from sublet.messaging.documents.plan import NewEntry, NewWrite, Plan, encoded
 from sublet.messaging.opening.accepted_updates import AcceptedUpdates
 from sublet.messaging.opening.open_documents import OpenDocuments
-from sublet.messaging.ports.store import EntryRow, Store, WriteRow
+from sublet.messaging.ports.rows import EntryRow, WriteRow
+from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.states import Rooms
 from sublet.messaging.schema.changes import Happened, RunsHooks

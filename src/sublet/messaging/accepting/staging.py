@@ -18,7 +18,8 @@ from sublet.messaging.documents.plan import Plan
 from sublet.messaging.events.events import Events
 from sublet.messaging.opening.accepted_updates import AcceptedUpdates
 from sublet.messaging.opening.open_documents import OpenDocuments
-from sublet.messaging.ports.store import Batch, DeletionRow, LogRow, StagedUpdate, Store
+from sublet.messaging.ports.rows import Batch, DeletionRow, LogRow, StagedUpdate
+from sublet.messaging.ports.store import Store
 from sublet.messaging.quotas.quotas import Quotas
 from sublet.messaging.quotas.usage import DiskUsage, size_of
 from sublet.messaging.reading.authorise import refuse_forbidden

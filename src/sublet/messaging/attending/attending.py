@@ -17,7 +17,7 @@ from sublet.messaging.attending.subscriptions import Subscriptions
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.identities.keyring import Keyring
-from sublet.messaging.ports.store import EventRow
+from sublet.messaging.ports.rows import EventRow
 from sublet.messaging.running.hand_over import HandOver
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import doc_id

@@ -19,7 +19,8 @@ from sublet.messaging.declaring.declaration import (
     Refresh,
     Trigger,
 )
-from sublet.messaging.ports.store import IndexEntry, Store
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.ports.store import Store
 from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change, Origin
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from sublet.messaging.declaring.operating import OperationContext, OperationParts, Shows
 from sublet.messaging.events.events import Events
 from sublet.messaging.opening.open_documents import OpenDocuments
-from sublet.messaging.ports.store import IndexEntry, Store
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.states import Rooms
 from sublet.messaging.schema.fields import Fields, FieldsView

@@ -16,7 +16,8 @@ from sublet.messaging.events.events import Events
 from sublet.messaging.identities.epochs import Epochs
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.opening.open_documents import OpenDocuments
-from sublet.messaging.ports.store import IndexEntry, Store
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import Rooms

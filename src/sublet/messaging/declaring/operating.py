@@ -14,7 +14,8 @@ from sublet.messaging.opening.open_documents import OpenDocuments
 from sublet.messaging.opening.shards import TimelineShards
 from sublet.messaging.passing.ephemeral import Ephemeral
 from sublet.messaging.ports.blobs import BlobStore
-from sublet.messaging.ports.store import IndexEntry, Store
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import Rooms

@@ -10,7 +10,8 @@ from sublet.messaging.identities.epochs import Epochs
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.intake.intake import Intake
 from sublet.messaging.opening.shards import TimelineShards
-from sublet.messaging.ports.store import IndexEntry, Store
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.ports.store import Store
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import Rooms
 from sublet.messaging.syncing.answers import AnswerParts, behind

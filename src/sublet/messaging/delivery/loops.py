@@ -16,7 +16,7 @@ from sublet.messaging.builtins.timeline import HOPS, backwards, hops_of
 from sublet.messaging.builtins.times import parse_rfc3339
 from sublet.messaging.declaring.operating import OperationContext, OperationParts
 from sublet.messaging.identities.keyring import Keyring
-from sublet.messaging.ports.store import EventRow
+from sublet.messaging.ports.rows import EventRow
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import Rooms

@@ -11,7 +11,8 @@ from typing import Final
 from sublet.messaging.documents.held import Held, HeldUpdates, Need
 from sublet.messaging.documents.plan import LOST, OPAQUE, Fresh, Located, NewEntry, NewWrite, Plan, plain_value, put
 from sublet.messaging.documents.sequence import Node, YataList
-from sublet.messaging.ports.store import DocumentRow, EntryRow, Fork, Store, WriteRow
+from sublet.messaging.ports.rows import DocumentRow, EntryRow, Fork, WriteRow
+from sublet.messaging.ports.store import Store
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, is_client_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from sublet.messaging.ports.store import EventRow, IndexEntry, Store
+from sublet.messaging.ports.rows import EventRow, IndexEntry
+from sublet.messaging.ports.store import Store
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 if TYPE_CHECKING:

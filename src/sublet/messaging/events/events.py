@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sublet.messaging.ports.store import EventRow, Store
+from sublet.messaging.ports.rows import EventRow
+from sublet.messaging.ports.store import Store
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.ids import RoomId
 

@@ -7,7 +7,7 @@ from typing import Final
 from sublet.messaging.declaring.after_read import AfterRead
 from sublet.messaging.declaring.after_write import AfterWrite
 from sublet.messaging.declaring.operating import OperationContext
-from sublet.messaging.ports.store import IndexEntry
+from sublet.messaging.ports.rows import IndexEntry
 from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.content import verify_content

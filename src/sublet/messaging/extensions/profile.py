@@ -23,7 +23,7 @@ from sublet.messaging.declaring.declaration import (
 )
 from sublet.messaging.declaring.operating import OperationContext, OperationParts
 from sublet.messaging.declaring.pre_send import PreSend
-from sublet.messaging.ports.store import IndexEntry
+from sublet.messaging.ports.rows import IndexEntry
 from sublet.messaging.schema.changes import Happened
 from sublet.messaging.schema.datatypes import QOS_LOW, Annotation, AnnotationPlace, Change, Datatype, Origin
 from sublet.messaging.schema.fields import FieldsView

@@ -21,7 +21,8 @@ from sublet.messaging.declaring.declaration import (
     Trigger,
 )
 from sublet.messaging.declaring.operating import OperationContext
-from sublet.messaging.ports.store import IndexEntry, Store
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.schema.changes import Happened
 from sublet.messaging.schema.datatypes import QOS_LOW, Annotation, AnnotationPlace, Change, Datatype, Origin

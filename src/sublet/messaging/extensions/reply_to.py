@@ -18,7 +18,7 @@ from sublet.messaging.declaring.declaration import (
     Trigger,
 )
 from sublet.messaging.declaring.pre_send import PreSend
-from sublet.messaging.ports.store import IndexEntry
+from sublet.messaging.ports.rows import IndexEntry
 from sublet.messaging.schema.changes import Happened, Intent
 from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change, Origin
 from sublet.messaging.schema.fields import FieldsView

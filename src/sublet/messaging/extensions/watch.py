@@ -27,7 +27,7 @@ from sublet.messaging.extensions.channels import channel_name, channels_of, in_c
 from sublet.messaging.extensions.reactions import is_reaction, parse_key
 from sublet.messaging.extensions.reply_to import reply_target
 from sublet.messaging.extensions.threads import thread_root
-from sublet.messaging.ports.store import IndexEntry
+from sublet.messaging.ports.rows import IndexEntry
 from sublet.messaging.schema.changes import Happened, Intent
 from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change, Origin
 from sublet.messaging.schema.fields import Fields

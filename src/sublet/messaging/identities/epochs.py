@@ -6,7 +6,8 @@ import os
 from typing import Final
 
 from sublet.messaging.identities.keyring import Keyring
-from sublet.messaging.ports.store import IndexEntry, Store
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.ports.store import Store
 from sublet.protocol.ezagent.acknowledgement import EPOCH_BYTES
 from sublet.protocol.ezagent.ids import EntityId
 

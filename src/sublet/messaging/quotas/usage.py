@@ -12,7 +12,8 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from sublet.messaging.ports.store import StagedUpdate, Store
+from sublet.messaging.ports.rows import StagedUpdate
+from sublet.messaging.ports.store import Store
 from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
 
 DEFAULT_DAEMON_BYTES: Final = 4 << 30

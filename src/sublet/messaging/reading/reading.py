@@ -7,41 +7,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
 
 from sublet.messaging.documents.document import Document
 from sublet.messaging.documents.ordered import Ranges
-from sublet.messaging.documents.sequence import Node, in_order
+from sublet.messaging.documents.sequence import Node
 from sublet.messaging.opening.accepted_updates import AcceptedUpdates
 from sublet.messaging.opening.open_documents import OpenDocuments
-from sublet.messaging.ports.store import Store, WriteRow
+from sublet.messaging.ports.rows import WriteRow
+from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.authorise import WriterRules
+from sublet.messaging.reading.candidates import Candidate, Path, candidate_of, first_fields, live, ordered
 from sublet.messaging.rooms.states import Rooms
 from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
-from sublet.protocol.ezagent.yjs.model import ANY, BINARY, TYPE, ItemId
-from sublet.protocol.ezagent.yjs.reader import Reader
-
-Path: TypeAlias = tuple[str, ...]
-
-
-@dataclass(slots=True)
-class Candidate:
-    """One write of one key, and what it wrote."""
-
-    id: ItemId
-    origin: ItemId | None
-    right: ItemId | None
-    signer: EntityId
-    key: str
-    container: ItemId | None
-    value: object
-    nested: bool
-    first: bool
+from sublet.protocol.ezagent.yjs.model import ItemId
 
 
 class Reading:
@@ -115,8 +97,8 @@ class Reading:
 
     def entry(self, document: Document, node: Node) -> Fields:
         """Return an element's fields as they count, with ``room_id`` and ``shard_id``."""
-        candidates = self._first_fields(node) + [
-            _candidate(row) for row in self._store.writes(document.row.number, node.id)
+        candidates = first_fields(node, self._updates.read(node.seq)) + [
+            candidate_of(row) for row in self._store.writes(document.row.number, node.id)
         ]
         fields = self._resolved(document, node, candidates)
         return {"room_id": document.place.room_id, "shard_id": document.place.shard_id, **fields}
@@ -133,7 +115,7 @@ class Reading:
         if row is None:
             return {}
         document = self._documents.open(doc_id)
-        candidates = [_candidate(write) for write in self._rows(document, None)]
+        candidates = [candidate_of(write) for write in self._rows(document, None)]
         return self._resolved(document, None, candidates)
 
     def content(self, room_id: RoomId, content_id: ContentId) -> dict[str, JsonValue] | None:
@@ -162,21 +144,21 @@ class Reading:
         node, candidates = self._candidates(document, entry)
         container: ItemId | None = None
         for key in path[:-1]:
-            chain = _ordered([item for item in candidates if item.container == container and item.key == key])
+            chain = ordered([item for item in candidates if item.container == container and item.key == key])
             maps = [item for item in chain if item.nested]
             if not maps:
                 raise KeyError(key)
             container = self._holding(document, node, maps, path[: path.index(key) + 1]).id
             if path[:-1] == (key,):
-                live = _live(candidates, self._maps(document, node, path[0], chain), path[-1])
-                container = live[-1] if live else container
-        chain = _ordered([item for item in candidates if item.container == container and item.key == path[-1]])
+                filled = live(candidates, self._maps(document, node, path[0], chain), path[-1])
+                container = filled[-1] if filled else container
+        chain = ordered([item for item in candidates if item.container == container and item.key == path[-1]])
         return container, chain[-1].id if chain else None
 
     def writes_of(self, document: Document, key: str) -> list[ItemId]:
         """Return the writes of a key of a map document, whether they count or not, the last one at the end."""
         _, candidates = self._candidates(document, None)
-        return [item.id for item in _ordered([one for one in candidates if one.container is None and one.key == key])]
+        return [item.id for item in ordered([one for one in candidates if one.container is None and one.key == key])]
 
     def is_shared(self, document: Document, entry: ItemId, key: str) -> bool:
         """Tell whether an element has a shared map under a key, whoever has made it."""
@@ -186,13 +168,13 @@ class Reading:
     def held(self, document: Document, entry: ItemId, path: Path) -> int:
         """Return in how many of an element's shared maps of one name a key has a value."""
         node, candidates = self._candidates(document, entry)
-        chain = _ordered([item for item in candidates if item.container is None and item.key == path[0]])
-        return len(_live(candidates, self._maps(document, node, path[0], chain), path[1]))
+        chain = ordered([item for item in candidates if item.container is None and item.key == path[0]])
+        return len(live(candidates, self._maps(document, node, path[0], chain), path[1]))
 
     def _candidates(self, document: Document, entry: ItemId | None) -> tuple[Node | None, list[Candidate]]:
         node = document.list.nodes.get(entry) if entry is not None else None
-        candidates = self._first_fields(node) if node is not None else []
-        return node, candidates + [_candidate(row) for row in self._rows(document, entry)]
+        candidates = first_fields(node, self._updates.read(node.seq)) if node is not None else []
+        return node, candidates + [candidate_of(row) for row in self._rows(document, entry)]
 
     def _maps(self, document: Document, node: Node | None, key: str, chain: list[Candidate]) -> list[ItemId]:
         """Return the shared maps that count under a key: the author's, or all that others made where that is none.
@@ -217,26 +199,6 @@ class Reading:
         known = {(row.client, row.clock) for row in stored}
         return stored + [row for id, row in document.staged_writes.items() if row.entry == entry and id not in known]
 
-    def _first_fields(self, node: Node) -> list[Candidate]:
-        """Return the fields that an element was added with, as candidates."""
-        found: list[Candidate] = []
-        inner: set[ItemId] = set()
-        update = self._updates.read(node.seq)
-        for item in update.items:
-            if not node.id[1] < item.clock < node.id[1] + node.length or item.key is None:
-                continue
-            parent = item.parent if isinstance(item.parent, tuple) else None
-            container = parent if parent in inner else None
-            id = (update.client, item.clock)
-            if item.kind == TYPE:
-                inner.add(id)
-            value = item.value[-1] if item.kind == ANY and isinstance(item.value, list) else item.value
-            plain = value if item.kind in (ANY, BINARY) else None
-            found.append(
-                Candidate(id, None, None, node.signer, item.key, container, plain, item.kind == TYPE, first=True)
-            )
-        return found
-
     def _resolved(self, document: Document, node: Node | None, candidates: list[Candidate]) -> Fields:
         groups: dict[ItemId | None, dict[str, list[Candidate]]] = {}
         for candidate in candidates:
@@ -254,7 +216,7 @@ class Reading:
                     and self._rules.shared_map(key)
                     and any(item.nested for item in chain)
                 ):
-                    maps = self._maps(document, node, key, _ordered(chain))
+                    maps = self._maps(document, node, key, ordered(chain))
                     if maps:
                         found[key] = {name: value for map_id in maps for name, value in fields(map_id, path).items()}
                     continue
@@ -271,7 +233,7 @@ class Reading:
     def _winner(self, document: Document, node: Node | None, path: Path, chain: list[Candidate]) -> Candidate | None:
         """Return the last write of a key that counts."""
         founded = any(item.first and item.nested for item in chain)
-        for item in reversed(_ordered(chain)):
+        for item in reversed(ordered(chain)):
             if self._write_counts(document, node, path, item, founded=founded):
                 return item
         return None
@@ -318,25 +280,3 @@ class Reading:
             return any(cuts.holds(item[1]) and may(signer) for signer, cuts in by_client.get(item[0], {}).items())
 
         return deleted
-
-
-def _candidate(row: WriteRow) -> Candidate:
-    value = None if row.value is None else Reader(row.value).value()
-    id = (row.client, row.clock)
-    return Candidate(
-        id, row.origin, row.right, row.signer, row.key, row.container, value, row.value is None, first=False
-    )
-
-
-def _live(candidates: list[Candidate], maps: list[ItemId], key: str) -> list[ItemId]:
-    """Return those of some maps in which a key has a value last."""
-    found: list[ItemId] = []
-    for map_id in maps:
-        chain = _ordered([item for item in candidates if item.container == map_id and item.key == key])
-        if chain and (chain[-1].nested or chain[-1].value is not None):
-            found.append(map_id)
-    return found
-
-
-def _ordered(chain: list[Candidate]) -> list[Candidate]:
-    return in_order([(item.id, item.origin, item.right, item) for item in chain]) if chain else []

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sublet.messaging.documents.sequence import in_order
-from sublet.messaging.ports.store import Store, WriteRow
+from sublet.messaging.ports.rows import WriteRow
+from sublet.messaging.ports.store import Store
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room.fold import evaluate

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ import structlog
 from sublet.messaging.accepting.arrival import Arrival, ArrivalReport
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.ports.network import Answer, Network, Sample
-from sublet.messaging.ports.outbox import Outgoing
 from sublet.messaging.running.arrivals import Arrivals, Item
+from sublet.messaging.running.sender import Sender
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
 from sublet.protocol.ezagent.errors import Refused
@@ -29,11 +28,6 @@ from sublet.tasks import described
 log = structlog.get_logger(__name__)
 
 MAX_BATCH: Final = 256
-MAX_OUTGOING: Final = 16_384
-MAX_OUTGOING_BYTES: Final = 32 << 20
-"""Of what waits to be published; a link that is congested may take none of it for long."""
-MAX_ANSWERS_BYTES: Final = 64 << 20
-"""Of answers that wait until a link takes them."""
 STOP_SECONDS: Final = 2.0
 
 ResultT = TypeVar("ResultT")
@@ -96,7 +90,7 @@ class Owner:
         self._settle = settle
         self._settled: list[Settled] = []
         self._inbox = Arrivals[_Call[Any]](self._no_room)
-        self._sender = _Sender(network)
+        self._sender = Sender(network, STOP_SECONDS)
         self._thread = threading.Thread(target=self._run, name="messaging", daemon=True)
         self._started: Future[None] = Future()
         self._lock = threading.Lock()
@@ -257,81 +251,3 @@ def _failure(error: BaseException) -> Exception:
 
 def _stopped() -> SubletError:
     return SubletError(LocalCode.UNAVAILABLE, "messaging has stopped", "Start the daemon again.")
-
-
-def _size(outgoing: Outgoing) -> int:
-    return len(outgoing.payload) + len(outgoing.attachment)
-
-
-class _Sender:
-    """Publishes and answers on a thread of its own."""
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-        self._waiting: deque[Outgoing | tuple[Answer, bytes]] = deque()
-        self._ready = threading.Condition()
-        self._answers = 0
-        """Bytes of all answers that wait."""
-        self._outgoing = 0
-        """Bytes of all else that waits."""
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="messaging-sender", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def send(self, outgoing: list[Outgoing]) -> None:
-        dropped: list[Answer] = []
-        if outgoing:
-            with self._ready:
-                self._waiting.extend(outgoing)
-                self._outgoing += sum(map(_size, outgoing))
-                # What is left out is durable already: peers fetch it by a difference.
-                while len(self._waiting) > MAX_OUTGOING or self._outgoing > MAX_OUTGOING_BYTES:
-                    gone = self._first()
-                    if not isinstance(gone, Outgoing):
-                        dropped.append(gone[0])
-                self._ready.notify()
-        for query in dropped:
-            query.drop()
-
-    def reply(self, query: Answer, payload: bytes) -> None:
-        with self._ready:
-            has_room = self._answers + len(payload) <= MAX_ANSWERS_BYTES
-            if has_room:
-                self._answers += len(payload)
-                self._waiting.append((query, payload))
-                self._ready.notify()
-        if not has_room:  # whoever asks again is answered then
-            query.drop()
-
-    def stop(self) -> None:
-        with self._ready:
-            self._stopping = True
-            self._ready.notify()
-        self._thread.join(STOP_SECONDS)
-
-    def _first(self) -> Outgoing | tuple[Answer, bytes]:
-        """Take out what has waited longest; the caller holds the lock."""
-        item = self._waiting.popleft()
-        if isinstance(item, Outgoing):
-            self._outgoing -= _size(item)
-        else:
-            self._answers -= len(item[1])
-        return item
-
-    def _run(self) -> None:
-        while True:
-            with self._ready:
-                while not self._waiting and not self._stopping:
-                    self._ready.wait()
-                if not self._waiting:
-                    return
-                item = self._first()
-            try:
-                if isinstance(item, Outgoing):
-                    self._network.publish(item.key, item.payload, item.attachment, item.qos)
-                else:
-                    item[0].reply(item[1])
-            except Exception:
-                log.exception("could not publish")

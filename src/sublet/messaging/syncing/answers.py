@@ -8,7 +8,8 @@ from typing import Final, Protocol
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.passing.ephemeral import Ephemeral
 from sublet.messaging.ports.blobs import BlobStore
-from sublet.messaging.ports.store import DocumentRow, Fork, Store
+from sublet.messaging.ports.rows import DocumentRow, Fork
+from sublet.messaging.ports.store import Store
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.trust.heads import HeadExchange
 from sublet.protocol.ezagent.blob import PIECE_BYTES, Piece, encode_piece, parse_wanted

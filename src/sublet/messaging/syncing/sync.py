@@ -8,10 +8,9 @@ Subscribe first, then ask: the other order loses what comes between. All answers
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -19,27 +18,18 @@ import structlog
 
 from sublet.messaging.accepting.arrival import ArrivalReport
 from sublet.messaging.engine.calling import CallEngine
-from sublet.messaging.identities.keyring import Keyring
-from sublet.messaging.intake.intake import Intake
-from sublet.messaging.opening.shards import TimelineShards
 from sublet.messaging.parts import parts_of
-from sublet.messaging.passing.ephemeral import Ephemeral
 from sublet.messaging.ports.network import Network
-from sublet.messaging.ports.store import Store
-from sublet.messaging.quotas.quotas import Quotas
-from sublet.messaging.rooms.states import Rooms
-from sublet.messaging.schema.schema import Schema
+from sublet.messaging.syncing import differences
 from sublet.messaging.syncing.answers import offer
 from sublet.messaging.syncing.doorkeeper import ask
-from sublet.messaging.trust.heads import HeadExchange, changing
-from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle
+from sublet.protocol.ezagent.bundle import Bundle, decode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.inbox import encode_known
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id, parse_doc_id
 from sublet.protocol.ezagent.shards import MAX_SUB_SHARD, previous_month, sub_shard
-from sublet.protocol.ezagent.shards import month as month_of_shard
-from sublet.protocol.ezagent.yjs.vectors import closed, encode_vector
+from sublet.protocol.ezagent.yjs.vectors import encode_vector
 from sublet.tasks import start_alone
 
 log = structlog.get_logger(__name__)
@@ -54,44 +44,11 @@ MAX_KEYS: Final = 64
 """Signers of one answer whose keys are asked for; an honest one holds the records of all."""
 MAX_DOUBTED: Final = 256
 """Names that are asked for at once since somebody has said something: nobody makes us ask for more."""
-MAX_SIGNERS_OF_HEADS: Final = 2
-"""Records that are taken with a statement of heads, which one member has signed."""
 MAX_DIFFERING: Final = 16
 """Documents of one statement of which another history is asked for at a time."""
 MAX_ROUNDS: Final = 10_000
 SETTLE_SECONDS: Final = 0.05
 """How long changes of links and gaps are gathered before somebody is asked."""
-
-
-class SyncParts(Protocol):
-    """The parts of the engine for asking peers."""
-
-    @property
-    def ephemeral(self) -> Ephemeral: ...
-
-    @property
-    def heads(self) -> HeadExchange: ...
-
-    @property
-    def intake(self) -> Intake: ...
-
-    @property
-    def keyring(self) -> Keyring: ...
-
-    @property
-    def quotas(self) -> Quotas: ...
-
-    @property
-    def rooms(self) -> Rooms: ...
-
-    @property
-    def schema(self) -> Schema: ...
-
-    @property
-    def shards(self) -> TimelineShards: ...
-
-    @property
-    def store(self) -> Store: ...
 
 
 class Sync:
@@ -169,14 +126,14 @@ class Sync:
         statements = await self._ask(doc_id("heads", room_id=room_id), b"")
         told: dict[str, bool] = {}
         for statement in statements:
-            for name, same in (await self._call(partial(_alike, room_id=room_id, bundle=statement))).items():
+            for name, same in (await self._call(partial(differences.alike, room_id=room_id, bundle=statement))).items():
                 told[name] = told.get(name, True) and same
-        alike = await self._call(partial(_all_alike, room_id=room_id, told=told))
-        for name in await self._call(partial(_of_extensions, room_id=room_id)):
+        alike = await self._call(partial(differences.all_alike, room_id=room_id, told=told))
+        for name in await self._call(partial(differences.of_extensions, room_id=room_id)):
             if name not in alike:
                 await self.document(name)
         this = await self._call(lambda engine: engine.shards.current_month())
-        newest = await self._call(partial(_newest_shard, room_id=room_id))
+        newest = await self._call(partial(differences.newest_shard, room_id=room_id))
         for month in (previous_month(this), this):
             await self.month(room_id, month, alike - {newest})
         await self._forks(room_id, statements)
@@ -184,9 +141,9 @@ class Sync:
     async def _forks(self, room_id: RoomId, statements: list[Bundle]) -> None:
         """Ask for the whole log of a client of which a member has another history."""
         for bundle in statements:
-            differing = await self._call(partial(_compare, room_id=room_id, bundle=bundle))
+            differing = await self._call(partial(differences.compare, room_id=room_id, bundle=bundle))
             for name, clients in islice(differing.items(), MAX_DIFFERING):
-                vector = await self._call(partial(_vector, name=name))
+                vector = await self._call(partial(differences.vector, name=name))
                 asked = encode_vector({client: clock for client, clock in vector.items() if client not in clients})
                 for answer in await self._ask(channel_key(name, Channel.STATE), asked):
                     await self._take(room_id, answer)
@@ -206,7 +163,7 @@ class Sync:
             if name in alike:
                 continue
             total += await self.document(name)
-            if await self._call(partial(_is_empty, name=name)):
+            if await self._call(partial(differences.is_empty, name=name)):
                 break
         return total
 
@@ -215,7 +172,7 @@ class Sync:
         place = parse_doc_id(name)
         total = 0
         for _ in range(MAX_ROUNDS):
-            vector = await self._call(partial(_vector, name=name))
+            vector = await self._call(partial(differences.vector, name=name))
             bundles = await self._ask(channel_key(name, Channel.STATE), encode_vector(vector))
             outcome = ArrivalReport()
             for bundle in bundles:
@@ -225,7 +182,7 @@ class Sync:
             total += outcome.accepted
             if not any(bundle.more for bundle in bundles) and name not in outcome.gaps:
                 return total
-            if not outcome.accepted and await self._call(partial(_vector, name=name)) == vector:
+            if not outcome.accepted and await self._call(partial(differences.vector, name=name)) == vector:
                 return total
         return total
 
@@ -284,7 +241,7 @@ class Sync:
         """Take an answer part by part, between which the engine's thread has time for others."""
         outcome = ArrivalReport()
         for part in parts_of(bundle):
-            outcome.add(await self._call(partial(_take, room_id=room_id, bundle=part)))
+            outcome.add(await self._call(partial(differences.take, room_id=room_id, bundle=part)))
         return outcome
 
     async def _ask(self, key: str, body: bytes) -> list[Bundle]:
@@ -295,72 +252,3 @@ class Sync:
             except Refused:
                 log.info("a peer gave a malformed answer", key=key)
         return bundles
-
-
-def _vector(engine: SyncParts, name: str) -> dict[int, int]:
-    """Return our state vector of a document; of a client that forks, or that was more than is kept, we want no more."""
-    row = engine.store.find_document(name)
-    if row is None:
-        return {}
-    vector = {client: clock for client, (clock, _) in engine.store.clients(row.number).items()}
-    for client, clock in (*engine.quotas.passed_over(name).items(), *engine.intake.gathering.clocks(name).items()):
-        vector[client] = max(clock, vector.get(client, 0))
-    return vector | {fork.client: closed(fork.clock) for fork in engine.store.trust.forks(row.number)}
-
-
-def _of_extensions(engine: SyncParts, room_id: RoomId) -> list[str]:
-    enabled = engine.rooms.state(room_id).enabled_extensions
-    names = [doc_id("ext", room_id=room_id, ext_id=name) for name in engine.schema.own_documents(enabled)]
-    return names + [row.doc_id for row in changing(engine.store, room_id)]
-
-
-def _newest_shard(engine: SyncParts, room_id: RoomId) -> str | None:
-    this = engine.shards.current_month()
-    newest = next((name for name in reversed(engine.shards.names(room_id)) if month_of_shard(name) <= this), None)
-    return doc_id("index", room_id=room_id, shard_id=newest) if newest is not None else None
-
-
-def _is_empty(engine: SyncParts, name: str) -> bool:
-    row = engine.store.find_document(name)
-    return row is None or not (engine.store.has_entries(row.number) or engine.store.trust.forks(row.number))
-
-
-def _alike(engine: SyncParts, room_id: RoomId, bundle: Bundle) -> dict[str, bool]:
-    """Return of which documents a member tells, and whether it has exactly what is here."""
-    engine.intake.take_bundle(None, _signers_of_heads(bundle))
-    for raw in bundle.of(RecordKind.HEADS)[:1]:
-        with suppress(Refused):  # which is counted when histories are compared
-            return engine.heads.alike(room_id, raw)
-    return {}
-
-
-def _all_alike(engine: SyncParts, room_id: RoomId, told: dict[str, bool]) -> set[str]:
-    """Return the documents that all members who tell of them have exactly as they are here.
-
-    What extensions keep is told of first, so where nobody tells of it, and it is not here either, nobody has it.
-    """
-    if told:
-        absent = (name for name in _of_extensions(engine, room_id) if engine.store.find_document(name) is None)
-        told = {name: True for name in absent if name not in told} | told
-    return {name for name, same in told.items() if same}
-
-
-def _compare(engine: SyncParts, room_id: RoomId, bundle: Bundle) -> dict[str, set[int]]:
-    """Return of which documents and clients a member has another history than we have."""
-    engine.intake.take_bundle(None, _signers_of_heads(bundle))
-    found: dict[str, set[int]] = {}
-    for raw in bundle.of(RecordKind.HEADS)[:1]:
-        try:
-            found |= engine.heads.compare(room_id, raw)
-        except Refused as refused:
-            engine.intake.counts[refused.refusal] += 1
-    return found
-
-
-def _signers_of_heads(bundle: Bundle) -> Bundle:
-    """Return the record of the one member who has signed a statement of heads, and nothing else of the answer."""
-    return Bundle(tuple((RecordKind.IDENTITY, raw) for raw in bundle.of(RecordKind.IDENTITY)[:MAX_SIGNERS_OF_HEADS]))
-
-
-def _take(engine: SyncParts, room_id: RoomId | None, bundle: Bundle) -> ArrivalReport:
-    return engine.intake.take_bundle(room_id, bundle)

@@ -20,7 +20,8 @@ from sublet.messaging.documents.document import MAX_FORKS_OF_SIGNER, Document
 from sublet.messaging.events.events import Events
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.opening.open_documents import OpenDocuments
-from sublet.messaging.ports.store import Fork, Store
+from sublet.messaging.ports.rows import Fork
+from sublet.messaging.ports.store import Store
 from sublet.messaging.quotas.quotas import Quotas
 from sublet.messaging.schema.changes import Happened, RunsHooks
 from sublet.messaging.schema.datatypes import Change

@@ -10,7 +10,8 @@ import structlog
 from sublet.messaging.events.events import Events
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.opening.shards import TimelineShards
-from sublet.messaging.ports.store import DocumentRow, HeadRow, Store
+from sublet.messaging.ports.rows import DocumentRow, HeadRow
+from sublet.messaging.ports.store import Store
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.envelope import Envelope, seal, unpack, verify

@@ -12,7 +12,7 @@ import anyio
 from sublet.messaging.delivery.loops import LoopParts, Loops
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.events.cursors import Cursors
-from sublet.messaging.ports.store import EventRow
+from sublet.messaging.ports.rows import EventRow
 from sublet.messaging.running.owner import Owner
 from sublet.messaging.schema.fields import Fields
 from sublet.messaging.watching.watchers import Seen, Wanted, Watchers, WatchParts

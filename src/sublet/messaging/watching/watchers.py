@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from sublet.messaging.events.events import Events
-from sublet.messaging.ports.store import EventRow
+from sublet.messaging.ports.rows import EventRow
 from sublet.messaging.rooms.states import Rooms
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
