@@ -16,6 +16,8 @@ from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.mutable import EDITED_AT, MUTABLES, content_document
+from sublet.messaging.extensions.reply_to import REPLY_TO
+from sublet.messaging.extensions.watch import WATCHES
 from sublet.messaging.texts import text_replay, texts
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.envelope import unpack
@@ -27,6 +29,15 @@ from support.pycrdt_text import PycrdtTexts
 from support.rooms import Peer, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, MUTABLES, COLLABORATIVE)
+
+
+def everybody_hears(members: list[Peer]) -> None:
+    """Let everybody hear what everybody has written, until nobody says anything more."""
+    while sent := [(peer, out) for peer in members if (out := peer.published())]:
+        for writer, out in sent:
+            for peer in members:
+                if peer is not writer:
+                    peer.hear(out)
 
 
 class Text:
@@ -41,11 +52,7 @@ class Text:
 
     def spread(self) -> None:
         """Let everybody hear what everybody has written, until nobody says anything more."""
-        while sent := [(peer, out) for peer in self.all if (out := peer.published())]:
-            for writer, out in sent:
-                for peer in self.all:
-                    if peer is not writer:
-                        peer.hear(out)
+        everybody_hears(self.all)
 
     def share(self, mode: str | None = None, *editors: Peer) -> dict[str, Any]:
         named = [one.id for one in editors] if editors else None
@@ -360,6 +367,21 @@ def test_texts_are_the_same_everywhere_after_any_edits_in_any_order(seed: int) -
     for peer in text.all:
         peer.hear(inboxes[peer.name])
     assert len({text.read(peer) for peer in text.all}) == 1
+
+
+def test_who_watches_a_shared_text_hears_of_an_edit_by_another_editor() -> None:
+    alice, bob, carol = everybody = peers("alice", "bob", "carol", declarations=(*WITH, REPLY_TO, WATCHES))
+    room = shared_room(*everybody)
+    ref = alice.do("message.send", room_id=room, body="one two")["ref_id"]
+    alice.do("collab.update_acl", room_id=room, ref_id=ref, mode="room_members")
+    everybody_hears(everybody)
+    carol.do("watch.set", room_id=room, ref_id=ref)
+    everybody_hears(everybody)
+    bob.do("collab.edit", room_id=room, ref_id=ref, index=0, delete=3, insert="1")
+    everybody_hears(everybody)
+    told = [one.data for one in carol.engine.events.since(0) if one.kind == "watch.ref_content_edited"]
+    assert [(one["watcher"], one["watched_ref"]) for one in told] == [(carol.id, ref)]
+    assert "watch.ref_content_edited" not in bob.kinds(), "whoever edits is told nothing of it"
 
 
 @pytest.mark.anyio

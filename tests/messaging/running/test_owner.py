@@ -21,7 +21,6 @@ from sublet.messaging.engine.engine import Engine
 from sublet.messaging.ports.network import Answer, Sample
 from sublet.messaging.ports.outbox import Outgoing
 from sublet.messaging.ports.rows import Batch
-from sublet.messaging.running import owner as owner_module
 from sublet.messaging.running import sender as sender_module
 from sublet.messaging.running.owner import Owner
 from sublet.messaging.schema.datatypes import QOS_DATA
@@ -144,7 +143,7 @@ class SlowQuery:
 
 
 def test_answers_that_no_link_takes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owner_module, "MAX_ANSWERS_BYTES", 1_000)
+    monkeypatch.setattr(sender_module, "MAX_ANSWERS_BYTES", 1_000)
     store = SqliteStore(None)
     owner = Owner(lambda: made(store), MemoryHub().join(), lambda engine, query: bytes(300), lambda outcome: None)
     owner.start()

@@ -57,13 +57,13 @@ class RoomFinder:
                 raise SubletError(LocalCode.NOT_FOUND, what, "send_message opens one.")
             await self._gate.ask(caller, Action.ROOM_MANAGE, "*")
             await self._gate.ask(caller, Action.ROOM_SEND, "*", size_bytes=open_for)
-            await self._require(found.entity, caller)
+            await self.require(found.entity, caller)
             name = direct_name(me, found.entity)
             made = await self._speaking.call(caller, room_calls.create, name=name, invite=[found.entity])
             return str(made["room_id"])
 
-    async def _require(self, entity: EntityId, caller: Subject) -> None:
-        """Refuse to open a conversation with nobody.
+    async def require(self, entity: EntityId, caller: Subject) -> None:
+        """Refuse to invite or to address an entity that does not exist.
 
         A daemon that can't be reached now is not asked: what is said waits for it.
 

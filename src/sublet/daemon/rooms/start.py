@@ -68,7 +68,7 @@ def make_rooms(messaging: Messaging, node_id: str, peers: PeerStore, gate: Gatek
     return Rooms(
         messaging=messaging,
         serving=(
-            RoomService(gate, speaking),
+            RoomService(gate, speaking, finder),
             RoomMemberService(gate, speaking),
             MessageService(gate, speaking),
             RoomMarkService(gate, speaking),

@@ -20,7 +20,7 @@ from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.declaring.pre_send import PreSend
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.schema.changes import Intent
-from sublet.messaging.schema.datatypes import Change, Datatype, Origin
+from sublet.messaging.schema.datatypes import AnnotationPlace, Change, Datatype, Origin
 from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
@@ -101,6 +101,10 @@ def _send(
             LocalCode.INVALID_ARGUMENT, "an unknown format, or too many attachments", f"Formats: {', '.join(FORMATS)}."
         )
     engine = context.parts
+    for name, value in (ext or {}).items():
+        extension = engine.schema.extension_of(AnnotationPlace.ON_REF, name)
+        if value is not None and extension is not None:
+            context.require_enabled(room_id, extension)
     contents: dict[str, bytes] = {}
     try:
         content = content_object(context.entity, body, format, rfc3339(engine.now_ms()), media)

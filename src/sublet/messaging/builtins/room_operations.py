@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
+from sublet.messaging.builtins.config_values import ENCRYPTION, WINDOW, check_value, config_field
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import room_calls as calls
 from sublet.messaging.declaring.operating import OperationContext
@@ -18,7 +19,7 @@ from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room.seen import seen_value
 from sublet.protocol.ezagent.room.state import DEFAULT_ADMIN_LEVEL, Policy, Role, RoomState
 from sublet.protocol.ezagent.room.statements import KNOCKS, MEMBERS, NESTED_MAP, USERS
-from sublet.protocol.ezagent.room.table import ADMIN_FIELDS, MAX_NAME_CHARS, level_of
+from sublet.protocol.ezagent.room.table import MAX_NAME_CHARS, level_of
 from sublet.protocol.ezagent.yjs.encode import Nested, Transaction
 from sublet.protocol.ezagent.yjs.model import Value
 
@@ -63,8 +64,8 @@ def create(
         ),
         "power_levels": Nested(default=0, events_default=0, admin=DEFAULT_ADMIN_LEVEL, users=Nested()),
         "relays": [],
-        "encryption": "transport_only",
-        "timeline": {"window_size": "monthly", "max_refs_per_window": DEFAULT_REFS_PER_MONTH},
+        "encryption": ENCRYPTION,
+        "timeline": {"window_size": WINDOW, "max_refs_per_window": DEFAULT_REFS_PER_MONTH},
         "enabled_extensions": list(enabled),
         "ext": Nested({name: Nested() for name in engine.schema.shared_on(_CONFIG, tuple(enabled))}),
     }
@@ -116,18 +117,24 @@ def update_config(context: OperationContext, room_id: RoomId, changes: Fields) -
 
     A level that is changed tells what was seen of those whom it may take power from.
     """
-    context.state(room_id)
-    writes: list[tuple[tuple[str, ...], Written]] = []
-    for name, value in changes.items():
-        path = tuple(name.split("."))
+    state, schema = context.state(room_id), context.parts.schema
+    known = frozenset(one.id for one in context.parts.declared.declarations if one.origin is not Origin.BUILT_IN)
+    timeline = state.fields.get(("timeline",))
+    window: dict[str, Value] = {**timeline} if isinstance(timeline, dict) else {}
+    writes: dict[tuple[str, ...], Written] = {}
+    for name, given in changes.items():
+        path, part = config_field(name, given)
+        value = given if part is None else window | part
+        check_value(schema, known, state, path, value)
+        if path == ("timeline",) and isinstance(value, dict):
+            window = window | value
+            value = window
         if path[0] == "ext" and len(path) == 3 and not _has_map(context, room_id, path[:2]):
-            writes.append((path[:2], Nested()))
+            writes[path[:2]] = Nested()
         if level_of(path) is not None:
             value = {"level": value, "seen": _seen(context, room_id, None)}
-        elif path not in ADMIN_FIELDS and path[0] != "ext":
-            raise _wrong(f"{name} is no field of a room's config that can be changed")
-        writes.append((path, value))
-    _write(context, room_id, writes)
+        writes[path] = value
+    _write(context, room_id, list(writes.items()))
 
 
 def _has_map(context: OperationContext, room_id: RoomId, path: tuple[str, ...]) -> bool:

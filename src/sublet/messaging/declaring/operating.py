@@ -124,6 +124,19 @@ class OperationContext:
             )
         return state
 
+    def require_enabled(self, room_id: RoomId, extension: str) -> None:
+        """Refuse to write what nobody would see: what belongs to an extension that a room has switched off.
+
+        Raises:
+            SubletError: ``NOT_FOUND``: see ``state``; ``CONFLICT``: the extension is off.
+        """
+        if extension not in self.state(room_id).enabled_extensions:
+            raise SubletError(
+                LocalCode.CONFLICT,
+                f"{extension} is switched off in this room",
+                f"An admin may switch it on: sublet room config {room_id} --enable {extension}",
+            )
+
     def ref(self, room_id: RoomId, ref_id: RefId) -> Fields:
         """Return a ref of a room that the caller may read, as it counts and without contents.
 
@@ -149,6 +162,9 @@ class OperationContext:
             SubletError: a hook refuses it; ``CONFLICT``: the room has not enabled what it belongs to.
         """
         parts, path = self.parts, (f"ext.{name}", key)
+        extension = parts.schema.extension_of(AnnotationPlace.ON_REF, name)
+        if extension is not None:
+            self.require_enabled(ref["room_id"], extension)
         document = parts.documents.open(doc_id("index", room_id=ref["room_id"], shard_id=ref["shard_id"]))
         target: RefId = ref["ref_id"]
         node = document.list.by_entry.get(target)

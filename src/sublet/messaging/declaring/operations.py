@@ -42,7 +42,12 @@ def run_operation(
             LocalCode.NOT_FOUND, f"no operation is called {name}", "Its extension may not be part of this daemon."
         )
     checked(operation, arguments)
-    return operation.run(OperationContext(parts, entity), **arguments)
+    context = OperationContext(parts, entity)
+    if operation.extension is not None and operation.writes is not None and not operation.silent_where_off:
+        room_id = arguments.get("room_id")
+        if isinstance(room_id, str):
+            context.require_enabled(room_id, operation.extension)
+    return operation.run(context, **arguments)
 
 
 def checked(operation: Operation, arguments: Fields) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from sublet.messaging.declaring.declaration import (
@@ -95,7 +96,8 @@ class Registry:
             if index.operation_id is not None and index.read is not None:
                 self._add_operation(Operation(index.operation_id, index.read, goes_back=index.goes_back))
         for operation in declaration.operations:
-            self._add_operation(operation)
+            extension = None if declaration.origin is Origin.BUILT_IN else declaration.id
+            self._add_operation(replace(operation, extension=extension))
         for widening in declaration.widenings:
             self.schema.add_widening(declaration.id, declaration.origin, widening)
 

@@ -31,6 +31,7 @@ from sublet.messaging.extensions.mutable import (
     found_content,
     name_content,
 )
+from sublet.messaging.extensions.watch import tell_of_edit
 from sublet.messaging.opening.open_documents import OpenDocuments
 from sublet.messaging.schema.changes import Happened, Intent
 from sublet.messaging.schema.datatypes import (
@@ -132,6 +133,7 @@ def _emit_edited(context: AfterWrite) -> None:
                     "local": change.local,
                 },
             )
+            tell_of_edit(context, ref)
 
 
 def _becomes_collab(change: Happened) -> bool:

@@ -208,5 +208,7 @@ RECEIPTS: Final = Declaration(
             read=calls.get_reading.by(_summary),
         ),
     ),
-    operations=(Operation(calls.mark_read.id, calls.mark_read.by(_update), writes="read_receipts"),),
+    operations=(
+        Operation(calls.mark_read.id, calls.mark_read.by(_update), writes="read_receipts", silent_where_off=True),
+    ),
 )

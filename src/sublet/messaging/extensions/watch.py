@@ -134,8 +134,7 @@ def _check_ref_watchers(context: AfterWrite) -> None:
     if ref is None or ref["room_id"] != change.room_id:
         return
     if _is_edit(change):
-        for watcher in _watchers(context, ref, "on_content_edit"):
-            _tell(context, "watch.ref_content_edited", watcher, ref["ref_id"], new_content_id=ref["content_id"])
+        tell_of_edit(context, ref)
     elif (found := parse_key(change.path[1])) is not None:
         for watcher in _watchers(context, ref, "on_reaction"):
             _tell(
@@ -147,6 +146,18 @@ def _check_ref_watchers(context: AfterWrite) -> None:
                 by=change.signer,
                 removed=change.value is None,
             )
+
+
+def tell_of_edit(context: AfterWrite, ref: Fields) -> None:
+    """Tell those of ours who watch a message that its text was edited, by its author or by another editor.
+
+    Nobody is told where the room has not enabled watches.
+    """
+    room = context.room
+    if room is None or WATCH not in room.enabled_extensions:
+        return
+    for watcher in _watchers(context, ref, "on_content_edit"):
+        _tell(context, "watch.ref_content_edited", watcher, ref["ref_id"], new_content_id=ref["content_id"])
 
 
 def _check_answered(context: AfterWrite) -> None:

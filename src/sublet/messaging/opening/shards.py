@@ -15,6 +15,8 @@ from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.shards import MAX_SUB_SHARD, REFS_PER_SHARD, month, month_of, number, sub_shard
 
 DEFAULT_REFS_PER_MONTH: Final = 100_000
+MAX_REFS_PER_MONTH: Final = (MAX_SUB_SHARD + 1) * REFS_PER_SHARD
+"""What the shards of a month hold."""
 MONTHS_AHEAD: Final = 2
 """How far ahead of ours somebody's clock may be when they begin a month."""
 
@@ -81,11 +83,14 @@ class TimelineShards:
         while (filled := self._filled(_name(room_id, this, last))) >= REFS_PER_SHARD and last < MAX_SUB_SHARD:
             last += 1
         self._last[room_id, this] = last
-        if last * REFS_PER_SHARD + filled >= min(self._limit(room_id), (MAX_SUB_SHARD + 1) * REFS_PER_SHARD):
+        limit = self._limit(room_id)
+        if last * REFS_PER_SHARD + filled >= min(limit, MAX_REFS_PER_MONTH):
+            more = min(2 * limit, MAX_REFS_PER_MONTH)
+            raised = f"An admin may raise it: sublet room config {room_id} --set timeline.max_refs_per_window={more}"
             raise SubletError(
                 LocalCode.CONFLICT,
-                "the room has had as many messages this month as it allows",
-                "An admin may raise timeline.max_refs_per_window with sublet room config.",
+                f"the room has had the {min(limit, MAX_REFS_PER_MONTH)} messages that it takes in a month",
+                raised if more > limit else "Go on in a new room.",
             )
         return _name(room_id, this, last)
 

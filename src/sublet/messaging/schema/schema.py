@@ -107,6 +107,10 @@ class Schema:
             if where is place and annotation.nested and self._is_on((where, annotation.name), enabled)
         ]
 
+    def extension_of(self, place: AnnotationPlace, name: str) -> str | None:
+        """Return the extension that declares an annotation; None where a built-in does, or nothing."""
+        return self._extension_of.get((place, name))
+
     def _is_on(self, key: tuple[AnnotationPlace, str], enabled: tuple[str, ...]) -> bool:
         extension = self._extension_of[key]
         return extension is None or extension in enabled
