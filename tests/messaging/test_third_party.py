@@ -131,7 +131,7 @@ def test_it_does_nothing_in_rooms_that_have_not_enabled_it() -> None:
     assert alice.do("polls.list", room_id=room) == []
     with pytest.raises(SubletError) as caught:
         alice.do("polls.vote", room_id=room, ref_id=ref, option="pizza")
-    assert caught.value.code == LocalCode.NOT_FOUND
+    assert caught.value.code == LocalCode.CONFLICT
 
 
 def test_it_fits_beside_all_others() -> None:

@@ -60,7 +60,7 @@ def test_who_meets_the_limit_of_a_month_goes_on_by_the_hint() -> None:
     room = shared_room(alice)
     alice.do("room.update_config", room_id=room, changes={"timeline.max_refs_per_window": 2})
     send(alice, room, 2)
-    with pytest.raises(SubletError, match="2 messages") as refused:
+    with pytest.raises(SubletError, match="as many messages") as refused:
         send(alice, room, 1)
     *_, config, named, flag, change = shlex.split(refused.value.hint)
     assert (config, named, flag) == ("config", room, "--set")

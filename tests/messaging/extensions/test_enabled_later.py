@@ -25,7 +25,7 @@ def room_from_before(*members: Peer) -> tuple[str, str]:
     invited = [other.id for other in others]
     room: str = first.do("room.create", name="room", invite=invited, extensions=[])["room_id"]
     ref = first.do("message.send", room_id=room, body="old")["ref_id"]
-    with pytest.raises(SubletError, match="does not offer it"):
+    with pytest.raises(SubletError, match="reactions is switched off"):
         first.do("reactions.add", room_id=room, ref_id=ref, emoji="👍")
     first.engine.commit()
     first.do("room.update_config", room_id=room, changes={"enabled_extensions": ["reactions"]})

@@ -181,7 +181,7 @@ def test_a_room_that_does_not_offer_it_refuses() -> None:
     room = shared_room(alice, bob)
     alice.do("room.update_config", room_id=room, changes={"enabled_extensions": []})
     ref = alice.do("message.send", room_id=room, body="hello")["ref_id"]
-    with pytest.raises(SubletError, match="not edited in this room"):
+    with pytest.raises(SubletError, match="mutable is switched off"):
         edit(alice, room, ref, "other")
 
 

@@ -29,13 +29,17 @@ def off(*names: str) -> tuple[Peer, str, str]:
         ("moderation", "moderation.redact", {}),
         ("reactions", "reactions.add", {"emoji": "+1"}),
         ("watch", "watch.set", {"reason": "x"}),
+        ("read-receipts", "receipts.update", {}),
+        ("mutable", "mutable.update", {"body": "x"}),
+        ("collab", "collab.update_acl", {"mode": "room_members"}),
+        ("presence", "presence.set", {"typing": True}),
         ("drafts", "drafts.save", {"body": "x"}),
     ],
 )
 def test_an_operation_is_refused(extension: str, operation: str, more: dict[str, Any]) -> None:
     alice, room, ref = off(extension)
     assert operation in alice.engine.registry.operations
-    given = {"room_id": room, **({} if operation == "drafts.save" else {"ref_id": ref}), **more}
+    given = {"room_id": room, **({} if extension in ("drafts", "presence") else {"ref_id": ref}), **more}
     seq = alice.store.last_seq()
     with pytest.raises(SubletError, match=f"{extension} is switched off") as refused:
         alice.do(operation, **given)
@@ -56,8 +60,3 @@ def test_an_annotation_is_refused() -> None:
     alice, room, ref = off("watch")
     with pytest.raises(SubletError, match="watch is switched off"):
         alice.do("annotation.add", room_id=room, ref_id=ref, name="watch", key=alice.id, value={"reason": "x"})
-
-
-def test_a_mark_of_what_was_read_is_left_out_without_a_word() -> None:
-    alice, room, ref = off("read-receipts")
-    alice.do("receipts.update", room_id=room, ref_id=ref)

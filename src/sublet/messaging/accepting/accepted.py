@@ -1,4 +1,8 @@
-"""What accepted updates add to the store, and what the hooks are told of them."""
+"""Tells what accepted updates add to the store, and tells the hooks what they have changed.
+
+Rules: configs come first, since they decide what else counts; nothing that does not count is told. Weak: a deletion is
+told only where the key has no value any more, which asks for a look at the element.
+"""
 
 from __future__ import annotations
 

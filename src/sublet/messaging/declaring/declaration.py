@@ -128,8 +128,6 @@ class Operation:
     writes: str | None = None
     waits: bool = False
     goes_back: bool = False
-    silent_where_off: bool = False
-    """Whether it does nothing, without an error, in a room that has not enabled its extension."""
     extension: str | None = None
     """The extension that it belongs to; the registry fills it in, and leaves it out for built-ins."""
 

@@ -1,4 +1,9 @@
-"""The hook pipeline: which hooks run, in which order, and what their failures mean (ezagent 2.2)."""
+"""Runs hooks: which ones, in which order, and what their failures mean (ezagent 2.2).
+
+Rules: a hook before a write may refuse it; after a write and after a read a failure is logged, since nothing can be
+taken back. A room runs the hooks of what it has enabled. Weak: a hook runs on the engine's thread, so one that takes
+long delays everything.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Operations by name, generated from the declarations (ezagent 10.2): reads from indexes, writes from operations."""
+"""Runs operations by name, as the declarations have them (ezagent 10.2).
+
+Rules: arguments are checked by name before anything runs, and an operation that writes into a room is refused where the
+room has switched its extension off. Weak: the arguments' types are those of the caller; each operation checks values.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +47,7 @@ def run_operation(
         )
     checked(operation, arguments)
     context = OperationContext(parts, entity)
-    if operation.extension is not None and operation.writes is not None and not operation.silent_where_off:
+    if operation.extension is not None and operation.writes is not None:
         room_id = arguments.get("room_id")
         if isinstance(room_id, str):
             context.require_enabled(room_id, operation.extension)

@@ -1,4 +1,8 @@
-"""The registry of declarations: what depends on what, and what may not be registered (ezagent 2.1, 2.2)."""
+"""Registers declarations: what depends on what, and what may not be registered (ezagent 2.1, 2.2).
+
+Rules: a third party's hooks come after those of the specification, watch no ``*``, and keep documents under its name
+alone. A name belongs to one declaration. Weak: everything is registered at start; nothing is taken away while it runs.
+"""
 
 from __future__ import annotations
 

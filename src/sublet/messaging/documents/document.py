@@ -1,4 +1,8 @@
-"""One open document: who wrote up to where, the order of its elements, and where each item of an update belongs."""
+"""One open document: who wrote up to where, the order of its elements, and where each item of an update belongs.
+
+Rules: planning an update changes nothing; accepting it does. Nothing is put before another, so replicas order alike.
+Fields are not in memory, they come from the log. Weak: it holds a node for each element, so a shard is bounded in refs.
+"""
 
 from __future__ import annotations
 

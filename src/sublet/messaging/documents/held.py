@@ -1,4 +1,8 @@
-"""Updates of one document that wait for others, within bounds."""
+"""Keeps updates of one document that wait for others, within bounds.
+
+Rules: no signer's gaps push out another's; each waiting update is looked at once for each thing it needs. Weak: what is
+pushed out comes again only with the next difference.
+"""
 
 from __future__ import annotations
 

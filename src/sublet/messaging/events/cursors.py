@@ -1,4 +1,8 @@
-"""Up to where each of our entities has taken up what happened, so that who was away finds first what came meanwhile."""
+"""Keeps up to where each of our entities has taken up events, so that who was away finds first what came meanwhile.
+
+Rules: a cursor never goes back, and what an entity did itself is no news to it. Weak: whether a page of a room shows
+all that is new there is looked up in a few pages of events; beyond these it stays new.
+"""
 
 from __future__ import annotations
 

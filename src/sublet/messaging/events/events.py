@@ -1,4 +1,8 @@
-"""The stream of events (ezagent 10.3), kept with a cursor, so that a reader who was away misses nothing."""
+"""The stream of events (ezagent 10.3), kept with a cursor, so that a reader who was away misses nothing.
+
+Rules: an event is told once it is durable, in the order in which things happened here; what was mentioned in passing
+moves no cursor. Weak: the last ``KEPT_EVENTS`` are kept, and who was away for longer is told that some are missing.
+"""
 
 from __future__ import annotations
 

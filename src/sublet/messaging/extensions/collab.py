@@ -197,8 +197,6 @@ def _update_acl(
     engine, ref = context.parts, context.ref(room_id, ref_id)
     if ref["author"] != context.entity:
         raise SubletError(LocalCode.POLICY_DENIED, "only its author decides who writes into a message", "Ask them.")
-    if COLLAB not in context.state(room_id).enabled_extensions:
-        raise SubletError(LocalCode.CONFLICT, "this room has no shared texts", "An admin may enable collab.")
     given = list(dict.fromkeys(editors)) if editors is not None else None
     if mode not in (None, *MODES) or (given is not None and not _are_entities(given)):
         raise SubletError(

@@ -66,8 +66,6 @@ def _save(context: OperationContext, room_id: RoomId, body: str, reply_to: RefId
             it answers no message.
     """
     engine, entity = context.parts, context.entity
-    if DRAFTS not in context.state(room_id).enabled_extensions:
-        raise SubletError(LocalCode.CONFLICT, "this room keeps no drafts", "An admin may enable drafts.")
     if reply_to is not None and not is_ref_id(reply_to):
         raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no message to answer", "Read the room for their ids.")
     there = engine.reading.map_document(_document(room_id, entity))

@@ -135,8 +135,7 @@ def _keep(context: OperationContext, room_id: RoomId, data: bytes, media_type: s
 
 
 def _offered(context: OperationContext, room_id: RoomId) -> None:
-    if MEDIA not in context.state(room_id).enabled_extensions:
-        raise SubletError(LocalCode.CONFLICT, "this room takes no files", "An admin may enable media.")
+    context.require_enabled(room_id, MEDIA)
 
 
 async def _get(context: AskingContext, room_id: RoomId, blob_hash: str) -> bytes:

@@ -155,8 +155,6 @@ def _update(
         raise SubletError(LocalCode.POLICY_DENIED, "only its author edits this message", "Answer it.")
     if ref["status"] == DELETED:
         raise SubletError(LocalCode.CONFLICT, "this message was deleted", "Send another one.")
-    if MUTABLE not in context.state(room_id).enabled_extensions:
-        raise SubletError(LocalCode.CONFLICT, "messages are not edited in this room", "An admin may enable mutable.")
     if not body or len(body.encode("utf-8", "surrogatepass")) > MAX_BODY_BYTES or format not in (None, *FORMATS):
         raise SubletError(
             LocalCode.INVALID_ARGUMENT,

@@ -73,8 +73,6 @@ def _set(
         SubletError: ``NOT_FOUND``; ``CONFLICT``: the room does not offer this; ``INVALID_ARGUMENT``: too long.
     """
     engine, entity = context.parts, context.entity
-    if PRESENCE not in context.state(room_id).enabled_extensions:
-        raise SubletError(LocalCode.CONFLICT, "nobody tells this room where they are", "An admin may enable presence.")
     if len(status or "") > MAX_STATUS_CHARS or len(window or "") > MAX_WINDOW_CHARS:
         raise SubletError(
             LocalCode.INVALID_ARGUMENT, f"a status has at most {MAX_STATUS_CHARS} characters", "Send a message."

@@ -28,7 +28,6 @@ from sublet.messaging.schema.changes import Happened
 from sublet.messaging.schema.datatypes import QOS_LOW, Annotation, AnnotationPlace, Change, Datatype, Origin
 from sublet.messaging.schema.fields import Written
 from sublet.messaging.writing.writing import Writing
-from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, is_ref_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType
@@ -138,10 +137,6 @@ def _update(context: OperationContext, room_id: RoomId, ref_id: RefId) -> calls.
         SubletError: there is no such message; ``CONFLICT``: the room does not offer receipts.
     """
     ref = context.ref(room_id, ref_id)
-    if READ_RECEIPTS not in context.state(room_id).enabled_extensions:
-        raise SubletError(
-            LocalCode.CONFLICT, "this room has no read receipts", "An admin may enable read-receipts for it."
-        )
     return {"moved": mark_read(context, room_id, ref["ref_id"])}
 
 
@@ -208,7 +203,5 @@ RECEIPTS: Final = Declaration(
             read=calls.get_reading.by(_summary),
         ),
     ),
-    operations=(
-        Operation(calls.mark_read.id, calls.mark_read.by(_update), writes="read_receipts", silent_where_off=True),
-    ),
+    operations=(Operation(calls.mark_read.id, calls.mark_read.by(_update), writes="read_receipts"),),
 )

@@ -1,4 +1,8 @@
-"""Which process an entity's daemon is: what steers something of an earlier one steers nothing now (DESIGN 6.9)."""
+"""Knows which process an entity's daemon is: what steers something of an earlier one steers nothing now (DESIGN 6.9).
+
+Rules: ours is another one in every process; of others the one that was signed last counts. Weak: a daemon that says
+nothing after its restart is taken for the process before.
+"""
 
 from __future__ import annotations
 

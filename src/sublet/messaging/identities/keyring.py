@@ -1,4 +1,8 @@
-"""Whose key is whose: our own entities with their keys, and the proven records of others."""
+"""Knows whose key is whose: our own entities with their keys, and the proven records of others.
+
+Rules: a record proves itself, so anybody may bring it; nobody brings one of our own entities; a newer version takes the
+place of an older one. Weak: beyond ``MAX_RECORDS`` those of strangers are refused, and none is ever given up.
+"""
 
 from __future__ import annotations
 

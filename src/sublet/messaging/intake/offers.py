@@ -1,4 +1,8 @@
-"""Contents that come along with updates: only those that a verified update names are kept."""
+"""Keeps contents that come along with updates: only those that a verified update names.
+
+Rules: nobody has signed a content for the room, so it counts by the ref that names its hash. Weak: a content that comes
+before its ref is dropped and comes again with the difference.
+"""
 
 from __future__ import annotations
 

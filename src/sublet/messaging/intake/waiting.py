@@ -1,4 +1,8 @@
-"""What waits until its signer's key is known, which is asked for."""
+"""Keeps what waits until its signer's key is known, which is asked for.
+
+Rules: members and strangers wait apart, so that no stranger takes a member's place; both are bounded in signers and in
+bytes. Weak: what is given up is asked for again only once its signer is known.
+"""
 
 from __future__ import annotations
 

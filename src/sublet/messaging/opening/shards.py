@@ -1,4 +1,9 @@
-"""Which shards a room's timeline has, and where the next ref goes (DESIGN 6.3)."""
+"""Knows which shards a room's timeline has, and where the next ref goes (DESIGN 6.3).
+
+Rules: a month is read from its first sub-shard on until one is empty, so a shard begins only behind one that has a ref,
+and nobody begins one far ahead of our clock. Weak: how full a shard is may differ between replicas that write at once,
+so a shard may hold a few more refs than ``REFS_PER_SHARD``.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +94,7 @@ class TimelineShards:
             raised = f"An admin may raise it: sublet room config {room_id} --set timeline.max_refs_per_window={more}"
             raise SubletError(
                 LocalCode.CONFLICT,
-                f"the room has had the {min(limit, MAX_REFS_PER_MONTH)} messages that it takes in a month",
+                f"the room has had as many messages this month as it allows, {min(limit, MAX_REFS_PER_MONTH)}",
                 raised if more > limit else "Go on in a new room.",
             )
         return _name(room_id, this, last)

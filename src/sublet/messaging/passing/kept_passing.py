@@ -1,4 +1,7 @@
-"""What is kept of who is present: bounded in items and in bytes, for each daemon and for all of them together."""
+"""Keeps what is known of who is present: bounded in items and in bytes, for each daemon and for all of them together.
+
+Rules: what takes the place of something counts by what it adds. Weak: what an entry takes is an estimate.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Reading what counts: refs with their annotations, and map documents, from the index and the log.
+"""Reads what counts: refs with their annotations, and map documents, from the index and the log.
 
-Nothing here walks a document: a page of refs costs what its refs cost, however long the room is.
+Rules: nothing here walks a document, so a page of refs costs what its refs cost, however long the room is. All replicas
+that hold the same log read the same: which write of a key counts follows from rules, members and the CRDT's order, and
+never from when something came. Weak: a key that was written thousands of times is put in order whenever it is read.
 """
 
 from __future__ import annotations

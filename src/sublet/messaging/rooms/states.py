@@ -1,4 +1,8 @@
-"""The states of rooms, decided from their configs' logs and kept until the config changes."""
+"""Decides the states of rooms from their configs' logs, and keeps them until the config changes.
+
+Rules: a state is a function of the set of statements, whatever their order. Of most members everything counts, which is
+told without looking at clocks. Weak: a changed config is decided anew as a whole; see ``config_gathering.py``.
+"""
 
 from __future__ import annotations
 

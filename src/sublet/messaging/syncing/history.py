@@ -1,4 +1,7 @@
-"""Older months of a room: asked for when somebody reads so far back, since they are not heard (DESIGN 6.3)."""
+"""Goes back in a room: asks for older months where a reader comes to the beginning of what is here.
+
+Rules: no further than the month in the room's id. Weak: a month that nobody who is reachable has ends the way back.
+"""
 
 from __future__ import annotations
 

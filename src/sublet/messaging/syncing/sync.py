@@ -1,8 +1,7 @@
-"""Differences: what we lack is asked for with our state vector.
+"""Asks peers for what is missing here, and goes on until nothing more comes.
 
-The service wants that after every gap and every change of a link, and from time to time.
-
-Subscribe first, then ask: the other order loses what comes between. All answers are taken, since none is complete.
+Rules: what was asked for waits in a queue without doubles, a bounded number of workers ask, and what a peer answers is
+verified like live updates. Weak: whoever answers with nothing is not told apart from who has nothing.
 """
 
 from __future__ import annotations

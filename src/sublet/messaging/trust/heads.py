@@ -1,4 +1,9 @@
-"""Signed heads: members state what they have of a room, which shows forks and rollbacks (DESIGN 6.8, 9.11)."""
+"""Signed heads: members state what they have of a room, which shows forks and rollbacks (DESIGN 6.8, 9.11).
+
+Rules: only a member's statement counts, an older one says nothing, and one from the future is refused. A fork is a
+reason to have less; going back is told otherwise. Weak: a statement holds a bounded number of documents and clients, so
+in a large room the oldest months are not compared.
+"""
 
 from __future__ import annotations
 

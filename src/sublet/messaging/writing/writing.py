@@ -1,4 +1,9 @@
-"""Writing as one of our own entities: refs, fields and contents, signed, durable, then published."""
+"""Writes as our own entities: refs, fields and contents, signed, staged, and published once they are durable.
+
+Rules: every write runs the hooks before it is signed. A burst of refs of one entity in one document shares an envelope;
+a field is written by itself, after what waits. What can't be written leaves the transaction as it was. Weak: of a
+burst that is refused as a whole nothing is kept, though only one ref of it was wrong.
+"""
 
 from __future__ import annotations
 
