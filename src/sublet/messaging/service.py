@@ -43,6 +43,7 @@ from sublet.messaging.ports.rows import EventRow
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES
 from sublet.messaging.running.hand_over import HandOver
 from sublet.messaging.running.owner import Owner
+from sublet.messaging.running.sender import Reply
 from sublet.messaging.syncing import answers
 from sublet.messaging.syncing.doorkeeper import Doorkeeper
 from sublet.messaging.syncing.history import History
@@ -50,7 +51,7 @@ from sublet.messaging.syncing.sync import Sync
 from sublet.messaging.watching.news import EventsFound, News
 from sublet.messaging.watching.watchers import Watchers
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, is_room_id
+from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, entity_domain, is_room_id
 from sublet.protocol.ezagent.question import seal_answer
 from sublet.protocol.ezagent.yjs.vectors import decode_vector
 from sublet.tasks import Service, Services
@@ -331,7 +332,7 @@ class MessagingService:
         blobs = FileBlobs(self._path.with_name("blobs"), MAX_BLOBS_BYTES)
         return Engine(self._registry, store, self._local, self._now_ms, blobs, self._daemon_bytes)
 
-    def _answer(self, engine: Engine, query: Answer) -> bytes | None:
+    def _answer(self, engine: Engine, query: Answer) -> Reply | None:
         """Answer a peer who may be told; where its state vector shows that it has more than we, ask it in turn."""
         question = self._doorkeeper.admit(engine, query)
         body = query.payload if question is None else question.body
@@ -340,7 +341,9 @@ class MessagingService:
             if answers.behind(engine, name, decode_vector(body or b"\0")):
                 self._hand_over.soon(self._sync.doubt, name)
         found = self.delivery.answer(engine, query.key, body) or answers.answer(engine, query.key, body)
-        return found if found is None or question is None else seal_answer(question, found)
+        if found is None or question is None:
+            return None if found is None else Reply("", found)
+        return Reply(entity_domain(question.asker), seal_answer(question, found))
 
     def _outcome(self, outcome: ArrivalReport) -> None:
         for name in outcome.gaps:

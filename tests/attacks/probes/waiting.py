@@ -30,7 +30,7 @@ from sublet.messaging.delivery.heard import MAX_ACKNOWLEDGEMENT_BYTES
 from sublet.messaging.ports.network import Sample
 from sublet.messaging.ports.outbox import Outgoing
 from sublet.messaging.running.owner import STOP_SECONDS
-from sublet.messaging.running.sender import Sender
+from sublet.messaging.running.sender import Reply, Sender
 from sublet.messaging.schema.datatypes import QOS_LOW
 from sublet.messaging.syncing import replays
 from sublet.messaging.syncing.doorkeeper import Doorkeeper, ask
@@ -217,6 +217,17 @@ def _congested() -> Iterator[object]:
     sender.send([Outgoing("k", b"", b"", QOS_LOW)])
 
 
+@contextmanager
+def _unread() -> Iterator[object]:
+    """Let one peer ask for much and take nothing of it."""
+    sender = Sender(cast("MemoryNetwork", None), STOP_SECONDS)
+    for number in range(64):
+        sender.reply(_Query("ezagent/nowhere", b""), Reply("greedy", bytes([number]) * MEBIBYTE))
+    yield sender
+    for query, _ in sender._answers.clear():
+        query.drop()
+
+
 PROBES: Sequence[Probe] = (
     KeptProbe(
         name="audit log: long names that are denied",
@@ -266,5 +277,11 @@ PROBES: Sequence[Probe] = (
         attack=_congested,
         bound=36 * MEBIBYTE,
         left=36 * MEBIBYTE,
+    ),
+    KeptProbe(
+        name="rooms: answers for a peer that takes none",
+        covers=("messaging.running.sender:Sender.__init__", "messaging.running.sender:Sender.reply"),
+        attack=_unread,
+        bound=20 * MEBIBYTE,
     ),
 )

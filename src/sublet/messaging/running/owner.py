@@ -19,10 +19,11 @@ from sublet.messaging.accepting.arrival import Arrival, ArrivalReport
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.ports.network import Answer, Network, Sample
 from sublet.messaging.running.arrivals import Arrivals, Item
-from sublet.messaging.running.sender import Sender
+from sublet.messaging.running.sender import Reply, Sender
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
 from sublet.protocol.ezagent.errors import Refused
+from sublet.stop_time import within
 from sublet.tasks import described
 
 log = structlog.get_logger(__name__)
@@ -77,7 +78,7 @@ class Owner:
         self,
         make_engine: Callable[[], Engine],
         network: Network,
-        answer: Callable[[Engine, Answer], bytes | None],
+        answer: Callable[[Engine, Answer], Reply | None],
         outcome: Callable[[ArrivalReport], None],
         settle: Callable[[list[Settled]], None] = settle,
         broken: Callable[[], None] = lambda: None,
@@ -110,7 +111,7 @@ class Owner:
     def stop(self) -> None:
         """Finish what waits, and end both threads."""
         self._inbox.put(None)
-        self._thread.join(STOP_SECONDS)
+        self._thread.join(within(STOP_SECONDS))
         self._sender.stop()
 
     def heard(self, sample: Sample) -> None:
@@ -221,16 +222,16 @@ class Owner:
 
     def _reply(self, engine: Engine, query: Answer) -> None:
         try:
-            payload = self._answer(engine, query)
+            reply = self._answer(engine, query)
         except Refused:
-            payload = None
+            reply = None
         except BaseException:
             log.exception("could not answer a peer", key=query.key)
-            payload = None
-        if payload is None:
+            reply = None
+        if reply is None:
             query.drop()
         else:
-            self._sender.reply(query, payload)
+            self._sender.reply(query, reply)
 
 
 def arrivals_of(sample: Sample) -> list[Arrival]:
