@@ -29,6 +29,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "messaging.backends.zenoh_network": "starts the network, which may hang",
         "messaging.links.links": "the engine's network calls it from other threads",
         "messaging.running.owner": "owns the engine, which one thread alone may touch",
+        "messaging.running.sender": "publishes, which a link may block",
     },
     "threading.Timer": {"workspace.audit.shadow_git": "ends a git that hangs, from a thread that waits for it"},
     "ThreadPoolExecutor": {

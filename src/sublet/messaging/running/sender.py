@@ -1,7 +1,8 @@
 """The thread that publishes and answers, since a congested link blocks whoever publishes.
 
 Rules: what waits is bounded in number and in bytes; what is left out is durable, so peers fetch it by a difference.
-Answers wait in turns of the peers that asked. Weak: one link that takes nothing delays what is published to all others, within these bounds.
+Answers wait in turns of the peers that asked. Weak: one link that takes nothing delays what is published to all others,
+within these bounds.
 """
 
 from __future__ import annotations
