@@ -94,6 +94,14 @@ class LeaseSaid:
             show_default=False,
         ),
     ] = False
+    no_delete: Annotated[
+        bool,
+        _limits(
+            "--no-delete",
+            help="Let the executor make and write, but delete, rename or replace nothing that it has not made.",
+            show_default=False,
+        ),
+    ] = False
     watch: Annotated[
         bool,
         _going_along("--watch", help="Tell you and the peer's agent what others change meanwhile.", show_default=False),

@@ -18,6 +18,7 @@ class LeaseTerms(BaseModel):
     model_config = ConfigDict(defer_build=True, frozen=True)
 
     keep_all: bool = Field(default=False, description="live: refuse a write that undo could not take back")
+    no_delete: bool = Field(default=False, description="Nothing may be deleted, renamed or replaced but what it made")
 
     @classmethod
     def of(cls, source: LeaseTerms) -> Self:
@@ -29,4 +30,6 @@ class LeaseTerms(BaseModel):
         lines = []
         if self.keep_all:
             lines.append("what can't be kept for undo may not be overwritten")
+        if self.no_delete:
+            lines.append("nothing may be deleted, renamed or replaced but what the lease has made itself")
         return lines

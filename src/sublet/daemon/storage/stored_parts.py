@@ -41,6 +41,7 @@ class StoredTerms(Stored):
     """What may be done less than the access mode says."""
 
     keep_all: bool = False
+    no_delete: bool = False
 
 
 class StoredRequest(StoredTerms):
