@@ -91,3 +91,46 @@ def test_a_transport_is_chosen_that_can_hold_to_it(daemons: tuple[Daemon, Daemon
     ended = delegate(daemons[0], project, "rm a; true", "--no-delete", "--transport", "auto")
     assert ended["transport"] == "sshfs"
     assert contents(project) == FILES
+
+
+WRITES = (
+    "cp ../meta/lease.json out/lease 2>/dev/null || cp ../meta/lease.json lease; echo x >> a; rm src/b; "
+    "mv src/b out/b; cp out/c src/c; echo y > new; mkdir -p more; echo z >> out/c; echo n > out/n; true"
+)
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--staged"], ["--transport", "archive"], ["--transport", "git"]], ids=["live", "staged", "a", "g"]
+)
+def test_only_what_you_name_is_changed(daemons: tuple[Daemon, Daemon], project: Path, options: list[str]) -> None:
+    ended = delegate(daemons[0], project, WRITES, "--writable", "out", *options)
+    assert ended["error"] is None, ended
+    assert ended["writable"] == ["out"]
+    if options == ["--staged"]:
+        assert contents(project) == FILES
+        request = ApplyResult(delegation_id=ended["delegation_id"], partial=True)
+        ask(daemons[0], lambda client: client.call(APPLY_RESULT, request))
+    found = contents(project)
+    lease = found.pop("out/lease", "{}")
+    by_copy = "--transport" in options
+    if by_copy:
+        found.pop("out/b", "")  # what was moved in its copy is made in the writable place, and stays where it was
+        assert ended["left_behind"], ended
+    else:
+        assert json.loads(lease)["writable"] == ["out"]
+        assert "refused: a: only other names of this directory are lent for writing" in told(
+            daemons[0], ended["delegation_id"]
+        )
+    assert found == FILES | {"out/c": "c\nz\n", "out/n": "n\n"}
+    assert not (project / "more").exists()
+
+
+@pytest.mark.parametrize(
+    "options", [["--writable", "/etc"], ["--writable", "../x"], ["--writable", "!a"], ["--writable", "a", "--ro"]]
+)
+def test_what_could_never_be_written_is_refused(
+    daemons: tuple[Daemon, Daemon], project: Path, options: list[str]
+) -> None:
+    refused = delegate(daemons[0], project, "true", *options)["error"]
+    assert refused["code"] == "INVALID_ARGUMENT"
+    assert refused["hint"]

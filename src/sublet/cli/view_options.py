@@ -66,6 +66,14 @@ class ViewOptions:
         list[str] | None,
         _lent(metavar="PATTERN", help="What matches stays here; !PATTERN makes an exception. Repeatable."),
     ] = None
+    writable: Annotated[
+        list[str] | None,
+        _lent(
+            metavar="PATH",
+            help="Only what lies there may be changed or made, the rest is read-only: src, docs/*.md, **/tmp. "
+            "Repeatable.",
+        ),
+    ] = None
     reveal: Annotated[
         list[str] | None,
         _lent(metavar="PATTERN", help="Show a hidden name after all; policy may deny it. Repeatable."),

@@ -7,9 +7,13 @@ delegator's own SFTP server is what enforces it, so that an executor which does 
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from sublet.protocol.bounds import MAX_PATTERNS
+
+NamePattern = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 
 
 class LeaseTerms(BaseModel):
@@ -19,6 +23,9 @@ class LeaseTerms(BaseModel):
 
     keep_all: bool = Field(default=False, description="live: refuse a write that undo could not take back")
     no_delete: bool = Field(default=False, description="Nothing may be deleted, renamed or replaced but what it made")
+    writable: Annotated[list[NamePattern], Field(max_length=MAX_PATTERNS)] = Field(
+        default_factory=list, description="Only these paths may be changed or made: src, docs/*.md, **/tmp"
+    )
 
     @classmethod
     def of(cls, source: LeaseTerms) -> Self:
@@ -32,4 +39,6 @@ class LeaseTerms(BaseModel):
             lines.append("what can't be kept for undo may not be overwritten")
         if self.no_delete:
             lines.append("nothing may be deleted, renamed or replaced but what the lease has made itself")
+        if self.writable:
+            lines.append(f"only this may be changed or made, all else is read-only: {', '.join(self.writable)}")
         return lines

@@ -42,6 +42,7 @@ class StoredTerms(Stored):
 
     keep_all: bool = False
     no_delete: bool = False
+    writable: list[str] = []
 
 
 class StoredRequest(StoredTerms):
