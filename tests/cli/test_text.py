@@ -383,3 +383,9 @@ def test_a_renamed_peer_is_told_by_both_names(capsys: pytest.CaptureFixture[str]
     control = FakeControl(peers=[peer()])
     assert "bob is called robert here from now on." in call(control, capsys, "peers", "rename", "bob", "robert")[1]
     assert "'Bob!' is no peer name" in call(control, capsys, "peers", "rename", "bob", "Bob!")[2]
+
+
+def test_links_tell_who_used_them(capsys: pytest.CaptureFixture[str]) -> None:
+    out = call(FakeControl(), capsys, "peers", "links")[1]
+    assert "by bob, " in out
+    assert "by nobody, and can't be any more" in out

@@ -34,6 +34,7 @@ from sublet.daemon.api.operation import AnswerT, EventT, Feed, Nothing, Numbered
 from sublet.daemon.api.peers import (
     ADD_PEER,
     CREATE_PAIR_LINK,
+    LIST_PAIR_LINKS,
     LIST_PEERS,
     REMOVE_PEER,
     RENAME_PEER,
@@ -43,6 +44,7 @@ from sublet.daemon.api.peers import (
     Directory,
     OnePeer,
     PairLink,
+    PairLinkView,
     PeerView,
     RenamePeer,
 )
@@ -335,6 +337,14 @@ class FakeControl(ControlClient):
         self.requests.append({"ttl_seconds": request.ttl_seconds})
         link = "sublet-pair:" + "x" * 200
         return PairLink(link=link, expires_at=AT, a2a_url="http://127.0.0.1:8642", fingerprint=FINGERPRINT)
+
+    @answers(LIST_PAIR_LINKS)
+    async def list_pair_links(self, request: Nothing) -> list[PairLinkView]:
+        facts = {"made_at": AT, "made_by": "human", "expires_at": AT}
+        return [
+            PairLinkView(id="0a", state="used", used_at=AT, peer="bob", fingerprint=FINGERPRINT, **facts),
+            PairLinkView(id="0b", state="over", **facts),
+        ]
 
     @answers(ADD_PEER)
     async def add_peer(self, request: AddPeer) -> PeerView:

@@ -15,7 +15,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.peers import PeerView
+    from sublet.daemon.api.peers import PairLink, PairLinkView, PeerView
     from sublet.daemon.api.tokens import TokenView
     from sublet.daemon.control.client import ControlClient as Control
 
@@ -34,12 +34,20 @@ def pair(
     ttl: Annotated[
         int | None, typer.Option(metavar="TIME", parser=duration, help="How long the link works. [default: 10m]")
     ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until somebody uses it, and tell who did.", show_default=False)
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Make a one-time link for another daemon to pair with.
 
-    Hand it over in private: whoever uses it first is paired.
+    Hand it over in private: whoever uses it first is paired. `sublet peers links` tells who that was.
     """
+    if wait and as_json:
+        raise typer.BadParameter(
+            "one JSON value has the link, which is used later: see `sublet events --kind peer_paired --follow --json`",
+            param_hint="--wait",
+        )
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
@@ -66,6 +74,12 @@ def pair(
             screen.note("On the other machine:  sublet peers add LINK --name NAME")
         screen.note(f"This daemon's key:  {link.fingerprint}")
         screen.note("It gets the name that it calls itself by, unless that is another's here: see `sublet status`.")
+        if wait:
+            from sublet.cli.render_peers import use_of
+
+            screen.show(use_of(await _used(control, link)))
+        else:
+            screen.note("Who used it:  sublet peers links")
 
     run(ctx, screen, body)
 
@@ -143,6 +157,28 @@ def peers_show(ctx: typer.Context, name: PeerArgument, as_json: JsonFlag = False
         from sublet.cli.render_peers import peer_details
 
         screen.show(peer_details(peer))
+
+    run(ctx, screen, body)
+
+
+@peers.command(cls=Sectioned, name="links")
+def peers_links(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+    """List the pairing links that were made here last, and who used each."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        from sublet.daemon.api.operation import Nothing
+        from sublet.daemon.api.peers import LIST_PAIR_LINKS
+
+        made = await control.call(LIST_PAIR_LINKS, Nothing())
+        if as_json:
+            screen.emit({"links": [link.model_dump(mode="json") for link in made]})
+        elif made:
+            from sublet.cli.render_peers import link_table
+
+            screen.show(link_table(made))
+        else:
+            screen.note("No links were made here. `sublet pair` makes one.")
 
     run(ctx, screen, body)
 
@@ -309,6 +345,28 @@ async def _all(control: Control) -> list[PeerView]:
     from sublet.daemon.api.peers import SHOW_DIRECTORY
 
     return (await control.call(SHOW_DIRECTORY, Nothing())).peers
+
+
+async def _used(control: Control, link: PairLink) -> PairLinkView:
+    """Wait until a link is used or over, and return what became of it."""
+    import time
+    from contextlib import aclosing
+
+    import anyio
+
+    from sublet.daemon.api.events import FOLLOW_EVENTS, FollowEvents
+    from sublet.daemon.api.operation import Nothing
+    from sublet.daemon.api.peers import LIST_PAIR_LINKS
+    from sublet.protocol.events import EventKind
+    from sublet.protocol.times import unix_seconds
+
+    news = control.follow(FOLLOW_EVENTS, FollowEvents(cursor=link.cursor, kind=EventKind.PEER_PAIRED))
+    with anyio.move_on_after(unix_seconds(link.expires_at) - time.time()):
+        async with aclosing(news) as coming:
+            async for event in coming:
+                if event.data.get("link") == link.id:
+                    break
+    return next(one for one in await control.call(LIST_PAIR_LINKS, Nothing()) if one.id == link.id)
 
 
 async def _find(control: Control, name: str) -> PeerView:

@@ -294,7 +294,9 @@ def unknown_peer(name: str, known: Iterable[str]) -> SubletError:
     )
 
 
-def pin(connection: sqlite3.Connection, events: Recorder, peer: Peer, *, spoken: Spoken | None = None) -> Peer:
+def pin(
+    connection: sqlite3.Connection, events: Recorder, peer: Peer, *, spoken: Spoken | None = None, link: str = ""
+) -> Peer:
     """Add or update a peer inside a transaction and return it as stored.
 
     Args:
@@ -303,6 +305,7 @@ def pin(connection: sqlite3.Connection, events: Recorder, peer: Peer, *, spoken:
         peer: name, key and address; its key is proven.
         spoken: what of the configuration names a peer, where the name is only the peer's own hint; None where the
             person chose it.
+        link: which of our links it has used, as lists call it; empty where we have used one of its own.
 
     Raises:
         SubletError: as ``PeerStore.add``.
@@ -325,7 +328,8 @@ def pin(connection: sqlite3.Connection, events: Recorder, peer: Peer, *, spoken:
         "INSERT INTO peers (name, node_id, public_key, a2a_url, tls_certificate, paired_at) VALUES (?, ?, ?, ?, ?, ?)",
         (peer.name, peer.node_id, peer.public_key, peer.a2a_url, peer.tls_certificate, peer.paired_at),
     )
-    events.add(EventKind.PEER_PAIRED, None, _facts(peer) | ({"note": peer.note} if peer.note else {}))
+    more = {"note": peer.note, "link": link}
+    events.add(EventKind.PEER_PAIRED, None, _facts(peer) | {name: text for name, text in more.items() if text})
     return peer
 
 
