@@ -31,6 +31,7 @@ from sublet.protocol.errors import ErrorCode, RemoteProtocolError, SubletError
 from sublet.protocol.ezagent.envelope import seal, unpack
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ids import fingerprint
+from sublet.protocol.lease_terms import LeaseTerms
 from sublet.protocol.messages import AWCP_URI, Error, Invite, Progress, SandboxProfile
 from sublet.protocol.signing import sign_message, verify_message
 from sublet.workspace.archive.wire import Frame, Frames, MalformedFrame
@@ -204,3 +205,12 @@ def test_commands_ignore_in_answers_what_the_daemon_refuses_in_requests() -> Non
     assert ErrorView.model_validate({"code": "X", "message": "m", "new": 1}) == ErrorView(code="X", message="m")
     with pytest.raises(ValidationError, match="new"):
         CreateDelegation.model_validate({"workspace_dir": "/w", "peer": "bob", "prompt": "p", "new": 1})
+
+
+def test_an_executor_that_knows_no_terms_takes_the_invite_and_one_that_does_reads_no_term_where_none_is() -> None:
+    """Terms are told and not asked for: the delegator's own view holds the executor to them."""
+    told = Invite.model_validate(
+        {"delegation_id": ID, **MESSAGES["INVITE"], "sublet": {"terms": {"no_delete": True, "a_later_term": 1}}}
+    )
+    assert told.sublet.terms == LeaseTerms(no_delete=True)
+    assert Invite.model_validate({"delegation_id": ID, **MESSAGES["INVITE"]}).sublet.terms == LeaseTerms()

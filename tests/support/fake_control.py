@@ -34,15 +34,19 @@ from sublet.daemon.api.operation import AnswerT, EventT, Feed, Nothing, Numbered
 from sublet.daemon.api.peers import (
     ADD_PEER,
     CREATE_PAIR_LINK,
+    LIST_PAIR_LINKS,
     LIST_PEERS,
     REMOVE_PEER,
+    RENAME_PEER,
     SHOW_DIRECTORY,
     AddPeer,
     CreatePairLink,
     Directory,
     OnePeer,
     PairLink,
+    PairLinkView,
     PeerView,
+    RenamePeer,
 )
 from sublet.daemon.api.pruning import PRUNE, PruneItem, PruneReport, PruneRequest
 from sublet.daemon.api.replays import REPLAY, ReplayRequest, ReplayView
@@ -334,6 +338,14 @@ class FakeControl(ControlClient):
         link = "sublet-pair:" + "x" * 200
         return PairLink(link=link, expires_at=AT, a2a_url="http://127.0.0.1:8642", fingerprint=FINGERPRINT)
 
+    @answers(LIST_PAIR_LINKS)
+    async def list_pair_links(self, request: Nothing) -> list[PairLinkView]:
+        facts = {"made_at": AT, "made_by": "human", "expires_at": AT}
+        return [
+            PairLinkView(id="0a", state="used", used_at=AT, peer="bob", fingerprint=FINGERPRINT, **facts),
+            PairLinkView(id="0b", state="over", **facts),
+        ]
+
     @answers(ADD_PEER)
     async def add_peer(self, request: AddPeer) -> PeerView:
         self.requests.append(request)
@@ -347,6 +359,10 @@ class FakeControl(ControlClient):
     @answers(REMOVE_PEER)
     async def remove_peer(self, request: OnePeer) -> PeerView:
         return peer(request.name)
+
+    @answers(RENAME_PEER)
+    async def rename_peer(self, request: RenamePeer) -> PeerView:
+        return peer(request.new_name)
 
     @answers(CREATE_TOKEN)
     async def create_token(self, request: CreateToken) -> TokenView:

@@ -17,7 +17,7 @@ from sublet.protocol.text import clean
 if TYPE_CHECKING:
     from sublet.cli.rendering.screen import Symbols
     from sublet.daemon.api.daemon import Check, ServiceView, StatusView
-    from sublet.daemon.api.peers import PeerView
+    from sublet.daemon.api.peers import PairLinkView, PeerView
     from sublet.daemon.api.tokens import TokenView
 
 
@@ -29,6 +29,21 @@ def peer_table(known: Sequence[PeerView]) -> RenderableType:
         agents = ", ".join(whole_line(agent.id) for agent in peer.agents)
         rows.append([Text(peer.name), Text(_address(peer)), Text(agents), usable])
     return Columns(("name", "address", "agents", "usable"), rows)
+
+
+def link_table(made: Sequence[PairLinkView]) -> RenderableType:
+    """Return the pairing links as a table."""
+    rows = [[Text(one.id), Text(local_time(one.made_at)), Text(whole_line(one.made_by)), use_of(one)] for one in made]
+    return Columns(("link", "made", "by", "used"), rows)
+
+
+def use_of(link: PairLinkView) -> Text:
+    """Return what became of a pairing link, in one line."""
+    if link.fingerprint is None:
+        words = f"until {local_time(link.expires_at)}" if link.state == "open" else "by nobody, and can't be any more"
+        return Text(words, style="dim")
+    who = whole_line(link.peer) if link.peer else "a daemon that is removed"
+    return Text(f"by {who}, {local_time(link.used_at or link.made_at)}, key {whole_line(link.fingerprint)}")
 
 
 def peer_details(peer: PeerView) -> RenderableType:
