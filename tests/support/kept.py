@@ -8,9 +8,10 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from sublet.workspace.audit.auditor import Auditor, AuditResult, author_of
+from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.audit.comparing import compare
 from sublet.workspace.audit.manifest import Manifest
+from sublet.workspace.audit.reporting import AuditResult, author_of
 from sublet.workspace.changes.apply import Applier
 from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.changes.taking_back import KEPT, make_taking_back

@@ -17,8 +17,8 @@ from sublet.daemon.storage.store import Store
 from sublet.protocol.errors import ErrorCode
 from sublet.protocol.messages import Done, DoneExtension, Error, ErrorExtension
 from sublet.protocol.text import MAX_SUMMARY_CHARS
-from sublet.workspace.audit.auditor import AuditResult
 from sublet.workspace.audit.comparing import ChangedFile
+from sublet.workspace.audit.reporting import AuditResult
 
 
 def test_a_refusal_keeps_its_code_and_is_marked_as_the_peers() -> None:

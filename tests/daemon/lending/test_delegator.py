@@ -17,8 +17,9 @@ import pytest
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.lending import delegation_run, delegator, late_news
 from sublet.daemon.ports import NotConnected
-from sublet.daemon.storage.journal import NOTHING, Held, Journal
+from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord
+from sublet.daemon.storage.resource_log import NOTHING, ResourceChange
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.delegation import core
@@ -26,8 +27,9 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.messages import Accept, Invite
-from sublet.workspace.audit.auditor import Auditor, AuditResult
+from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.audit.manifest import Manifest
+from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.model import ViewRules
 from support.lender import Lender, lender
 from support.scripted_link import BOB, UNREACHABLE, Script, accept, accepting, failing, hanging, refusing
@@ -753,7 +755,7 @@ class FailingJournal(Journal):
         record: DelegationRecord,
         kind: EventKind | None = None,
         data: Mapping[str, JsonValue] | None = None,
-        held: Held = NOTHING,
+        held: ResourceChange = NOTHING,
     ) -> Event | None:
         if self.broken:
             raise SubletError(LocalCode.UNAVAILABLE, "the store failed: disk is full", "Free some space.")

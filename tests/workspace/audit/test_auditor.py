@@ -17,7 +17,8 @@ from sublet.workspace.audit import auditor as audit_module
 from sublet.workspace.audit import manifest as manifest_module
 from sublet.workspace.audit import shadow_git
 from sublet.workspace.audit import snapshot as snapshot_module
-from sublet.workspace.audit.auditor import Auditor, AuditResult
+from sublet.workspace.audit.auditor import Auditor
+from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.audit.shadow_git import PLAIN, SYMLINK, ShadowGit, mask, unmask
 from sublet.workspace.model import ViewRules
 from sublet.workspace.view import walk as walk_module

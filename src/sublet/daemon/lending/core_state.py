@@ -9,7 +9,8 @@ from sublet.daemon.lending.lent_resources import limited
 from sublet.daemon.lending.transports import offered_transports
 from sublet.daemon.storage.records import DelegationRecord, FollowUpRecord, error_view
 from sublet.daemon.times import unix_seconds
-from sublet.protocol.delegation.model import Delegation, Heard, Record, Said
+from sublet.protocol.delegation.model import Delegation, Heard, Said
+from sublet.protocol.delegation.outputs import Record
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.messages import PromptState
 

@@ -31,7 +31,7 @@ from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.disk.set_aside import SetAside
 from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
-from sublet.protocol.delegation.model import CancelCame, ReadAsOver
+from sublet.protocol.delegation.events import CancelCame, ReadAsOver
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
 from sublet.protocol.messages import FollowUp

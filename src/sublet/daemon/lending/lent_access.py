@@ -25,7 +25,8 @@ from sublet.daemon.lending.room_plans import NO_ROOMS, RoomPlans
 from sublet.daemon.lending.staged_tree import ReturnedTree, StagedTree, Trees, comes_back
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.ports import PeerAddress, PeerLink
-from sublet.daemon.storage.journal import Held, Journal
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.resource_log import ResourceChange
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol.bounds import MAX_TTL_SECONDS, AccessMode
 from sublet.protocol.errors import ErrorCode, SubletError
@@ -338,7 +339,7 @@ class LentAccess:
             news |= await self._tree.report(record, self._usage)
         else:
             await self._tree.drop()
-        await self._keeper.note(Held(gives_back=("lease",)), **news)
+        await self._keeper.note(ResourceChange(gives_back=("lease",)), **news)
         self._usage.forget_paths()
 
     async def forget(self) -> None:

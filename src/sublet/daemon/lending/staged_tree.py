@@ -22,8 +22,9 @@ from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord, error_view
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
-from sublet.workspace.audit.auditor import Auditor, AuditResult
+from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.audit.comparing import ChangedDirectory, ChangedFile
+from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.changes.apply import Applier
 from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.model import LeaseUsage, LentDirectory

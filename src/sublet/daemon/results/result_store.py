@@ -31,7 +31,7 @@ from sublet.daemon.lending.lent_resources import lent_directories, owner_of, sta
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
-from sublet.workspace.audit.auditor import MAX_PATCH_BYTES
+from sublet.workspace.audit.reporting import MAX_PATCH_BYTES
 from sublet.workspace.changes.apply import Applier
 from sublet.workspace.changes.branch import Exported, export_branch
 from sublet.workspace.changes.change_set import ChangeSets

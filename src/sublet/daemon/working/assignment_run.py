@@ -20,7 +20,8 @@ from sublet.daemon.working.talking import Work
 from sublet.daemon.working.updates import Updates
 from sublet.disk.private_dir import make_fresh
 from sublet.disk.removal import is_removed
-from sublet.protocol.assignment.model import AgentLaunched, Prompt, PromptEnded, WorkEnded
+from sublet.protocol.assignment.events import AgentLaunched, PromptEnded, WorkEnded
+from sublet.protocol.assignment.outputs import Prompt
 from sublet.protocol.assignment.verdict import Ended
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Done, PromptState, Start

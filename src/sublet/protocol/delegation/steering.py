@@ -1,4 +1,4 @@
-"""What the lender says while the work runs: more time by agreement of both sides, and further prompts (DESIGN 4.11).
+"""What the delegator says while the work runs: more time by agreement of both sides, and further prompts (DESIGN 4.11).
 
 Rules: one thing at a time is agreed on with the executor (``turn``); the executor's word is journalled there first,
 then ours here; time is added only as far as policy, the caller's own lease and the executor have granted it; news of
@@ -12,35 +12,34 @@ from dataclasses import replace
 from typing import Final
 
 from sublet.protocol.bounds import MAX_FOLLOW_UPS
-from sublet.protocol.delegation import reasons
+from sublet.protocol.delegation import phases, reasons
 from sublet.protocol.delegation.agreement import resumable
-from sublet.protocol.delegation.model import (
-    Answer,
-    AskPolicy,
+from sublet.protocol.delegation.events import (
     CallerLeft,
-    Delegation,
-    Deliver,
-    DeliverLater,
     Event,
     ExtensionAllowed,
     ExtensionAnswered,
-    ExtensionAsked,
     FollowUpAnswered,
     FollowUpDue,
     FollowUpSaid,
-    FollowUpState,
     FollowUpUnheard,
-    Heard,
+    ProgressCame,
+)
+from sublet.protocol.delegation.model import Delegation, ExtensionAsked, FollowUpState, Heard, Said
+from sublet.protocol.delegation.outputs import (
+    Answer,
+    AskPolicy,
+    Deliver,
+    DeliverLater,
     Lengthen,
     Output,
     Record,
     Refuse,
-    Said,
     SendExtension,
     Step,
 )
 from sublet.protocol.errors import SubletError
-from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationState, is_terminal
+from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, DelegationState, is_terminal
 from sublet.protocol.times import Now, rfc3339_of, unix_seconds
 
 FIRST_RETRY_SECONDS: Final = 0.5
@@ -55,6 +54,20 @@ PROGRESS: Final[Mapping[FollowUpState, int]] = {
     "refused": 3,
 }
 """How far a follow-up is in each state. News may arrive in any order; what is behind changes nothing."""
+
+# What the executor reports
+
+
+def progress(state: Delegation, event: ProgressCame, now: Now) -> Step:
+    """Take the news of follow-ups; the first news of a running agent also makes the delegation RUNNING."""
+    outputs: tuple[Output, ...] = ()
+    if event.running and state.state is DelegationState.STARTED:
+        state = phases.advanced(state, DelegationEvent.RUN)
+        outputs = (Record(state),)
+    state, news = take_news(state, event.heard)
+    state, turn = next_turn(state, now)
+    return state, (*outputs, *news, *turn)
+
 
 # More time
 
@@ -161,7 +174,7 @@ def follow_up_due(state: Delegation, event: FollowUpDue, now: Now) -> Step:
     return next_turn(state, now)
 
 
-def heard(state: Delegation, heard: Iterable[Heard]) -> Step:
+def take_news(state: Delegation, heard: Iterable[Heard]) -> Step:
     """Keep what the executor says of follow-ups; of one that was never said nothing is kept."""
     outputs: tuple[Output, ...] = ()
     for one in heard:
