@@ -717,7 +717,7 @@ def _control_answer(data: bytes) -> None:
         while isinstance(event, h11.InformationalResponse):
             event = await control_http._next(protocol, reader)
         if isinstance(event, h11.Response):
-            answer = control_http.Answer(event.status_code, control_http._chunks(protocol, reader))
+            answer = control_http.HttpAnswer(event.status_code, control_http._chunks(protocol, reader))
             async for line in answer.lines():
                 assert "\n" not in line
 
@@ -770,7 +770,7 @@ def _mcp_line(data: bytes) -> None:
         mcp_connection._message(line)
         if isinstance(line, bytes):
             relay_session.parse(line)
-        session = relay_session.Session()
+        session = relay_session.RelaySession()
         session.from_host(line)
         with contextlib.suppress(ValueError):
             session.from_daemon(line if isinstance(line, bytes) else b"".join(line))

@@ -19,7 +19,7 @@ from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.kept.account import Account, settle
 from sublet.workspace.kept.budget import KeptBudget
-from sublet.workspace.kept.keeper import CLOCK_NS, Keeper
+from sublet.workspace.kept.keeper import CLOCK_NS, OverwriteKeeper
 from sublet.workspace.kept.log import begin, open_place
 from sublet.workspace.model import ViewRules
 from sublet.workspace.quota import Quota
@@ -71,7 +71,7 @@ class LiveLease:
 
     def open(self) -> None:
         """Serve the directory, also once more after ``close`` or without it, as a process that was killed does."""
-        self.keeper = Keeper(open_place(self.kept), self.rules, self.budget)
+        self.keeper = OverwriteKeeper(open_place(self.kept), self.rules, self.budget)
         self.fs = WritableFs(
             ConfinedFs.open_root(self.root),
             self.rules,

@@ -22,7 +22,7 @@ from sublet.daemon.storage.records import DelegationRecord
 from sublet.daemon.storage.resource_log import NOTHING, ResourceChange
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.delegation import core
+from sublet.protocol.delegation import opening
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DelegationState
@@ -221,7 +221,7 @@ async def test_a_relative_mount_point_is_denied(side: Lender, path: str) -> None
 
 
 async def test_an_offline_peer_is_waited_for_only_where_asked(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "RETRY_PEER_SECONDS", 0.01)
+    monkeypatch.setattr(opening, "RETRY_PEER_SECONDS", 0.01)
     side.link.answer = failing(UNREACHABLE)
     view = await side.settled(await side.create())
     assert view.error is not None
@@ -327,7 +327,7 @@ async def test_a_busy_peer_is_asked_again_when_it_says(side: Lender) -> None:
 
 
 async def test_a_peer_that_restarts_is_tried_again_for_a_moment(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "FIRST_RECONNECT_SECONDS", 0.01)
+    monkeypatch.setattr(opening, "FIRST_RECONNECT_SECONDS", 0.01)
     gone = NotConnected(LocalCode.PEER_UNREACHABLE, "bob at http://127.0.0.1:9 can't be reached: refused")
     side.link.answer = failing(gone, gone, then=accepting())
     found = await side.running()
@@ -340,8 +340,8 @@ async def test_a_peer_that_restarts_is_tried_again_for_a_moment(side: Lender, mo
 
 
 async def test_a_peer_that_nobody_answers_for_is_given_up(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "FIRST_RECONNECT_SECONDS", 0.01)
-    monkeypatch.setattr(core, "RECONNECT_PEER_SECONDS", 0.05)
+    monkeypatch.setattr(opening, "FIRST_RECONNECT_SECONDS", 0.01)
+    monkeypatch.setattr(opening, "RECONNECT_PEER_SECONDS", 0.05)
     gone = NotConnected(LocalCode.PEER_UNREACHABLE, "bob can't be reached: refused")
     side.link.answer = failing(*[gone] * 20)
     view = await side.settled(await side.create())

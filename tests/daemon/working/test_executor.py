@@ -27,6 +27,7 @@ from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import AssignmentState
 from sublet.protocol.messages import Done, Progress, Start
 from sublet.supervisor.model import Job, Outcome, Output, Report
+from sublet.workspace.mount import mount as mount_module
 from sublet.workspace.mount import mounts as mounts_module
 from sublet.workspace.mount.mount import Mount
 from sublet.workspace.mount.table import is_mounted
@@ -613,7 +614,8 @@ async def test_a_stop_does_not_wait_for_a_mount_that_can_not_be_ended(
             await run_in(group, side, side.start(await side.accepted()))
             await side.agent.began.wait()
             # Not before: who mounts asks by it whether the mount is there.
-            monkeypatch.setattr(mounts_module, "is_mounted", lambda _: True)
+            for module in (mount_module, mounts_module):
+                monkeypatch.setattr(module, "is_mounted", lambda _: True)
         assert side.executor.active == 0
     async with worker(tmp_path) as after:
         # What is left mounted stays journalled, for the next start to see.

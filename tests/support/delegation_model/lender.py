@@ -34,7 +34,7 @@ from sublet.protocol.delegation.events import (
     TimePassed,
     Undone,
 )
-from sublet.protocol.delegation.model import Delegation, ExtensionAsked, Heard, journalled
+from sublet.protocol.delegation.model import Delegation, ExtensionAsked, FollowUpNews, journalled
 from sublet.protocol.delegation.outputs import (
     Answer,
     AskPolicy,
@@ -503,8 +503,8 @@ def core_over(state: Delegation) -> bool:
     return state.done or is_terminal(DELEGATION_TABLE, state.state)
 
 
-def _heard(prompts: Iterable[PromptState]) -> tuple[Heard, ...]:
-    return tuple(Heard(one.follow_up_id, one.state) for one in prompts if one.follow_up_id is not None)
+def _heard(prompts: Iterable[PromptState]) -> tuple[FollowUpNews, ...]:
+    return tuple(FollowUpNews(one.follow_up_id, one.state) for one in prompts if one.follow_up_id is not None)
 
 
 def _unreachable() -> SubletError:

@@ -118,7 +118,7 @@ class ConditionView(View):
     position: int | None = None
 
 
-class Usage(View):
+class LeaseUsageView(View):
     """What went over the data plane."""
 
     bytes_read: int = 0
@@ -219,7 +219,7 @@ class DelegationView(View):
     )
     audit: AuditReport | None = None
     audit_error: ErrorView | None = Field(default=None, description="Why there is no audit although access was given")
-    usage: Usage = Usage()
+    usage: LeaseUsageView = LeaseUsageView()
     quota: LeaseQuota | None = Field(default=None, description="None where nothing may be added")
     follow_ups: list[FollowUpView] = Field(default=[], description="What was said while the work ran")
     cursor: int = Field(default=0, description="Sequence number of its newest event")

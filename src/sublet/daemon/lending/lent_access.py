@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from sublet.daemon.api.delegation_views import Usage
+from sublet.daemon.api.delegation_views import LeaseUsageView
 from sublet.daemon.background import in_background
 from sublet.daemon.lending.change_notes import ChangeNotes
 from sublet.daemon.lending.connection_watch import ConnectionWatch
@@ -319,7 +319,7 @@ class LentAccess:
                 "Delegate again; the log of the executor's daemon says why.",
             )
 
-    def usage(self) -> Usage:
+    def usage(self) -> LeaseUsageView:
         """Return what went over the data plane so far."""
         live = self._tools.data_plane.usage(self._keeper.record.id)
         return usage_view(live or self._usage, self._data_path)

@@ -1,4 +1,4 @@
-"""What a lender says while the work runs: more time by agreement of both sides, and further prompts (DESIGN 4.11).
+"""What a delegator says while the work runs: more time by agreement of both sides, and further prompts (DESIGN 4.11).
 
 The core decides whose turn it is and what is agreed on; this asks policy, sends, and tells whoever has asked.
 """

@@ -23,7 +23,7 @@ ACCEPTS_A_TURN: Final = 8
 log = structlog.get_logger(__name__)
 
 
-class Door:
+class Acceptor:
     """Accepts connections and gives each to a protocol, after the TLS handshake where there is one.
 
     ``loop.create_server`` would do the same for as many callers as there are file descriptors: without a word they

@@ -21,7 +21,7 @@ from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.record_tables import ASSIGNMENTS, DELEGATIONS, RecordTable, marks
 from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord
 from sublet.daemon.storage.resource_log import NOTHING, ResourceChange, give_back, take
-from sublet.daemon.storage.retention import Retention
+from sublet.daemon.storage.retention import ForgettableRecords
 from sublet.daemon.storage.store import Store
 from sublet.daemon.storage.stored import read_assignment, read_delegation, to_json
 from sublet.daemon.storage.torn_rows import TornRows
@@ -42,7 +42,7 @@ def _request_of(data: Mapping[str, JsonValue] | None, record_id: str) -> str:
     return follow_up if isinstance(follow_up, str) else record_id
 
 
-class Journal(Retention):
+class Journal(ForgettableRecords):
     """The event log, with the records of delegations and assignments and the resources they hold.
 
     Args:

@@ -17,10 +17,10 @@ from sublet.daemon.api.delegation_views import (
     FollowUpState,
     FollowUpView,
     LeaseQuota,
+    LeaseUsageView,
     ResourceView,
     ResultView,
     SandboxView,
-    Usage,
 )
 from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.cautions import cautions
@@ -150,7 +150,7 @@ class DelegationRecord(Record):
     left_behind: list[str] = []
     audit: AuditReport | None = None
     audit_error: ErrorView | None = None
-    usage: Usage = Usage()
+    usage: LeaseUsageView = LeaseUsageView()
     quota: LeaseQuota
     follow_ups: tuple[FollowUpRecord, ...] = ()
     settled: bool = False

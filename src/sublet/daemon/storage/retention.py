@@ -29,7 +29,7 @@ class Forgettable:
     workspace: str
 
 
-class Retention(ResourceLog):
+class ForgettableRecords(ResourceLog):
     """The event log and the resources, with what forgets old records and gives their room back."""
 
     async def list_forgettable(self, table: Literal["delegations", "assignments"], limit: int) -> list[Forgettable]:

@@ -17,7 +17,7 @@ from sublet.daemon.working.assignments import Assignments
 from sublet.daemon.working.decisions import Decisions
 from sublet.daemon.working.executor_tools import ExecutorTools
 from sublet.daemon.working.refusals import broken, names_of, stopping
-from sublet.daemon.working.talking import Work
+from sublet.daemon.working.talking import TalkingWork
 from sublet.protocol.assignment.events import WorkEnded
 from sublet.protocol.assignment.outputs import Begin, Free, Interrupt, Output, Record, Renew, TakeSlot, Tell, WindDown
 from sublet.protocol.errors import ErrorCode, SubletError
@@ -182,7 +182,7 @@ class Performing:
                 log.error("a mount point was not freed", delegation_id=decisions.id, reason=str(error))
         return held.removed
 
-    async def _work(self, run: AssignmentRun, decisions: Decisions, work: Work) -> None:
+    async def _work(self, run: AssignmentRun, decisions: Decisions, work: TalkingWork) -> None:
         # Shielded: a stop of the daemon ends it in order, by ``_stop_all``.
         with anyio.CancelScope(shield=True):
             try:

@@ -79,7 +79,7 @@ def ask_to_start(state: Assignment, event: StartCame, now: Now) -> Step:
     except SubletError as error:
         # The peer's task ends with this refusal, so no other START can follow that would need what is held.
         return ending.ended(state, error, Refuse(error))
-    grant = granting.Grant(seconds, seconds, now.steady)
+    grant = granting.GrantedTime(seconds, seconds, now.steady)
     return state, (AskPolicy(event.start, event.owner, int(seconds), grant),)
 
 

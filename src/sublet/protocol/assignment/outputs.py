@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sublet.protocol.assignment.granting import Grant
+from sublet.protocol.assignment.granting import GrantedTime
 from sublet.protocol.assignment.model import Assignment, State
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, FollowUp, Start
@@ -51,7 +51,7 @@ class AskPolicy:
     start: Start
     owner: str
     ttl_seconds: int
-    grant: Grant
+    grant: GrantedTime
     renews: bool = False
 
 

@@ -28,7 +28,7 @@ def ask_to_renew(state: Assignment, event: RenewalCame, now: Now) -> Step:
     return state, (AskPolicy(event.start, event.owner, int(worked + grant.seconds), grant, renews=True),)
 
 
-def _granted(state: Assignment, start: Start, longest: float, now: Now) -> granting.Grant:
+def _granted(state: Assignment, start: Start, longest: float, now: Now) -> granting.GrantedTime:
     """Return what a renewal is granted now.
 
     Raises:

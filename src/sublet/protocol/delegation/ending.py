@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sublet.protocol.delegation import phases, reasons, steering
 from sublet.protocol.delegation.events import CancelCame, DoneCame, Failed, ReadAsOver, Settled, Undone
-from sublet.protocol.delegation.model import Delegation, Heard
+from sublet.protocol.delegation.model import Delegation, FollowUpNews
 from sublet.protocol.delegation.outputs import GiveBack, Output, Record, Revoke, Settle, Step
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent, DelegationState
@@ -72,7 +72,7 @@ def end(
     error: SubletError,
     *,
     held: bool | None = None,
-    heard: tuple[Heard, ...] = (),
+    heard: tuple[FollowUpNews, ...] = (),
 ) -> Step:
     """End by ``how``: journal it, cut access, and then tell the peer, if it may still ``held`` anything, and audit."""
     state, news = steering.take_news(state, heard)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sublet.protocol.delegation.model import ExtensionAsked, Heard
+from sublet.protocol.delegation.model import ExtensionAsked, FollowUpNews
 from sublet.protocol.delegation.outputs import Output
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept
@@ -61,14 +61,14 @@ class ProgressCame:
     """The executor tells how far it is; ``running`` once its agent has the files."""
 
     running: bool
-    heard: tuple[Heard, ...] = ()
+    heard: tuple[FollowUpNews, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DoneCame:
     """The executor says that the work is done. ``failure`` is why it is not, as far as this side can tell."""
 
-    heard: tuple[Heard, ...] = ()
+    heard: tuple[FollowUpNews, ...] = ()
     failure: SubletError | None = None
 
 
@@ -78,7 +78,7 @@ class Failed:
 
     error: SubletError
     by_peer: bool = False
-    heard: tuple[Heard, ...] = ()
+    heard: tuple[FollowUpNews, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ FollowUpState: TypeAlias = Literal["pending", "delivered", "running", "done", "f
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SaidFollowUp:
     """A follow-up: ``pending`` until the executor has taken it, or ``refused`` it for ``why``."""
 
     id: str
@@ -28,7 +28,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class FollowUpNews:
     """What the executor says of the follow-up ``id``; ``why`` it failed, where it did."""
 
     id: str
@@ -89,7 +89,7 @@ class Delegation:
     expires_at: str | None = None
     done: bool = False
     settled: bool = False
-    follow_ups: tuple[Said, ...] = ()
+    follow_ups: tuple[SaidFollowUp, ...] = ()
     began: bool = False
     deadline: float = inf
     served: bool = False

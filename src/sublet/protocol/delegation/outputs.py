@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sublet.protocol.delegation.model import Delegation, Said
+from sublet.protocol.delegation.model import Delegation, SaidFollowUp
 from sublet.protocol.errors import SubletError
 
 
@@ -19,7 +19,7 @@ class Record:
     now: Delegation
     error: SubletError | None = None
     extended: int = 0
-    said: Said | None = None
+    said: SaidFollowUp | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Lengthen:
 class Deliver:
     """Send START with this follow-up; come back with ``FollowUpAnswered`` or ``FollowUpUnheard``."""
 
-    said: Said
+    said: SaidFollowUp
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from sublet.protocol.delegation.events import (
     FollowUpUnheard,
     ProgressCame,
 )
-from sublet.protocol.delegation.model import Delegation, ExtensionAsked, FollowUpState, Heard, Said
+from sublet.protocol.delegation.model import Delegation, ExtensionAsked, FollowUpNews, FollowUpState, SaidFollowUp
 from sublet.protocol.delegation.outputs import (
     Answer,
     AskPolicy,
@@ -140,7 +140,7 @@ def follow_up_said(state: Delegation, event: FollowUpSaid, now: Now) -> Step:
         return state, (Refuse(event.id, refusal),)
     if known is not None:
         return state, (Answer(event.id),)
-    state, outputs = _note(state, Said(event.id, event.prompt, event.digest))
+    state, outputs = _note(state, SaidFollowUp(event.id, event.prompt, event.digest))
     state, turn = next_turn(state, now)
     return state, (*outputs, Answer(event.id), *turn)
 
@@ -174,7 +174,7 @@ def follow_up_due(state: Delegation, event: FollowUpDue, now: Now) -> Step:
     return next_turn(state, now)
 
 
-def take_news(state: Delegation, heard: Iterable[Heard]) -> Step:
+def take_news(state: Delegation, heard: Iterable[FollowUpNews]) -> Step:
     """Keep what the executor says of follow-ups; of one that was never said nothing is kept."""
     outputs: tuple[Output, ...] = ()
     for one in heard:
@@ -245,7 +245,7 @@ def _refusal(state: Delegation) -> SubletError | None:
     return None if resumable(state.accept) else reasons.deaf(state.peer)
 
 
-def _note(state: Delegation, said: Said) -> Step:
+def _note(state: Delegation, said: SaidFollowUp) -> Step:
     """Journal a follow-up, or what became of it; news that is behind what is known changes nothing."""
     known = _find(state, said.id)
     if known is not None and PROGRESS[said.state] <= PROGRESS[known.state]:
@@ -255,5 +255,5 @@ def _note(state: Delegation, said: Said) -> Step:
     return state, (Record(state, said=said),)
 
 
-def _find(state: Delegation, follow_up_id: str) -> Said | None:
+def _find(state: Delegation, follow_up_id: str) -> SaidFollowUp | None:
     return next((one for one in state.follow_ups if one.id == follow_up_id), None)

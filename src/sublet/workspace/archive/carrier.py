@@ -20,7 +20,7 @@ from sublet.protocol.names import MalformedName, parse_name
 from sublet.protocol.text import clean_line
 from sublet.workspace.archive.client import ArchiveChannel, LinkLostError, failed
 from sublet.workspace.archive.tar_format import Entry, MalformedTar, Parts, TarLimits, TarReader, TarSink
-from sublet.workspace.archive.tree_manifest import Held, Interrupted, difference, survey
+from sublet.workspace.archive.tree_manifest import Interrupted, TreeEntry, difference, survey
 from sublet.workspace.archive.tree_pack import AllVisible, TreeChanged, TreePacker
 from sublet.workspace.archive.tree_unpack import TreeWriter
 from sublet.workspace.archive.wire import Planned, Report
@@ -59,7 +59,7 @@ class UnpackedView:
         self._threads = threads
         self._channel: ArchiveChannel | None = None
         self._branches: list[bytes] = []
-        self._held: dict[Parts, Held] = {}
+        self._held: dict[Parts, TreeEntry] = {}
         self._lock = asyncio.Lock()
         self._halt = threading.Event()
         self._ending = False
@@ -246,8 +246,8 @@ class UnpackedView:
                 os.close(branch)
         await channel.upload(packer.end())
 
-    def _survey(self, known: dict[Parts, Held], digests: dict[Parts, bytes]) -> dict[Parts, Held]:
-        found: dict[Parts, Held] = {}
+    def _survey(self, known: dict[Parts, TreeEntry], digests: dict[Parts, bytes]) -> dict[Parts, TreeEntry]:
+        found: dict[Parts, TreeEntry] = {}
         budget = Budget(MAX_WORK_ENTRIES, MAX_SECONDS)
         for name in self._branches:
             branch = self._open_branch(name)

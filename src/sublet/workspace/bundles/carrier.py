@@ -25,7 +25,7 @@ from sublet.protocol.names import ForeignName, MalformedName, parse_plain_name
 from sublet.workspace.archive.carrier import MAX_SECONDS, MAX_WORK_ENTRIES, ArchiveCarrier, UnpackedView
 from sublet.workspace.archive.client import LinkLostError
 from sublet.workspace.archive.tar_format import END, Entry, MalformedTar, Parts, TarLimits, header, padding
-from sublet.workspace.archive.tree_manifest import Held
+from sublet.workspace.archive.tree_manifest import TreeEntry
 from sublet.workspace.archive.tree_pack import AllVisible
 from sublet.workspace.archive.wire import Planned
 from sublet.workspace.bundles.exchange import GitExchange
@@ -109,7 +109,7 @@ class ClonedView(UnpackedView):
     def _private(self) -> Path:
         return self.path.with_name(f"{self.path.name}.git")
 
-    def _survey(self, known: Mapping[Parts, Held], digests: Mapping[Parts, bytes]) -> dict[Parts, Held]:
+    def _survey(self, known: Mapping[Parts, TreeEntry], digests: Mapping[Parts, bytes]) -> dict[Parts, TreeEntry]:
         return {}
 
     async def discard(self) -> None:

@@ -21,7 +21,7 @@ from sublet.workspace.confined.held import HeldBelow
 from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.confined.shared import is_shared
 from sublet.workspace.kept.blocks import ALL, NOTHING, Span
-from sublet.workspace.kept.keeper import Keeper
+from sublet.workspace.kept.keeper import OverwriteKeeper
 from sublet.workspace.model import ViewRules
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota
@@ -78,7 +78,7 @@ class ChangingFs(ConfinedFs):
         private: bool = False,
         patient: bool = True,
         on_refused: OnRefused = lambda *_: None,
-        keeper: Keeper | None = None,
+        keeper: OverwriteKeeper | None = None,
     ) -> None:
         super().__init__(root_fd, rules, quota, opener, own=own, private=private, patient=patient)
         self._on_change = on_change
@@ -126,8 +126,8 @@ class ChangingFs(ConfinedFs):
         """Keep what is about to be changed or removed, where it is not the lease's own; ``span`` are the bytes.
 
         Raises:
-            OSError: as ``Keeper.before``.
-            NotKnownYet: as ``Keeper.before``.
+            OSError: as ``OverwriteKeeper.before``.
+            NotKnownYet: as ``OverwriteKeeper.before``.
         """
         if self._keeper is None or status.st_nlink == 0:
             return

@@ -1,4 +1,4 @@
-"""One channel of the archive transport on the lender's side: frames in, frames out, work in threads (DESIGN 4.6)."""
+"""One channel of the archive transport on the delegator's side: frames in, frames out, work in threads (DESIGN 4.6)."""
 
 from __future__ import annotations
 
