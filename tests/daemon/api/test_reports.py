@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sublet.daemon.api.audit_models import MAX_BRIEF_NAMES, AuditReport, FileChange
 from sublet.daemon.api.reports import MAX_LISTED_FILES, audit_view, failed_result, refusal, result_view
 from sublet.daemon.lending import output_log
 from sublet.daemon.lending.output_log import MAX_TAIL_BYTES, OutputLog
@@ -134,3 +135,18 @@ async def test_the_tail_is_whole_characters_within_its_bound(journal: Journal) -
     assert len(tail) <= MAX_TAIL_BYTES
     assert len(tail) > MAX_TAIL_BYTES - 4
     assert tail.decode().endswith("é€𐍈")
+
+
+def test_a_report_in_a_list_counts_all_and_names_the_first_files() -> None:
+    names = [f"file_{number}" for number in range(10_000)]
+    files = [FileChange(path=name, change="added") for name in names[:1_000]]
+    report = AuditReport(added=names, counts={"added": 10_000}, files=files)
+    brief = report.brief()
+    assert brief.added == names[:MAX_BRIEF_NAMES]
+    assert brief.files == files[:MAX_BRIEF_NAMES]
+    assert brief.counts == {"added": 10_000}
+    assert brief.truncated
+    assert not report.truncated
+    assert brief.brief() == brief
+    small = AuditReport(added=["one"], counts={"added": 1})
+    assert small.brief() == small

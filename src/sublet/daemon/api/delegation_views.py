@@ -223,3 +223,7 @@ class DelegationView(View):
     quota: LeaseQuota | None = Field(default=None, description="None where nothing may be added")
     follow_ups: list[FollowUpView] = Field(default=[], description="What was said while the work ran")
     cursor: int = Field(default=0, description="Sequence number of its newest event")
+
+    def brief(self) -> DelegationView:
+        """Return the view for a list of delegations: its audit is ``AuditReport.brief``."""
+        return self if self.audit is None else self.model_copy(update={"audit": self.audit.brief()})
