@@ -123,7 +123,7 @@ class UnifiedAgent(Protocol):
 
     @property
     def role(self) -> str:
-        """Its role."""
+        """What it is for, as ``agent.json`` says; policy has a layer of rules for each role."""
 
     @property
     def provider(self) -> str:

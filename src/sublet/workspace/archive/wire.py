@@ -145,7 +145,7 @@ class Frames:
 
 
 def frame(kind: Frame, payload: bytes = b"") -> bytes:
-    """Return one frame."""
+    """Return a frame of at most ``MAX_FRAME`` bytes: its kind, the payload's length in four bytes, and the payload."""
     return _HEAD.pack(kind, len(payload)) + payload
 
 

@@ -1,4 +1,11 @@
-"""What comes before every change beneath one directory descriptor: may it be, and whose file would it be?"""
+"""What comes before every change beneath one directory descriptor: may it be, and whose file would it be (DESIGN 4.6)?
+
+Rules: a name that is hidden or locked is never changed. A file that has names outside the view is copied first, so that
+only the lease's name changes. What the lease has not written last is kept before it is overwritten.
+
+Weak: somebody else who writes to the directory may act between a check and the change; what he did is then told of in
+the report, and not prevented.
+"""
 
 from __future__ import annotations
 

@@ -174,7 +174,11 @@ class Reader:
         return int.from_bytes(self._data[start:end], "big")
 
     def string(self) -> bytes:
-        """Return a string."""
+        """Return the string that comes next: its length in four bytes, then as many bytes of any kind.
+
+        Raises:
+            MalformedPacket: the packet ends before.
+        """
         size = self.u32()
         start = self._offset
         self._offset = end = start + size
@@ -226,7 +230,7 @@ def pack_version(extensions: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 
 def pack_status(request: int, code: Status, text: bytes = b"") -> bytes:
-    """Return STATUS."""
+    """Return STATUS, which answers ``request`` with a code and a text, in no language."""
     return _STATUS_HEAD.pack(17 + len(text), ReplyType.STATUS, request, code, len(text)) + text + b"\0\0\0\0"
 
 
@@ -237,17 +241,17 @@ def pack_error(request: int, error: OSError) -> bytes:
 
 
 def pack_handle(request: int, handle: bytes) -> bytes:
-    """Return HANDLE."""
+    """Return HANDLE, by which the client names what OPEN or OPENDIR has opened."""
     return _HEAD.pack(9 + len(handle), ReplyType.HANDLE, request) + _string(handle)
 
 
 def pack_data(request: int, data: bytes) -> bytes:
-    """Return DATA."""
+    """Return DATA, the bytes that READ has asked for."""
     return _DATA_HEAD.pack(9 + len(data), ReplyType.DATA, request, len(data)) + data
 
 
 def pack_attrs(request: int, status: os.stat_result) -> bytes:
-    """Return ATTRS."""
+    """Return ATTRS: size in bytes, owner, mode, and both times in whole seconds, which is all of version 3."""
     mode, _, _, _, uid, gid, size, accessed, modified, _ = status
     times = int(accessed) & _MASK, int(modified) & _MASK
     return _ATTRS.pack(37, ReplyType.ATTRS, request, _HAS_ALL, size, uid, gid, mode, *times)
