@@ -6,7 +6,8 @@ Rules:
 - A decision sees one set of rules from its beginning to its end; a file that is bad changes nothing.
 - Where a path is lent, links are followed before any rule sees it.
 
-Weak: a decision is of the moment at which it was asked for. Whoever acts on it later asks again (``docs/invariants.md``).
+Weak: a decision is of the moment at which it was asked for. Whoever acts on it later asks again
+(``docs/invariants.md``).
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ Rules:
 - The lease is looked at before each operation, so that nothing is done for a lease that was revoked.
 - Every request gets exactly one answer, in the order of the requests. What breaks the protocol so that none fits ends
   the session.
-- A packet has at most ``MAX_PACKET`` bytes. ``waiting`` tells how many bytes are kept, for whoever feeds the core to stop
-  reading meanwhile.
+- A packet has at most ``MAX_PACKET`` bytes. ``waiting`` tells how many bytes are kept, so that whoever feeds the core
+  can stop reading meanwhile.
 
 Weak: a slow file system holds whoever runs the core, but for the operations that answer with ``SlowReply``.
 """
