@@ -60,6 +60,7 @@ def test_its_owner_brings_it_to_the_newest_version_and_keeps_a_copy(path: Path) 
     copy = path.with_name("it.db.v1")
     assert Database(path, schema).copies() == {1: copy}
     assert copy.stat().st_mode & 0o777 == 0o600
+    assert copy.read_bytes()[18:20] == b"\1\1", "a log beside it would be a second file to put back"
     with opened(copy, FIRST) as database:  # put back, it is what it was
         assert database.execute("SELECT * FROM notes").fetchall() == [(1, 1)]
 
