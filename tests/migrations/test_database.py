@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
+import stat
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -161,3 +164,22 @@ def test_a_link_in_the_place_of_the_copy_is_not_followed(path: Path, tmp_path: P
     Database(path, next_version(FIRST)).copy()
     assert victim.read_text() == "precious"
     assert not (tmp_path / "it.db.v1").is_symlink()
+
+
+@pytest.mark.parametrize("what", ["the copy", "its directory"])
+def test_nothing_is_changed_before_the_copy_is_on_the_disk(
+    path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    flush = os.fsync
+
+    def failing(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode) == (what == "its directory"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        flush(fd)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(SubletError, match="Input/output error") as refused:
+        opened(path, next_version(FIRST, broken))
+    assert refused.value.code is LocalCode.UNAVAILABLE
+    assert "is copied before it is changed, which failed" in refused.value.message
+    assert Database(path, FIRST).version() == 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,3 +121,23 @@ def test_a_step_that_fails_is_told_and_tried_again(state: Path) -> None:
 def test_steps_with_a_gap_are_no_layout() -> None:
     with pytest.raises(ValueError, match="one by one"):
         Layout(3, (LayoutStep(2, "", (), drop),), 1, "used")
+
+
+@pytest.mark.parametrize("what", ["the copies", "their directory"])
+def test_nothing_is_changed_before_the_copies_are_on_the_disk(
+    state: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    flush = os.fsync
+
+    def failing(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode) == (what == "their directory"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        flush(fd)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(SubletError, match="Input/output error") as refused:
+        bring(state, SECOND)
+    assert refused.value.code is LocalCode.UNAVAILABLE
+    assert (state / "keys" / "old").exists()
+    assert not (state / VERSION_FILE).exists()
+    assert not list(state.glob("files.*")), "a draft would stay for ever"

@@ -21,6 +21,7 @@ KEEP_RELEASED = 10_000
 
 
 def take(connection: sqlite3.Connection, owner: str, kind: str, detail: Mapping[str, JsonValue]) -> int:
+    """Journal in a transaction that ``owner`` is about to take something, and return the number to release it by."""
     cursor = connection.execute(
         "INSERT INTO resources (owner, kind, detail, acquired_at) VALUES (?, ?, ?, ?)",
         (owner, kind, json.dumps(detail), rfc3339()),
@@ -33,6 +34,7 @@ def take(connection: sqlite3.Connection, owner: str, kind: str, detail: Mapping[
 
 
 def give_back(connection: sqlite3.Connection, owner: str, kinds: Sequence[str]) -> int:
+    """Journal in a transaction that resources of ``owner`` were given back, of ``kinds`` or all; return how many."""
     only = f" AND kind IN ({marks(kinds)})" if kinds else ""
     return connection.execute(
         f"UPDATE resources SET released_at = ? WHERE owner = ? AND released_at IS NULL{only}",  # noqa: S608 - marks

@@ -32,28 +32,33 @@ LEASE_END_SLACK_SECONDS: Final = 0.5
 
 
 def give_up(state: Assignment, event: StopCame | WindDownCame, now: Now) -> Step:
+    """End what waits for START, for the delegator or for this side."""
     if event.owner not in (None, state.owner):
         return state, (Refuse(refusals.unknown()),)
     return ended(state, event.error)
 
 
 def caller_left(state: Assignment, event: CallerLeft, now: Now) -> Step:
+    """End what waits for START: who invited has not heard ACCEPT."""
     return ended(state, event.error)
 
 
 def never_started(state: Assignment, event: TimePassed, now: Now) -> Step:
+    """End what has waited for START for as long as that is held."""
     if now.steady < state.waits_until:
         return state, ()
     return ended(state, refusals.no_start(state.waits_seconds))
 
 
 def stop(state: Assignment, event: StopCame, now: Now) -> Step:
+    """Tell the agent to end now. The first reason that was given is the one that is told."""
     if event.owner not in (None, state.owner):
         return state, (Refuse(refusals.unknown()),)
     return replace(state, stopped=state.stopped or event.error, interrupted=True), (Interrupt(),)
 
 
 def wind_down(state: Assignment, event: WindDownCame, now: Now) -> Step:
+    """Give the agent some seconds to see why it is ended; what ends already goes on ending."""
     if event.owner not in (None, state.owner):
         return state, (Refuse(refusals.unknown()),)
     if state.failed is not None or state.stopped is not None:
@@ -64,12 +69,14 @@ def wind_down(state: Assignment, event: WindDownCame, now: Now) -> Step:
 
 
 def time_over(state: Assignment, event: TimePassed, now: Now) -> Step:
+    """Tell the agent to end now, as the lease or its last seconds are over."""
     if now.steady < phases.wake_at(state):
         return state, ()
     return replace(state, interrupted=True), (Interrupt(),)
 
 
 def work_ended(state: Assignment, event: WorkEnded, now: Now) -> Step:
+    """Tell the delegator how the work ended, once that is durable, and give slot and place back."""
     ended = event.ended
     if event.failure is not None:
         error: SubletError | None = state.stopped or state.failed or event.failure
@@ -114,6 +121,7 @@ def _done(state: Assignment, event: WorkEnded) -> Done:
 
 
 def could_not_go_on(state: Assignment, event: Undone, now: Now) -> Step:
+    """End without DONE where the end could not be journalled; else refuse who asked, and go on."""
     if isinstance(event.output, Record) and is_terminal(ASSIGNMENT_TABLE, event.output.now.state):
         # The journal still says that it runs, and the next start ends it; the peer hears no DONE that is not durable.
         told = event.output.error or event.error
@@ -123,6 +131,7 @@ def could_not_go_on(state: Assignment, event: Undone, now: Now) -> Step:
 
 
 def free_unrecorded(state: Assignment, event: Undone) -> Step:
+    """Give slot and place back of an end that could not be journalled."""
     assert isinstance(event.output, Record)
     return replace(event.output.now, holds=False), ((Free(),) if state.holds else ())
 
@@ -143,5 +152,6 @@ def ended(state: Assignment, error: SubletError, *outputs: Output) -> Step:
 
 
 def stranger(state: State, event: StopCame | WindDownCame, now: Now) -> Step:
+    """Refuse whoever is not the delegator, with the words for an id that was never heard of."""
     owner = state.owner if state is not None else None
     return state, ((Refuse(refusals.unknown()),) if event.owner is not None and event.owner != owner else ())

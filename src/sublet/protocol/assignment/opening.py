@@ -26,16 +26,19 @@ from sublet.protocol.times import Now
 
 
 def consider(_: None, event: InviteCame, now: Now) -> Step:
+    """Have policy, slot and place decide on a new INVITE."""
     return Considered(event.invite, event.owner), (Consider(),)
 
 
 def also_considered(state: Considered, event: InviteCame, now: Now) -> Step:
+    """Let a repeated INVITE wait for the same answer; refuse another one under its id."""
     if event.owner != state.owner or not granting.same_invite(state.invite, event.invite):
         return state, (Refuse(refusals.used()),)
     return replace(state, askers=state.askers + 1), ()
 
 
 def accept(state: Considered, event: InvitePrepared, now: Now) -> Step:
+    """Agree, once that is durable; where nobody waits for the answer any more, give back what is held."""
     if not state.askers:
         return None, (Free(),)
     accepted = Assignment(
@@ -50,28 +53,34 @@ def accept(state: Considered, event: InvitePrepared, now: Now) -> Step:
 
 
 def not_accepted(state: Considered, event: InviteRefused, now: Now) -> Step:
+    """Refuse all who have asked, and forget the INVITE."""
     return None, (*((Free(),) if event.holds else ()), Refuse(event.error))
 
 
 def not_recorded(state: Considered, event: Undone, now: Now) -> Step:
+    """Refuse, and forget the INVITE: the ACCEPT is not durable."""
     return None, (Free(), Refuse(event.error))
 
 
 def asker_left(state: Considered, event: CallerLeft, now: Now) -> Step:
+    """Count one less who waits for the answer."""
     return replace(state, askers=max(0, state.askers - 1)), ()
 
 
 def again(state: Assignment, event: InviteCame, now: Now) -> Step:
+    """Say the same ACCEPT to the same INVITE; refuse another one under its id."""
     if event.owner != state.owner or not granting.same_invite(state.invite, event.invite):
         return state, (Refuse(refusals.used()),)
     return state, (Answer(state.accept),)
 
 
 def used(state: Assignment, event: InviteCame, now: Now) -> Step:
+    """Refuse an INVITE under an id that has had its work."""
     return state, (Refuse(refusals.used()),)
 
 
 def ask_to_start(state: Assignment, event: StartCame, now: Now) -> Step:
+    """Ask policy for the time that START gives; a START that does not fit its ACCEPT ends the assignment."""
     if event.owner != state.owner:
         return state, (Refuse(refusals.unknown()),)
     try:
@@ -84,6 +93,7 @@ def ask_to_start(state: Assignment, event: StartCame, now: Now) -> Step:
 
 
 def start(state: Assignment, event: PolicySaid, now: Now) -> Step:
+    """Begin the work within what is left of the time that policy was asked about."""
     if event.error is not None:
         return ending.ended(state, event.error, Refuse(event.error))
     start = event.question.start
@@ -106,18 +116,21 @@ def start(state: Assignment, event: PolicySaid, now: Now) -> Step:
 
 
 def could_not_start(state: Assignment, event: Undone, now: Now) -> Step:
+    """End what could not be begun, and refuse whoever has sent START."""
     if isinstance(event.output, Record) and is_terminal(ASSIGNMENT_TABLE, event.output.now.state):
         return ending.free_unrecorded(state, event)
     return ending.ended(state, event.error, Refuse(event.error))
 
 
 def not_waiting(state: State, event: StartCame, now: Now) -> Step:
+    """Refuse a START for what does not wait for one."""
     if not isinstance(state, Assignment) or event.owner != state.owner:
         return state, (Refuse(refusals.unknown()),)
     return state, (Refuse(refusals.not_waiting(state.state)),)
 
 
 def asked_too_late(state: State, event: PolicySaid, now: Now) -> Step:
+    """Refuse what policy was asked for, since the assignment is over by now."""
     if not isinstance(state, Assignment):
         return state, (Refuse(refusals.unknown()),)
     if event.question.renews:

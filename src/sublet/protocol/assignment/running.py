@@ -18,6 +18,7 @@ from sublet.protocol.times import Now
 
 
 def ask_to_renew(state: Assignment, event: RenewalCame, now: Now) -> Step:
+    """Ask policy for the time that a renewal would give in all, from the beginning of the work."""
     if event.owner != state.owner:
         return state, (Refuse(refusals.unknown()),)
     try:
@@ -54,6 +55,7 @@ def _granted(state: Assignment, start: Start, longest: float, now: Now) -> grant
 
 
 def renew(state: Assignment, event: PolicySaid, now: Now) -> Step:
+    """Grant a renewal as of now, and answer once it is durable."""
     question = event.question
     if not question.renews:
         return state, (Refuse(refusals.not_waiting(state.state)),)
@@ -80,16 +82,19 @@ def renew(state: Assignment, event: PolicySaid, now: Now) -> Step:
 
 
 def not_running(state: State, event: RenewalCame, now: Now) -> Step:
+    """Refuse a renewal for what does not run."""
     if not isinstance(state, Assignment) or event.owner != state.owner:
         return state, (Refuse(refusals.unknown()),)
     return state, (Refuse(refusals.not_running(state.state)),)
 
 
 def launched(state: Assignment, event: AgentLaunched, now: Now) -> Step:
+    """Remember that the agent was started: a failure is the agent's own from now on."""
     return replace(state, launched=True), ()
 
 
 def prompt_ended(state: Assignment, event: PromptEnded, now: Now) -> Step:
+    """Give the agent its next prompt, or end the work where there is none."""
     prompts, follow_up = state.prompts.end(event.follow_up_id, event.reason, event.exit_code), None
     if event.reason not in ("timeout", "cancelled") and not state.interrupted:
         prompts, follow_up = prompts.next()
@@ -97,6 +102,7 @@ def prompt_ended(state: Assignment, event: PromptEnded, now: Now) -> Step:
 
 
 def question_asked(state: Assignment, event: QuestionAsked, now: Now) -> Step:
+    """Answer the agent's question with the next follow-up, if one waits."""
     prompts, answer = state.prompts.answer()
     return replace(state, prompts=prompts), _given(answer)
 

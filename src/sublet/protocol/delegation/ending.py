@@ -18,6 +18,7 @@ from sublet.protocol.times import Now
 
 
 def done(state: Delegation, event: DoneCame, now: Now) -> Step:
+    """Take the executor's DONE: from here on nothing but the audit is left. One that hides a failure ends as that."""
     if event.failure is not None:
         return end(state, DelegationEvent.FAIL, event.failure, held=False, heard=event.heard)
     outputs: tuple[Output, ...] = ()
@@ -30,14 +31,17 @@ def done(state: Delegation, event: DoneCame, now: Now) -> Step:
 
 
 def cancel(state: Delegation, event: CancelCame, now: Now) -> Step:
+    """End it, since somebody on this side wants so."""
     return end(state, DelegationEvent.CANCEL, event.error)
 
 
 def read_as_over(state: Delegation, event: ReadAsOver, now: Now) -> Step:
+    """End it as expired: a reader was told so already."""
     return end(state, DelegationEvent.EXPIRE, time_over(state))
 
 
 def failed(state: Delegation, event: Failed, now: Now) -> Step:
+    """End it for an error: as cancelled or expired where its code says so. Who has said it holds nothing any more."""
     code = event.error.code
     how = DelegationEvent.FAIL
     if code in (ErrorCode.CANCELLED, ErrorCode.EXPIRED):
@@ -55,10 +59,12 @@ def unrecorded(state: Delegation, event: Undone, now: Now) -> Step:
 
 
 def unsettled(state: Delegation, event: Undone, now: Now) -> Step:
+    """Leave it to the next process, since its end could not be journalled."""
     return replace(state, left=True), ()
 
 
 def settled(state: Delegation, event: Settled, now: Now) -> Step:
+    """Close it: the audit is made. An executor that could not be told of the end is told later."""
     untold = state.held and not event.told
     settled = replace(state, settled=True, held=untold)
     if state.done and state.state is DelegationState.RUNNING:
@@ -87,4 +93,5 @@ def closed(state: Delegation, outputs: tuple[Output, ...]) -> Step:
 
 
 def time_over(state: Delegation) -> SubletError:
+    """Return why it is over: the lease has ended, or there never was one."""
     return reasons.lease_over(state.ttl_seconds) if state.expires_at is not None else reasons.never_began()

@@ -60,15 +60,18 @@ BUSY_PEER_SECONDS: Final = 30.0
 
 
 def create(state: Delegation, event: Created, now: Now) -> Step:
+    """Journal the delegation, then scan and hold the directories."""
     begun = replace(state, began=True, deadline=now.steady + state.ttl_seconds)
     return begun, (Record(begun), Prepare())
 
 
 def not_created(state: Delegation, event: Undone, now: Now) -> Step:
+    """Refuse the caller: it could not be journalled, so there is no delegation."""
     return replace(state, left=True), (Refuse(state.id, event.error),)
 
 
 def take_over(state: Delegation, event: TakenOver, now: Now) -> Step:
+    """Go on with what an earlier process has left, as the next generation (DESIGN 4.10)."""
     ends = unix_seconds(state.expires_at) if state.expires_at else state.created_at + state.ttl_seconds
     if state.expires_at is not None and ends <= now.wall:
         # It is over; what it takes to audit it is held all the same.
@@ -90,12 +93,14 @@ def take_over(state: Delegation, event: TakenOver, now: Now) -> Step:
 
 
 def prepared(state: Delegation, event: Prepared, now: Now) -> Step:
+    """Journal what the executor will see, then send INVITE."""
     asking = replace(state, prepared=True, held=True, inviting_since=now.steady, patience=FIRST_RECONNECT_SECONDS)
     invited = phases.advanced(asking, DelegationEvent.INVITE)
     return invited, (Record(invited), SendInvite())
 
 
 def found_again(state: Delegation, event: FoundAgain, now: Now) -> Step:
+    """Go on where the earlier process was: invite, open the view, or serve it again; else end it as interrupted."""
     if state.state is DelegationState.INVITED:
         # An earlier process has invited, and may have been heard: the peer knows a repeated INVITE by its id.
         return replace(state, inviting_since=now.steady, patience=FIRST_RECONNECT_SECONDS), (SendInvite(),)
@@ -108,6 +113,7 @@ def found_again(state: Delegation, event: FoundAgain, now: Now) -> Step:
 
 
 def invite_unheard(state: Delegation, event: InviteUnheard, now: Now) -> Step:
+    """Send INVITE again in a while where that may help and the time is not up; else fail."""
     error, tried = event.error, now.steady - (now.steady if state.inviting_since is None else state.inviting_since)
     held = replace(state, reached=state.reached or event.sent, held=state.reached or event.sent)
     if error.code != LocalCode.PEER_UNREACHABLE:
@@ -124,10 +130,12 @@ def invite_unheard(state: Delegation, event: InviteUnheard, now: Now) -> Step:
 
 
 def invite_again(state: Delegation, event: InviteDue, now: Now) -> Step:
+    """Send the same INVITE once more; from now on the executor may hold a task."""
     return replace(state, held=True), (SendInvite(),)
 
 
 def accepted(state: Delegation, event: AcceptCame, now: Now) -> Step:
+    """Check what the executor has agreed to, and open the view within that (AWCP 4.2)."""
     accept = event.accept
     try:
         check_mount_point(accept)
@@ -153,6 +161,7 @@ def open(state: Delegation, now: Now) -> Step:
 
 
 def opened(state: Delegation, event: Opened, now: Now) -> Step:
+    """Begin the lease: journal its end, let the executor in, and send START."""
     expires_at = rfc3339_of(now.wall + state.deadline - now.steady)
     # What is written down is rounded, and nothing is served for longer than that says.
     deadline = now.steady + unix_seconds(expires_at) - now.wall
