@@ -324,4 +324,4 @@ async def test_others_have_the_loop_between_the_views_of_a_long_list(monkeypatch
         passes += 1
         await asyncio.sleep(0)
     assert passes >= 100
-    assert json.loads((await answering).body) == [{"name": str(number)} for number in range(100)]
+    assert json.loads(bytes((await answering).body)) == [{"name": str(number)} for number in range(100)]

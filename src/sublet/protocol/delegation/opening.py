@@ -105,7 +105,7 @@ def found_again(state: Delegation, event: FoundAgain, now: Now) -> Step:
         # An earlier process has invited, and may have been heard: the peer knows a repeated INVITE by its id.
         return replace(state, inviting_since=now.steady, patience=FIRST_RECONNECT_SECONDS), (SendInvite(),)
     if state.state is DelegationState.ACCEPTED and state.accept is not None:
-        return open(state, now)
+        return open_view(state, now)
     if resumable(state.accept):
         going, turn = steering.next_turn(replace(state, served=True), now)
         return going, (Serve(state.deadline, again=True), Follow(), *turn)
@@ -145,11 +145,11 @@ def accepted(state: Delegation, event: AcceptCame, now: Now) -> Step:
         return ending.end(state, DelegationEvent.FAIL, error)
     mode, seconds = narrowed(state.access_mode, state.ttl_seconds, accept)
     agreed = phases.advanced(state, DelegationEvent.ACCEPT, accept=accept, access_mode=mode, ttl_seconds=seconds)
-    opening, outputs = open(agreed, now)
+    opening, outputs = open_view(agreed, now)
     return opening, (Record(opening), *outputs)
 
 
-def open(state: Delegation, now: Now) -> Step:
+def open_view(state: Delegation, now: Now) -> Step:
     """Open the view. Until now the time asked for bounded the wait; from here on the lease has it.
 
     What was waited for until now is not added to the time of the agent that asked.

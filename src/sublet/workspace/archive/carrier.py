@@ -218,10 +218,7 @@ class UnpackedView:
         """
         assert self._channel is not None
         try:
-            after = await self._step(self._survey, self._held, {})
-            plan = difference(self._held, after)
-            await self._channel.plan(plan)
-            await self._send(self._channel, plan)
+            await self._send_back(self._channel)
             self._tell(await self._channel.finish())
         except LinkLostError:
             raise
@@ -232,6 +229,12 @@ class UnpackedView:
             log.warning("changes could not be read", reason=str(error))
             return False
         return True
+
+    async def _send_back(self, channel: ArchiveChannel) -> None:
+        """Announce what differs, and send the contents that the delegator does not have."""
+        plan = difference(self._held, await self._step(self._survey, self._held, {}))
+        await channel.plan(plan)
+        await self._send(channel, plan)
 
     async def _send(self, channel: ArchiveChannel, plan: list[Planned]) -> None:
         wanted = {change.parts for change in plan if change.kind != "deleted"}
