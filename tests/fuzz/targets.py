@@ -60,7 +60,7 @@ from sublet.supervisor.chat import arguments as chat_arguments
 from sublet.supervisor.chat import conversations, endpoint, reply, sse
 from sublet.supervisor.gateways import module_file as gateway_file
 from sublet.workspace import viewpath
-from sublet.workspace.archive import tar_format
+from sublet.workspace.archive import tar_format, tar_reader
 from sublet.workspace.archive import wire as archive_wire
 from sublet.workspace.audit import manifest
 from sublet.workspace.birth import Identity
@@ -361,7 +361,7 @@ class _Sink:
 
 @target("tar_stream", raises=[tar_format.MalformedTar])
 def _tar(data: bytes) -> None:
-    reader = tar_format.TarReader(_Sink(), tar_format.TarLimits(100, 1 << 20, 1 << 16))
+    reader = tar_reader.TarReader(_Sink(), tar_format.TarLimits(100, 1 << 20, 1 << 16))
     reader.feed(data[:700])
     reader.feed(data[700:])
     reader.finish()

@@ -119,6 +119,14 @@ def test_a_later_version_is_refused_untouched(path: Path, logged: bool) -> None:
     assert after == before
 
 
+def test_a_later_version_is_refused_by_whoever_opens_it(path: Path) -> None:
+    with opened(path, next_version(FIRST)):
+        pass
+    with pytest.raises(SubletError, match="version 2.* up to version 1") as refused:
+        opened(path, FIRST)
+    assert refused.value.code is LocalCode.STATE_VERSION
+
+
 def test_one_of_before_the_first_release_is_refused(path: Path) -> None:
     later = replace(FIRST, version=3, migrations=(Migration(3, "", lambda _: None),))
     with pytest.raises(SubletError, match="takes up version 2 and later") as refused:

@@ -21,11 +21,12 @@ import structlog
 from sublet.disk.openat2 import open_beneath
 from sublet.protocol.bounds import MAX_RESOURCES
 from sublet.protocol.names import ForeignName, MalformedName, parse_plain_name
-from sublet.workspace.archive.carrier import MAX_SECONDS, MAX_WORK_ENTRIES, ArchiveCarrier, UnpackedView
+from sublet.workspace.archive.carrier import ArchiveCarrier
 from sublet.workspace.archive.client import ArchiveChannel
 from sublet.workspace.archive.tar_format import END, Entry, MalformedTar, Parts, TarLimits, header, padding
 from sublet.workspace.archive.tree_manifest import TreeEntry
 from sublet.workspace.archive.tree_pack import AllVisible
+from sublet.workspace.archive.unpacked import MAX_SECONDS, MAX_WORK_ENTRIES, UnpackedView
 from sublet.workspace.archive.wire import Planned
 from sublet.workspace.bundles.exchange import GitExchange
 from sublet.workspace.bundles.runs import GitRuns
