@@ -122,7 +122,7 @@ def test_a_later_version_is_refused_untouched(path: Path, logged: bool) -> None:
 def test_a_later_version_is_refused_by_whoever_opens_it(path: Path) -> None:
     with opened(path, next_version(FIRST)):
         pass
-    with pytest.raises(SubletError, match="version 2.* up to version 1") as refused:
+    with pytest.raises(SubletError, match=r"version 2.* up to version 1") as refused:
         opened(path, FIRST)
     assert refused.value.code is LocalCode.STATE_VERSION
 
