@@ -76,8 +76,8 @@ class Journal(ForgettableRecords):
 
     async def load_delegation(self, delegation_id: str) -> DelegationRecord | None:
         """Return one delegation, or None."""
-        found = await self._load(DELEGATIONS, read_delegation, "WHERE id = ?", (delegation_id,))
-        return found[0] if found else None
+        records = await self._load(DELEGATIONS, read_delegation, "WHERE id = ?", (delegation_id,))
+        return records[0] if records else None
 
     async def require_delegation(self, delegation_id: str) -> DelegationRecord:
         """Return one delegation.
@@ -95,8 +95,8 @@ class Journal(ForgettableRecords):
     async def find_delegation(self, caller: str, idempotency_key: str) -> DelegationRecord | None:
         """Return the delegation that ``caller`` made with this key, or None."""
         only = "WHERE caller = ? AND idempotency_key = ?"
-        found = await self._load(DELEGATIONS, read_delegation, only, (caller, idempotency_key))
-        return found[0] if found else None
+        records = await self._load(DELEGATIONS, read_delegation, only, (caller, idempotency_key))
+        return records[0] if records else None
 
     async def list_delegations(self, *, limit: int = MAX_PAGE, active: bool = False) -> list[DelegationRecord]:
         """Return delegations, the newest first; with ``active`` only those that are not over."""
@@ -128,8 +128,8 @@ class Journal(ForgettableRecords):
 
     async def load_assignment(self, delegation_id: str) -> AssignmentRecord | None:
         """Return one assignment, or None."""
-        found = await self._load(ASSIGNMENTS, read_assignment, "WHERE id = ?", (delegation_id,))
-        return found[0] if found else None
+        records = await self._load(ASSIGNMENTS, read_assignment, "WHERE id = ?", (delegation_id,))
+        return records[0] if records else None
 
     async def list_assignments(self, *, limit: int = MAX_PAGE, active: bool = False) -> list[AssignmentRecord]:
         """Return assignments, the newest first; with ``active`` only those that are not over."""
@@ -147,10 +147,10 @@ class Journal(ForgettableRecords):
         new, text = str(record.state), to_json(record)
 
         def work(connection: sqlite3.Connection, events: Recorder) -> Event | None:
-            known = "SELECT state, json_extract(record, '$.generation') AS generation"
-            found = connection.execute(f"{known} FROM {table.name} WHERE id = ?", (record.id,)).fetchone()
-            old = found["state"] if found is not None else None
-            if found is not None and found["generation"] > record.generation:
+            recorded = "SELECT state, json_extract(record, '$.generation') AS generation"
+            row = connection.execute(f"{recorded} FROM {table.name} WHERE id = ?", (record.id,)).fetchone()
+            old = row["state"] if row is not None else None
+            if row is not None and row["generation"] > record.generation:
                 raise SubletError(
                     LocalCode.CONFLICT, f"{record.id} was taken over by a newer process", "Let the newer one go on."
                 )
@@ -163,8 +163,8 @@ class Journal(ForgettableRecords):
                     f"UPDATE {table.name} SET state = ?, record = ?, updated_at = ? WHERE id = ?",  # noqa: S608 - constant
                     (new, text, record.updated_at, record.id),
                 )
-            for one, detail in held.takes.items():
-                take(connection, record.id, one, detail)
+            for taken, detail in held.takes.items():
+                take(connection, record.id, taken, detail)
             if held.gives_back is not None:
                 give_back(connection, record.id, held.gives_back)
             keys = EventKeys(agent_id=record.agent, request_id=_request_of(data, record.id))

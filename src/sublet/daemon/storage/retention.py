@@ -47,12 +47,12 @@ class ForgettableRecords(ResourceLog):
                 FROM {table} AS t WHERE {only} ORDER BY updated_at, id LIMIT ?""",  # noqa: S608 - constants and marks
                 (*values, limit),
             )
-            found: list[Forgettable] = []
+            over: list[Forgettable] = []
             for row in rows:
                 with suppress(ValueError):  # the next start sets it aside
                     ended_at = unix_seconds(row["updated_at"])
-                    found.append(Forgettable(row["id"], ended_at, row["bytes"], row["events"], row["workspace"]))
-            return found
+                    over.append(Forgettable(row["id"], ended_at, row["bytes"], row["events"], row["workspace"]))
+            return over
 
         return await self.read(work)
 
@@ -69,10 +69,10 @@ class ForgettableRecords(ResourceLog):
             )
             return [row["id"] for row in rows]
 
-        found = await self.read(work)
-        if found:
-            await self.forget(assignments=found)
-        return len(found)
+        oldest = await self.read(work)
+        if oldest:
+            await self.forget(assignments=oldest)
+        return len(oldest)
 
     async def delegation_ids(self) -> frozenset[str]:
         """Return the ids of all delegations that are kept."""
@@ -86,14 +86,14 @@ class ForgettableRecords(ResourceLog):
         """Return the directories that delegations were made of, each with the ids of those that are kept."""
 
         def work(connection: sqlite3.Connection) -> dict[str, set[str]]:
-            found: dict[str, set[str]] = {}
+            lent: dict[str, set[str]] = {}
             rows = connection.execute(
                 """SELECT d.id, json_extract(lent.value, '$.path') AS workspace
                 FROM delegations AS d, json_each(d.record, '$.resources') AS lent"""
             )
             for row in rows:
-                found.setdefault(row["workspace"], set()).add(row["id"])
-            return found
+                lent.setdefault(row["workspace"], set()).add(row["id"])
+            return lent
 
         return await self.read(work)
 
@@ -102,11 +102,11 @@ class ForgettableRecords(ResourceLog):
 
         def work(connection: sqlite3.Connection, _: Recorder) -> int:
             before = connection.total_changes
-            for one in (*delegations, *assignments):
-                connection.execute("DELETE FROM events WHERE delegation_id = ?", (one,))
+            for record_id in (*delegations, *assignments):
+                connection.execute("DELETE FROM events WHERE delegation_id = ?", (record_id,))
             events = connection.total_changes - before
-            connection.executemany("DELETE FROM delegations WHERE id = ?", [(one,) for one in delegations])
-            connection.executemany("DELETE FROM assignments WHERE id = ?", [(one,) for one in assignments])
+            connection.executemany("DELETE FROM delegations WHERE id = ?", [(record_id,) for record_id in delegations])
+            connection.executemany("DELETE FROM assignments WHERE id = ?", [(record_id,) for record_id in assignments])
             return events
 
         return await self.transact(work)
