@@ -145,6 +145,17 @@ def test_what_is_no_database_is_left_to_its_owner(tmp_path: Path, content: bytes
     assert not Database(path, FIRST).is_due()
 
 
+def test_the_database_of_another_program_is_left_to_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "it.db"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE theirs (id INTEGER)")
+        other.execute("PRAGMA application_id=8")
+        other.execute("PRAGMA user_version=3")
+    assert Database(path, FIRST).version() is None
+    assert Database(path, FIRST).check() is None
+    assert not Database(path, next_version(next_version(next_version(FIRST)))).is_due()
+
+
 def test_a_damaged_one_is_not_built_upon(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[4096:] = b"\xff" * (len(content) - 4096)

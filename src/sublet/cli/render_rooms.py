@@ -169,7 +169,7 @@ def channels(found: Sequence[ChannelView]) -> RenderableType:
 
 
 def profile(one: ProfileView, names: EntityNames) -> list[RenderableType]:
-    """Return a profile."""
+    """Return what an entity says of itself: its name and id, its fields in order, and its text."""
     lines: list[RenderableType] = [Text.assemble((names.short(one.entity_id), "bold"), (f"  {one.entity_id}", "dim"))]
     lines += [
         inset(Text(f"{clean_line(name, MAX_NAME_CHARS)}: {_value(value)}"), 2)

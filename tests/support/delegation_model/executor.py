@@ -1,4 +1,4 @@
-"""The executor of the model: drives the assignment core, mounts and works in the lender's files."""
+"""The executor of the model: drives the assignment core, mounts and works in the delegator's files."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from sublet.protocol.messages import Accept, Done, Invite, Start
 from support.delegation_model.world import Process, World, check
 
 if TYPE_CHECKING:
-    from support.delegation_model.lender import Lender
+    from support.delegation_model.delegator import Delegator
 
 OWNER = "SHA256:" + "A" * 43
 LONGEST = 600.0
@@ -66,7 +66,7 @@ def silent(_: Accept | SubletError) -> None:
 class Executor(Process):
     """``disk`` and ``task`` outlive the process; ``task`` is what the A2A side tells of the work."""
 
-    lender: Lender
+    delegator: Delegator
 
     def __init__(self, world: World) -> None:
         super().__init__(world, "executor", world.random.choice([0.0, -300.0, 300.0]))
@@ -160,7 +160,7 @@ class Executor(Process):
                 done = isinstance(end, Done)
                 check(not done or self._disk.state is AssignmentState.COMPLETED, "DONE is told only once it is durable")
                 self.task = end
-                self.world.send(lambda: self.lender.hear_end(end))
+                self.world.send(lambda: self.delegator.hear_end(end))
             case Free():
                 self.slots -= 1
                 check(self.slots == 0, "slots are given back exactly once")
@@ -205,7 +205,7 @@ class Executor(Process):
             reply(said)
 
     def _considered(self) -> None:
-        from support.delegation_model.lender import accept_of
+        from support.delegation_model.delegator import accept_of
 
         assert not isinstance(self.state, Assignment)
         if self.world.chance(self.world.weather.deny):
@@ -265,7 +265,7 @@ class Executor(Process):
     def _mounted(self) -> None:
         if phases.phase_of(self.state) is not Phase.WORKING:
             return
-        if not self.lender.lets_in():
+        if not self.delegator.lets_in():
             error = SubletError(ErrorCode.MOUNT_FAILED, "the delegator does not let us in")
             self._unmount(None, self.agent, error)
             return
@@ -275,7 +275,7 @@ class Executor(Process):
 
     def progress(self) -> None:
         prompts = self.state.prompts.told if isinstance(self.state, Assignment) else ()
-        self.world.send(lambda: self.lender.hear_progress(prompts))
+        self.world.send(lambda: self.delegator.hear_progress(prompts))
 
     def _work(self, follow_up: str | None) -> None:
         agent = self.agent
@@ -292,7 +292,7 @@ class Executor(Process):
 
     def _write(self, agent: int) -> None:
         if agent == self.agent and phases.phase_of(self.state) is Phase.WORKING:
-            self.lender.written()
+            self.delegator.written()
 
     def _prompt_ended(self, follow_up: str | None, reason: str, agent: int) -> None:
         state = self.state

@@ -48,7 +48,7 @@ class CallerLeft:
 
 @dataclass(frozen=True, slots=True)
 class StartCame:
-    """START came."""
+    """START came from the peer whose key has the fingerprint ``owner``."""
 
     start: Start
     owner: str

@@ -90,13 +90,13 @@ def accept_of(world: World) -> Accept:
     )
 
 
-class Lender(Process):
+class Delegator(Process):
     """``disk`` and ``owes`` outlive the process: the record, and whether the executor has yet to hear of the end."""
 
     executor: Executor
 
     def __init__(self, world: World) -> None:
-        super().__init__(world, "lender", 0.0)
+        super().__init__(world, "delegator", 0.0)
         random = world.random
         mode: AccessMode = random.choice(["ro", "rw", "rw"])
         self.asked = Delegation(
@@ -201,7 +201,7 @@ class Lender(Process):
         self.during_life(0, lambda: self.feed(event))
 
     def feed(self, event: Event) -> None:
-        self.world.steps["lender"] += 1
+        self.world.steps["delegator"] += 1
         durable = self.state
         after, outputs = core.step(self.state, event, self.now)
         for output in outputs:
