@@ -14,6 +14,7 @@ import anyio
 import asyncssh
 import pytest
 
+from sublet.daemon.api.audit_models import MAX_BRIEF_NAMES, AuditReport
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.lending import delegation_run, delegator, late_news
 from sublet.daemon.ports import NotConnected
@@ -682,6 +683,20 @@ async def test_there_is_a_bound_on_what_is_under_way(side: Lender, monkeypatch: 
     third = await side.create()
     side.link.done(third)
     await side.settled(third)
+
+
+async def test_a_list_names_the_first_files_of_each_audit_alone(side: Lender) -> None:
+    found = await side.running()
+    side.link.done(found)
+    await side.settled(found)
+    record = await side.journal.require_delegation(found)
+    names = [f"file_{number}" for number in range(1_000)]
+    audit = AuditReport(added=names, counts={"added": 1_000})
+    await side.journal.save_delegation(record.model_copy(update={"audit": audit}))
+    [view] = await side.delegator.list(limit=10, active=False)
+    assert view.audit is not None
+    assert (view.audit.added, view.audit.counts) == (names[:MAX_BRIEF_NAMES], {"added": 1_000})
+    assert (await side.delegator.view(found)).audit == audit
 
 
 async def test_lists_are_bounded_whatever_is_asked(side: Lender) -> None:
