@@ -100,6 +100,20 @@ def test_a_step_that_fails_is_taken_back(path: Path, change: Callable[[Tables], 
         assert database.execute("SELECT count(*) FROM notes JOIN rooms ON rooms.id = notes.room").fetchone() == (1,)
 
 
+def test_the_connection_of_a_step_that_fails_is_left_as_it_was(path: Path) -> None:
+    with opened(path, FIRST) as database:
+        with pytest.raises(SubletError, match="no such table: missing"):
+            prepare(database, path, next_version(FIRST, broken))
+        assert not database.in_transaction
+        assert database.execute("PRAGMA foreign_keys").fetchone() == (1,)
+
+
+def test_a_change_is_on_the_disk_when_it_is_committed(path: Path) -> None:
+    found: list[object] = []
+    Database(path, next_version(FIRST, lambda tables: found.extend(tables.execute("PRAGMA synchronous")))).migrate()
+    assert found == [(2,)], "FULL: each commit waits for the disk"
+
+
 @pytest.mark.parametrize("logged", [False, True])
 def test_a_later_version_is_refused_untouched(path: Path, logged: bool) -> None:
     with opened(path, next_version(next_version(FIRST))):
@@ -129,6 +143,7 @@ def test_a_later_version_is_refused_by_whoever_opens_it(path: Path) -> None:
 
 def test_one_of_before_the_first_release_is_refused(path: Path) -> None:
     later = replace(FIRST, version=3, migrations=(Migration(3, "", lambda _: None),))
+    assert not Database(path, later).is_due()
     with pytest.raises(SubletError, match="takes up version 2 and later") as refused:
         opened(path, later)
     assert refused.value.code is LocalCode.STATE_VERSION
