@@ -68,6 +68,7 @@ async def _run(options: UpOptions, ready: Callable[[StatusView], None]) -> None:
     from sublet.daemon.app import run_daemon
     from sublet.daemon.config import DaemonConfig
     from sublet.daemon.logging import configure_logging
+    from sublet.daemon.stop_limit import StopLimit
 
     config = DaemonConfig(
         agent_file=options.agent,
@@ -81,4 +82,4 @@ async def _run(options: UpOptions, ready: Callable[[StatusView], None]) -> None:
         log_level=options.log_level,
     )
     configure_logging(config.log_level, own_file=log_path(config.home))
-    await run_daemon(config, ready)
+    await run_daemon(config, ready, StopLimit)

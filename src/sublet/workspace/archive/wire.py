@@ -212,7 +212,7 @@ def read_report(payload: bytes) -> Report:
     Raises:
         MalformedFrame: it can't be read.
     """
-    return _read(Report, payload, "a report")
+    return _validated(Report, payload, "a report")
 
 
 def pack_failure(code: str, reason: str) -> bytes:
@@ -226,10 +226,10 @@ def read_failure(payload: bytes) -> Failure:
     Raises:
         MalformedFrame: it can't be read.
     """
-    return _read(Failure, payload, "a failure")
+    return _validated(Failure, payload, "a failure")
 
 
-def _read(model: type[ModelT], payload: bytes, what: str) -> ModelT:
+def _validated(model: type[ModelT], payload: bytes, what: str) -> ModelT:
     try:
         return model.model_validate_json(payload)
     except ValidationError:
