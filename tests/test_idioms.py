@@ -40,7 +40,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     },
     "run_in_executor": {
         "a2a_server.task_store": "into its own thread",
-        "workspace.archive.carrier": "into its own thread",
+        "workspace.archive.unpacked": "into the carrier's threads",
         "workspace.lease_files": "into the lease's own thread",
         "workspace.serving.archive_session": "into the transfers' threads",
         "workspace.ssh.channel_session": "into the listener's threads",

@@ -114,7 +114,7 @@ def _content(data: bytes) -> None:
 def _doc_id(data: bytes) -> None:
     text = _text(data)
     place = keys.parse_doc_id(text)
-    values = {name: getattr(place, name) for name in keys.Place.__slots__ if name != "kind"}
+    values = {name: getattr(place, name) for name in keys.DocumentPlace.__slots__ if name != "kind"}
     assert keys.doc_id(place.kind, **{name: value for name, value in values.items() if value is not None}) == text
     assert not set(text) & set("*$?# ")
 

@@ -61,7 +61,7 @@ from sublet.supervisor.chat import arguments as chat_arguments
 from sublet.supervisor.chat import conversations, endpoint, reply, sse
 from sublet.supervisor.gateways import module_file as gateway_file
 from sublet.workspace import viewpath
-from sublet.workspace.archive import tar_format
+from sublet.workspace.archive import tar_format, tar_reader
 from sublet.workspace.archive import wire as archive_wire
 from sublet.workspace.audit import manifest
 from sublet.workspace.birth import Identity
@@ -362,7 +362,7 @@ class _Sink:
 
 @target("tar_stream", raises=[tar_format.MalformedTar])
 def _tar(data: bytes) -> None:
-    reader = tar_format.TarReader(_Sink(), tar_format.TarLimits(100, 1 << 20, 1 << 16))
+    reader = tar_reader.TarReader(_Sink(), tar_format.TarLimits(100, 1 << 20, 1 << 16))
     reader.feed(data[:700])
     reader.feed(data[700:])
     reader.finish()
@@ -718,7 +718,7 @@ def _control_answer(data: bytes) -> None:
         while isinstance(event, h11.InformationalResponse):
             event = await control_http._next(protocol, reader)
         if isinstance(event, h11.Response):
-            answer = control_http.Answer(event.status_code, control_http._chunks(protocol, reader))
+            answer = control_http.HttpAnswer(event.status_code, control_http._chunks(protocol, reader))
             async for line in answer.lines():
                 assert "\n" not in line
 
@@ -771,7 +771,7 @@ def _mcp_line(data: bytes) -> None:
         mcp_connection._message(line)
         if isinstance(line, bytes):
             relay_session.parse(line)
-        session = relay_session.Session()
+        session = relay_session.RelaySession()
         session.from_host(line)
         with contextlib.suppress(ValueError):
             session.from_daemon(line if isinstance(line, bytes) else b"".join(line))

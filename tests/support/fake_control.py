@@ -13,7 +13,7 @@ from sublet.daemon.api.assignments import LIST_ASSIGNMENTS, AssignmentView
 from sublet.daemon.api.audit_models import AuditReport, FileChange
 from sublet.daemon.api.daemon import RELOAD, RUN_DOCTOR, SHOW_STATUS, STOP, Check, ReloadReport, StatusView, Stopping
 from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation, OneWithPatch
-from sublet.daemon.api.delegation_views import ChangeSet, DelegationView, FollowUpView, ResultView, Usage
+from sublet.daemon.api.delegation_views import ChangeSet, DelegationView, FollowUpView, LeaseUsageView, ResultView
 from sublet.daemon.api.delegations import (
     AUDIT_DELEGATION,
     CANCEL_DELEGATION,
@@ -118,7 +118,7 @@ def completed(**changes: object) -> DelegationView:
         "result": ResultView(final_summary="All tests pass now.", exit_code=0),
         "audit": report,
         "hidden": [".env"],
-        "usage": Usage(bytes_read=12_345, bytes_written=678, operations=90, files_touched=2),
+        "usage": LeaseUsageView(bytes_read=12_345, bytes_written=678, operations=90, files_touched=2),
     }
     return delegation(DelegationState.COMPLETED, **{**facts, **changes})
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def peer_table(known: Sequence[PeerView]) -> RenderableType:
-    """Return the peers as a table."""
+    """Return for each peer its name, where it is, its agents, and whether it can be used, or why not."""
     rows = []
     for peer in known:
         usable = Text("yes", style="green") if peer.usable else Text(f"no: {whole_line(peer.why_not)}", "yellow")
@@ -72,7 +72,7 @@ def peer_details(peer: PeerView) -> RenderableType:
 
 
 def token_table(known: Sequence[TokenView]) -> RenderableType:
-    """Return the tokens as a table."""
+    """Return for each token its name, when it was made and when it ends; never the token itself."""
     facts = [
         (entry.name, local_time(entry.created_at), local_time(entry.expires_at) if entry.expires_at else "when revoked")
         for entry in known

@@ -161,7 +161,7 @@ def channels(found: Sequence[ChannelView]) -> RenderableType:
 
 
 def profile(one: ProfileView, names: EntityNames) -> list[RenderableType]:
-    """Return a profile."""
+    """Return what an entity says of itself: its name and id, its fields in order, and its text."""
     lines: list[RenderableType] = [Text.assemble((names.short(one.entity_id), "bold"), (f"  {one.entity_id}", "dim"))]
     lines += [inset(Text(f"{whole_line(name)}: {_value(value)}"), 2) for name, value in sorted(one.frontmatter.items())]
     if one.body:

@@ -35,7 +35,7 @@ from sublet.messaging.engine.writing import Writing
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
-from sublet.protocol.ezagent.keys import Place, doc_id, parse_doc_id
+from sublet.protocol.ezagent.keys import DocumentPlace, doc_id, parse_doc_id
 from sublet.protocol.ezagent.room.state import RoomState
 from sublet.protocol.ezagent.shards import REFS_PER_SHARD
 
@@ -211,7 +211,7 @@ class Engine:
         """Tell whether nothing of a document is here."""
         return name not in self._open and self.store.find_document(name) is None
 
-    def wanted_place(self, name: str) -> Place:
+    def wanted_place(self, name: str) -> DocumentPlace:
         """Return what a document's id says, if updates of it are wanted; see ``wanted_document``."""
         place = parse_doc_id(name)
         if place.kind == "draft":
@@ -226,7 +226,7 @@ class Engine:
             raise Refused(Refusal.UNKNOWN_DOCUMENT, "a document that nothing declares")
         return place
 
-    def _load(self, name: str, place: Place) -> Document:
+    def _load(self, name: str, place: DocumentPlace) -> Document:
         row = self.store.document(name, place.room_id, place.kind)
         if place.kind == "index" and place.room_id is not None:
             self.shards.added(place.room_id)

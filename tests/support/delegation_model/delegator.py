@@ -7,43 +7,47 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from sublet.protocol.bounds import AccessMode
-from sublet.protocol.delegation import core
-from sublet.protocol.delegation.model import (
+from sublet.protocol.delegation import core, phases
+from sublet.protocol.delegation.events import (
     AcceptCame,
-    Answer,
-    AskPolicy,
     CallerLeft,
     CancelCame,
     Created,
-    Delegation,
-    Deliver,
-    DeliverLater,
     DoneCame,
     Event,
     ExtensionAllowed,
     ExtensionAnswered,
-    ExtensionAsked,
     Failed,
-    FindAgain,
-    Follow,
     FollowUpAnswered,
     FollowUpDue,
     FollowUpSaid,
     FollowUpUnheard,
     FoundAgain,
-    GiveBack,
-    Heard,
     InviteDue,
-    InviteLater,
     InviteUnheard,
-    Lengthen,
-    Open,
     Opened,
-    Output,
-    Prepare,
     Prepared,
     ProgressCame,
     ReadAsOver,
+    Settled,
+    TakenOver,
+    TimePassed,
+    Undone,
+)
+from sublet.protocol.delegation.model import Delegation, ExtensionAsked, FollowUpNews, journalled
+from sublet.protocol.delegation.outputs import (
+    Answer,
+    AskPolicy,
+    Deliver,
+    DeliverLater,
+    FindAgain,
+    Follow,
+    GiveBack,
+    InviteLater,
+    Lengthen,
+    Open,
+    Output,
+    Prepare,
     Record,
     Refuse,
     Revoke,
@@ -52,11 +56,6 @@ from sublet.protocol.delegation.model import (
     SendStart,
     Serve,
     Settle,
-    Settled,
-    TakenOver,
-    TimePassed,
-    Undone,
-    journalled,
 )
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, DelegationState, advance, is_terminal
@@ -91,13 +90,13 @@ def accept_of(world: World) -> Accept:
     )
 
 
-class Lender(Process):
+class Delegator(Process):
     """``disk`` and ``owes`` outlive the process: the record, and whether the executor has yet to hear of the end."""
 
     executor: Executor
 
     def __init__(self, world: World) -> None:
-        super().__init__(world, "lender", 0.0)
+        super().__init__(world, "delegator", 0.0)
         random = world.random
         mode: AccessMode = random.choice(["ro", "rw", "rw"])
         self.asked = Delegation(
@@ -202,7 +201,7 @@ class Lender(Process):
         self.during_life(0, lambda: self.feed(event))
 
     def feed(self, event: Event) -> None:
-        self.world.steps["lender"] += 1
+        self.world.steps["delegator"] += 1
         durable = self.state
         after, outputs = core.step(self.state, event, self.now)
         for output in outputs:
@@ -221,7 +220,7 @@ class Lender(Process):
         if self.serving is not None:
             check(not core_over(after) and not after.left, "access is cut in the step that ends")
             check(self.disk is None or not core_over(self.disk), "access is cut with the journalled end")
-        if (at := core.wake_at(after)) < float("inf"):
+        if (at := phases.wake_at(after)) < float("inf"):
             self.during_life(at - self.now.steady + 1e-6, lambda: self.feed(TimePassed()))
 
     @property
@@ -504,8 +503,8 @@ def core_over(state: Delegation) -> bool:
     return state.done or is_terminal(DELEGATION_TABLE, state.state)
 
 
-def _heard(prompts: Iterable[PromptState]) -> tuple[Heard, ...]:
-    return tuple(Heard(one.follow_up_id, one.state) for one in prompts if one.follow_up_id is not None)
+def _heard(prompts: Iterable[PromptState]) -> tuple[FollowUpNews, ...]:
+    return tuple(FollowUpNews(one.follow_up_id, one.state) for one in prompts if one.follow_up_id is not None)
 
 
 def _unreachable() -> SubletError:

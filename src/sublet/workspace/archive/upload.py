@@ -1,7 +1,8 @@
-"""What a delegator does for one transfer of the archive transport: packs the view, or takes changes (DESIGN 4.6).
+"""Takes the changes of one transfer of the archive transport, on the delegator's side (DESIGN 4.6).
 
-All of it blocks on the disk: each step is called in a thread, one at a time. A transfer has descriptors of its own, so
-that a lease may end, and close its view, while a step is under way; the step after it is not begun.
+Rules: all that is to be changed is announced first and held to the quota before any content comes; nothing is written
+once the transfer was ended. All of it blocks on the disk: each step is called in a thread, one at a time, and a
+transfer has descriptors of its own, so that a lease may end while a step is under way.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from sublet.protocol.text import clean_name
-from sublet.workspace.archive.tar_format import Entry, Kind, MalformedTar, NameDigests, Parts, PlannedTar, TarLimits
-from sublet.workspace.archive.tree_pack import TreePacker
+from sublet.workspace.archive.tar_format import Entry, Kind, MalformedTar, NameDigests, Parts, TarLimits
+from sublet.workspace.archive.tar_reader import PlannedTar
 from sublet.workspace.archive.tree_unpack import TreeWriter
 from sublet.workspace.archive.wire import (
     MAX_REASON_CHARS,
@@ -30,80 +31,29 @@ from sublet.workspace.archive.wire import (
 )
 from sublet.workspace.byte_budget import ByteBudget
 from sublet.workspace.confined.write import WritableFs
-from sublet.workspace.model import ViewRules
 from sublet.workspace.quota import Quota, TreeSize
-from sublet.workspace.view.export_view import META
-from sublet.workspace.view.walk import Budget
 from sublet.workspace.viewpath import refused
 
-MAX_ENTRIES: Final = 1_000_000
-"""Names in one transfer; what may be lent at all is bounded more tightly by admission."""
-MAX_SECONDS: Final = 3_600.0
 MAX_BYTES: Final = 1 << 50
+
+
 MAX_PLAN_BYTES: Final = 32 << 20
 """Bytes that the plan of one transfer takes here: some 170,000 changes."""
+
+
 _CHANGE_BYTES: Final = 192
 """What a planned change takes, about: only a digest of its name is kept."""
+
+
 _NAME_BYTES: Final = 200
 """What a name takes besides itself, about, that is kept: of a removal, and of a directory."""
+
+
 _KINDS: Final[tuple[Kind, ...]] = ("file", "directory", "symlink", "hardlink")
 
 
 class TransferOver(Exception):
     """The lease has ended meanwhile."""
-
-
-@dataclass(slots=True)
-class Branch:
-    """One directory of the view: a descriptor of its root that belongs to the transfer, and who may see what.
-
-    ``copies`` are contents under hidden names, by the path below the directory, whose own directory is in the view.
-    """
-
-    name: bytes
-    root_fd: int
-    rules: ViewRules
-    copies: Mapping[tuple[bytes, ...], bytes] = field(default_factory=dict)
-
-
-class Download:
-    """The whole view as a tar stream, made step by step.
-
-    Args:
-        branches: the directories; closed with it.
-        meta: the files of ``/meta`` by name.
-        modified_ns: what ``/meta`` has as its time.
-    """
-
-    def __init__(self, branches: list[Branch], meta: Mapping[bytes, bytes], modified_ns: int) -> None:
-        self._branches = branches
-        self._packer = TreePacker(Budget(MAX_ENTRIES, MAX_SECONDS))
-        self._pieces = self._stream(meta, modified_ns)
-
-    def step(self) -> bytes | None:
-        """Return the next piece, or None at the end.
-
-        Raises:
-            OSError, WalkOverrunError, TreeChanged: the stream can't be completed.
-        """
-        return next(self._pieces, None)
-
-    def halt(self) -> None:
-        """Come to an end soon, where a step is under way. Idempotent, from any thread."""
-
-    def close(self) -> None:
-        """Close everything."""
-        self._pieces.close()
-        for branch in self._branches:
-            os.close(branch.root_fd)
-        self._branches = []
-
-    def _stream(self, meta: Mapping[bytes, bytes], modified_ns: int) -> Generator[bytes]:
-        yield b"".join(self._packer.files(META, meta, modified_ns))
-        for branch in self._branches:
-            yield from self._packer.tree(branch.name, branch.root_fd, branch.rules)
-            yield b"".join(self._packer.copies(branch.name, branch.copies, modified_ns))
-        yield self._packer.end()
 
 
 @dataclass(slots=True)
