@@ -37,7 +37,7 @@ from sublet.daemon.working.data_link import (
     MAX_RETRY_SECONDS,
     REDIAL_SECONDS,
 )
-from sublet.workspace.mount.mounts import FLUSH_SECONDS
+from sublet.workspace.mount.mount import FLUSH_SECONDS
 from sublet.workspace.serving.ssh_options import EXECUTOR_LOSS_SECONDS
 from sublet.workspace.ssh.connection import LINK_LOSS_SECONDS
 

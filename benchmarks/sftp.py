@@ -34,7 +34,8 @@ import asyncssh
 
 from _report import Row, add_options, show
 from sublet.workspace.model import Export, ExportLimits, LentDirectory, MountTarget
-from sublet.workspace.mount.mounts import OPTIONS, Mounts
+from sublet.workspace.mount.mount import OPTIONS
+from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules

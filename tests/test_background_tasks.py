@@ -23,7 +23,7 @@ OPERATIONS = {
     "a2a_server.stopping:_first",
     "daemon.net.waits:Waits.unless_stopping",
     "daemon.peering.peer_directory:PeerDirectory.views",
-    "mcp_server.asking:Asking._ask",
+    "mcp_server.asking:HostQuestions._ask",
     "mcp_server.room_tools:_wait",
     "supervisor.super_agent:SuperAgent._at_once",
     # Parts of a connection, which ``start_alone`` has started.
@@ -65,7 +65,7 @@ OPERATIONS = {
     "messaging.delivery.acknowledging:Acknowledging.run",
     "messaging.service:MessagingService.running",
     # Coroutines that ``alone`` holds, as somebody has to cancel the task.
-    "daemon.net.door:Door._begin",
+    "daemon.net.door:Acceptor._begin",
     "workspace.serving.listener:DataPlane._begin",
     "workspace.serving.listener:DataPlane._begin_with",
     # Threads: what is raised in one reaches nobody, so each tells those who wait.

@@ -41,7 +41,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     },
     "run_in_executor": {
         "a2a_server.task_store": "into its own thread",
-        "workspace.archive.carrier": "into its own thread",
+        "workspace.archive.unpacked": "into the carrier's threads",
         "workspace.lease_files": "into the lease's own thread",
         "workspace.serving.archive_session": "into the transfers' threads",
         "workspace.ssh.channel_session": "into the listener's threads",
@@ -61,9 +61,9 @@ ALLOWED: dict[str, dict[str, str]] = {
         "daemon.net.http_server": "quiets a library",
     },
     "asyncio.run": {
-        "cli.background": "a command is a process of its own",
-        "cli.connection": "a command is a process of its own",
-        "cli.options": "a command is a process of its own",
+        "cli.reaching.background": "a command is a process of its own",
+        "cli.reaching.connection": "a command is a process of its own",
+        "cli.options.completion": "a command is a process of its own",
     },
 }
 

@@ -15,7 +15,7 @@ from a2a.types import GetTaskRequest, TaskState
 
 from sublet.a2a_server import peer_http, stream
 from sublet.a2a_server.client import A2APeerLink
-from sublet.daemon.ports import BusDoor, NotConnected, PeerAddress, RemoteTask, Silence, Update
+from sublet.daemon.ports import BusAddress, NotConnected, PeerAddress, RemoteTask, Silence, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Accept, Done, Error, Progress
 from support.a2a_world import Node, World, a_progress, a_start, an_invite, served, until
@@ -194,14 +194,14 @@ async def test_the_bus_of_a_peer_that_was_started_again_is_found_at_once(
 ) -> None:
     there = replace(bob.context, state_dir=tmp_path / "again", runtime_dir=tmp_path / "again")
     there.state_dir.mkdir()
-    async with served(replace(there, bus=BusDoor(7001))) as (_, face):
+    async with served(replace(there, bus=BusAddress(7001))) as (_, face):
         peer = replace(bob.peer(), a2a_url=face.address)
-        assert await link.bus(peer) == BusDoor(7001, version=there.version)
+        assert await link.bus(peer) == BusAddress(7001, version=there.version)
     port = urlsplit(peer.a2a_url).port
     assert port is not None
-    async with served(replace(there, a2a_port=port, bus=BusDoor(7002))) as (_, face):
+    async with served(replace(there, a2a_port=port, bus=BusAddress(7002))) as (_, face):
         assert face.address == peer.a2a_url
-        assert await link.bus(peer) == BusDoor(7002, version=there.version)
+        assert await link.bus(peer) == BusAddress(7002, version=there.version)
 
 
 async def test_another_key_behind_the_address_is_loud(bob: World, link: A2APeerLink) -> None:

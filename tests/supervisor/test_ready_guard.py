@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ async def test_a_command_gets_its_arguments_environment_directory_and_input(tmp_
     with (tmp_path / "input").open() as file:
         argv = ["sh", "-c", script, "sh", "", ODD, "last"]
         process = await GuardedProcess.start(argv, env, tmp_path, file.fileno(), ready=ready)
+        assert (ready is not None and process.pid == ready.pid) is ahead
         try:
             async with asyncio.timeout(SECONDS):
                 printed, complained = await process.stdout.read(), await process.stderr.read()
@@ -93,9 +95,43 @@ async def test_a_command_joins_its_control_groups(tmp_path: Path) -> None:
     assert (tmp_path / "procs").read_text() == "0"
 
 
+@pytest.mark.parametrize("ahead", [False, True])
+async def test_a_command_inherits_its_three_streams_alone(tmp_path: Path, *, ahead: bool) -> None:
+    ready = await ready_guard() if ahead else None
+    env = {"PATH": os.environ["PATH"]}
+    with (tmp_path / "procs").open("w") as group:
+        process = await GuardedProcess.start(
+            ["ls", "/proc/self/fd"], env, tmp_path, NO_INPUT, groups=[group.fileno()], ready=ready
+        )
+        try:
+            async with asyncio.timeout(SECONDS):
+                listed = await process.stdout.read()
+        finally:
+            assert await process.close()
+    assert listed.split() == [b"0", b"1", b"2", b"3"], "3 is what ls reads the directory by"
+
+
+async def test_nothing_stays_open_here(tmp_path: Path) -> None:
+    left: list[int] = []
+    for _ in range(2):
+        ready, unused = await ready_guard(), await ready_guard()
+        process = await GuardedProcess.start(["true"], {"PATH": os.environ["PATH"]}, tmp_path, NO_INPUT, ready=ready)
+        async with asyncio.timeout(SECONDS):
+            await process.wait()
+        assert await process.close()
+        await ready.close()
+        await unused.close()
+        await asyncio.sleep(0)  # transports are closed by the loop
+        left.append(len(os.listdir("/proc/self/fd")))
+    assert left[0] == left[1]
+
+
 async def test_one_that_is_not_needed_ends(tmp_path: Path) -> None:
     ready = await ready_guard()
     await ready.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(ready.pid, 0)
+    assert ready._guard.returncode == 0
     await ready.close()
     process = await GuardedProcess.start(["true"], {"PATH": os.environ["PATH"]}, tmp_path, NO_INPUT, ready=ready)
     try:
@@ -104,17 +140,34 @@ async def test_one_that_is_not_needed_ends(tmp_path: Path) -> None:
         assert await process.close()
 
 
-async def test_another_is_started_where_it_was_ended_or_taken(tmp_path: Path) -> None:
-    ready, taken = await ready_guard(), await ready_guard()
+@pytest.mark.parametrize("seen", [False, True])
+async def test_another_is_started_where_it_was_ended(tmp_path: Path, *, seen: bool) -> None:
+    """Also where the loop has not seen yet that it was killed."""
+    ready = await ready_guard()
     os.kill(ready.pid, signal.SIGKILL)
-    env = {"PATH": os.environ["PATH"]}
-    for guard in (ready, taken, taken):
-        process = await GuardedProcess.start(["true"], env, tmp_path, NO_INPUT, ready=guard)
+    if seen:
+        await ready._guard.wait()
+    else:
+        with suppress(ChildProcessError):  # where the loop's own thread was quicker
+            os.waitid(os.P_PID, ready.pid, os.WEXITED | os.WNOWAIT)
+    process = await GuardedProcess.start(["true"], {"PATH": os.environ["PATH"]}, tmp_path, NO_INPUT, ready=ready)
+    try:
+        async with asyncio.timeout(SECONDS):
+            assert await process.wait() == Ended("exit", 0)
+    finally:
+        assert await process.close()
+    await ready.close()
+
+
+async def test_another_is_started_where_it_was_taken(tmp_path: Path) -> None:
+    taken = await ready_guard()
+    pids = []
+    for _ in range(2):
+        process = await GuardedProcess.start(["true"], {"PATH": os.environ["PATH"]}, tmp_path, NO_INPUT, ready=taken)
+        pids.append(process.pid)
         try:
             async with asyncio.timeout(SECONDS):
-                ended = await process.wait()
+                assert await process.wait() == Ended("exit", 0)
         finally:
             assert await process.close()
-        # One that was killed just now may not have been seen to be gone; its command has then not run.
-        assert ended == Ended("exit", 0) or (guard is ready and ended.reason == "its guard was ended")
-    await ready.close()
+    assert pids[0] == taken.pid != pids[1]

@@ -13,7 +13,7 @@ import asyncssh
 
 from sublet.daemon.api.daemon_api import Moved, PairReply, PairRequest
 from sublet.daemon.api.peers import AgentView
-from sublet.daemon.ports import BusDoor, PeerAddress, RemoteTask, Update
+from sublet.daemon.ports import BusAddress, PeerAddress, RemoteTask, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import (
     Accept,
@@ -202,7 +202,7 @@ class ScriptedLink:
     async def tell_moved(self, peer: PeerAddress, moved: Moved) -> None:
         raise NotImplementedError
 
-    async def bus(self, peer: PeerAddress) -> BusDoor | None:
+    async def bus(self, peer: PeerAddress) -> BusAddress | None:
         return None
 
     async def agents(self, peer: PeerAddress) -> list[AgentView]:

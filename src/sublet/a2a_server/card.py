@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sublet.a2a_server.assertion import ALGORITHM
 from sublet.daemon.api.peers import AgentView
-from sublet.daemon.ports import BusDoor
+from sublet.daemon.ports import BusAddress
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ids import AGENT_ID
 from sublet.protocol.messages import AWCP_URI, AWCP_VERSION
@@ -55,7 +55,7 @@ def make_card(
     node_id: str,
     key: SigningKey,
     fingerprint: str,
-    bus: BusDoor | None = None,
+    bus: BusAddress | None = None,
 ) -> AgentCard:
     """Return the signed card.
 
@@ -130,7 +130,7 @@ def offered_agents(card: AgentCard) -> list[AgentView]:
     ]
 
 
-def offered_bus(card: AgentCard) -> BusDoor | None:
+def offered_bus(card: AgentCard) -> BusAddress | None:
     """Return where the peer's bus is as a verified card names it, if it does."""
     extension = next((item for item in card.capabilities.extensions if item.uri == AWCP_URI), None)
     if extension is None:
@@ -141,8 +141,8 @@ def offered_bus(card: AgentCard) -> BusDoor | None:
         return None
     version = clean_line(found.version, _MAX_VERSION)
     if found.bus is not None:
-        return BusDoor(found.bus.port, found.bus.wire, version)
-    return None if found.bus_port is None else BusDoor(found.bus_port, 1, version)
+        return BusAddress(found.bus.port, found.bus.wire, version)
+    return None if found.bus_port is None else BusAddress(found.bus_port, 1, version)
 
 
 class _Bus(BaseModel):
@@ -191,7 +191,7 @@ def _description(agents: Sequence[AgentConfig]) -> str:
 
 
 def _extension(
-    agents: Iterable[AgentConfig], version: str, node_id: str, fingerprint: str, bus: BusDoor | None
+    agents: Iterable[AgentConfig], version: str, node_id: str, fingerprint: str, bus: BusAddress | None
 ) -> AgentExtension:
     listed: list[JsonValue] = [
         {"id": agent.id, "description": agent.description, "skills": [skill.id for skill in agent.skills]}

@@ -27,7 +27,7 @@ from sublet.a2a_server.signer import signed
 from sublet.a2a_server.stream import Follower
 from sublet.daemon.api.daemon_api import Moved, PairReply, PairRequest
 from sublet.daemon.api.peers import AgentView
-from sublet.daemon.ports import BusDoor, PeerAddress, RemoteTask, Update
+from sublet.daemon.ports import BusAddress, PeerAddress, RemoteTask, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError, error_code
 from sublet.protocol.ids import fingerprint as fingerprint_of
 from sublet.protocol.messages import AWCP_URI, Accept, Error, Invite, Start
@@ -144,7 +144,7 @@ class A2APeerLink:
         session = await self._session(peer)
         return offered_agents(await session.card())
 
-    async def bus(self, peer: PeerAddress) -> BusDoor | None:
+    async def bus(self, peer: PeerAddress) -> BusAddress | None:
         """``PeerLink.bus``."""
         session = await self._session(peer)
         # Who asks where a bus is may have lost it: a peer that was started again has another port than it said before.

@@ -29,7 +29,7 @@ from sublet.a2a_server.stopping import Stopping
 from sublet.a2a_server.task_schema import STORE_NAME
 from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import is_delegation
-from sublet.daemon.net.door import Door
+from sublet.daemon.net.door import Acceptor
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
 from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
@@ -68,7 +68,7 @@ class A2AFace:
         self._card: tuple[tuple[AgentConfig, ...], AgentCard] | None = None
         self._socket: socket.socket | None = None
         self._server: QuietServer | None = None
-        self._door: Door | None = None
+        self._door: Acceptor | None = None
         self._handler: SubletRequestHandler | None = None
 
     @property
@@ -169,7 +169,7 @@ class A2AFace:
             assert issubclass(kind, DeadlineProtocol)
             return kind(config, server.server_state, server.lifespan.state)
 
-        self._door = Door(bound, connection, config.ssl)
+        self._door = Acceptor(bound, connection, config.ssl)
 
     def _make_card(self, agents: Sequence[AgentConfig]) -> AgentCard:
         context = self._context

@@ -142,7 +142,11 @@ class PeerSession:
             return {task.id: task.status.state not in TERMINAL for task in answer.tasks}
 
     async def cancel_task(self, task_id: str) -> None:
-        """Cancel the task."""
+        """Ask the peer to end a task of ours, and return once it has answered.
+
+        Raises:
+            SubletError: what the peer answers, or ``PEER_UNREACHABLE``.
+        """
         with translated(self.peer):
             await self._rpc.cancel_task(CancelTaskRequest(id=task_id), context=self._context)
 

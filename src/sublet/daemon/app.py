@@ -42,7 +42,7 @@ from sublet.daemon.peering.identity import Identity, TlsFiles, load_identity, lo
 from sublet.daemon.peering.key_reports import key_reporter
 from sublet.daemon.peering.pairing import OwnAddress
 from sublet.daemon.peering.peers import name_remark
-from sublet.daemon.ports import BusDoor, Face, FaceContext, WebContext
+from sublet.daemon.ports import BusAddress, Face, FaceContext, WebContext
 from sublet.daemon.recovery import keep_swept, recover
 from sublet.daemon.reloading.watching import Watcher
 from sublet.daemon.rooms.bus_port import BusPort
@@ -319,9 +319,9 @@ class _Daemon:
             web_page=self._web_page,
         )
 
-    def _bus_door(self) -> BusDoor | None:
+    def _bus_door(self) -> BusAddress | None:
         number = self._bus_port.number
-        return None if number is None else BusDoor(number)
+        return None if number is None else BusAddress(number)
 
     def _web_context(self, parts: Parts) -> WebContext | None:
         wanted = self._config.web

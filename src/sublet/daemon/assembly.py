@@ -257,7 +257,7 @@ async def make_parts(
             require_sandbox()
 
     def unpacked_limits() -> TarLimits:
-        """Return how much a lender's archive may hold: as much as may be lent from here."""
+        """Return how much a delegator's archive may hold: as much as may be lent from here."""
         bounds = policy.limits.admission
         return TarLimits(2 * bounds.max_files, bounds.max_total_bytes, bounds.max_file_bytes)
 

@@ -69,7 +69,7 @@ BUS_WIRE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class BusDoor:
+class BusAddress:
     """Where a daemon's message bus is on its host.
 
     Args:
@@ -154,7 +154,7 @@ class PeerLink(Protocol):
             SubletError: ``PEER_UNREACHABLE`` or ``KEY_CHANGED``.
         """
 
-    async def bus(self, peer: PeerAddress) -> BusDoor | None:
+    async def bus(self, peer: PeerAddress) -> BusAddress | None:
         """Return where the peer's bus is on its host, as its signed card says; None where it has none.
 
         Raises:
@@ -259,7 +259,7 @@ class FaceContext:
     tls: tuple[Path, Path] | None
     state_dir: Path
     runtime_dir: Path
-    bus: BusDoor | None = None
+    bus: BusAddress | None = None
     web: WebContext | None = None
     web_page: Callable[[], str | None] = lambda: None
     services: Services = field(default_factory=Services)

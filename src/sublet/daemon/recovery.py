@@ -12,15 +12,17 @@ import structlog
 from sublet.daemon.background import in_background
 from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.lending.staged_tree import Trees
-from sublet.daemon.storage.journal import NOTHING, Held, Journal
+from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord, error_view
+from sublet.daemon.storage.resource_log import NOTHING, ResourceChange
 from sublet.daemon.times import rfc3339
 from sublet.daemon.working.decisions import assignment_of, now
 from sublet.disk.set_aside import SetAside
 from sublet.protocol.assignment import core
-from sublet.protocol.assignment.model import Record, Restarted
+from sublet.protocol.assignment.events import Restarted
+from sublet.protocol.assignment.outputs import Record
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.delegation.model import Failed, Settled, TakenOver
+from sublet.protocol.delegation.events import Failed, Settled, TakenOver
 from sublet.protocol.delegation.reasons import interrupted
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.events import EventKind
@@ -127,4 +129,4 @@ async def end_interrupted(
     else:
         await tree.drop()
     await keeper.note(NOTHING, **news)
-    await keeper.feed(Settled(told=True), {"condition": None}, held=Held(gives_back=()))
+    await keeper.feed(Settled(told=True), {"condition": None}, held=ResourceChange(gives_back=()))

@@ -10,7 +10,7 @@ from sublet.daemon.parts import Parts
 from sublet.daemon.times import rfc3339
 from sublet.disk.set_aside import SetAside
 from sublet.protocol.errors import SubletError
-from sublet.tasks import Health
+from sublet.tasks import ServiceHealth
 from sublet.workspace.requirements import require_sandbox
 
 
@@ -38,7 +38,7 @@ async def _sandbox_failure() -> SubletError | None:
     return None
 
 
-def service_view(health: Health) -> ServiceView:
+def service_view(health: ServiceHealth) -> ServiceView:
     """Return how a service fares."""
     failed_at = None if health.failed_at is None else rfc3339(health.failed_at)
     return ServiceView(

@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from sublet.tasks import Health
+from sublet.tasks import ServiceHealth
 
 CUT_SECONDS: Final = 4.4
 """From the beginning of the stop to its end by force; orderly stages are over by ``stop_time.STOP_SECONDS``."""
@@ -38,7 +38,7 @@ class StopLimit:
     def __init__(
         self,
         end: Callable[[int], object] = os._exit,
-        health: Callable[[], Sequence[Health]] = lambda: (),
+        health: Callable[[], Sequence[ServiceHealth]] = lambda: (),
         seconds: float = CUT_SECONDS,
     ) -> None:
         self._end = end

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from sublet.mcp_server import asking
 from sublet.mcp_server.answers import QUOTE
-from sublet.mcp_server.asking import Asking
+from sublet.mcp_server.asking import HostQuestions
 from sublet.mcp_server.call import ANSWER_SECONDS, Call
 from sublet.mcp_server.resources import URI_TEMPLATE, read_resource, resource_list
 from sublet.mcp_server.room_resources import (
@@ -83,7 +83,7 @@ class SubletServer:
     ) -> None:
         self._called_by = called_by
         self._calls = calls
-        self._asking = Asking(calls, page)
+        self._asking = HostQuestions(calls, page)
         self._tools = {tool.name: tool for tool in TOOLS}
         self._sessions: set[HostSession] = set()
         self._bus = InMemorySubscriptionBus()

@@ -194,5 +194,5 @@ class _Collected:
         self._pieces.append(output.text)
 
     def text(self) -> str:
-        """Return it."""
+        """Return what was printed until now, and where characters were left out of it."""
         return "".join(self._pieces)

@@ -47,7 +47,7 @@ from sublet.daemon.ports import WebContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.web.assets import load_assets
 from sublet.web.room_routes import MAX_MESSAGE_BYTES, RoomRoutes
-from sublet.web.sessions import NewSession, Session, Sessions
+from sublet.web.sessions import NewSession, Sessions, WebSession
 
 log = structlog.get_logger(__name__)
 
@@ -219,7 +219,7 @@ def _anything(_: Request) -> None:
     """Refuse nothing more: ``OwnPageOnly`` has."""
 
 
-def _session_of(request: Request) -> Session:
+def _session_of(request: Request) -> WebSession:
     found = request.state.session
-    assert isinstance(found, Session)
+    assert isinstance(found, WebSession)
     return found

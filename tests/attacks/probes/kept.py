@@ -34,7 +34,7 @@ from sublet.protocol.assignment.prompts import Prompts
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import FollowUp
 from sublet.protocol.signing import MAX_CLOCK_SKEW_SECONDS
-from sublet.supervisor.acp.asking import Asking
+from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.output import Capture
 from support.approvals import Clock, call, desk
 from support.gates import ListGate
@@ -139,7 +139,7 @@ async def _asked(base: Path) -> AsyncIterator[object]:
 def _told() -> Iterator[object]:
     """Let an agent by ACP begin calls and print without end."""
     with tempfile.TemporaryDirectory(prefix="kept") as base, asyncio.Runner() as runner:
-        asking = Asking(replace(job(Path(base), ""), gate=ListGate()), Log())
+        asking = ToolQuestions(replace(job(Path(base), ""), gate=ListGate()), Log())
         capture = Capture("stdout", lambda _: None)
 
         async def work() -> None:
@@ -201,7 +201,7 @@ PROBES: Sequence[Probe] = (
     ),
     KeptProbe(
         name="agents: calls by ACP that never end, and output",
-        covers=("supervisor.acp.asking:Asking.__init__", "supervisor.output:Capture.__init__"),
+        covers=("supervisor.acp.asking:ToolQuestions.__init__", "supervisor.output:Capture.__init__"),
         attack=_told,
     ),
     KeptProbe(

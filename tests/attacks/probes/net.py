@@ -389,7 +389,7 @@ KEPT = [
             "daemon.net.slots:Slots.take",
             "daemon.net.http_connection:DeadlineProtocol.connection_made",
             "a2a_server.limits:_read",
-            "daemon.net.door:Door.serve",
+            "daemon.net.door:Acceptor.serve",
         ],
         attack=lambda: _besieged(world, lambda face: many(address_of(face.url), 400, HALF_BODY)),
     ),

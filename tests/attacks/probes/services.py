@@ -22,14 +22,14 @@ from sublet.daemon.stop_limit import StopLimit
 from sublet.daemon.storage.store import Store
 from sublet.messaging.running.owner import Owner
 from sublet.protocol.errors import SubletError
-from sublet.tasks import Health
+from sublet.tasks import ServiceHealth
 from support.services import Saboteur
 
 Work = Callable[[BusyPair], Awaitable[object]]
 
 BY_DELEGATING = (
     "a2a_server.delegated:DelegatedWork._relay",
-    "daemon.net.door:Door._begin",
+    "daemon.net.door:Acceptor._begin",
     "daemon.lending.delegation_run:DelegationRun._end",
     "daemon.lending.delegator:Delegator.create",
     "daemon.lending.going_along:GoingAlong.until_done",
@@ -245,7 +245,7 @@ async def _words_of_the_cut() -> None:
     """Fail where it is told what hangs: the process ends all the same."""
     ended: Future[int] = Future()
 
-    def failing() -> list[Health]:
+    def failing() -> list[ServiceHealth]:
         raise OSError("nobody can tell")
 
     StopLimit(ended.set_result, failing, 0.0).begin(3)

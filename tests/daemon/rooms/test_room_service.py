@@ -123,8 +123,8 @@ async def test_nobody_who_does_not_exist_is_invited(tmp_path: Path) -> None:
     async with service(tmp_path) as rooms:
         me = (await rooms.call(WHOAMI, Nothing(), HUMAN)).entity_id
         room = (await rooms.call(CREATE_ROOM, CreateRoom(name="Work"), HUMAN)).room_id
-        for phantom in (f"@nosuchagent:{entity_domain(me)}", "@human:node-nobody"):
-            with pytest.raises(SubletError) as refused:
-                await rooms.call(INVITE_TO_ROOM, InviteToRoom(room_id=room, entity=phantom), HUMAN)
-            assert refused.value.code is LocalCode.NOT_FOUND
+        phantom = f"@nosuchagent:{entity_domain(me)}"
+        with pytest.raises(SubletError) as refused:
+            await rooms.call(INVITE_TO_ROOM, InviteToRoom(room_id=room, entity=phantom), HUMAN)
+        assert refused.value.code is LocalCode.NOT_FOUND
         assert set((await rooms.call(GET_ROOM, OneRoom(room_id=room), HUMAN)).roles) == {me}

@@ -60,7 +60,7 @@ def test_refs_are_ulids_in_the_order_of_time() -> None:
     ],
 )
 def test_a_documents_id_tells_what_it_was_made_of(kind: str, values: dict[str, str]) -> None:
-    assert keys.parse_doc_id(keys.doc_id(kind, **values)) == keys.Place(kind, **values)
+    assert keys.parse_doc_id(keys.doc_id(kind, **values)) == keys.DocumentPlace(kind, **values)
 
 
 @pytest.mark.parametrize(

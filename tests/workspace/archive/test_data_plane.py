@@ -13,9 +13,10 @@ import asyncssh
 import pytest
 
 from sublet.protocol.errors import SubletError
-from sublet.workspace.archive.carrier import ArchiveCarrier, UnpackedView
+from sublet.workspace.archive.carrier import ArchiveCarrier
 from sublet.workspace.archive.client import ArchiveChannel
 from sublet.workspace.archive.tar_format import END, Entry, TarLimits, header
+from sublet.workspace.archive.unpacked import UnpackedView
 from sublet.workspace.archive.wire import Planned
 from sublet.workspace.model import AccessMode, Export, ExportLimits, LeaseUsage, LentDirectory, MountTarget
 from sublet.workspace.serving.lease_memory import LeaseMemory, recall

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from sublet.workspace.audit import manifest as manifests
-from sublet.workspace.audit.auditor import MAX_REPORT_BYTES, Auditor, author_of
+from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.audit.comparing import ChangedDirectory, changes, patch_of
 from sublet.workspace.audit.manifest import ROOT, Record
 from sublet.workspace.audit.path_tree import PathTree
+from sublet.workspace.audit.reporting import MAX_REPORT_BYTES, author_of
 from sublet.workspace.audit.shadow_git import DIRECTORY
 from support.views import default_rules
 

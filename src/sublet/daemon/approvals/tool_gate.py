@@ -18,7 +18,7 @@ import structlog
 
 from sublet.daemon.approvals.approver import Approver
 from sublet.daemon.approvals.grant_store import Called, GrantStore
-from sublet.daemon.approvals.questions import Approval, Asking, Questions
+from sublet.daemon.approvals.questions import Approval, QuestionOrigin, Questions
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.asking import decisions_noted
 from sublet.daemon.storage.journal import Journal
@@ -236,7 +236,7 @@ class RunGate:
                 wanted,
                 canonical,
                 context,
-                Asking(self._facts.delegation_id, self._keys(), record),
+                QuestionOrigin(self._facts.delegation_id, self._keys(), record),
                 until=self._parts.clock() + left,
             )
         except SubletError as error:

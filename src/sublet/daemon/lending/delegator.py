@@ -31,7 +31,7 @@ from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.disk.set_aside import SetAside
 from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
-from sublet.protocol.delegation.model import CancelCame, ReadAsOver
+from sublet.protocol.delegation.events import CancelCame, ReadAsOver
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
 from sublet.protocol.messages import FollowUp
@@ -152,11 +152,14 @@ class Delegator:
         return await self.view(delegation_id)
 
     async def list(self, *, limit: int, active: bool) -> list[DelegationView]:
-        """Return the newest delegations first; with ``active`` only those that are not over, by the clock too."""
+        """Return the newest delegations first; with ``active`` only those that are not over, by the clock too.
+
+        Their audits are brief: ``AuditReport.brief``.
+        """
         records = await self._journal.list_delegations(limit=max(1, min(limit, MAX_PAGE)), active=active)
         now = time.time()
         views = [self._look(run) if (run := self._runs.get(r.id)) is not None else r.view(now) for r in records]
-        return [view for view in views if not active or not is_terminal(DELEGATION_TABLE, view.state)]
+        return [view.brief() for view in views if not active or not is_terminal(DELEGATION_TABLE, view.state)]
 
     async def audit(self, delegation_id: str, *, patch: bool) -> AuditReport:
         """Return what the delegation changed.

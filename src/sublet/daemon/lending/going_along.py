@@ -18,7 +18,7 @@ from sublet.daemon.lending.output_log import OutputLog
 from sublet.daemon.lending.peer_condition import PeerCondition
 from sublet.daemon.lending.steering import Steering
 from sublet.daemon.ports import PeerAddress, RemoteTask, Silence, Update
-from sublet.protocol.delegation.model import DoneCame, Failed, ProgressCame
+from sublet.protocol.delegation.events import DoneCame, Failed, ProgressCame
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.messages import Accept, Done, Error, ErrorExtension, Progress

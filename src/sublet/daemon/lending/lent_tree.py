@@ -20,9 +20,10 @@ from sublet.daemon.storage.records import DelegationRecord
 from sublet.disk.removal import remove_tree
 from sublet.protocol.bounds import GitMode
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.workspace.audit.auditor import Auditor, author_of
+from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.audit.comparing import ChangedFile, changes
 from sublet.workspace.audit.manifest import Manifest
+from sublet.workspace.audit.reporting import author_of
 from sublet.workspace.confined.left_drafts import remove_drafts
 from sublet.workspace.kept import log as kept_log
 from sublet.workspace.kept.account import Account, settle

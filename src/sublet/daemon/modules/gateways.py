@@ -23,7 +23,7 @@ from sublet.protocol.gateway import DeliveryMode, GatewayEvent, GatewayInput
 from sublet.protocol.text import clean, clean_line
 from sublet.stop_time import within
 from sublet.supervisor.agent import AgentRunContext
-from sublet.supervisor.gateways.module_file import GatewayModule, GatewaySet, Health, read_gateways
+from sublet.supervisor.gateways.module_file import GatewayModule, GatewaySet, HealthChecks, read_gateways
 from sublet.supervisor.gateways.session import GatewaySession
 from sublet.supervisor.gateways.stdio import StdioGateway
 from sublet.supervisor.model import Sandbox
@@ -272,7 +272,7 @@ class Gateways:
         one.connected.set()
         return one.session
 
-    async def _watched(self, one: Gateway, session: GatewaySession, health: Health) -> None:
+    async def _watched(self, one: Gateway, session: GatewaySession, health: HealthChecks) -> None:
         """Ask again and again how a gateway is, and end its connection where it is not well any more."""
         failures = 0
         while not session.lost:

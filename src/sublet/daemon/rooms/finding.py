@@ -87,6 +87,16 @@ class RoomFinder:
             "See its agents: `sublet peers show NAME`, or the tool directory.",
         )
 
+    async def require_known(self, entity: EntityId, caller: Subject) -> None:
+        """Refuse to invite an entity that does not exist, as far as this daemon and those paired with it know.
+
+        Raises:
+            SubletError: ``NOT_FOUND``: see ``require``; of other daemons nobody is asked.
+        """
+        domain = entity_domain(entity)
+        if domain == entity_domain(self._speaking.entity(caller)) or self._addresses.is_paired(domain):
+            await self.require(entity, caller)
+
     async def _answers(self, entity: EntityId, caller: Subject) -> bool:
         """Tell whether an entity is there now and shows that it holds its key."""
         try:

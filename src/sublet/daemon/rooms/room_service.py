@@ -65,7 +65,7 @@ class RoomService:
 
     @serves(INVITE_TO_ROOM)
     async def invite_to_room(self, request: InviteToRoom, caller: Subject) -> RoomChange:
-        await self._finder.require(request.entity, caller)
+        await self._finder.require_known(request.entity, caller)
         await self._speaking.call(caller, room_calls.invite, room_id=request.room_id, entity=request.entity)
         apart = self._speaking.apart(request.entity)
         return RoomChange(room_id=request.room_id, entity=request.entity, apart=apart)

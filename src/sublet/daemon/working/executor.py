@@ -21,16 +21,12 @@ from sublet.daemon.working.executor_tools import ExecutorTools
 from sublet.daemon.working.pending import Promise, left
 from sublet.daemon.working.performing import Performing
 from sublet.daemon.working.refusals import broken, stopping
-from sublet.protocol.assignment import core
-from sublet.protocol.assignment.granting import same_invite, start_seconds
-from sublet.protocol.assignment.model import (
-    AskPolicy,
+from sublet.protocol.assignment import phases
+from sublet.protocol.assignment.events import (
     CallerLeft,
-    Consider,
     InviteCame,
     InvitePrepared,
     InviteRefused,
-    Phase,
     PolicySaid,
     RenewalCame,
     StartCame,
@@ -38,6 +34,9 @@ from sublet.protocol.assignment.model import (
     TimePassed,
     WindDownCame,
 )
+from sublet.protocol.assignment.granting import same_invite, start_seconds
+from sublet.protocol.assignment.outputs import AskPolicy, Consider
+from sublet.protocol.assignment.phases import Phase
 from sublet.protocol.assignment.refusals import cancelled, slot_lost, unknown, used
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
@@ -236,7 +235,7 @@ class Executor:
         """Keep an accepted INVITE until START takes it; free what it holds where that does not come."""
         with anyio.CancelScope(shield=True):
             while decisions.phase is Phase.WAITING:
-                with anyio.move_on_after(core.wake_at(decisions.state) - anyio.current_time()):
+                with anyio.move_on_after(phases.wake_at(decisions.state) - anyio.current_time()):
                     await decisions.decided.wait()
                 await decisions.feed(TimePassed())
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from sublet.daemon.working.decisions import Decisions
-from sublet.protocol.assignment.model import Prompt, QuestionAsked
+from sublet.protocol.assignment.events import QuestionAsked
+from sublet.protocol.assignment.outputs import Prompt
 from sublet.protocol.messages import FollowUp
 
 

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from sublet.daemon.api.daemon_api import AskedBack
 from sublet.daemon.api.sessions import AskAnswer, AskOutput
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.supervising.service import Asked, SupervisorParts, run_asked
+from sublet.daemon.supervising.service import AdmittedRequest, SupervisorParts, run_asked
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -67,7 +67,7 @@ class Messages:
         if all(one.denied for one in self._supervising.supervisor.candidates(caller)):
             await self._gate.ask_for(caller, Action.AGENT_MESSAGE, Resource(agents[0].id), _nobody())
         await self._supervising.sessions.make_room(owner, self._max_contexts)
-        asked = Asked(text, caller, owner, chain, {ANSWER: answers})
+        asked = AdmittedRequest(text, caller, owner, chain, {ANSWER: answers})
         session_id = context_session_id(owner, context_id)
         told, dropped = False, 0
         updates = run_asked(self._supervising, asked, session_id, {"contextId": context_id})

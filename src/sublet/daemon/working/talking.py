@@ -11,22 +11,22 @@ from sublet.supervisor.model import Deadline
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Work:
+class TalkingWork:
     """An assignment while its agent works.
 
     Args:
         id: the delegation's.
         agent: who works.
-        lender: node id of the daemon that lends.
+        delegator: node id of the daemon that lends.
         room_id: where both sides talk; None where they do not.
         follow_ups: further prompts, of which one that comes while the agent asks is the answer.
-        asking: tells the lender that the agent asks something, with a line for the log; None once it does not.
+        asking: tells the delegator that the agent asks something, with a line for the log; None once it does not.
         deadline: when the lease ends.
     """
 
     id: str
     agent: str
-    lender: str
+    delegator: str
     room_id: str | None
     follow_ups: FollowUps
     asking: Callable[[str | None, str], None]
@@ -39,10 +39,10 @@ class Talking(Protocol):
     def entity(self, agent: str) -> str | None:
         """Return as whom an agent speaks in rooms; None where it does not."""
 
-    def begins(self, work: Work) -> None:
+    def begins(self, work: TalkingWork) -> None:
         """Take work whose agent may talk from now on."""
 
-    def ends(self, work: Work, summary: str | None) -> None:
+    def ends(self, work: TalkingWork, summary: str | None) -> None:
         """Take the agent's last words, where it had any; it says nothing any more."""
 
 
@@ -50,10 +50,10 @@ class _Silent:
     def entity(self, agent: str) -> str | None:
         return None
 
-    def begins(self, work: Work) -> None:
+    def begins(self, work: TalkingWork) -> None:
         return None
 
-    def ends(self, work: Work, summary: str | None) -> None:
+    def ends(self, work: TalkingWork, summary: str | None) -> None:
         return None
 
 

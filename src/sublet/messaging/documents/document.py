@@ -20,7 +20,7 @@ from sublet.messaging.ports.store import Store
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, is_client_of
-from sublet.protocol.ezagent.keys import Place
+from sublet.protocol.ezagent.keys import DocumentPlace
 from sublet.protocol.ezagent.roots import Root, StorageType
 from sublet.protocol.ezagent.yjs.model import HOLE, MAP, TYPE, Item, ItemId, Update
 
@@ -50,7 +50,7 @@ class Document:
     def __init__(
         self,
         row: DocumentRow,
-        place: Place,
+        place: DocumentPlace,
         roots: tuple[Root, ...],
         store: Store,
         payload: Callable[[int], Update],

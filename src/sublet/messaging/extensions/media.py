@@ -30,7 +30,7 @@ from sublet.messaging.schema.changes import Happened, Intent
 from sublet.messaging.schema.datatypes import QOS_DATA, Annotation, AnnotationPlace, Change, Datatype, Origin
 from sublet.messaging.schema.fields import Fields
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, Wanted, encode_wanted, parse_piece
+from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, PieceRequest, encode_wanted, parse_piece
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import RoomId, is_content_hash
 from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
@@ -151,7 +151,7 @@ async def _get(context: AskingContext, room_id: RoomId, blob_hash: str) -> bytes
     key = doc_id("blob", hash=digest)
     whole = bytearray()
     while len(whole) < size:
-        answers = await context.fetch(key, encode_wanted(Wanted(room_id, len(whole))))
+        answers = await context.fetch(key, encode_wanted(PieceRequest(room_id, len(whole))))
         piece = next((found for raw in answers if (found := _piece(raw, size)) is not None), b"")
         if not piece:
             raise SubletError(LocalCode.UNAVAILABLE, "nobody who has this file answers", "Try again later.")

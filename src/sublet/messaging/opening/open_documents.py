@@ -21,7 +21,7 @@ from sublet.messaging.schema.schema import Schema
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import RoomId
-from sublet.protocol.ezagent.keys import Place, parse_doc_id
+from sublet.protocol.ezagent.keys import DocumentPlace, parse_doc_id
 from sublet.protocol.ezagent.shards import REFS_PER_SHARD
 
 MAX_OPEN_DOCUMENTS: Final = 128
@@ -82,7 +82,7 @@ class OpenDocuments:
             return found
         return self._load(name, self.wanted_place(name))
 
-    def wanted_place(self, name: str) -> Place:
+    def wanted_place(self, name: str) -> DocumentPlace:
         """Return what a document's id says, if updates of it are wanted; see ``wanted``."""
         place = parse_doc_id(name)
         if place.kind == "draft":
@@ -125,7 +125,7 @@ class OpenDocuments:
         for name in [name for name, document in self._open.items() if document.row.room_id == room_id]:
             del self._open[name]
 
-    def _load(self, name: str, place: Place) -> Document:
+    def _load(self, name: str, place: DocumentPlace) -> Document:
         row = self._store.document(name, place.room_id, place.kind)
         if place.kind == "index" and place.room_id is not None:
             for listener in self.shard_opened:

@@ -23,7 +23,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
-from sublet.protocol.ezagent.keys import Place
+from sublet.protocol.ezagent.keys import DocumentPlace
 from sublet.protocol.ezagent.room.state import RoomState
 from sublet.protocol.ezagent.yjs.model import ItemId, Update
 
@@ -146,7 +146,7 @@ class Quotas:
             if clock < passed.get(client, 0):
                 del passed[client]
 
-    def may_begin(self, place: Place, signer: EntityId) -> None:
+    def may_begin(self, place: DocumentPlace, signer: EntityId) -> None:
         """Let an update begin a document of a room, or not.
 
         Raises:
@@ -197,7 +197,7 @@ class Quotas:
         self._passed_over.clear()
         self._needed.clear()
 
-    def may_write(self, place: Place, signer: EntityId) -> None:
+    def may_write(self, place: DocumentPlace, signer: EntityId) -> None:
         """Let one of ours write, or not: what all others would refuse is not begun; who is a member may always change.
 
         Raises:

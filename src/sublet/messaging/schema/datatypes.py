@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from sublet.messaging.ports.network import Priority, Qos
 from sublet.messaging.schema.fields import Fields
 from sublet.protocol.ezagent.ids import EntityId
-from sublet.protocol.ezagent.keys import Place
+from sublet.protocol.ezagent.keys import DocumentPlace
 from sublet.protocol.ezagent.roots import StorageType
 from sublet.protocol.ezagent.yjs.model import ItemId
 
@@ -118,7 +118,7 @@ class Write:
     ``of_member`` tells that it counts as a write of a member of the room with the power to write.
     """
 
-    place: Place
+    place: DocumentPlace
     path: tuple[str, ...]
     signer: EntityId
     item: ItemId

@@ -19,7 +19,7 @@ from sublet.messaging.syncing.replays import SeenQuestions
 from sublet.protocol.ezagent.blob import parse_wanted
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, entity_domain
-from sublet.protocol.ezagent.keys import Channel, Place, doc_id, parse_doc_id
+from sublet.protocol.ezagent.keys import Channel, DocumentPlace, doc_id, parse_doc_id
 from sublet.protocol.ezagent.question import NONCE_BYTES, Question, encode_question, open_answer, parse_question
 from sublet.protocol.ezagent.room.state import Policy
 
@@ -49,7 +49,7 @@ class DoorParts(Protocol):
     def rooms(self) -> Rooms: ...
 
 
-def place_of(key: str) -> Place:
+def place_of(key: str) -> DocumentPlace:
     """Return what a key that is asked for says.
 
     Raises:
@@ -87,14 +87,14 @@ def ask(engine: DoorParts, key: str, body: bytes) -> Asked | None:
     return Asked(question, local.key)
 
 
-def _who_asks(engine: DoorParts, place: Place, body: bytes) -> EntityId | None:
+def _who_asks(engine: DoorParts, place: DocumentPlace, body: bytes) -> EntityId | None:
     """Return who of ours asks; for a room that none is a member of, whoever comes first, since it may be open."""
     ours = list(engine.keyring.local)
     may = next((one for one in ours if may_ask(engine, one, place, body)), None)
     return may or (ours[0] if ours and place.kind == "config" else None)
 
 
-def may_ask(engine: DoorParts, asker: EntityId, place: Place, body: bytes) -> bool:
+def may_ask(engine: DoorParts, asker: EntityId, place: DocumentPlace, body: bytes) -> bool:
     """Tell whether an entity may be told what is at a place; of a blob, in a room that names it.
 
     Raises:

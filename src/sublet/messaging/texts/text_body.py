@@ -33,7 +33,7 @@ class TextBody:
 
     @property
     def value(self) -> str:
-        """The text."""
+        """All characters that are shown, in the order that all replicas agree on."""
         if self._value is None:
             whole = b"".join(text for _, _, text in self._pieces())
             self._value = whole.decode("utf-16-le", "surrogatepass")

@@ -16,7 +16,7 @@ MAX_CALLS: Final = 1_024
 """Calls whose end is waited for; the oldest is forgotten beyond that."""
 
 
-class Asking:
+class ToolQuestions:
     """Asks the gate of a job, and tells what the agent does.
 
     Args:

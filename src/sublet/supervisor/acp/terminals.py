@@ -19,7 +19,7 @@ from sublet.protocol.errors import SubletError
 from sublet.protocol.patterns import Pattern
 from sublet.stop_time import within
 from sublet.supervisor import tools
-from sublet.supervisor.acp.asking import Asking
+from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.acp.tool_calls import in_view
 from sublet.supervisor.guarded_process import Ended, GuardedProcess
 from sublet.supervisor.model import Job
@@ -90,7 +90,7 @@ class Terminals:
     """
 
     def __init__(
-        self, job: Job, asking: Asking, beside: Beside, count: Callable[[int], None], group: asyncio.TaskGroup
+        self, job: Job, asking: ToolQuestions, beside: Beside, count: Callable[[int], None], group: asyncio.TaskGroup
     ) -> None:
         self._job = job
         self._asking = asking
@@ -103,7 +103,7 @@ class Terminals:
     @classmethod
     @asynccontextmanager
     async def opened(
-        cls, job: Job, asking: Asking, beside: Beside, count: Callable[[int], None]
+        cls, job: Job, asking: ToolQuestions, beside: Beside, count: Callable[[int], None]
     ) -> AsyncIterator[Terminals]:
         """Yield terminals, and end all that still run afterwards."""
         async with asyncio.TaskGroup() as group:

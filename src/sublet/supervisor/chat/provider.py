@@ -67,7 +67,7 @@ class MakeEndpoint(Protocol):
     """Makes what is asked; tests make it with shorter waits."""
 
     def __call__(self, config: ModelConfig, key: str) -> Endpoint:
-        """Return it."""
+        """Return the endpoint of a model that is called with ``key``."""
 
 
 class ModelProvider:
