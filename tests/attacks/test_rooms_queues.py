@@ -15,7 +15,12 @@ from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.accepting.config_gathering import FREE_STATEMENTS
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.delivery import heard as heard_module
-from sublet.messaging.delivery.heard import MAX_ACKNOWLEDGEMENT_BYTES, MAX_HEARD_BYTES, MAX_HEARD_OF_SIGNER, Heard
+from sublet.messaging.delivery.heard import (
+    MAX_ACKNOWLEDGEMENT_BYTES,
+    MAX_HEARD_BYTES,
+    MAX_HEARD_OF_SIGNER,
+    AcknowledgementQueue,
+)
 from sublet.messaging.delivery.receipts import Receipt
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.membership import catching_up, joining
@@ -57,7 +62,7 @@ def test_a_flood_displaces_itself_however_many_names_it_uses() -> None:
 def test_acknowledgements_that_wait_are_bounded_in_bytes_and_each_signer_has_a_share() -> None:
     alice, bob, eve = peers("alice", "bob", "eve")
     room, other = shared_room(alice, bob, eve), shared_room(alice, bob)
-    heard = Heard()
+    heard = AcknowledgementQueue()
     flood = acknowledgement(eve, room, 200_000).payload
     for _ in range(1_000):
         heard.add(room, flood)

@@ -38,7 +38,7 @@ from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.membership.catching_up import CatchingUp
 from sublet.messaging.membership.forgetting import Forgetting
 from sublet.messaging.membership.joining import Joining
-from sublet.messaging.ports.network import Answer, Network
+from sublet.messaging.ports.network import Network, PeerQuery
 from sublet.messaging.ports.rows import EventRow
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES
 from sublet.messaging.running.hand_over import HandOver
@@ -332,7 +332,7 @@ class MessagingService:
         blobs = FileBlobs(self._path.with_name("blobs"), MAX_BLOBS_BYTES)
         return Engine(self._registry, store, self._local, self._now_ms, blobs, self._daemon_bytes)
 
-    def _answer(self, engine: Engine, query: Answer) -> Reply | None:
+    def _answer(self, engine: Engine, query: PeerQuery) -> Reply | None:
         """Answer a peer who may be told; where its state vector shows that it has more than we, ask it in turn."""
         question = self._doorkeeper.admit(engine, query)
         body = query.payload if question is None else question.body

@@ -19,7 +19,7 @@ from attacks.kit.room_floods import LISTS, acknowledgement, present, saying, sta
 from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
 from protocol.ezagent.configs import EVE, OWNER, ROOM, room
 from sublet.messaging.accepting.arrival import Arrival
-from sublet.messaging.delivery.heard import Heard
+from sublet.messaging.delivery.heard import AcknowledgementQueue
 from sublet.messaging.documents.held import HeldUpdates, Need
 from sublet.messaging.documents.ordered import Ranges
 from sublet.messaging.documents.sequence import Node, YataList, in_order
@@ -267,7 +267,7 @@ def _flooded() -> Iterator[object]:
 @contextlib.contextmanager
 def _acknowledging() -> Iterator[object]:
     """Let a member publish acknowledgements without end, in more than one name."""
-    heard, (eve, mallory) = Heard(), peers("eve", "mallory")
+    heard, (eve, mallory) = AcknowledgementQueue(), peers("eve", "mallory")
     for one in (eve, mallory):
         raw = acknowledgement(one, ROOM, 200_000).payload
         for _ in range(500):
@@ -581,8 +581,8 @@ PROBES: list[Probe] = [
     KeptProbe(
         name="rooms: acknowledgements that wait",
         covers=[
-            "messaging.delivery.heard:Heard.add",
-            "messaging.delivery.heard:Heard.take",
+            "messaging.delivery.heard:AcknowledgementQueue.add",
+            "messaging.delivery.heard:AcknowledgementQueue.take",
             "messaging.running.fair_queue:FairQueue.add",
             "messaging.running.fair_queue:FairQueue.take",
             "messaging.running.fair_queue:claimed_sender",

@@ -11,7 +11,7 @@ import pytest
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.events.events import KEPT_EVENTS
 from sublet.messaging.extensions.reactions import REACTIONS
-from sublet.messaging.ports.network import Answer
+from sublet.messaging.ports.network import PeerQuery
 from sublet.messaging.syncing.answers import challenged
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.challenge import MAX_AGE_MS, Challenge, encode_challenge, encode_response, parse_challenge
@@ -48,7 +48,7 @@ async def test_whoever_answers_in_anothers_place_is_found_out(tmp_path: Path) ->
     hub, eve, bob = MemoryHub(), local_entity("eve", 3), local_entity("bob", 2)
     network, lies = hub.join(), list[Callable[[Challenge], bytes]]()
 
-    def answer(query: Answer) -> None:
+    def answer(query: PeerQuery) -> None:
         challenge, _ = parse_challenge(query.payload)
         query.reply(lies[0](challenge))
 

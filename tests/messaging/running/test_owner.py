@@ -18,7 +18,7 @@ from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.operations import run_operation
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.ports.network import Answer, Sample
+from sublet.messaging.ports.network import PeerQuery, Sample
 from sublet.messaging.ports.outbox import Outgoing
 from sublet.messaging.ports.rows import Batch
 from sublet.messaging.running import sender as sender_module
@@ -45,7 +45,7 @@ class FullDisk(SqliteStore):
         super().write(batch)
 
 
-def no_answer(engine: Engine, query: Answer) -> None:
+def no_answer(engine: Engine, query: PeerQuery) -> None:
     """Know nothing."""
 
 

@@ -13,7 +13,7 @@ from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.bus import Bus
 from sublet.messaging.declaring.registry import Registry
-from sublet.messaging.ports.network import Answer
+from sublet.messaging.ports.network import PeerQuery
 from sublet.messaging.service import MessagingService
 from support.rooms import NOW_MS, Clock, local_entity
 
@@ -71,7 +71,7 @@ async def test_nobody_is_asked_twice_in_a_row(tmp_path: Path) -> None:
         clock.now_ms = NOW_MS
         asked: list[str] = []
 
-        def asks(query: Answer) -> None:
+        def asks(query: PeerQuery) -> None:
             asked.append(query.key)
             query.drop()
 

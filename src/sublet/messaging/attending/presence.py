@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.passing.ephemeral import AWARENESS, PRESENCE, Ephemeral
-from sublet.messaging.ports.network import Answer, Network, Sample
+from sublet.messaging.ports.network import Network, PeerQuery, Sample
 from sublet.messaging.rooms.states import Rooms
 from sublet.messaging.schema.schema import Schema
 from sublet.protocol.ezagent.ids import EntityId, RoomId
@@ -76,7 +76,7 @@ class Presences:
         self,
         network: Network,
         heard: Callable[[Sample], None],
-        asked: Callable[[Answer], None],
+        asked: Callable[[PeerQuery], None],
         came: Callable[[RoomId, EntityId, bool], None],
     ) -> None:
         self._network = network

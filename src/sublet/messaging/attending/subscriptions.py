@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from sublet.messaging.ports.network import Answer, Network, Sample
+from sublet.messaging.ports.network import Network, PeerQuery, Sample
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import ROOT, Channel, channel_key, doc_id
 from sublet.protocol.ezagent.shards import previous_month
@@ -33,8 +33,8 @@ class Subscriptions:
         self,
         network: Network,
         heard: Callable[[Sample], None],
-        asked: Callable[[Answer], None],
-        invited: Callable[[Answer], None],
+        asked: Callable[[PeerQuery], None],
+        invited: Callable[[PeerQuery], None],
         acknowledged: Callable[[Sample], None],
         documents: Callable[[EntityId], list[str]],
     ) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Final
 import structlog
 import zenoh
 
-from sublet.messaging.ports.network import Answer, Priority, Qos, Sample
+from sublet.messaging.ports.network import PeerQuery, Priority, Qos, Sample
 from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES
 
 log = structlog.get_logger(__name__)
@@ -106,7 +106,7 @@ class ZenohNetwork:
             lambda session: session.declare_subscriber(key, _direct(heard), allowed_origin=zenoh.Locality.REMOTE)
         )
 
-    def serve(self, key: str, callback: Callable[[Answer], None]) -> Callable[[], None]:
+    def serve(self, key: str, callback: Callable[[PeerQuery], None]) -> Callable[[], None]:
         def asked(query: zenoh.Query) -> None:
             callback(_Answer(query))
 

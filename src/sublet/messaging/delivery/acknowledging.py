@@ -12,13 +12,13 @@ import structlog
 
 from sublet.messaging.delivery import acknowledged
 from sublet.messaging.delivery.acknowledged import AcknowledgedParts
-from sublet.messaging.delivery.heard import Heard
+from sublet.messaging.delivery.heard import AcknowledgementQueue
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.identities.epochs import Epochs
 from sublet.messaging.ports.network import Network
 from sublet.messaging.ports.outbox import Outbox, Outgoing
 from sublet.messaging.schema.datatypes import QOS_LOW
-from sublet.messaging.syncing.doorkeeper import Asked, DoorParts, ask
+from sublet.messaging.syncing.doorkeeper import DoorParts, RoomQuestion, ask
 from sublet.protocol.ezagent.acknowledgement import MAX_CLIENTS, MAX_SHARDS, Acknowledgement, Clocks
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import RoomId
@@ -79,7 +79,7 @@ class Acknowledging:
         self._soon = soon
         self._arrived: dict[RoomId, dict[str, dict[int, int]]] = {}
         self._arrived_clients = 0
-        self._heard = Heard()
+        self._heard = AcknowledgementQueue()
         self._wanted: dict[RoomId, None] = {}
         self._asking: set[RoomId] = set()
         self._ahead: dict[str, Mapping[int, int]] = {}
@@ -183,7 +183,7 @@ class Acknowledging:
         for raw in answers:
             await self._safely(partial(self._take_answer, room_id, asked, raw))
 
-    async def _take_answer(self, room_id: RoomId, asked: Asked, raw: bytes) -> None:
+    async def _take_answer(self, room_id: RoomId, asked: RoomQuestion, raw: bytes) -> None:
         await self._take(room_id, asked.opened(raw))
 
     async def _hear(self, room_id: RoomId, raw: bytes) -> None:
@@ -205,7 +205,7 @@ class Acknowledging:
         return taken
 
 
-def _question(engine: AcknowledgingParts, room_id: RoomId) -> Asked | None:
+def _question(engine: AcknowledgingParts, room_id: RoomId) -> RoomQuestion | None:
     unacknowledged = acknowledged.question(engine, room_id)
     if not unacknowledged:
         return None

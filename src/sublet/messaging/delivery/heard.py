@@ -27,7 +27,7 @@ class HeardAcknowledgement(NamedTuple):
     raw: bytes
 
 
-class Heard:
+class AcknowledgementQueue:
     """The queue of one daemon. Thread-safe."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from sublet.messaging.membership.invitations import (
     rooms_known,
 )
 from sublet.messaging.parts import parts_of
-from sublet.messaging.ports.network import Answer
+from sublet.messaging.ports.network import PeerQuery
 from sublet.messaging.running.fair_queue import ITEM_BYTES, Bounds, FairQueue, claimed_sender
 from sublet.messaging.running.hand_over import HandOver
 from sublet.messaging.syncing.sync import Sync
@@ -77,9 +77,9 @@ class Joining:
         self._trying = anyio.CapacityLimiter(1)
         self._lock = threading.Lock()
         bounds = Bounds(MAX_INVITATIONS, MAX_INVITATIONS_BYTES, MAX_INVITATIONS_OF_INVITER, MAX_BYTES_OF_INVITER)
-        self._waiting: FairQueue[Answer] = FairQueue(bounds)
+        self._waiting: FairQueue[PeerQuery] = FairQueue(bounds)
 
-    def invited(self, query: Answer) -> None:
+    def invited(self, query: PeerQuery) -> None:
         """Take an invitation; any thread may call."""
         payload = query.payload
         with self._lock:

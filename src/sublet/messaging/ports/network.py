@@ -33,7 +33,7 @@ class Sample:
     attachment: bytes
 
 
-class Answer(Protocol):
+class PeerQuery(Protocol):
     """A query from a peer, to be answered once or dropped."""
 
     key: str
@@ -55,7 +55,7 @@ class Network(Protocol):
     def subscribe(self, key: str, callback: Callable[[Sample], None]) -> Callable[[], None]:
         """Hear what others publish under an exact key; the result ends it."""
 
-    def serve(self, key: str, callback: Callable[[Answer], None]) -> Callable[[], None]:
+    def serve(self, key: str, callback: Callable[[PeerQuery], None]) -> Callable[[], None]:
         """Answer queries of others for an exact key; the result ends it."""
 
     def query(self, key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:

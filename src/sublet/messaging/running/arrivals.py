@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from sublet.messaging.ports.network import Answer, Sample
+from sublet.messaging.ports.network import PeerQuery, Sample
 from sublet.messaging.running.fair_queue import Bounds, FairQueue, claimed_signer
 
 MAX_WAITING: Final = 65_536
@@ -40,12 +40,12 @@ class Arrivals(Generic[CallT]):
         displaced: told of what was taken off again, since its signer filled the queue when others came.
     """
 
-    def __init__(self, displaced: Callable[[Sample | Answer], None] = lambda _: None) -> None:
+    def __init__(self, displaced: Callable[[Sample | PeerQuery], None] = lambda _: None) -> None:
         self._displaced = displaced
         self._ready = threading.Condition(threading.Lock())
         self._calls: deque[CallT | None] = deque()
         bounds = Bounds(MAX_WAITING, MAX_WAITING_BYTES, MAX_OF_SIGNER, MAX_BYTES_OF_SIGNER, MAX_SIGNERS)
-        self._others: FairQueue[Sample | Answer] = FairQueue(bounds)
+        self._others: FairQueue[Sample | PeerQuery] = FairQueue(bounds)
 
     def __len__(self) -> int:
         return len(self._others)
@@ -56,7 +56,7 @@ class Arrivals(Generic[CallT]):
             self._calls.append(item)
             self._ready.notify()
 
-    def offer(self, query: Answer) -> bool:
+    def offer(self, query: PeerQuery) -> bool:
         """Add a query; tell whether there was room for it and for its asker."""
         return self._add(b"?" + query.payload[:_ASKER_BYTES], query, len(query.payload))
 
@@ -82,15 +82,15 @@ class Arrivals(Generic[CallT]):
                 batch.append(self._others.take())
         return batch
 
-    def rest(self) -> list[CallT | Answer | None]:
+    def rest(self) -> list[CallT | PeerQuery | None]:
         """Return all calls and queries that wait, and wait for nothing."""
         with self._ready:
             queries = [item for item in self._others.clear() if not isinstance(item, Sample)]
-            rest: list[CallT | Answer | None] = [*self._calls, *queries]
+            rest: list[CallT | PeerQuery | None] = [*self._calls, *queries]
             self._calls.clear()
         return rest
 
-    def _add(self, signer: bytes, item: Sample | Answer, size: int) -> bool:
+    def _add(self, signer: bytes, item: Sample | PeerQuery, size: int) -> bool:
         with self._ready:
             left_out = self._others.add(signer, item, size)
             self._ready.notify()

@@ -17,7 +17,7 @@ import structlog
 
 from sublet.messaging.accepting.arrival import Arrival, ArrivalReport
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.ports.network import Answer, Network, Sample
+from sublet.messaging.ports.network import Network, PeerQuery, Sample
 from sublet.messaging.running.arrivals import Arrivals, Item
 from sublet.messaging.running.sender import Reply, Sender
 from sublet.protocol.errors import LocalCode, SubletError
@@ -78,7 +78,7 @@ class Owner:
         self,
         make_engine: Callable[[], Engine],
         network: Network,
-        answer: Callable[[Engine, Answer], Reply | None],
+        answer: Callable[[Engine, PeerQuery], Reply | None],
         outcome: Callable[[ArrivalReport], None],
         settle: Callable[[list[Settled]], None] = settle,
         broken: Callable[[], None] = lambda: None,
@@ -119,12 +119,12 @@ class Owner:
         if not self._inbox.hear(sample):
             self._no_room(sample)
 
-    def asked(self, answer: Answer) -> None:
+    def asked(self, answer: PeerQuery) -> None:
         """Take a peer's query; called from Zenoh's threads."""
         if not self._inbox.offer(answer):
             self._no_room(answer)
 
-    def _no_room(self, item: Sample | Answer) -> None:
+    def _no_room(self, item: Sample | PeerQuery) -> None:
         if isinstance(item, Sample):
             self.dropped += 1
         else:
@@ -220,7 +220,7 @@ class Owner:
         except BaseException as error:
             self._settled.append(Settled(call.promise, None, _failure(error)))
 
-    def _reply(self, engine: Engine, query: Answer) -> None:
+    def _reply(self, engine: Engine, query: PeerQuery) -> None:
         try:
             reply = self._answer(engine, query)
         except Refused:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from sublet.messaging.ports.network import Answer, Network
+from sublet.messaging.ports.network import Network, PeerQuery
 from sublet.messaging.ports.outbox import Outgoing
 from sublet.messaging.running.fair_queue import ITEM_BYTES, Bounds, FairQueue
 from sublet.stop_time import within
@@ -57,7 +57,7 @@ class Sender:
         self._network = network
         self._waiting: deque[Outgoing] = deque()
         bounds = Bounds(MAX_ANSWERS, MAX_ANSWERS_BYTES, MAX_ANSWERS_OF_PEER, MAX_ANSWERS_BYTES_OF_PEER)
-        self._answers: FairQueue[tuple[Answer, bytes]] = FairQueue(bounds)
+        self._answers: FairQueue[tuple[PeerQuery, bytes]] = FairQueue(bounds)
         self._answered = False
         self._ready = threading.Condition()
         self._outgoing = 0
@@ -80,7 +80,7 @@ class Sender:
                     self._first_outgoing()
                 self._ready.notify()
 
-    def reply(self, query: Answer, reply: Reply) -> None:
+    def reply(self, query: PeerQuery, reply: Reply) -> None:
         """Answer a peer soon; one for whom there is no room asks again."""
         item = query, reply.payload
         with self._ready:
@@ -102,7 +102,7 @@ class Sender:
         self._outgoing -= _size(item)
         return item
 
-    def _next(self) -> Outgoing | tuple[Answer, bytes] | None:
+    def _next(self) -> Outgoing | tuple[PeerQuery, bytes] | None:
         """Take out an answer after each that was published, and the other way round; the caller holds the lock."""
         self._answered = not self._answered
         if self._waiting and not (self._answered and self._answers):

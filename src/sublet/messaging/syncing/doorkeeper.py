@@ -11,7 +11,7 @@ import structlog
 from nacl.signing import SigningKey
 
 from sublet.messaging.identities.keyring import Keyring
-from sublet.messaging.ports.network import Answer
+from sublet.messaging.ports.network import PeerQuery
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import Rooms
@@ -59,7 +59,7 @@ def place_of(key: str) -> DocumentPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RoomQuestion:
     """A question as it travels, and who opens the answers; None for what is everybody's, whose answers are open."""
 
     payload: bytes
@@ -74,17 +74,17 @@ class Asked:
         return answer if self.opener is None else open_answer(self.opener, answer)
 
 
-def ask(engine: DoorParts, key: str, body: bytes) -> Asked | None:
+def ask(engine: DoorParts, key: str, body: bytes) -> RoomQuestion | None:
     """Return a question as it is asked under a key, by one of ours who may; None where none of ours may."""
     place = place_of(key)
     if place.kind in _PUBLIC:
-        return Asked(body)
+        return RoomQuestion(body)
     asker = _who_asks(engine, place, body)
     if asker is None:
         return None
     local = engine.keyring.local[asker]
     question = encode_question(key, local.record, local.key, engine.now_ms(), os.urandom(NONCE_BYTES), body)
-    return Asked(question, local.key)
+    return RoomQuestion(question, local.key)
 
 
 def _who_asks(engine: DoorParts, place: DocumentPlace, body: bytes) -> EntityId | None:
@@ -126,7 +126,7 @@ class Doorkeeper:
     def __init__(self) -> None:
         self._seen = SeenQuestions()
 
-    def admit(self, engine: DoorParts, query: Answer) -> Question | None:
+    def admit(self, engine: DoorParts, query: PeerQuery) -> Question | None:
         """Return a question whose asker may be answered; None for what is everybody's.
 
         Raises:
