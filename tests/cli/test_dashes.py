@@ -13,7 +13,7 @@ from sublet.cli.dashes import FREE_TEXT, takes_text
 from support.fake_control import FakeControl
 
 ROOM = "0190aaaa-0000-7000-8000-000000000000"
-TEXTS = (
+TEXTS = ("- [ ] tests", "-1", "--> there", "-- two\n- three", "-h is how to ask for help", "--- a/x\n+++ b/x", "-🙂")
     "- [ ] tests",
     "-1",
     "--> there",
