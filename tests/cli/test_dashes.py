@@ -14,14 +14,6 @@ from support.fake_control import FakeControl
 
 ROOM = "0190aaaa-0000-7000-8000-000000000000"
 TEXTS = ("- [ ] tests", "-1", "--> there", "-- two\n- three", "-h is how to ask for help", "--- a/x\n+++ b/x", "-🙂")
-    "- [ ] tests",
-    "-1",
-    "--> there",
-    "-- two\n- three",
-    "-h is how to ask for help",
-    "--- a/x.py\n+++ b/x.py",
-    "-🙂",
-)
 NEEDED = {"DIR": ".", "ID": "del_1", "REF": "last", "EMOJI": "+1", "SESSION": "ses_1"}
 
 

@@ -22,19 +22,30 @@ if TYPE_CHECKING:
     from sublet.daemon.api.rooms import RoomDetail, RoomView
 
 
-def rooms(found: Sequence[RoomView], names: EntityNames, unread: Mapping[str, int]) -> RenderableType:
-    """Return the table of rooms; ``unread`` has how many messages of a room are."""
-    rows = [
-        [
-            Text(one.room_id),
-            Text(one.role),
-            Text(str(one.members)),
-            Text(str(unread.get(one.room_id) or ""), style="bold"),
-            Text(room_name(one.name, names)),
+def rooms(found: Sequence[RoomView], names: EntityNames, unread: Mapping[str, int]) -> list[RenderableType]:
+    """Return the tables of rooms; ``unread`` has how many messages of a room are."""
+    groups = {
+        "": [one for one in found if one.kind == "talk" and not one.closed],
+        "Of delegations under way:": [one for one in found if one.kind != "talk" and not one.closed],
+        "Closed:": [one for one in found if one.closed],
+    }
+    shown: list[RenderableType] = []
+    for title, group in groups.items():
+        rows = [
+            [
+                Text(one.room_id),
+                Text(one.role),
+                Text(str(one.members)),
+                Text(str(unread.get(one.room_id) or ""), style="bold"),
+                Text(local_time(one.last_activity) if one.last_activity else ""),
+                Text(room_name(one.name, names)),
+            ]
+            for one in group
         ]
-        for one in found
-    ]
-    return Columns(["id", "role", "members", "unread", "name"], rows)
+        if rows:
+            shown += [Text(title)] if title else []
+            shown.append(Columns(["id", "role", "members", "unread", "last used", "name"], rows))
+    return shown
 
 
 def room_name(name: str, names: EntityNames) -> str:

@@ -31,7 +31,7 @@ from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.finding import RoomFinder
 from sublet.daemon.rooms.speaking import Speaking, may_read
-from sublet.daemon.rooms.views import conversation_of, placed_message
+from sublet.daemon.rooms.views import conversation_of, in_order, placed_message
 from sublet.messaging.calls import message_calls, people_calls, room_calls
 from sublet.policy.model import Action, Subject
 from sublet.protocol.ezagent.ids import RoomId
@@ -116,7 +116,7 @@ class ConversationService:
             for room in await self._speaking.call(caller, room_calls.list_rooms)
             if may_read(self._gate, caller, room["room_id"])
         ]
-        return sorted(found, key=lambda room: (not room.unread, room.name))
+        return sorted(in_order(found), key=lambda room: not room.unread)
 
     @serves(GET_CONVERSATION)
     async def get_conversation(self, request: WhichConversation, caller: Subject) -> Conversation:

@@ -23,7 +23,7 @@ from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.finding import RoomFinder
 from sublet.daemon.rooms.speaking import Speaking, may_read
-from sublet.daemon.rooms.views import detail_of
+from sublet.daemon.rooms.views import detail_of, room_views
 from sublet.messaging.calls import room_calls
 from sublet.policy.model import Subject
 
@@ -50,7 +50,7 @@ class RoomService:
     @serves(LIST_ROOMS)
     async def list_rooms(self, request: Nothing, caller: Subject) -> list[RoomView]:
         found = await self._speaking.call(caller, room_calls.list_rooms)
-        return [RoomView.model_validate(room) for room in found if may_read(self._gate, caller, room["room_id"])]
+        return room_views([room for room in found if may_read(self._gate, caller, room["room_id"])])
 
     @serves(CREATE_ROOM)
     async def create_room(self, request: CreateRoom, caller: Subject) -> RoomChange:

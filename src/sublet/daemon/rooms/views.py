@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sublet.daemon.api.conversations import Conversation, ConversationMessage
 from sublet.daemon.api.room_messages import MessageReceipts, MessageView, RecipientReceipt
-from sublet.daemon.api.rooms import RoomDetail
+from sublet.daemon.api.rooms import RoomDetail, RoomView
 from sublet.daemon.rooms.addressing import direct_with
-from sublet.daemon.rooms.lent_rooms import is_closed
+from sublet.daemon.rooms.entities import daemon_of
+from sublet.daemon.rooms.lent_rooms import CLOSED_LEVEL, is_closed
 from sublet.messaging.calls.message_calls import Ref
-from sublet.messaging.calls.room_calls import RoomFound
-from sublet.protocol.ezagent.ids import EntityId
+from sublet.messaging.calls.room_calls import RoomFound, RoomSummary
+from sublet.protocol.ezagent.ids import EntityId, entity_domain, is_entity_id
 
 if TYPE_CHECKING:
     from sublet.messaging.delivery.receipts import MessageReceipts as Receipts
+
+RoomViewT = TypeVar("RoomViewT", bound=RoomView)
 
 _EXT: Final = "ext."
 _KNOCKS: Final = "membership.knocks."
 _SHOWN: Final = frozenset({"ref_id", "author", "body", "status", "created_at"})
 _INNER: Final = frozenset({"content_type", "content_id", "content", "signature", "shard_id", "room_id"})
 """What only the engine needs."""
+
+
+def room_views(found: Iterable[RoomSummary]) -> list[RoomView]:
+    """Return rooms as they are listed: the newest activity first, those of delegations and closed ones apart."""
+    return in_order([RoomView.model_validate({**room, **_standing(room)}) for room in found])
+
+
+def in_order(rooms: Iterable[RoomViewT]) -> list[RoomViewT]:
+    """Return rooms in the order in which they are listed."""
+    newest_first = sorted(rooms, key=lambda room: (room.last_activity, room.room_id), reverse=True)
+    return sorted(newest_first, key=lambda room: (room.closed, room.kind == "delegation"))
+
+
+def _standing(room: RoomSummary | RoomFound) -> dict[str, Any]:
+    """Return what kind of room it is, and whether it is closed."""
+    creator = room["created_by"]
+    by_daemon = is_entity_id(creator) and creator == daemon_of(entity_domain(creator))
+    return {"kind": "delegation" if by_daemon else "talk", "closed": room["write_level"] >= CLOSED_LEVEL}
 
 
 def detail_of(found: RoomFound) -> RoomDetail:
@@ -46,7 +68,7 @@ def _detail(found: RoomFound) -> dict[str, Any]:
             knocks[name.removeprefix(_KNOCKS)] = str(value.get("text", ""))
     config = {name: value for name, value in found["config"].items() if not name.startswith(_KNOCKS)}
     changed = {"members": len(roles), "roles": roles, "powers": powers, "knocks": knocks, "config": config}
-    return {**found, **changed}
+    return {**found, **_standing(found), **changed}
 
 
 def message_view(ref: Ref) -> MessageView:

@@ -31,6 +31,8 @@ from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
 MAX_DELETE_ONLY: Final = 1_000
 """Envelopes that only delete are in no state vector; so many of a document go with every difference, half the last."""
 _NEXT: Final = "(SELECT max(until) FROM log l WHERE l.document = c.document AND l.client = c.client)"
+MAX_HIDDEN_LAST: Final = 256
+"""Elements that are not shown, of strangers say, past which the newest one that is shown is looked for."""
 PRUNE_EVERY: Final = 256
 """How many events come before those that are too old are deleted."""
 LAST_RANK: Final = "\U0010ffff"
@@ -103,6 +105,13 @@ class SqliteStore:
     def count_entries(self, document: int) -> int:
         (count,) = self._db.execute("SELECT count(*) FROM entries WHERE document = ?", (document,)).fetchone()
         return int(count)
+
+    def newest_entry(self, document: int) -> RefId | None:
+        rows = self._db.execute(
+            "SELECT entry_id, shown FROM entries WHERE document = ? ORDER BY seq DESC, clock DESC LIMIT ?",
+            (document, MAX_HIDDEN_LAST),
+        )
+        return next((str(entry_id) for entry_id, shown in rows if shown), None)
 
     def entries(self, document: int) -> list[EntryRow]:
         rows = self._db.execute(

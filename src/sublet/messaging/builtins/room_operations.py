@@ -13,7 +13,7 @@ from sublet.messaging.opening.shards import DEFAULT_REFS_PER_MONTH
 from sublet.messaging.schema.datatypes import AnnotationPlace, Origin
 from sublet.messaging.schema.fields import Fields, Written
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, EntityId, RoomId, is_entity_id
+from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, EntityId, RoomId, created_ms, is_entity_id, ref_ms
 from sublet.protocol.ezagent.ids import room_id as new_room_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room.seen import seen_value
@@ -81,7 +81,7 @@ def create(
 
 def list_rooms(context: OperationContext) -> list[calls.RoomSummary]:
     """Return the rooms that the caller is a member of."""
-    return [_summary(state, context.entity) for state in context.parts.here.of(context.entity)]
+    return [_summary(context, state) for state in context.parts.here.of(context.entity)]
 
 
 def get(context: OperationContext, room_id: RoomId) -> calls.RoomFound:
@@ -89,12 +89,15 @@ def get(context: OperationContext, room_id: RoomId) -> calls.RoomFound:
     state = context.state(room_id)
     fields = {".".join(path): value for path, value in state.fields.items() if path[:2] not in (MEMBERS, USERS)}
     fields |= {".".join(path): _plain_level(fields[".".join(path)]) for path in state.fields if level_of(path)}
-    summary = _summary(state, context.entity)
+    summary = _summary(context, state)
     return {
         "room_id": summary["room_id"],
         "name": summary["name"],
         "policy": summary["policy"],
         "role": summary["role"],
+        "created_by": summary["created_by"],
+        "write_level": summary["write_level"],
+        "last_activity": summary["last_activity"],
         "config": fields,
         "members": {
             entity: {"role": str(role), "power": state.power(entity)} for entity, role in state.members().items()
@@ -231,14 +234,33 @@ def _seen(context: OperationContext, room_id: RoomId, entity: EntityId | None) -
     return seen_value({name.split("/", 2)[2]: by_client for name, by_client in clocks.items()})
 
 
-def _summary(state: RoomState, entity: EntityId) -> calls.RoomSummary:
+def _summary(context: OperationContext, state: RoomState) -> calls.RoomSummary:
     return {
         "room_id": state.room_id,
         "name": state.name,
         "policy": str(state.policy),
-        "role": str(state.role(entity)),
+        "role": str(state.role(context.entity)),
         "members": len(state.members()),
+        "created_by": state.creator or "",
+        "write_level": state.level("events_default").value,
+        "last_activity": rfc3339(_last_activity(context, state.room_id)),
     }
+
+
+def _last_activity(context: OperationContext, room_id: RoomId) -> int:
+    """Return when something was last said in a room, or when it was opened; Unix milliseconds, never ahead of now.
+
+    By the ids of refs alone: a list of rooms opens no documents.
+    """
+    parts = context.parts
+    latest = created_ms(room_id)
+    for shard in reversed(parts.shards.names(room_id)):
+        row = parts.store.find_document(doc_id("index", room_id=room_id, shard_id=shard))
+        newest = parts.store.newest_entry(row.number) if row is not None else None
+        if newest is not None:
+            latest = ref_ms(newest)
+            break
+    return min(latest, parts.now_ms())
 
 
 def _extensions(context: OperationContext) -> list[str]:

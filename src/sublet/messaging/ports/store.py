@@ -119,6 +119,9 @@ class Store(Protocol):
     def count_entries(self, document: int) -> int:
         """Return how many elements a document has."""
 
+    def newest_entry(self, document: int) -> RefId | None:
+        """Return the id of the element of a document that was accepted last and is shown; None where there is none."""
+
     def entries(self, document: int) -> list[EntryRow]:
         """Return the elements of a document in the order in which they were accepted."""
 

@@ -24,7 +24,7 @@ export function rooms(main) {
 
 function card(one, names) {
   return h("a", { class: "card", href: `#/rooms/${encodeURIComponent(one.room_id)}` },
-    h("div", { class: "card-head" }, h("strong", { class: "card-title" }, called(names, one.name)), h("span", { class: "tag" }, one.role)),
+    h("div", { class: "card-head" }, h("strong", { class: "card-title" }, called(names, one.name)), h("span", { class: "tag" }, one.closed ? "closed" : one.kind === "delegation" ? "delegation" : one.role)),
     h("div", { class: "card-facts" }, h("span", {}, plural(one.members, "member")), h("span", {}, WAYS_IN[one.policy] ?? one.policy)));
 }
 
