@@ -14,7 +14,7 @@ from sublet.daemon.api.conversations import (
     Address,
     Cursor,
 )
-from sublet.daemon.api.room_fields import MAX_BODY_CHARS, RefId
+from sublet.daemon.api.room_fields import MAX_BODY_CHARS, Format, RefId
 from sublet.daemon.api.room_files import BlobHash
 from sublet.daemon.api.room_messages import MAX_CHANNELS
 from sublet.daemon.api.room_news import MAX_WATCH_REASON_CHARS
@@ -30,13 +30,24 @@ class SendMessage(Arguments):
     to: Address = Field(description="Room id or name, @entity, AGENT@PEER, or a peer's name; see directory")
     message: Annotated[str, Field(min_length=1, max_length=MAX_BODY_CHARS)]
     reply_to: RefId | None = Field(default=None, description="ref_id of the message that this answers")
+    reply_room: Address | None = Field(default=None, description="The room of that message, where it is another")
+    edits: RefId | None = Field(default=None, description="ref_id of your own message that says this from now on")
     thread: RefId | None = Field(default=None, description="ref_id of the first message of a thread")
+    format: Format = "plain"
     channels: Annotated[list[Channel], Field(max_length=MAX_CHANNELS)] = Field(
         default_factory=list, description="Tags under which it is found over all rooms"
     )
     attachments: Annotated[list[BlobHash], Field(max_length=MAX_ATTACHMENTS)] = Field(
         default_factory=list, description="Hashes of media in that room"
     )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.reply_room is not None and self.reply_to is None:
+            raise ValueError("reply_room is the room of reply_to: give that too")
+        if self.edits is not None and self.model_fields_set - {"to", "message", "edits", "format"}:
+            raise ValueError("an edit changes the text and its format alone: give to, message, edits and format")
+        return self
 
 
 class ReadMessages(Arguments):

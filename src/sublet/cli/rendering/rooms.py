@@ -105,7 +105,9 @@ def said(one: MessageView) -> str:
 
 def notes(one: MessageView) -> str:
     """Return what there is to know about a message besides."""
-    marks = []
+    marks: list[str] = []
+    if one.format != "plain":
+        marks.append(one.format)
     if one.status == "edited":
         marks.append("edited")
     if one.about.get("pinned"):
@@ -130,11 +132,23 @@ def answers(one: MessageView, names: EntityNames, known: dict[str, MessageView])
     target = one.ext.get("reply_to")
     if not isinstance(target, dict):
         return ""
+    quoted = one.about.get("reply_preview")
+    if isinstance(quoted, dict):
+        return _quoted(quoted, names)
     ref_id = str(target.get("ref_id"))
     there = known.get(ref_id)
     if there is None:
         return f"answers {whole_line(ref_id)}"
     return f"answers {names.short(there.author)}: {whole_line(said(there))}"
+
+
+def _quoted(preview: dict[str, Any], names: EntityNames) -> str:
+    """Return what a message answers in another room; to who is not in that room, only that it does."""
+    if preview.get("accessible") is not True:
+        return "answers a message of a room that you are not in"
+    body = preview.get("body")
+    text = whole_line(body) if isinstance(body, str) else "(its text is not there)"
+    return f"answers {names.short(str(preview.get('author')))} in another room: {text}"
 
 
 def reacted(one: MessageView) -> str:

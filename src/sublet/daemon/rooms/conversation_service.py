@@ -65,6 +65,8 @@ class ConversationService:
         await self._gate.ask(caller, Action.ROOM_READ, "*")
         room_id = await self._finder.find(request.to, caller, request.size_bytes)
         await self._gate.ask(caller, Action.ROOM_SEND, room_id, size_bytes=request.size_bytes)
+        if request.reply_room is not None:
+            request = request.model_copy(update={"reply_room": await self._readable(request.reply_room, caller)})
         files = [one if one.startswith("sha256:") else f"sha256:{one}" for one in request.attachments]
         # A message comes with one file (EXT-10); further ones are named by its content.
         sent = await self._speaking.send(caller, room_id, request, files[0] if files else None, files)

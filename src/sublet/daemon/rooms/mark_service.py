@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sublet.daemon.api.room_fields import OneMessage
+from sublet.daemon.api.room_fields import MEDIA_TYPE, OneMessage
 from sublet.daemon.api.room_marks import (
     ADD_REACTION,
     DELETE_MESSAGE,
@@ -61,7 +61,8 @@ class RoomMarkService:
 
     @serves(EDIT_MESSAGE)
     async def edit_message(self, request: EditMessage, caller: Subject) -> MessageChange:
-        await self._speaking.call(caller, message_calls.edit, **_message(request), body=request.body)
+        form = None if request.format is None else f"{MEDIA_TYPE}{request.format}"
+        await self._speaking.call(caller, message_calls.edit, **_message(request), body=request.body, format=form)
         return _changed(request, True)
 
     @serves(LIST_VERSIONS)

@@ -23,7 +23,7 @@ from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.views import message_view
 from sublet.messaging.calls import message_calls
-from sublet.policy.model import Subject
+from sublet.policy.model import Action, Subject
 
 
 class MessageService:
@@ -40,6 +40,8 @@ class MessageService:
 
     @serves(SEND_MESSAGE)
     async def send_message(self, request: SendMessage, caller: Subject) -> MessageSent:
+        if request.reply_room is not None:
+            await self._gate.ask(caller, Action.ROOM_READ, request.reply_room)
         media: str | dict[str, str] | None = request.media
         if request.media and request.filename:
             media = {"blob_hash": request.media, "filename": request.filename}

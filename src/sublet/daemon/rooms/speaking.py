@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sublet.daemon.api.room_fields import MEDIA_TYPE
 from sublet.daemon.api.room_messages import MessageReceipts, Words
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.rooms.entities import entity_of
@@ -77,15 +78,18 @@ class Speaking:
         Args:
             caller: who says it.
             room_id: where.
-            words: what.
+            words: what; ``reply_room`` is an id here.
             media: the file that the message comes with (EXT-10): its hash, or that and what to call it.
             files: further ones, which its content names.
 
         Raises:
             SubletError: as ``call``.
         """
-        given = {"reply_to": words.reply_to, "thread": words.thread, "channels": words.channels, "media": media}
-        arguments: dict[str, Any] = {"body": words.body}
+        answered: str | dict[str, str] | None = words.reply_to
+        if words.reply_to is not None and words.reply_room is not None:
+            answered = {"ref_id": words.reply_to, "room_id": words.reply_room}
+        given = {"reply_to": answered, "thread": words.thread, "channels": words.channels, "media": media}
+        arguments: dict[str, Any] = {"body": words.body, "format": f"{MEDIA_TYPE}{words.format}"}
         if ext := {name: value for name, value in given.items() if value}:
             arguments["ext"] = ext
         if files:

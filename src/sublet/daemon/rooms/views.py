@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sublet.daemon.api.conversations import Conversation, ConversationMessage
+from sublet.daemon.api.room_fields import MEDIA_TYPE
 from sublet.daemon.api.room_messages import MessageReceipts, MessageView, RecipientReceipt
 from sublet.daemon.api.rooms import RoomDetail, RoomView
 from sublet.daemon.rooms.addressing import direct_with
@@ -13,6 +14,7 @@ from sublet.daemon.rooms.entities import daemon_of
 from sublet.daemon.rooms.lent_rooms import CLOSED_LEVEL, is_closed
 from sublet.messaging.calls.message_calls import Ref
 from sublet.messaging.calls.room_calls import RoomFound, RoomSummary
+from sublet.protocol.ezagent.content import FORMATS
 from sublet.protocol.ezagent.ids import EntityId, entity_domain, is_entity_id
 
 if TYPE_CHECKING:
@@ -112,6 +114,12 @@ def receipts_view(found: Receipts) -> MessageReceipts:
     )
 
 
+def _format(content: object) -> str:
+    """Return how a text is meant, by its content; plain where that is not told, or something nobody knows."""
+    told = content.get("format") if isinstance(content, dict) else None
+    return told.removeprefix(MEDIA_TYPE) if isinstance(told, str) and told in FORMATS else FORMATS[0][len(MEDIA_TYPE) :]
+
+
 def _message(ref: Ref) -> dict[str, Any]:
     return {
         "ref_id": ref["ref_id"],
@@ -119,6 +127,7 @@ def _message(ref: Ref) -> dict[str, Any]:
         "body": ref.get("body"),
         "status": ref["status"],
         "created_at": ref["created_at"],
+        "format": _format(ref.get("content")),
         "ext": {name.removeprefix(_EXT): value for name, value in ref.items() if name.startswith(_EXT)},
         "about": {
             name: value
