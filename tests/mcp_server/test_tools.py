@@ -33,7 +33,7 @@ async def test_catalogue_is_strict_annotated_and_small(api: FakeDaemonApi, home:
         tools = {tool.name: tool for tool in listed.tools}
     assert list(tools) == [
         *("delegate", "delegate_output", "delegate_cancel", "delegate_review"),
-        *("send_message", "read_messages", "watch", "directory"),
+        *("send_message", "read_messages", "watch", "change_message", "people", "directory"),
     ]
     for tool in tools.values():
         assert tool.input_schema["additionalProperties"] is False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.conversations import (
@@ -16,10 +16,13 @@ from sublet.daemon.api.conversations import (
 )
 from sublet.daemon.api.room_fields import MAX_BODY_CHARS, Format, RefId
 from sublet.daemon.api.room_files import BlobHash
+from sublet.daemon.api.room_marks import MAX_EMOJI_CHARS
 from sublet.daemon.api.room_messages import MAX_CHANNELS
 from sublet.daemon.api.room_news import MAX_WATCH_REASON_CHARS
+from sublet.daemon.api.room_people import MAX_PROFILE_FIELDS, MAX_QUERY_CHARS
 from sublet.mcp_server.arguments import Arguments
 
+MAX_PROFILE_TEXT = 16_384
 Channel = Annotated[str, Field(min_length=1, max_length=64)]
 Place = Annotated[str, Field(pattern=r"^[0-9]{0,18}:[0-9]{1,18}$")]
 
@@ -31,7 +34,6 @@ class SendMessage(Arguments):
     message: Annotated[str, Field(min_length=1, max_length=MAX_BODY_CHARS)]
     reply_to: RefId | None = Field(default=None, description="ref_id of the message that this answers")
     reply_room: Address | None = Field(default=None, description="The room of that message, where it is another")
-    edits: RefId | None = Field(default=None, description="ref_id of your own message that says this from now on")
     thread: RefId | None = Field(default=None, description="ref_id of the first message of a thread")
     format: Format = "plain"
     channels: Annotated[list[Channel], Field(max_length=MAX_CHANNELS)] = Field(
@@ -45,8 +47,6 @@ class SendMessage(Arguments):
     def _fits_together(self) -> Self:
         if self.reply_room is not None and self.reply_to is None:
             raise ValueError("reply_room is the room of reply_to: give that too")
-        if self.edits is not None and self.model_fields_set - {"to", "message", "edits", "format"}:
-            raise ValueError("an edit changes the text and its format alone: give to, message, edits and format")
         return self
 
 
@@ -71,6 +71,63 @@ class ReadMessages(Arguments):
             raise ValueError("an attachment is of one message: give its ref_id")
         if self.ref_id is not None and self.cursor is not None and not self.cursor.isdecimal():
             raise ValueError("cursor is that of another question: with ref_id it is a number")
+        return self
+
+
+class Change(Arguments):
+    """Arguments of ``change_message``."""
+
+    room: Address = Field(description="As to of send_message")
+    ref_id: RefId
+    emoji: Annotated[str, Field(min_length=1, max_length=MAX_EMOJI_CHARS)] | None = Field(
+        default=None, description="React with it; with remove, take it back"
+    )
+    message: Annotated[str, Field(min_length=1, max_length=MAX_BODY_CHARS)] | None = Field(
+        default=None, description="What your message says from now on"
+    )
+    format: Format | None = None
+    remove: bool = Field(default=False, description="Without emoji: delete your message")
+
+    @model_validator(mode="after")
+    def _one_change(self) -> Self:
+        if self.message is not None and (self.emoji is not None or self.remove):
+            raise ValueError("an edit is message and format alone")
+        if self.message is None and (self.format is not None or (self.emoji is None and not self.remove)):
+            raise ValueError("give emoji, message, or remove")
+        return self
+
+
+class People(Arguments):
+    """Arguments of ``people``."""
+
+    action: Literal["find", "profile", "describe", "invite"]
+    query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARS)] | None = Field(
+        default=None, description="find: words that a profile holds"
+    )
+    entity: Address | None = Field(
+        default=None, description="profile: whose, yours by default; invite: whom, as @entity, AGENT@PEER or a peer"
+    )
+    room: Address | None = Field(default=None, description="invite: into which room")
+    fields: Annotated[dict[str, JsonValue], Field(max_length=MAX_PROFILE_FIELDS)] = Field(
+        default_factory=dict, description="describe: such as display_name, skills; null takes one away"
+    )
+    text: Annotated[str, Field(max_length=MAX_PROFILE_TEXT)] | None = Field(
+        default=None, description="describe: what you say of yourself"
+    )
+
+    @model_validator(mode="after")
+    def _fits_action(self) -> Self:
+        takes = {
+            "find": {"query"},
+            "profile": {"entity"},
+            "describe": {"fields", "text"},
+            "invite": {"entity", "room"},
+        }[self.action]
+        given = self.model_fields_set - {"action"}
+        if given - takes:
+            raise ValueError(f"{self.action} takes {' and '.join(sorted(takes))}")
+        if (not given and self.action != "profile") or (self.action == "invite" and given != takes):
+            raise ValueError(f"{self.action} needs {' and '.join(sorted(takes))}")
         return self
 
 

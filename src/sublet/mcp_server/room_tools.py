@@ -72,7 +72,9 @@ async def send_message(call: Call, given: SendMessage) -> Answer:
     words = Say(
         to=given.to,
         body=given.message,
+        format=given.format,
         reply_to=given.reply_to,
+        reply_room=given.reply_room,
         thread=given.thread,
         channels=given.channels,
         attachments=given.attachments,

@@ -15,7 +15,7 @@ from sublet.daemon.api.operation import Asks, AsksInside, Nothing, Operation
 from sublet.daemon.api.room_fields import ChannelName, MessageId, RefId
 from sublet.daemon.api.room_files import BlobHash
 from sublet.daemon.api.room_messages import MessageSent, MessageView, RecipientReceipt, Words
-from sublet.daemon.api.rooms import RoomDetail
+from sublet.daemon.api.rooms import RoomChange, RoomDetail
 from sublet.policy.model import Action
 
 MAX_ADDRESS_CHARS = 400
@@ -38,6 +38,12 @@ class WhichConversation(Request):
     """A room by its address."""
 
     room: Address
+
+
+class Invite(WhichConversation):
+    """Make somebody a member, by their address: ``@entity``, ``AGENT@PEER``, or a peer's name for its person."""
+
+    entity: Address
 
 
 class WhichMessage(WhichConversation):
@@ -191,6 +197,15 @@ SAY = Operation(
     asks=_MAY_OPEN,
     summary="Say something; a direct conversation is found or opened. It is durable once this is answered.",
     status=201,
+)
+INVITE = Operation(
+    "conversations.invite",
+    "POST",
+    "/v1/conversation/members",
+    Invite,
+    RoomChange,
+    asks=AsksInside(_UNKNOWN_BEFORE, (Action.ROOM_READ, Action.ROOM_MANAGE)),
+    summary="Make somebody a member of a room, both by address.",
 )
 READ_CONVERSATION = Operation(
     "conversations.read",

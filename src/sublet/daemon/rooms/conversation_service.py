@@ -10,6 +10,7 @@ from typing import Final
 
 from sublet.daemon.api.conversations import (
     GET_CONVERSATION,
+    INVITE,
     LIST_CONVERSATIONS,
     REACH,
     READ_CONVERSATION,
@@ -18,6 +19,7 @@ from sublet.daemon.api.conversations import (
     Conversation,
     ConversationMessage,
     ConversationPage,
+    Invite,
     MessageDelivery,
     Reach,
     Reached,
@@ -27,6 +29,8 @@ from sublet.daemon.api.conversations import (
     WhichMessage,
 )
 from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.room_people import FIND_PROFILE, NamedProfile, ProfileView
+from sublet.daemon.api.rooms import RoomChange
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.finding import RoomFinder
@@ -124,6 +128,21 @@ class ConversationService:
     async def get_conversation(self, request: WhichConversation, caller: Subject) -> Conversation:
         await self._gate.ask(caller, Action.ROOM_READ, "*")
         return await self._shown(await self._readable(request.room, caller), caller)
+
+    @serves(FIND_PROFILE)
+    async def find_profile(self, request: NamedProfile, caller: Subject) -> ProfileView:
+        entity = None if request.entity is None else self._finder.entity(request.entity)
+        return ProfileView.model_validate(await self._speaking.call(caller, people_calls.get_profile, entity=entity))
+
+    @serves(INVITE)
+    async def invite(self, request: Invite, caller: Subject) -> RoomChange:
+        await self._gate.ask(caller, Action.ROOM_READ, "*")
+        room_id = await self._readable(request.room, caller)
+        await self._gate.ask(caller, Action.ROOM_MANAGE, room_id)
+        entity = self._finder.entity(request.entity)
+        await self._finder.require_known(entity, caller)
+        await self._speaking.call(caller, room_calls.invite, room_id=room_id, entity=entity)
+        return RoomChange(room_id=room_id, entity=entity, apart=self._speaking.apart(entity))
 
     async def _readable(self, given: str, caller: Subject) -> RoomId:
         """Return the room of an address, which the caller may read."""

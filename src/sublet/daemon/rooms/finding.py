@@ -62,6 +62,17 @@ class RoomFinder:
             made = await self._speaking.call(caller, room_calls.create, name=name, invite=[found.entity])
             return str(made["room_id"])
 
+    def entity(self, given: str) -> EntityId:
+        """Return the entity that an address names, which need not exist.
+
+        Raises:
+            SubletError: ``NOT_FOUND``, or ``INVALID_ARGUMENT``: it names a room.
+        """
+        found = self._addresses.read(given, ())
+        if found.entity is None:
+            raise SubletError(LocalCode.INVALID_ARGUMENT, "that is a room, and nobody", "Give @entity or AGENT@PEER.")
+        return found.entity
+
     async def require(self, entity: EntityId, caller: Subject) -> None:
         """Refuse to invite or to address an entity that does not exist.
 
