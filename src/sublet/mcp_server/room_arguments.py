@@ -56,6 +56,9 @@ class ReadMessages(Arguments):
     room: Address | None = Field(default=None, description="As to of send_message; a room, or channel")
     thread: RefId | None = Field(default=None, description="Only the thread that this message begins")
     channel: Channel | None = Field(default=None, description="A channel, over all rooms")
+    query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARS)] | None = Field(
+        default=None, description="Words to find, in room or all rooms, the newest first"
+    )
     ref_id: RefId | None = Field(default=None, description="This one message of room, in full")
     attachment: bool = Field(default=False, description="With ref_id: the text of the file that it comes with")
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE_MESSAGES)] = DEFAULT_PAGE_MESSAGES
@@ -63,8 +66,12 @@ class ReadMessages(Arguments):
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
+        if self.query is not None:
+            if self.model_fields_set - {"query", "room", "limit", "cursor"}:
+                raise ValueError("query goes with room, limit and cursor alone")
+            return self
         if (self.room is None) == (self.channel is None):
-            raise ValueError("give room or channel")
+            raise ValueError("give room or channel, or query")
         if self.room is None and (self.thread is not None or self.ref_id is not None):
             raise ValueError("a thread and a ref_id are of a room: give it")
         if self.attachment and self.ref_id is None:

@@ -42,6 +42,7 @@ from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.conversation_service import ConversationService
 from sublet.daemon.rooms.file_service import RoomFileService
 from sublet.daemon.rooms.finding import RoomFinder
+from sublet.daemon.rooms.mark_service import RoomMarkService
 from sublet.daemon.rooms.message_service import MessageService
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.news_service import NewsService
@@ -82,7 +83,7 @@ async def world(directory: Path) -> AsyncIterator[World]:
             gate, speaking = gatekeeper(half.journal, log=KeptDecisions()), Speaking(messaging, half.identity.node_id)
             finder = RoomFinder(gate, speaking, Addresses({"bob": NODE}.get, {NODE}.__contains__))
             table = OperationTable(
-                *(made(gate, speaking) for made in (MessageService, RoomFileService)),
+                *(made(gate, speaking) for made in (MessageService, RoomFileService, RoomMarkService)),
                 *(made(gate, speaking, finder) for made in (RoomService, ConversationService, NewsService)),
             )
             hers, its = [speaking.entity(caller) for caller in (HUMAN, HOST)]

@@ -20,6 +20,7 @@ from sublet.policy.model import Action
 
 MAX_ADDRESS_CHARS = 400
 MAX_ATTACHMENTS = 16
+MAX_QUERY_CHARS = 500
 MAX_PAGE_MESSAGES = 50
 DEFAULT_PAGE_MESSAGES = 20
 
@@ -73,6 +74,15 @@ class ReadConversation(Request):
         if (self.room is None) == (self.channel is None) or (self.thread is not None and self.room is None):
             raise ValueError("give room, or room and thread, or channel")
         return self
+
+
+class SearchMessages(Request):
+    """Words that a message holds, by their beginnings; ``before`` is an earlier ``next_cursor``."""
+
+    query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARS)]
+    room: Address | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_MESSAGES)] = DEFAULT_PAGE_MESSAGES
+    before: RefId | None = None
 
 
 class Reached(View):
@@ -148,6 +158,14 @@ class ConversationPage(View):
     next_cursor: str | None
 
 
+class FoundMessages(View):
+    """What a search has found, the newest first."""
+
+    messages: list[ConversationMessage]
+    next_cursor: str | None
+    complete: bool = Field(description="Whether all messages were looked at; if not, the same search finds more later")
+
+
 class MessageDelivery(MessageSent):
     """A message that is durable here, as whom it was said, and how far it has come."""
 
@@ -215,6 +233,15 @@ READ_CONVERSATION = Operation(
     ConversationPage,
     asks=_READS,
     summary="Return a page of what was said.",
+)
+SEARCH_MESSAGES = Operation(
+    "conversations.search",
+    "GET",
+    "/v1/messages",
+    SearchMessages,
+    FoundMessages,
+    asks=_READS,
+    summary="Return messages that hold all words of a query, of the rooms that the caller may read.",
 )
 READ_MESSAGE = Operation(
     "conversations.message",

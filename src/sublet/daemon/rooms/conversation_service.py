@@ -16,15 +16,18 @@ from sublet.daemon.api.conversations import (
     READ_CONVERSATION,
     READ_MESSAGE,
     SAY,
+    SEARCH_MESSAGES,
     Conversation,
     ConversationMessage,
     ConversationPage,
+    FoundMessages,
     Invite,
     MessageDelivery,
     Reach,
     Reached,
     ReadConversation,
     Say,
+    SearchMessages,
     WhichConversation,
     WhichMessage,
 )
@@ -128,6 +131,26 @@ class ConversationService:
     async def get_conversation(self, request: WhichConversation, caller: Subject) -> Conversation:
         await self._gate.ask(caller, Action.ROOM_READ, "*")
         return await self._shown(await self._readable(request.room, caller), caller)
+
+    @serves(SEARCH_MESSAGES)
+    async def search_messages(self, request: SearchMessages, caller: Subject) -> FoundMessages:
+        await self._gate.ask(caller, Action.ROOM_READ, "*")
+        if request.room is not None:
+            rooms = [await self._readable(request.room, caller)]
+        else:
+            known = await self._speaking.call(caller, room_calls.list_rooms)
+            rooms = [room["room_id"] for room in known if may_read(self._gate, caller, room["room_id"])]
+        found = await self._speaking.call(
+            caller,
+            message_calls.search_messages,
+            query=request.query,
+            rooms=rooms,
+            limit=request.limit,
+            before=request.before,
+        )
+        me = self._speaking.entity(caller)
+        messages = [placed_message(ref, me) for ref in found["refs"]]
+        return FoundMessages(messages=messages, next_cursor=found["next_cursor"], complete=found["complete"])
 
     @serves(FIND_PROFILE)
     async def find_profile(self, request: NamedProfile, caller: Subject) -> ProfileView:

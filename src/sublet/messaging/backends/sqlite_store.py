@@ -12,6 +12,7 @@ from typing import Final
 from sublet.messaging.backends.rows import ENTRY_COLUMNS, WRITE_COLUMNS, entry_of, entry_values, write_of, write_values
 from sublet.messaging.backends.sqlite_file import open_database
 from sublet.messaging.backends.sqlite_removal import SqliteRemoval
+from sublet.messaging.backends.sqlite_search import SqliteSearch
 from sublet.messaging.backends.sqlite_trust import SqliteTrust
 from sublet.messaging.ports.rows import (
     Batch,
@@ -51,8 +52,9 @@ class SqliteStore:
 
     def __init__(self, path: Path | None) -> None:
         self._db = open_database(path)
-        self.trust = SqliteTrust(self._db)
-        self.removal = SqliteRemoval(self._db)
+        self.search = SqliteSearch(self._db)
+        self.trust = SqliteTrust(self._db, self.search)
+        self.removal = SqliteRemoval(self._db, self.search)
 
     def document(self, doc_id: str, room_id: RoomId | None, kind: str) -> DocumentRow:
         found = self.find_document(doc_id)

@@ -84,6 +84,7 @@ def _detect_change(context: AfterWrite) -> None:
             },
         )
     elif change.path == ("status",) and change.value == DELETED:
+        context.said_otherwise(str(change.entry_id))
         context.emit("message.deleted", {"ref_id": change.entry_id, "author": change.signer})
 
 

@@ -8,6 +8,7 @@ from sublet.messaging.calls.engine_call import engine_call
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 
 DEFAULT_LIMIT = 50
+DEFAULT_FOUND = 20
 
 Ref: TypeAlias = dict[str, Any]
 """A message as its reader is shown it, with what extensions have added."""
@@ -26,6 +27,12 @@ class RefPage(TypedDict):
 
     refs: list[Ref]
     next_cursor: str | None
+
+
+class MessagesFound(RefPage):
+    """Messages that a search has found, the newest first; ``complete`` tells whether all were looked at."""
+
+    complete: bool
 
 
 class ChannelFound(TypedDict):
@@ -135,6 +142,14 @@ def list_timeline(
     peek: bool = False,
 ) -> RefPage:
     """Return a page of a room."""
+    raise NotImplementedError
+
+
+@engine_call("search.messages")
+def search_messages(
+    query: str, rooms: list[RoomId] | None = None, limit: int = DEFAULT_FOUND, before: str | None = None
+) -> MessagesFound:
+    """Return messages that hold all words of a query."""
     raise NotImplementedError
 
 

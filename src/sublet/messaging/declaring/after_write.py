@@ -85,6 +85,10 @@ class AfterWrite:
         """Remove an entry of an index."""
         self._parts.store.drop_index(index, key, rank)
 
+    def said_otherwise(self, ref_id: RefId) -> None:
+        """Have it forgotten by which words a message is found, until it is read anew."""
+        self._parts.store.search.doubt(ref_id)
+
     def scan_index(self, index: str, key: str, limit: int, below: str | None = None) -> list[IndexEntry]:
         """Return entries of an index, highest rank first; only those of a lower rank than ``below``."""
         return self._parts.store.scan_index(index, key, limit, below)

@@ -50,6 +50,8 @@ def _emit(context: AfterWrite) -> None:
     if target_of(fields) is None or not context.element_counts():
         return
     named = {name: fields[name] for name in ("target_ref", "target_user") if isinstance(fields.get(name), str)}
+    if "target_ref" in named:
+        context.said_otherwise(named["target_ref"])
     context.emit("moderation.action", {"action": fields["action"], "by": context.change.signer, **named})
 
 

@@ -105,7 +105,15 @@ def _remember(context: AfterWrite) -> None:
     ref = context.read_ref(change.entry_id) if change.entry_id is not None else None
     if ref is not None and authored(ref["content_id"], ref["room_id"], ref["author"]):
         context.index([IndexEntry(REF_OF_CONTENT, ref["content_id"], ref["ref_id"], {})])
+        context.said_otherwise(ref["ref_id"])
         context.want(content_document(ref["room_id"], ref["content_id"]))
+
+
+def _said_otherwise(context: AfterWrite) -> None:
+    """Have the message found by other words whose content has changed."""
+    content_id = parse_doc_id(context.change.doc_id).content_id
+    for entry in context.scan_index(REF_OF_CONTENT, content_id, 1) if content_id is not None else ():
+        context.said_otherwise(entry.rank)
 
 
 def _resolve(context: AfterRead) -> None:
@@ -277,6 +285,9 @@ MUTABLES: Final = Declaration(
                 Trigger("timeline_index", Change.UPDATE, "content_id", _names_other),
                 35,
                 _remember,
+            ),
+            AfterWriteHook(
+                "mutable.said_otherwise", Trigger("mutable_content", Change.UPDATE, "any write"), 30, _said_otherwise
             ),
             AfterWriteHook(
                 "mutable.status_update",

@@ -18,6 +18,7 @@ from sublet.messaging.ports.rows import (
     IndexEntry,
     WriteRow,
 )
+from sublet.messaging.ports.search_store import SearchStore
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.heads import Head
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
@@ -90,6 +91,10 @@ class Store(Protocol):
     @property
     def trust(self) -> TrustStore:
         """Return what is kept about whom to trust."""
+
+    @property
+    def search(self) -> SearchStore:
+        """Return what finds messages by their words."""
 
     @property
     def removal(self) -> RemovalStore:
