@@ -1,7 +1,8 @@
 """Search: messages by their words, of the rooms that whoever asks is in.
 
-Rules: the words are taken in when somebody searches, as a reader of the room sees the message then. What is found is read again before it is shown, so that a message that was deleted, taken down, or counts no more,
-is not. Weak: in a database of years the first search takes in only some of it, and says so.
+Rules: the words are taken in when somebody searches, as a reader of the room sees the message then.
+What is found is read again before it is shown, so that a message that was deleted, taken down, or counts no more, is
+not. Weak: in a database of years the first search takes in only some of it, and says so.
 """
 
 from __future__ import annotations
