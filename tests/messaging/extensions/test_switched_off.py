@@ -17,7 +17,7 @@ def off(*names: str) -> tuple[Peer, str, str]:
     (alice,) = peers("alice", declarations=(*BUILT_INS, *EXTENSIONS))
     room = shared_room(alice)
     ref = alice.do("message.send", room_id=room, body="hello")["ref_id"]
-    enabled = [one.id for one in EXTENSIONS if one.id not in names]
+    enabled = [one.id for one in EXTENSIONS if one.id not in names and not {*names} & {*one.dependencies}]
     alice.do("room.update_config", room_id=room, changes={"enabled_extensions": enabled})
     return alice, room, ref
 
@@ -60,3 +60,21 @@ def test_an_annotation_is_refused() -> None:
     alice, room, ref = off("watch")
     with pytest.raises(SubletError, match="watch is switched off"):
         alice.do("annotation.add", room_id=room, ref_id=ref, name="watch", key=alice.id, value={"reason": "x"})
+
+
+@pytest.mark.parametrize(
+    ("enabled", "why"),
+    [
+        (["cross-room-ref"], "cross-room-ref needs reply-to"),
+        (["collab"], "collab needs mutable"),
+        (["reactions", "nosuch"], "no extension here is called nosuch"),
+        (["media", "media"], "named twice"),
+    ],
+)
+def test_extensions_that_nobody_knows_or_that_lack_what_they_need_are_refused(enabled: list[str], why: str) -> None:
+    alice, room, _ = off()
+    with pytest.raises(SubletError, match=why) as refused:
+        alice.do("room.update_config", room_id=room, changes={"enabled_extensions": enabled})
+    assert refused.value.code is LocalCode.INVALID_ARGUMENT
+    with pytest.raises(SubletError, match=why):
+        alice.do("room.create", name="Other", extensions=enabled)

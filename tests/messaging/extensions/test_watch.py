@@ -75,7 +75,7 @@ def test_nobody_is_told_of_what_they_do_themselves_or_of_what_is_not_watched_for
     say(bob, room, "my own", reply_to=ref, thread=ref)
     alice.hear(bob.published())
     say(alice, room, "a reply", reply_to=ref)
-    alice.do("reactions.add", room_id=room, ref_id=ref, emoji="x")
+    alice.do("reactions.add", room_id=room, ref_id=ref, emoji="👍")
     bob.hear(alice.published())
     assert told(bob) == []
     reply = say(alice, room, "in the thread", thread=ref)
@@ -90,13 +90,13 @@ def test_edits_and_reactions_are_told() -> None:
     timeline, other = doc_id("index", room_id=room, shard_id="2026-11"), "sha256:" + "0" * 64
     alice.engine.writing.set_fields(alice.id, timeline, [(ref, ("content_id",), other), (ref, ("status",), "edited")])
     alice.engine.commit()
-    alice.do("reactions.add", room_id=room, ref_id=ref, emoji="x")
-    alice.do("reactions.remove", room_id=room, ref_id=ref, emoji="x")
+    alice.do("reactions.add", room_id=room, ref_id=ref, emoji="👍")
+    alice.do("reactions.remove", room_id=room, ref_id=ref, emoji="👍")
     bob.hear(alice.published())
     edited, added, removed = told(bob)
     assert (edited["kind"], edited["new_content_id"]) == ("watch.ref_content_edited", other)
     assert {added["kind"], removed["kind"]} == {"watch.ref_reaction_changed"}
-    assert (added["removed"], removed["removed"], added["by"], added["emoji"]) == (False, True, alice.id, "x")
+    assert (added["removed"], removed["removed"], added["by"], added["emoji"]) == (False, True, alice.id, "👍")
 
 
 def test_channels_are_watched_in_one_room_or_in_all() -> None:

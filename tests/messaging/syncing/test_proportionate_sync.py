@@ -122,7 +122,7 @@ async def test_a_full_shard_is_asked_for_when_something_in_it_was_lost(tmp_path:
         await quiet(asked, bob, room)
 
         hub.loss = 1.0
-        await alice.bus.reactions.add(room_id=room, ref_id=refs[REFS], emoji="+")
+        await alice.bus.reactions.add(room_id=room, ref_id=refs[REFS], emoji="👍")
         assert "reactions" not in await bob.bus.timeline.get_ref(room_id=room, ref_id=refs[REFS])
         asked.answered.clear()
         with anyio.fail_after(SECONDS):

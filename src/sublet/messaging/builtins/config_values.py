@@ -7,6 +7,7 @@ have can be switched off here and not on.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from sublet.messaging.opening.shards import MAX_REFS_PER_MONTH
@@ -37,12 +38,14 @@ def config_field(name: str, value: Written) -> tuple[tuple[str, ...], dict[str, 
     return path, None
 
 
-def check_value(schema: Schema, known: frozenset[str], state: RoomState, path: tuple[str, ...], value: Written) -> None:
+def check_value(
+    schema: Schema, known: Mapping[str, frozenset[str]], state: RoomState, path: tuple[str, ...], value: Written
+) -> None:
     """Refuse a value of a field that has no effect here.
 
     Args:
         schema: what extensions keep in a room's config.
-        known: the extensions that are here.
+        known: the extensions that are here, and what each needs.
         state: the room as it is.
         path: the field.
         value: what it shall be; None takes it away.
@@ -71,7 +74,7 @@ def check_value(schema: Schema, known: frozenset[str], state: RoomState, path: t
     elif path == _TIMELINE:
         _check_timeline(value)
     elif path == _EXTENSIONS:
-        _check_extensions(known, state, value)
+        check_extensions(known, frozenset(state.enabled_extensions), value)
     elif value is not None:
         raise _wrong(f"nothing reads {name}, so setting it would change nothing")
 
@@ -88,13 +91,32 @@ def _check_timeline(value: Written) -> None:
         )
 
 
-def _check_extensions(known: frozenset[str], state: RoomState, value: Written) -> None:
+def check_extensions(known: Mapping[str, frozenset[str]], before: frozenset[str], value: Written) -> None:
+    """Refuse a list of extensions that names one that nobody knows, or one without what it needs.
+
+    Args:
+        known: the extensions that are here, and what each needs.
+        before: those that the room has enabled, which others may have alone.
+        value: those that it shall have.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``.
+    """
     names = [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
     if not isinstance(value, list) or len(names) != len(value):
         raise _wrong("the extensions of a room are a list of their names")
-    unknown = sorted(set(names) - known - set(state.enabled_extensions))
+    if len(set(names)) != len(names):
+        raise _wrong("an extension is named twice")
+    unknown = sorted(set(names) - known.keys() - before)
     if unknown:
         raise _wrong(f"no extension here is called {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+    for name in names:
+        for needed in sorted(known.get(name, frozenset()) & known.keys() - set(names)):
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                f"{name} needs {needed}, which would be off",
+                f"Enable or disable both: --enable {needed}, or --disable {name}.",
+            )
 
 
 def _is_whole(value: Written, least: int, most: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from sublet.messaging.builtins.config_values import ENCRYPTION, WINDOW, check_value, config_field
+from sublet.messaging.builtins.config_values import ENCRYPTION, WINDOW, check_extensions, check_value, config_field
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import room_calls as calls
 from sublet.messaging.declaring.operating import OperationContext
@@ -49,6 +49,7 @@ def create(
         raise _wrong("a room has a name of at most 256 characters and a policy of open, knock or invite")
     members = [_entity(entity) for entity in invite or []]
     enabled = extensions if extensions is not None else _extensions(context)
+    check_extensions(_known(context), frozenset(), [*enabled])
     now, salt = seed if seed is not None else (engine.now_ms(), os.urandom(ROOM_SALT_BYTES))
     room = new_room_id(creator, now, salt)
     fields: dict[str, Value | Nested] = {
@@ -121,7 +122,7 @@ def update_config(context: OperationContext, room_id: RoomId, changes: Fields) -
     A level that is changed tells what was seen of those whom it may take power from.
     """
     state, schema = context.state(room_id), context.parts.schema
-    known = frozenset(one.id for one in context.parts.declared.declarations if one.origin is not Origin.BUILT_IN)
+    known = _known(context)
     timeline = state.fields.get(("timeline",))
     window: dict[str, Value] = {**timeline} if isinstance(timeline, dict) else {}
     writes: dict[tuple[str, ...], Written] = {}
@@ -264,7 +265,13 @@ def _last_activity(context: OperationContext, room_id: RoomId) -> int:
 
 
 def _extensions(context: OperationContext) -> list[str]:
-    return [item.id for item in context.parts.declared.declarations if item.origin is not Origin.BUILT_IN]
+    return list(_known(context))
+
+
+def _known(context: OperationContext) -> dict[str, frozenset[str]]:
+    """Return the extensions that are here, in order, and what each needs."""
+    declared = context.parts.declared.declarations
+    return {item.id: frozenset(item.dependencies) for item in declared if item.origin is not Origin.BUILT_IN}
 
 
 def _entity(text: str) -> EntityId:

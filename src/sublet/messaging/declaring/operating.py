@@ -59,6 +59,10 @@ class Declared(Protocol):
         """Return its name."""
 
     @property
+    def dependencies(self) -> tuple[str, ...]:
+        """Return the names of what it needs."""
+
+    @property
     def version(self) -> str:
         """Return its version."""
 
