@@ -70,7 +70,8 @@ async def test_a_host_sees_a_room_once_it_is_a_member_and_speaks_as_itself(tmp_p
         assert await rooms.call(LIST_ROOMS, Nothing(), HOST) == []
         with pytest.raises(SubletError):
             await rooms.call(READ_MESSAGES, ReadMessages(room_id=room), HOST)
-        await rooms.call(INVITE_TO_ROOM, InviteToRoom(room_id=room, entity=its), HUMAN)
+        invited = await rooms.call(INVITE_TO_ROOM, InviteToRoom(room_id=room, entity=its), HUMAN)
+        assert (invited.name, invited.entity) == ("Work", its)
         sent = await rooms.call(SEND_MESSAGE, SendMessage(room_id=room, body="done"), HOST)
         await rooms.call(SEND_MESSAGE, SendMessage(room_id=room, body="thanks", reply_to=sent.ref_id), HUMAN)
         said = await rooms.call(READ_MESSAGES, ReadMessages(room_id=room), HOST)
@@ -80,7 +81,8 @@ async def test_a_host_sees_a_room_once_it_is_a_member_and_speaks_as_itself(tmp_p
         assert [event["kind"] for event in found.events].count("message.new") == 2
         assert (await rooms.call(WATCH_ROOMS, WatchRooms(since=found.cursor), HOST)).events == []
         assert (await rooms.call(GET_ROOM, OneRoom(room_id=room), HOST)).roles == {hers: "owner", its: "member"}
-        await rooms.call(LEAVE_ROOM, OneRoom(room_id=room), HOST)
+        left = await rooms.call(LEAVE_ROOM, OneRoom(room_id=room), HOST)
+        assert (left.name, left.entity) == ("Work", its)
         assert await rooms.call(LIST_ROOMS, Nothing(), HOST) == []
 
 

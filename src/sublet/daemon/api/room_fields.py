@@ -22,7 +22,7 @@ RoomName = Annotated[str, Field(min_length=1, max_length=256)]
 ChannelName = Annotated[str, Field(min_length=1, max_length=65)]
 Entity = Annotated[str, Field(min_length=1, max_length=MAX_ENTITY_CHARS)]
 Format = Literal["plain", "markdown", "html"]
-"""How the text of a message is meant (EXT-09). A terminal and the page show it as text, whatever it is."""
+"""How the text of a message is meant. A terminal and the page show it as text, whatever it is."""
 MEDIA_TYPE: Final = "text/"
 """Before a format, as messages have it on the wire."""
 Reason = Annotated[str, Field(max_length=MAX_REASON_CHARS)]

@@ -165,7 +165,7 @@ class ConversationService:
         entity = self._finder.entity(request.entity)
         await self._finder.require_known(entity, caller)
         await self._speaking.call(caller, room_calls.invite, room_id=room_id, entity=entity)
-        return RoomChange(room_id=room_id, entity=entity, apart=self._speaking.apart(entity))
+        return await self._speaking.room_change(caller, room_id, entity)
 
     async def _readable(self, given: str, caller: Subject) -> RoomId:
         """Return the room of an address, which the caller may read."""

@@ -55,7 +55,7 @@ class RoomService:
     @serves(CREATE_ROOM)
     async def create_room(self, request: CreateRoom, caller: Subject) -> RoomChange:
         made = await self._speaking.call(caller, room_calls.create, name=request.name, policy=request.policy)
-        return RoomChange(room_id=made["room_id"], name=made["name"])
+        return RoomChange(room_id=made["room_id"], name=made["name"], entity=self._speaking.entity(caller))
 
     @serves(GET_ROOM)
     async def get_room(self, request: OneRoom, caller: Subject) -> RoomDetail:
@@ -67,16 +67,16 @@ class RoomService:
     async def invite_to_room(self, request: InviteToRoom, caller: Subject) -> RoomChange:
         await self._finder.require_known(request.entity, caller)
         await self._speaking.call(caller, room_calls.invite, room_id=request.room_id, entity=request.entity)
-        apart = self._speaking.apart(request.entity)
-        return RoomChange(room_id=request.room_id, entity=request.entity, apart=apart)
+        return await self._speaking.room_change(caller, request.room_id, request.entity)
 
     @serves(JOIN_ROOM)
     async def join_room(self, request: OneRoom, caller: Subject) -> RoomChange:
         await (await self._speaking.service()).find_room(request.room_id)
         joined = await self._speaking.call(caller, room_calls.join, room_id=request.room_id)
-        return RoomChange(room_id=request.room_id, name=joined["name"])
+        return RoomChange(room_id=request.room_id, name=joined["name"], entity=self._speaking.entity(caller))
 
     @serves(LEAVE_ROOM)
     async def leave_room(self, request: OneRoom, caller: Subject) -> RoomChange:
+        left = await self._speaking.room_change(caller, request.room_id)
         await self._speaking.call(caller, room_calls.leave, room_id=request.room_id)
-        return RoomChange(room_id=request.room_id)
+        return left

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from sublet.daemon.api.room_fields import MEDIA_TYPE
 from sublet.daemon.api.room_messages import MessageReceipts, Words
+from sublet.daemon.api.rooms import RoomChange
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.rooms.entities import entity_of
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.plain import plain
 from sublet.daemon.rooms.views import receipts_view
-from sublet.messaging.calls import message_calls
+from sublet.messaging.calls import message_calls, room_calls
 from sublet.messaging.calls.engine_call import EngineCall, P, R
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import LocalCode, SubletError
@@ -64,6 +65,16 @@ class Speaking:
         entity = self.entity(caller)
         answer: R = plain(await (await self.service()).call(entity, operation, *args, **arguments))
         return answer
+
+    async def room_change(self, caller: Subject, room_id: RoomId, entity: EntityId | None = None) -> RoomChange:
+        """Return what is told of a change to a room: its name, and whom it is about, the caller by default.
+
+        Raises:
+            SubletError: as ``call``.
+        """
+        found = await self.call(caller, room_calls.get, room_id=room_id)
+        whom = entity or self.entity(caller)
+        return RoomChange(room_id=room_id, name=found["name"], entity=whom, apart=self.apart(whom))
 
     async def send(
         self,
