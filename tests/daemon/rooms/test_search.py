@@ -95,11 +95,10 @@ async def test_what_was_edited_deleted_or_taken_down_is_not_found_and_not_kept(t
             at, "alpha edited", "alpha deleted", "alpha redacted", "alpha stays"
         )
         assert len(await found(at, "alpha")) == 4
-        message = partial(dict, room_id=room)
-        await at.call(EDIT_MESSAGE, EditMessage(**message(ref_id=edited, body="beta")), HUMAN)
-        await at.call(EDIT_MESSAGE, EditMessage(**message(ref_id=edited, body="gamma")), HUMAN)
-        await at.call(DELETE_MESSAGE, DeleteMessage(**message(ref_id=deleted)), HUMAN)
-        await at.call(MODERATE_MESSAGE, Moderate(**message(ref_id=redacted, action="redact")), HUMAN)
+        await at.call(EDIT_MESSAGE, EditMessage(room_id=room, ref_id=edited, body="beta"), HUMAN)
+        await at.call(EDIT_MESSAGE, EditMessage(room_id=room, ref_id=edited, body="gamma"), HUMAN)
+        await at.call(DELETE_MESSAGE, DeleteMessage(room_id=room, ref_id=deleted), HUMAN)
+        await at.call(MODERATE_MESSAGE, Moderate(room_id=room, ref_id=redacted, action="redact"), HUMAN)
         assert words_kept(tmp_path) == ["alpha stays"], "at once, before anybody searches"
         assert await found(at, "alpha") == ["alpha stays"]
         assert await found(at, "gamma") == ["gamma"]

@@ -6,6 +6,7 @@ learns of nothing; then about the room, once it is known.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from sublet.daemon.api.conversations import (
@@ -101,7 +102,7 @@ class ConversationService:
         )
         me = self._speaking.entity(caller)
         shown = [
-            placed_message(ref, me)
+            placed_message(ref, me, partial(may_read, self._gate, caller))
             for ref in page["refs"]
             if room_id is not None or may_read(self._gate, caller, ref["room_id"])
         ]
@@ -112,7 +113,7 @@ class ConversationService:
         await self._gate.ask(caller, Action.ROOM_READ, "*")
         room_id = await self._readable(request.room, caller)
         ref = await self._speaking.call(caller, message_calls.get_ref, room_id=room_id, ref_id=request.ref_id)
-        message = placed_message(ref, self._speaking.entity(caller))
+        message = placed_message(ref, self._speaking.entity(caller), partial(may_read, self._gate, caller))
         if not message.own:
             return message
         receipts = await self._speaking.receipts(caller, room_id, request.ref_id, None, 0)
@@ -149,7 +150,7 @@ class ConversationService:
             before=request.before,
         )
         me = self._speaking.entity(caller)
-        messages = [placed_message(ref, me) for ref in found["refs"]]
+        messages = [placed_message(ref, me, partial(may_read, self._gate, caller)) for ref in found["refs"]]
         return FoundMessages(messages=messages, next_cursor=found["next_cursor"], complete=found["complete"])
 
     @serves(FIND_PROFILE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from sublet.daemon.api.room_fields import MEDIA_TYPE, OneMessage
@@ -23,7 +24,7 @@ from sublet.daemon.api.room_marks import (
 from sublet.daemon.api.room_messages import MessageView
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
-from sublet.daemon.rooms.speaking import Speaking
+from sublet.daemon.rooms.speaking import Speaking, may_read
 from sublet.daemon.rooms.views import message_view
 from sublet.messaging.calls import message_calls
 from sublet.policy.model import Subject
@@ -45,7 +46,8 @@ class RoomMarkService:
 
     @serves(GET_MESSAGE)
     async def get_message(self, request: OneMessage, caller: Subject) -> MessageView:
-        return message_view(await self._speaking.call(caller, message_calls.get_ref, **_message(request)))
+        ref = await self._speaking.call(caller, message_calls.get_ref, **_message(request))
+        return message_view(ref, partial(may_read, self._gate, caller))
 
     @serves(ADD_REACTION)
     async def add_reaction(self, request: React, caller: Subject) -> MessageChange:

@@ -60,11 +60,11 @@ class Declared(Protocol):
 
     @property
     def dependencies(self) -> tuple[str, ...]:
-        """Return the names of what it needs."""
+        """Return the ids of the declarations that have to be there."""
 
     @property
     def version(self) -> str:
-        """Return its version."""
+        """Return which version of it this is."""
 
     @property
     def origin(self) -> Origin:
