@@ -84,6 +84,6 @@ FIXED_RESOURCES: Final[Mapping[Action, frozenset[str]]] = {
 
 def attribute_of(action: Action, name: str) -> Attribute | None:
     """Return what attribute ``name`` of the resource of ``action`` can be, or None where it has no such attribute."""
-    if name.startswith(ARGUMENT_PREFIX):
+    if name.startswith(ARGUMENT_PREFIX) and name != ARGUMENT_PREFIX:
         return _ARGUMENT if action in (Action.TOOL_CALL, Action.CAPABILITY_RUN) else None
     return ATTRIBUTES.get(action, {}).get(name)

@@ -10,6 +10,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from sublet.disk.plain_file import read_plain
+from sublet.policy.attributes import PATH_RESOURCES
 from sublet.policy.defaults import CEILING, DEFAULT_RULES
 from sublet.policy.file_model import ConditionModel, FileModel, RuleModel, SubjectModel, TestModel
 from sublet.policy.globs import matcher
@@ -17,6 +18,8 @@ from sublet.policy.limits import AdmissionLimits, Limits
 from sublet.policy.lint import lint
 from sublet.policy.model import Action, Subject
 from sublet.policy.names import plain
+from sublet.policy.path_conditions import settled_condition
+from sublet.policy.paths import LENDING, PATH, expanded, led_to
 from sublet.policy.rule_tests import RuleTest, run_tests
 from sublet.policy.rules import KINDS, Condition, Layer, Rule
 from sublet.policy.subjects import subject_named
@@ -177,8 +180,8 @@ def _rule(place: str, model: RuleModel, layer: Layer, told: SubjectModel, proble
         actions=frozenset(actions),
         name=told.name or subject.name or "*",
         role=role or "*",
-        resource=model.resource,
-        when={key: _condition(value) for key, value in model.when.items()},
+        resource=led_to(expanded(model.resource))[-1] if actions and actions <= PATH_RESOURCES else model.resource,
+        when={key: _condition(key, value, actions) for key, value in model.when.items()},
         times=model.times.times() if model.times else None,
         hide=model.hide,
         reason=model.reason,
@@ -186,12 +189,14 @@ def _rule(place: str, model: RuleModel, layer: Layer, told: SubjectModel, proble
     )
 
 
-def _condition(value: ConditionModel | bool | int | str) -> Condition:
-    if not isinstance(value, ConditionModel):
-        return Condition(values=(value,))
-    values = None if value.any_of is None else tuple(value.any_of)
-    scopes = (value.within,) if isinstance(value.within, str) else value.within
-    return Condition(values, value.like, value.min, value.max, None if scopes is None else tuple(scopes))
+def _condition(name: str, value: ConditionModel | bool | int | str, actions: set[Action]) -> Condition:
+    if isinstance(value, ConditionModel):
+        values = None if value.any_of is None else tuple(value.any_of)
+        scopes = (value.within,) if isinstance(value.within, str) else value.within
+        made = Condition(values, value.like, value.min, value.max, None if scopes is None else tuple(scopes))
+    else:
+        made = Condition(values=(value,))
+    return settled_condition(made) if name == PATH and actions & LENDING else made
 
 
 def _test(place: str, model: TestModel, problems: list[str]) -> RuleTest | None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from sublet.policy.config import PolicyConfig, load
 from sublet.policy.decider import decide_by_rules
 from sublet.policy.defaults import DEFAULT_RULES
-from sublet.policy.lending import Protected, decide_lending, real_path
+from sublet.policy.lending import Protected, decide_lending
 from sublet.policy.limits import Limits
 from sublet.policy.model import Action, Decision, Resource, Subject
+from sublet.policy.paths import settled
 from sublet.policy.rule_set import RuleSet
 from sublet.policy.rules import Rule
 
@@ -141,8 +142,7 @@ class Policy:
         """
         now = self._now
         if action is Action.WORKSPACE_LEND:
-            path = real_path(str(resource.attributes.get("path", resource.name)))
-            resource = Resource(path, {**resource.attributes, "path": path})
+            resource = settled(action, resource)
         decision = decide_by_rules(
             now.rule_set.table,
             now.config.limits,

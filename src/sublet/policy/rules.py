@@ -71,7 +71,8 @@ class Rule:
     all to satisfy the condition, a deny or an approval any. A search or a move reaches all below the paths that it
     names, so a deny or an approval over paths meets it from the directories above as well; a deny does not where all
     that is found is asked for by itself (``SIFTED``). ``times`` is when the rule holds at all. ``hide`` makes a deny
-    look like the absence of what was asked for.
+    look like the absence of what was asked for. ``spares`` are canonical names of tools that the rule does not speak
+    of.
     """
 
     __pydantic_config__: ClassVar = READ_STRICTLY
@@ -89,6 +90,7 @@ class Rule:
     role: str = "*"
     times: Times | None = None
     hide: bool = False
+    spares: frozenset[str] = frozenset()
 
     @property
     def exact(self) -> bool:
@@ -98,6 +100,8 @@ class Rule:
     def conditions_hold(self, resource: Resource, now: float) -> bool:
         """Tell whether the attributes, and the time in Unix seconds, are as the rule wants them."""
         if self.times is not None and not self.times.hold(now):
+            return False
+        if self.spares and tool_plain(resource.name) in self.spares:
             return False
         exact = self.exact
         trees = not exact and bool(PATH_ATTRIBUTES & self.when.keys()) and tool_plain(resource.name) in TREE_TOOLS

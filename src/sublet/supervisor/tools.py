@@ -46,6 +46,8 @@ class ToolCall:
         paths: files and directories it touches, inside the mount, relative to the lease's view with ``/`` between
             parts and the resource's name first; a path outside of it is given as absolute.
         sifted: whether ``ToolGate.reveals`` is asked about all that it finds before any of it is told.
+        also: what else the agent calls the tool, such as its program's own name for it; the strictest decision stands.
+        perhaps: what it may be besides; only a rule that speaks of such a name makes a decision stricter.
     """
 
     tool: str
@@ -53,6 +55,8 @@ class ToolCall:
     call_id: str
     paths: tuple[str, ...] = field(default=())
     sifted: bool = False
+    also: tuple[str, ...] = ()
+    perhaps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

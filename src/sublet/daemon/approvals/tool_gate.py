@@ -24,6 +24,7 @@ from sublet.daemon.operations.asking import decisions_noted
 from sublet.daemon.storage.journal import Journal
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
 from sublet.policy.model import Action, Decision, Resource, Subject
+from sublet.policy.paths import lent_paths
 from sublet.policy.recorded import DECIDED, Record
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
@@ -40,6 +41,8 @@ MAX_JOURNALLED_ARGUMENTS: Final = 2_048
 """Bytes of canonical arguments that an event holds; of longer ones it holds the digest."""
 MAX_JOURNALLED_PATHS: Final = 32
 MAX_ERROR_CHARS: Final = 500
+UNHEARD_OF: Final = "acp.unheard-of"
+"""A tool of which no rule speaks by name: what decides on it decides on any."""
 
 log = structlog.get_logger(__name__)
 
@@ -115,6 +118,7 @@ class RunGate:
         except SubletError as error:
             refused = Decision(False, "global", "limits.arguments", error.message, error.hint)
             return await self._refused(call, None, refused)
+        call = self._strictest(call)
         wanted = Call(
             agent=self._facts.subject.name,
             tool=call.tool,
@@ -129,6 +133,30 @@ class RunGate:
             # What can't be written down or looked up is not allowed.
             log.error("a tool call could not be decided on", tool=clean_line(call.tool, 80), reason=str(error))
             return Verdict(False, "global", "unavailable", error.message, error.hint)
+
+    def _strictest(self, call: ToolCall) -> ToolCall:
+        """Return ``call`` by that one of its names on which the strictest decision is; the others are in ``also``."""
+        if not call.also and not call.perhaps:
+            return call
+        names = [call.tool, *call.also]
+        by_name = {name: self._foreseen(call, name) for name in names}
+        for name in call.also:
+            # A name that no rule knows is none to decide by, unless a list says which tools there are.
+            if by_name[name].rule == "unmatched" and by_name[name].layer == "global":
+                names.remove(name)
+        anything = self._foreseen(call, UNHEARD_OF)
+        for name in call.perhaps:
+            found = self._foreseen(call, name)
+            if not found.allowed and found.rule not in ("unmatched", anything.rule):
+                by_name[name] = found
+                names.append(name)
+        first = max(names, key=lambda name: _strictness(by_name[name]))  # of equals the first
+        others = tuple(name for name in names if name != first)
+        return replace(call, tool=first, also=others, perhaps=())
+
+    def _foreseen(self, call: ToolCall, name: str, *, granted: bool = False) -> Decision:
+        resource = self._resource(replace(call, tool=name))
+        return self._parts.gate.foresee(self._facts.subject, Action.TOOL_CALL, resource, granted=granted).decision
 
     def reveals(self, call: ToolCall, path: str) -> bool:
         """``ToolGate.reveals``."""
@@ -185,7 +213,7 @@ class RunGate:
     async def _by_grant(self, call: ToolCall, wanted: Call, canonical: str) -> Verdict | None:
         """Use a grant for the call, where there is one and no deny or limit stands against it."""
         record = self._parts.gate.foresee(self._facts.subject, Action.TOOL_CALL, wanted.resource, granted=True)
-        if not record.decision.allowed:
+        if not record.decision.allowed or not all(self._foreseen(call, one, granted=True).allowed for one in call.also):
             return None
         data = self._data(call, wanted, canonical, record)
         called = Called(call.call_id, self._facts.delegation_id, data, self._keys(), record.documents)
@@ -305,7 +333,7 @@ class RunGate:
         return tool_resource(
             call.tool,
             call.arguments,
-            call.paths,
+            lent_paths(call.paths, [one.name for one in self._facts.resources]),
             access_mode=self._mode(call.paths),
             delegation_id=self._facts.delegation_id,
             peer=self._facts.peer,
@@ -336,6 +364,13 @@ class RunGate:
         if len(canonical) <= MAX_JOURNALLED_ARGUMENTS:
             data["arguments"] = canonical
         return data
+
+
+def _strictness(decision: Decision) -> int:
+    """Return how strict a decision is: what a rule denies is more than what none allows."""
+    if decision.allowed or decision.needs_grant:
+        return 0 if decision.allowed else 1
+    return 2 if decision.rule == "unmatched" else 3
 
 
 _AFTER: Final = "Do without this call, or ask for something else."
