@@ -79,8 +79,18 @@ class Desk:
         self.questions = Questions(journal, grants, clock)
         self.gatekeeper = gatekeeper(journal, policy, self.audit)
         self.nests: dict[str, Sequence[str]] = {}
+        self.strangers: set[str] = set()
         self.service = ApprovalService(
-            ApprovalParts(self.gatekeeper, approver, grants, self.questions, DAEMON, lambda: self.nests, clock)
+            ApprovalParts(
+                self.gatekeeper,
+                approver,
+                grants,
+                self.questions,
+                DAEMON,
+                lambda: self.nests,
+                lambda key: None if key in self.strangers else Subject("agent", key, role="executor"),
+                clock,
+            )
         )
 
     def gate(

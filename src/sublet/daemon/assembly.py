@@ -280,7 +280,9 @@ async def make_parts(
         grants=grants,
         approver=approver,
         calls=calls,
-        approvals=ApprovalService(ApprovalParts(gate, approver, grants, questions, identity.node_id, gates.nests)),
+        approvals=ApprovalService(
+            ApprovalParts(gate, approver, grants, questions, identity.node_id, gates.nests, gates.subject_of)
+        ),
         web_logins=WebLogins(),
         lend_roots=lend_roots,
         offer=offer,

@@ -182,6 +182,10 @@ class Gatekeeper:
         resource = Resource(tool, {"access_mode": "rw"})
         return self._policy.decide(Subject("agent", agent_id, role=role), Action.TOOL_CALL, resource).outcome != "deny"
 
+    def never(self, caller: Subject, action: Action, name: str) -> Decision | None:
+        """Return the denial of ``name`` that no grant and no other argument gets around. Nothing is written down."""
+        return self._policy.never(caller, action, Resource(name))
+
     def foresee(self, caller: Subject, action: Action, resource: Resource, *, granted: bool = False) -> Record:
         """Return what ``decide_on_record`` would; with ``granted`` whether a grant for exactly this would be enough.
 

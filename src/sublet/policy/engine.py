@@ -16,6 +16,7 @@ from sublet.policy.model import Action, Decision, Resource, Subject
 from sublet.policy.paths import settled
 from sublet.policy.rule_set import RuleSet
 from sublet.policy.rules import Rule
+from sublet.policy.table import RuleTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,15 @@ class Policy:
             SubletError: ``INVALID_ARGUMENT`` naming the place in the file.
         """
         self.use(self.prepare(self._now.agent_rules))
+
+    def never(self, subject: Subject, action: Action, resource: Resource) -> Decision | None:
+        """Return the denial that stands whatever ``resource`` is called with and whoever grants it, or None."""
+        always = [rule for rule in self.rules if rule.effect == "deny" and not rule.when and rule.times is None]
+        asked = Resource(resource.name)
+        found = decide_by_rules(
+            RuleTable(always), self._now.config.limits, subject, action, asked, granted=True, now=self._clock()
+        )
+        return None if found.allowed else found
 
     def decide(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sublet.policy.attributes import Attribute, attribute_of
+from sublet.policy.commands import COMMAND_LINES, command_defect, words
 from sublet.policy.globs import defect, matcher
 from sublet.policy.names import plain, skeleton
 from sublet.policy.path_conditions import path_faults
@@ -31,6 +32,8 @@ def lint_conditions(rule: Rule) -> list[tuple[str, str]]:
             elif not any(attribute.type != "name" for attribute in known):
                 problems += [(name, why) for why in _no_names(condition)]
         problems += [(name, why) for why in _at_odds(name, condition)]
+        if rule.exact and name in COMMAND_LINES:
+            problems += [(name, f"never matches: {why}") for why in _no_command(condition)]
     return problems
 
 
@@ -112,3 +115,12 @@ def _at_odds(name: str, condition: Condition) -> list[str]:
     if any(condition.holds(name, value, exact=False) for value in condition.values):
         return []
     return ["never holds: none of the values is as the rest of the condition wants it"]
+
+
+def _no_command(condition: Condition) -> list[str]:
+    found = [command_defect(condition.glob)] if condition.glob is not None else []
+    lines = [value for value in condition.values or () if isinstance(value, str)]
+    found += [
+        "" if words(line) else f"{line!r} is not one simple command, so write a rule for its tool" for line in lines
+    ]
+    return [why for why in found if why]

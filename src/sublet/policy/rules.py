@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import escape as glob_escape
 from typing import ClassVar, Final, Literal, get_args
 
 from sublet.policy.attributes import ARGUMENT_PREFIX, SIFTED
+from sublet.policy.commands import COMMAND_LINES, command_matcher, command_of, words
 from sublet.policy.globs import components, matcher, may_match_below, path_matcher, within
 from sublet.policy.model import Action, Kind, Resource
 from sublet.policy.names import plain, skeleton
@@ -53,6 +54,16 @@ class Condition:
         if isinstance(value, bool) or not isinstance(value, int):
             return not exact
         return (self.minimum is None or value >= self.minimum) and (self.maximum is None or value <= self.maximum)
+
+    def allows_command(self, command: Sequence[str] | None) -> bool:
+        """Tell whether the words of a command are those of one of ``values`` and like ``glob``; none are never."""
+        if command is None or self.scopes is not None or self.minimum is not None or self.maximum is not None:
+            return False
+        if self.values is not None and not any(
+            isinstance(line, str) and words(line) == tuple(command) for line in self.values
+        ):
+            return False
+        return self.glob is None or command_matcher(self.glob)(command)
 
     def may_hold_below(self, directory: str) -> bool:
         """Tell whether a path in ``directory`` could satisfy every part that is given, as for what denies."""
@@ -110,6 +121,9 @@ class Rule:
             value = resource.attributes.get(attribute)
             if value is None:
                 if exact:
+                    return False
+            elif exact and attribute in COMMAND_LINES:
+                if not condition.allows_command(command_of(attribute, resource.attributes)):
                     return False
             elif isinstance(value, tuple):
                 satisfied = all if exact else any

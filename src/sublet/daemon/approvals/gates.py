@@ -9,6 +9,7 @@ import anyio
 from sublet.daemon.approvals.tool_gate import GateParts, RunFacts, RunGate
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.policy.model import Subject
+from sublet.policy.names import plain
 from sublet.protocol.chain import Chain
 from sublet.protocol.events import EventKeys
 from sublet.supervisor.agent import AgentRunContext
@@ -65,6 +66,13 @@ class Gates:
                 chain=ctx.chain,
             ),
         )
+
+    def subject_of(self, key: str) -> Subject | None:
+        """Return whom a grant for ``key`` is for: an agent of this daemon, or an MCP host as ``mcp:NAME``."""
+        kind, colon, name = key.partition(":")
+        if colon:
+            return Subject("mcp", name) if kind == "mcp" and name else None
+        return next((Subject("agent", one.id, role=one.role) for one in self._agents() if one.id == plain(key)), None)
 
     def nests(self) -> dict[str, list[str]]:
         """Return which agents each agent calls as its own workers."""
