@@ -66,11 +66,15 @@ def policy_explain(
     subject: Annotated[
         str,
         typer.Option("--subject", metavar="S", help="KIND, KIND:NAME, or an agent of yours.", show_default=False),
-    ],
-    action: Annotated[str, typer.Option("--action", metavar="A", help="As tool.call.", show_default=False)],
+    ] = "",
+    action: Annotated[str, typer.Option("--action", metavar="A", help="As tool.call.", show_default=False)] = "",
     resource: Annotated[
         str, typer.Option("--resource", metavar="R", help="Peer, tool, directory, …", show_default=False)
-    ],
+    ] = "",
+    entry: Annotated[
+        int | None,
+        typer.Option("--entry", metavar="N", help="Ask again what entry N of the log decided.", show_default=False),
+    ] = None,
     role: Annotated[
         str, typer.Option("--role", metavar="ROLE", help="Role of the agent, if not its own.", show_default=False)
     ] = "",
@@ -101,11 +105,14 @@ def policy_explain(
     screen = Screen(as_json=as_json)
     if file is not None and not file.exists():
         raise typer.BadParameter(f"there is no file {file}")
+    if entry is not None and file is not None:
+        raise typer.BadParameter("the log is the daemon's, and so are the rules that are asked: leave --file out")
     try:
         request = ExplainRequest(
             subject=subject,
             action=action,
             resource=resource,
+            entry=entry,
             role=role,
             attributes=dict(_attribute(one) for one in attribute or []),
             args=_object(args),

@@ -9,6 +9,7 @@ from sublet import deadlines
 from sublet.daemon.background import in_background
 from sublet.daemon.operations.asking import note_decision
 from sublet.daemon.storage.journal import Journal
+from sublet.policy.attributes import ARGUMENT_PREFIX
 from sublet.policy.effects import only_looks
 from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Decision, Resource, Subject, Value
@@ -160,18 +161,23 @@ class Gatekeeper:
         """
         rules, at = self._policy.rule_set, self._policy.now()
         if action is Action.WORKSPACE_LEND:
-            asking = Subject(caller.kind, caller.name, (*caller.roots, *self._lend_roots()), caller.role)
+            caller = Subject(caller.kind, caller.name, (*caller.roots, *self._lend_roots()), caller.role)
             # The only decision that looks at the disk.
-            decision = await looked_up(self._policy.decide, asking, action, resource, request)
+            decision = await looked_up(self._policy.decide, caller, action, resource, request)
         else:
             decision = self._policy.decide(caller, action, resource, request, granted=granted, at=at)
-        fields = {**_entry(caller, action, resource, decision), **(note or {})}
-        if decision.allowed and not only_looks(action, resource):
+        record = Record(rules, caller, action, resource, granted, at, decision)
+        looks = only_looks(action, resource)
+        if looks and decision.allowed and not decision.record:
+            note_decision(self, None)
+            return record
+        fields = {**_entry(record), **(note or {})}
+        if decision.allowed and not looks:
             note_decision(self, await self._audit.add_durably("decision", fields))
         else:
             self._audit.add("decision", fields)
             note_decision(self, None)
-        return Record(rules, caller, action, resource, granted, at, decision)
+        return record
 
     def hides(self, caller: Subject, action: Action, name: str) -> bool:
         """Tell whether ``caller`` must not see that ``name`` exists; lists leave it out. Nothing is written down."""
@@ -208,13 +214,14 @@ def who(caller: Subject) -> str:
     return f"{caller.kind} {caller.name}".strip()
 
 
-def _entry(caller: Subject, action: Action, resource: Resource, decision: Decision) -> dict[str, JsonValue]:
-    """Return what the audit log holds of a decision; arguments of tools may hold secrets, and are not in it."""
-    attributes = {
-        clean_line(name, 100): _audited(value)
-        for name, value in list(resource.attributes.items())[:MAX_AUDITED_VALUES]
-        if not name.startswith("args.")
-    }
+def _entry(record: Record) -> dict[str, JsonValue]:
+    """Return what the audit log holds of a decision, which is enough to ask the same again (``explain --entry``).
+
+    Arguments of tools may hold secrets and are not in it; which of them the rules compared is, in ``compared``.
+    """
+    caller, action, resource, decision = record.subject, record.action, record.resource, record.decision
+    given = [name for name in resource.attributes if not name.startswith(ARGUMENT_PREFIX)]
+    attributes = {clean_line(name, 100): _audited(resource.attributes[name]) for name in given[:MAX_AUDITED_VALUES]}
     found: dict[str, JsonValue] = {
         "subject": clean_line(who(caller), MAX_JOURNALLED_CHARS),
         "action": str(action),
@@ -229,7 +236,25 @@ def _entry(caller: Subject, action: Action, resource: Resource, decision: Decisi
         found["role"] = clean_line(caller.role, 100)
     if attributes:
         found["attributes"] = attributes
+    if record.granted:
+        found["granted"] = True
+    if action is Action.WORKSPACE_LEND and caller.roots:
+        found["roots"] = [clean_line(root, MAX_JOURNALLED_CHARS) for root in caller.roots[:MAX_AUDITED_VALUES]]
+    compared = record.rules.compared_arguments(action, caller.kind) & resource.attributes.keys()
+    if compared:
+        found["compared"] = [clean_line(name, 100) for name in sorted(compared)[:MAX_AUDITED_VALUES]]
+    whole = (
+        resource.name == found["resource"]
+        and f"{caller.kind} {caller.name}".rstrip() == found["subject"]
+        and all(attributes.get(name) == _exactly(resource.attributes[name]) for name in given)
+    )
+    if not whole:
+        found["shortened"] = True
     return found
+
+
+def _exactly(value: Value) -> JsonValue:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _audited(value: Value) -> JsonValue:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from sublet.disk.plain_file import read_plain
 from sublet.policy.attributes import PATH_RESOURCES
 from sublet.policy.defaults import CEILING, DEFAULT_RULES
+from sublet.policy.effects import may_only_look
 from sublet.policy.file_model import ConditionModel, FileModel, RuleModel, SubjectModel, TestModel
 from sublet.policy.globs import matcher
 from sublet.policy.limits import AdmissionLimits, Limits
@@ -172,6 +173,8 @@ def _rule(place: str, model: RuleModel, layer: Layer, told: SubjectModel, proble
         kinds = {k for k in kinds if actions & CEILING[k]}
     if model.hide and model.effect != "deny":
         problems.append(f"{place}.hide: only what is denied can be hidden")
+    if model.record and (model.effect != "allow" or not any(map(may_only_look, actions))):
+        problems.append(f"{place}.record: refusals and changes are recorded anyway; it is for what allows reading")
     return Rule(
         id=model.id,
         effect=model.effect,
@@ -184,6 +187,7 @@ def _rule(place: str, model: RuleModel, layer: Layer, told: SubjectModel, proble
         when={key: _condition(key, value, actions) for key, value in model.when.items()},
         times=model.times.times() if model.times else None,
         hide=model.hide,
+        record=model.record,
         reason=model.reason,
         hint=model.hint,
     )

@@ -114,6 +114,7 @@ class RuleModel(_Model):
     when: dict[str, ConditionModel | StrictBool | StrictInt | str] = {}
     times: TimesModel | None = None
     hide: StrictBool = False
+    record: StrictBool = False
     reason: Annotated[str, Field(max_length=500)] = ""
     hint: Annotated[str, Field(max_length=500)] = ""
 

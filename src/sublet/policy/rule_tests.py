@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sublet.policy.attributes import ATTRIBUTES, attribute_of
+from sublet.policy.attributes import ATTRIBUTES, SIFTED, attribute_of
 from sublet.policy.decider import decide_by_rules
 from sublet.policy.limits import Limits
 from sublet.policy.model import Action, Decision, Resource, Subject, Value
@@ -69,25 +69,34 @@ def run_tests(tests: Sequence[RuleTest], table: RuleTable, limits: Limits) -> li
 
 
 def asked_resource(
-    action: Action, name: str, attributes: Mapping[str, Value], arguments: Mapping[str, JsonValue]
+    action: Action,
+    name: str,
+    attributes: Mapping[str, Value],
+    arguments: Mapping[str, JsonValue],
+    *,
+    recorded: bool = False,
 ) -> Resource:
     """Return the resource of a question that a person has written, as a gate would ask for it. Looks at the disk.
+
+    ``recorded`` is a question that a gate has asked: what it does not name was not known.
 
     Raises:
         SubletError: ``INVALID_ARGUMENT`` for an attribute or arguments that the action does not have.
     """
     for given in attributes:
-        if attribute_of(action, given) is None:
+        if given != SIFTED and attribute_of(action, given) is None:
             known = sorted(ATTRIBUTES.get(action, {}))
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,
                 f"{action} has no attribute {clean_line(given, 80)!r}",
                 f"It has: {', '.join(known)}." if known else "It has none.",
             )
-    if arguments and action not in (Action.TOOL_CALL, Action.CAPABILITY_RUN):
+    called = action in (Action.TOOL_CALL, Action.CAPABILITY_RUN)
+    if arguments and not called:
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"{action} has no arguments", "Give attributes instead.")
-    if arguments:
-        paths = touched_by(name, arguments) if action is Action.TOOL_CALL and PATH not in attributes else ()
+    if called:
+        named = arguments and action is Action.TOOL_CALL and PATH not in attributes and not recorded
+        paths = touched_by(name, arguments) if named else ()
         attributes = {**tool_resource(name, arguments, paths).attributes, **attributes}
     return settled(action, written(action, name, attributes))
 

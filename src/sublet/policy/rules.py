@@ -82,8 +82,8 @@ class Rule:
     all to satisfy the condition, a deny or an approval any. A search or a move reaches all below the paths that it
     names, so a deny or an approval over paths meets it from the directories above as well; a deny does not where all
     that is found is asked for by itself (``SIFTED``). ``times`` is when the rule holds at all. ``hide`` makes a deny
-    look like the absence of what was asked for. ``spares`` are canonical names of tools that the rule does not speak
-    of.
+    look like the absence of what was asked for. ``record`` writes down what an allow lets be read. ``spares`` are
+    canonical names of tools that the rule does not speak of.
     """
 
     __pydantic_config__: ClassVar = READ_STRICTLY
@@ -102,6 +102,7 @@ class Rule:
     times: Times | None = None
     hide: bool = False
     spares: frozenset[str] = frozenset()
+    record: bool = False
 
     @property
     def exact(self) -> bool:

@@ -33,8 +33,7 @@ class HistoryService(PartOfService):
         sessions = True
         if session_id is None and delegation_id is None:
             # Of all that happens, whoever may not read sessions gets the rest.
-            seen = await self._gate.decide(caller, Action.SESSION_READ, Resource("*"))
-            sessions = seen.allowed
+            sessions = self._gate.foresee(caller, Action.SESSION_READ, Resource("*")).decision.allowed
         return await self._parts.journal.wait_for_events(
             request.cursor, timeout=request.timeout, limit=request.limit, only=request.only(sessions=sessions)
         )
