@@ -31,6 +31,10 @@ class ListGate:
         """``ToolGate.reveals``."""
         return path not in self.hidden
 
+    def conceals(self, call: ToolCall, path: str) -> bool:
+        """``ToolGate.conceals``."""
+        return False
+
     async def ended(
         self, call: ToolCall, *, error: str | None = None, result: Mapping[str, JsonValue] | None = None
     ) -> None:

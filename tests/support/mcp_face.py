@@ -19,6 +19,7 @@ from sublet.daemon.api.call_api import AskedCall, Became, Begun, CallApi, OpenQu
 from sublet.daemon.paths import Home
 from sublet.daemon.ports import FaceContext
 from sublet.mcp_server import host, relay
+from sublet.policy.model import Subject
 from support.answering import AnsweringTable
 from support.fake_daemon_api import FakeDaemonApi
 from support.fake_rooms import FakeRooms
@@ -51,6 +52,10 @@ class FreeCalls:
 
     async def withdraw(self, question_id: str, *, denied_by: str | None = None) -> None:
         """Nothing is ever asked."""
+
+    def hides(self, caller: Subject, tool: str) -> bool:
+        """``CallApi.hides``."""
+        return False
 
     async def begin(self, call: AskedCall, unknown: str) -> Begun:
         """It is allowed."""

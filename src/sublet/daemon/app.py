@@ -284,7 +284,7 @@ class _Daemon:
             node_id=self._identity.node_id,
             fingerprint=self._identity.fingerprint,
             version=version("sublet"),
-            agents=lambda: parts.offer.agents,
+            agents=lambda: [one for one in parts.offer.agents if parts.gate.public(one.id)],
             identify=parts.callers.agent,
             find_peer=parts.peers.find_known,
             key_changed=key_changed,

@@ -17,6 +17,7 @@ from sublet.protocol.chain import DEFAULT_MAX_DEPTH, HIGHEST_MAX_DEPTH
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.faults import fault_words
 from sublet.protocol.patterns import Pattern
+from sublet.protocol.strict_model import read_strictly
 from sublet.protocol.unique_json import unique_json
 
 CONFIG_FILE = "config.json"
@@ -222,7 +223,7 @@ def read_config(path: Path) -> ConfigFile:
     try:
         if len(raw) > MAX_CONFIG_BYTES:
             raise ValueError(f"it is larger than {MAX_CONFIG_BYTES} bytes")
-        return ConfigFile.model_validate(unique_json(raw))
+        return read_strictly(ConfigFile, unique_json(raw))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"

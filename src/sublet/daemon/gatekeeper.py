@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar, TypeVarTuple
+from typing import Final, Protocol, TypeVar, TypeVarTuple
 
 from sublet import deadlines
 from sublet.daemon.background import in_background
@@ -12,7 +12,7 @@ from sublet.daemon.storage.journal import Journal
 from sublet.policy.attributes import ARGUMENT_PREFIX
 from sublet.policy.effects import only_looks
 from sublet.policy.engine import Policy
-from sublet.policy.model import Action, Decision, Resource, Subject, Value
+from sublet.policy.model import Action, Decision, Kind, Resource, Subject, Value
 from sublet.policy.recorded import DECIDED, Record
 from sublet.policy.rules import Rule
 from sublet.protocol.canonical import JsonValue
@@ -25,6 +25,9 @@ LOOK_SECONDS = 10.0
 MAX_JOURNALLED_CHARS = 500
 MAX_AUDITED_VALUES = 32
 _MAX_SAFE_INTEGER = 2**53 - 1
+
+_STRANGERS: Final[frozenset[Kind]] = frozenset({"peer", "a2a"})
+_WANTS_AN_AGENT: Final = frozenset({Action.AGENT_MESSAGE, Action.ASSIGNMENT_ACCEPT})
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -182,6 +185,10 @@ class Gatekeeper:
     def hides(self, caller: Subject, action: Action, name: str) -> bool:
         """Tell whether ``caller`` must not see that ``name`` exists; lists leave it out. Nothing is written down."""
         return self._policy.decide(caller, action, Resource(name)).hidden
+
+    def public(self, agent_id: str) -> bool:
+        """Tell whether an agent may be named to everybody, as on the card: no rule hides it from any of them."""
+        return not self._policy.hidden_from_anyone(_STRANGERS, _WANTS_AN_AGENT, agent_id)
 
     def could_call(self, agent_id: str, role: str, tool: str) -> bool:
         """Tell whether an agent may be told of a tool: some call of it could be allowed. Nothing is written down."""

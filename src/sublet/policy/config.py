@@ -27,6 +27,7 @@ from sublet.policy.subjects import subject_named
 from sublet.policy.table import RuleTable
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.faults import fault_words
+from sublet.protocol.strict_model import read_strictly
 from sublet.protocol.text import clean_line
 from sublet.protocol.unique_json import unique_json
 
@@ -105,7 +106,7 @@ def parse(document: object, *, tested: bool = True) -> PolicyConfig:
         BadPolicy: naming every problem by its place.
     """
     try:
-        file = FileModel.model_validate(document)
+        file = read_strictly(FileModel, document)
     except ValidationError as exc:
         found = exc.errors(include_url=False)
         raise BadPolicy([f"{_place(e['loc'])}: {fault_words(e)}" for e in found]) from None

@@ -10,9 +10,11 @@ from pathlib import Path
 from sublet.policy.config import PolicyConfig, load
 from sublet.policy.decider import decide_by_rules
 from sublet.policy.defaults import DEFAULT_RULES
+from sublet.policy.globs import matcher
 from sublet.policy.lending import Protected, decide_lending
 from sublet.policy.limits import Limits
-from sublet.policy.model import Action, Decision, Resource, Subject
+from sublet.policy.model import Action, Decision, Kind, Resource, Subject
+from sublet.policy.names import skeleton
 from sublet.policy.paths import settled
 from sublet.policy.rule_set import RuleSet
 from sublet.policy.rules import Rule
@@ -118,6 +120,16 @@ class Policy:
             SubletError: ``INVALID_ARGUMENT`` naming the place in the file.
         """
         self.use(self.prepare(self._now.agent_rules))
+
+    def hidden_from_anyone(self, kinds: frozenset[Kind], actions: frozenset[Action], name: str) -> bool:
+        """Tell whether a rule hides ``name`` from anybody of ``kinds``, for whatever is told to all of them alike."""
+        return any(
+            rule.hide
+            and rule.kinds & kinds
+            and rule.actions & actions
+            and matcher(skeleton(rule.resource))(skeleton(name))
+            for rule in self.rules
+        )
 
     def never(self, subject: Subject, action: Action, resource: Resource) -> Decision | None:
         """Return the denial that stands whatever ``resource`` is called with and whoever grants it, or None."""

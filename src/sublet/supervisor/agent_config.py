@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeVar, cast
 
 from pydantic import (
+    BeforeValidator,
     Field,
     StringConstraints,
     TypeAdapter,
@@ -24,6 +25,7 @@ from sublet.disk.plain_file import read_plain
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.faults import fault_words
+from sublet.protocol.strict_model import read_strictly
 from sublet.protocol.text import clean_line
 from sublet.protocol.unique_json import unique_json
 from sublet.supervisor.config_parts import Directory, Id, Line, Part, Variable
@@ -64,10 +66,19 @@ class SessionConfig(Part):
     )
 
 
+def _boolean(value: object) -> object:
+    """Return ``value``; 1 equals true in Python and is none in JSON."""
+    if not isinstance(value, bool):
+        raise ValueError("Input should be true")
+    return value
+
+
 class SandboxConfig(Part):
     """What the agent may do here (AWCP 7.2)."""
 
-    cwd_only: Literal[True] = Field(default=True, description="The agent sees its lease, and what 'readable' names")
+    cwd_only: Annotated[Literal[True], BeforeValidator(_boolean)] = Field(
+        default=True, description="The agent sees its lease, and what 'readable' names"
+    )
     allow_network: bool | None = Field(
         default=None, description="Whether it shares this machine's network; by default what a preset needs, else not"
     )
@@ -268,8 +279,8 @@ def load_agents(path: Path) -> list[AgentConfig]:
     body = {key: value for key, value in document.items() if key != "$schema"}
     try:
         if "agents" in body:
-            return list(AgentList.model_validate(body).agents)
-        only = AgentConfig.model_validate(body)
+            return list(read_strictly(AgentList, body).agents)
+        only = read_strictly(AgentConfig, body)
         if only.provider.type == "super":
             raise _invalid(path, "provider.workers", 'its workers are agents of the same file: write {"agents": […]}')
         return [only]

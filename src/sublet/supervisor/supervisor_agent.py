@@ -139,12 +139,17 @@ class SupervisorAgent:
         return Health(ok=True, detail="" if self._around.agents() else "no agent is offered")
 
     def candidates(self, caller: Subject) -> tuple[Candidate, ...]:
-        """Return the agents as ``caller`` may or may not have them."""
+        """Return the agents as ``caller`` may or may not have them, without those that are hidden from it."""
         action = action_for(caller)
+        decided = [(one, self._around.may(caller, action, one.id)) for one in self._around.agents()]
         return tuple(
-            candidate_of(one, self._around.may(caller, action, one.id), self._around.load(one.id))
-            for one in self._around.agents()[:MAX_CANDIDATES]
-        )
+            candidate_of(one, decision, self._around.load(one.id)) for one, decision in decided if not decision.hidden
+        )[:MAX_CANDIDATES]
+
+    def modules(self, caller: Subject) -> tuple[str, ...]:
+        """Return the modules that ``/hub`` reaches, without those that are hidden from ``caller``."""
+        names = self._around.modules.names()
+        return tuple(one for one in names if not self._around.may(caller, Action.MODULE_DISPATCH, one).hidden)
 
     async def handle(self, request: UnifiedAgentInput, ctx: AgentRunContext) -> UnifiedAgentOutput:
         """Decide where ``request`` goes and return what came of it: ``UnifiedAgent.handle``.
@@ -261,7 +266,7 @@ class SupervisorAgent:
             text=text,
             agent=named if isinstance(named, str) else "",
             candidates=self.candidates(ctx.subject),
-            modules=tuple(self._around.modules.names()[:MAX_MODULES]),
+            modules=self.modules(ctx.subject)[:MAX_MODULES],
             last_route=routing.last_dispatch if routing else None,
             snapshot_changed=routing is not None
             and routing.capability_snapshot_version != self._around.snapshot_version(),

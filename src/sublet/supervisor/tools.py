@@ -61,13 +61,17 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a call may be made, by which layer and rule, and what the agent is told where it may not."""
+    """Whether a call may be made, by which layer and rule, and what the agent is told where it may not.
+
+    ``hidden``: the agent is told what it would be told if there were no such thing.
+    """
 
     allowed: bool
     layer: str
     rule: str
     reason: str
     hint: str = ""
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,9 @@ class ToolGate(Protocol):
         """Tell whether ``call``, which was allowed, may tell of what it finds at ``path``: it may, where policy allows
         the same call there and, for a search, reading it. Nothing is written down; fit for other threads.
         """
+
+    def conceals(self, call: ToolCall, path: str) -> bool:
+        """Tell whether the agent must not know that there is anything at ``path``, where ``reveals`` says no."""
 
     async def ended(
         self, call: ToolCall, *, error: str | None = None, result: Mapping[str, JsonValue] | None = None

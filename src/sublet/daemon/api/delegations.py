@@ -23,7 +23,7 @@ from sublet.daemon.api.delegation_fields import (
     Pattern,
 )
 from sublet.daemon.api.delegation_views import DelegationView
-from sublet.daemon.api.operation import Asks, AsksInside, Operation
+from sublet.daemon.api.operation import Asks, AsksInside, Hides, Operation
 from sublet.policy.model import Action
 from sublet.protocol.bounds import (
     DEMAND,
@@ -153,6 +153,7 @@ LIST_DELEGATIONS = Operation(
     list[DelegationView],
     asks=Asks(Action.DELEGATION_READ),
     summary="Return the newest delegations first.",
+    hides=Hides(Action.DELEGATION_READ, "delegation_id"),
 )
 GET_DELEGATION = Operation(
     "delegations.get",

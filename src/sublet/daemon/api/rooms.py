@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from sublet.daemon.api.base import Request, View
-from sublet.daemon.api.operation import Asks, Nothing, Operation
+from sublet.daemon.api.operation import Asks, Hides, Nothing, Operation
 from sublet.daemon.api.room_fields import Entity, OneRoom, RoomName
 from sublet.policy.model import Action
 
@@ -83,6 +83,7 @@ LIST_ROOMS = Operation(
     list[RoomView],
     asks=Asks(Action.ROOM_READ),
     summary="Return the rooms that the caller is a member of and may read.",
+    hides=Hides(Action.ROOM_READ, "room_id"),
 )
 CREATE_ROOM = Operation(
     "rooms.create",

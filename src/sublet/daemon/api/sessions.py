@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
 from sublet.daemon.api.base import MAX_PAGE, Request
-from sublet.daemon.api.operation import Asks, Nothing, Operation, Segment, Streaming
+from sublet.daemon.api.operation import Asks, Hides, Nothing, Operation, Segment, Streaming
 from sublet.policy.guardrail.mask import MAX_FIELDS
 from sublet.policy.guardrail.options import MAX_RETRIES, OnFailure
 from sublet.policy.model import Action
@@ -217,6 +217,7 @@ LIST_AGENTS = Operation(
     LocalAgents,
     asks=Asks(Action.SESSION_READ),
     summary="Return the agents of this daemon, and which of them the caller may not have.",
+    hides=Hides(Action.AGENT_DISPATCH, "agent_id", "agents"),
 )
 LIST_SESSIONS = Operation(
     "sessions.list",
@@ -226,6 +227,7 @@ LIST_SESSIONS = Operation(
     list[SessionView],
     asks=Asks(Action.SESSION_READ),
     summary="Return the sessions that were used last.",
+    hides=Hides(Action.SESSION_READ, "finger_session_id"),
 )
 CREATE_SESSION = Operation(
     "sessions.create",

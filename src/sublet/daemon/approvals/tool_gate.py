@@ -161,15 +161,21 @@ class RunGate:
     def reveals(self, call: ToolCall, path: str) -> bool:
         """``ToolGate.reveals``."""
 
-        def foreseen(tool: str, arguments: Mapping[str, JsonValue]) -> Decision:
-            there = self._resource(ToolCall(tool, arguments, call.call_id, (path,), call.sifted))
-            return self._parts.gate.foresee(self._facts.subject, Action.TOOL_CALL, there).decision
-
-        same = foreseen(call.tool, call.arguments)
+        same = self._at(call, path)
         # What a person has to approve, she has approved for the call as a whole.
         if not same.allowed and not same.needs_grant:
             return False
-        return call.tool != FILE_SEARCH or foreseen(FILE_READ, {"path": path}).allowed
+        return call.tool != FILE_SEARCH or self._at(call, path, FILE_READ).allowed
+
+    def conceals(self, call: ToolCall, path: str) -> bool:
+        """``ToolGate.conceals``."""
+        return self._at(call, path).hidden or self._at(call, path, FILE_READ).hidden
+
+    def _at(self, call: ToolCall, path: str, tool: str | None = None) -> Decision:
+        """Return what policy says of ``call``, or of another tool, at ``path``."""
+        arguments: Mapping[str, JsonValue] = call.arguments if tool is None else {"path": path}
+        there = ToolCall(tool or call.tool, arguments, call.call_id, (path,), call.sifted)
+        return self._parts.gate.foresee(self._facts.subject, Action.TOOL_CALL, self._resource(there)).decision
 
     async def ended(
         self, call: ToolCall, *, error: str | None = None, result: Mapping[str, JsonValue] | None = None
@@ -327,7 +333,10 @@ class RunGate:
             keys=self._keys(),
             keeps=record.documents if record is not None else (),
         )
-        return _verdict(replace(decision, allowed=False))
+        verdict = _verdict(replace(decision, allowed=False))
+        if not decision.hidden:
+            return verdict
+        return replace(verdict, layer="", rule="", reason=_ABSENT if call.paths else _NO_TOOL, hint="", hidden=True)
 
     def _resource(self, call: ToolCall) -> Resource:
         return tool_resource(
@@ -373,6 +382,8 @@ def _strictness(decision: Decision) -> int:
     return 2 if decision.rule == "unmatched" else 3
 
 
+_ABSENT: Final = "there is no such file or directory"
+_NO_TOOL: Final = "there is no such tool"
 _AFTER: Final = "Do without this call, or ask for something else."
 
 

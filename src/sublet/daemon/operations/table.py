@@ -18,6 +18,7 @@ from sublet.daemon.api.operation import (
     Asks,
     EventT,
     Feed,
+    Hides,
     NumberedT,
     Operation,
     RequestT,
@@ -49,6 +50,9 @@ class Gate(Protocol):
         Raises:
             SubletError: ``POLICY_DENIED``, ``NOT_FOUND`` or ``UNAVAILABLE``.
         """
+
+    def hides(self, caller: Subject, action: Action, name: str) -> bool:
+        """Tell whether ``caller`` must not see that ``name`` exists."""
 
 
 class Guarded(Protocol):
@@ -190,7 +194,9 @@ def _answers(operation: Stated[Any], method: Callable[..., Any]) -> Callable[...
     @functools.wraps(method)
     async def ask_and_do(service: Guarded, request: Any, caller: Subject) -> Any:
         await _ask(operation, service, request, caller)
-        return await method(service, request, caller)
+        answer = await method(service, request, caller)
+        hides = operation.hides if isinstance(operation, Operation) else None
+        return answer if hides is None else _without_hidden(hides, service, answer, caller)
 
     return asked_operation(ask_and_do)
 
@@ -204,6 +210,15 @@ def _streams(operation: Stated[Any], method: Callable[..., AsyncGenerator[Any, N
                 yield event
 
     return asked_stream(ask_and_do)
+
+
+def _without_hidden(hides: Hides, service: Guarded, answer: Any, caller: Subject) -> Any:
+    """Return an answer without what a rule hides from ``caller``."""
+    listed = getattr(answer, hides.field) if hides.field else answer
+    left = [one for one in listed if not service._gate.hides(caller, hides.action, str(getattr(one, hides.key)))]
+    if len(left) == len(listed):
+        return answer
+    return answer.model_copy(update={hides.field: left}) if hides.field else left
 
 
 async def _ask(operation: Stated[Any], service: Guarded, request: Any, caller: Subject) -> None:

@@ -59,6 +59,9 @@ class Calls:
         call = ToolCall(tool.name, arguments, raw.id, tool.paths(arguments), tool.sifted)
         shown = self._shown(tool, arguments)
         verdict = await self._gate.ask(call)
+        if verdict.hidden:
+            self._note(f"{shown}: failed: {verdict.reason}")
+            return f"Error: {verdict.reason}"
         if not verdict.allowed:
             self._note(f"{shown}: refused: {clean_line(verdict.reason, MAX_SHOWN_CHARS)}")
             hint = f" {verdict.hint}" if verdict.hint else ""
