@@ -13,6 +13,7 @@ from sublet.policy.attributes import ARGUMENT_PREFIX
 from sublet.policy.effects import only_looks
 from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Decision, Kind, Resource, Subject, Value
+from sublet.policy.path_denies import PathDenies, path_denies
 from sublet.policy.recorded import DECIDED, Record
 from sublet.policy.rules import Rule
 from sublet.protocol.canonical import JsonValue
@@ -198,6 +199,10 @@ class Gatekeeper:
     def never(self, caller: Subject, action: Action, name: str) -> Decision | None:
         """Return the denial of ``name`` that no grant and no other argument gets around. Nothing is written down."""
         return self._policy.never(caller, action, Resource(name))
+
+    def path_denies(self, agent: Subject, known: Mapping[str, Value]) -> PathDenies:
+        """Return what the rules of now deny ``agent`` by path; ``known`` are attributes of each of its calls."""
+        return path_denies(self._policy.rules, agent, known, self._policy.now())
 
     def foresee(self, caller: Subject, action: Action, resource: Resource, *, granted: bool = False) -> Record:
         """Return what ``decide_on_record`` would; with ``granted`` whether a grant for exactly this would be enough.

@@ -142,6 +142,18 @@ def runs_program(provider: Provider) -> bool:
     return getattr(provider, "runs_program", False) is True
 
 
+class Closed(Protocol):
+    """A path that is there and that a program does not see, or can't change."""
+
+    @property
+    def path(self) -> Path:
+        """Absolute."""
+
+    @property
+    def how(self) -> Literal["hidden directory", "hidden file", "read-only"]:
+        """How it is closed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """A process to start: never a shell line. ``cwd``, ``writable`` and ``readable`` exist; nothing else is visible."""
@@ -154,6 +166,8 @@ class Launch:
     allow_network: bool
     scratch_bytes: int | None = None
     """What its ``/tmp`` may hold, where it has one of its own."""
+    closed: Sequence[Closed] = ()
+    """What it does not see, or can't change, of what it sees otherwise."""
 
 
 class Sandbox(Protocol):

@@ -14,6 +14,7 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
+    from sublet.policy.path_denies import PathDenies
     from sublet.supervisor.model import Job
 
 FILE_READ: Final = "file.read"
@@ -140,6 +141,9 @@ class ToolGate(Protocol):
 
     def conceals(self, call: ToolCall, path: str) -> bool:
         """Tell whether the agent must not know that there is anything at ``path``, where ``reveals`` says no."""
+
+    def path_denies(self) -> PathDenies | None:
+        """Return what the agent may not read or write by its path, which its sandbox closes; None for nothing."""
 
     async def ended(
         self, call: ToolCall, *, error: str | None = None, result: Mapping[str, JsonValue] | None = None

@@ -23,7 +23,8 @@ from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations.asking import decisions_noted
 from sublet.daemon.storage.journal import Journal
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
-from sublet.policy.model import Action, Decision, Resource, Subject
+from sublet.policy.model import Action, Decision, Resource, Subject, Value
+from sublet.policy.path_denies import PathDenies
 from sublet.policy.paths import lent_paths
 from sublet.policy.recorded import DECIDED, Record
 from sublet.policy.tool_calls import tool_resource
@@ -170,6 +171,15 @@ class RunGate:
     def conceals(self, call: ToolCall, path: str) -> bool:
         """``ToolGate.conceals``."""
         return self._at(call, path).hidden or self._at(call, path, FILE_READ).hidden
+
+    def path_denies(self) -> PathDenies:
+        """``ToolGate.path_denies``."""
+        known: dict[str, Value] = {"access_mode": self._mode(())}
+        if self._facts.delegation_id is not None:
+            known["delegation_id"] = self._facts.delegation_id
+        if self._facts.peer is not None:
+            known["peer"] = self._facts.peer
+        return self._parts.gate.path_denies(self._facts.subject, known)
 
     def _at(self, call: ToolCall, path: str, tool: str | None = None) -> Decision:
         """Return what policy says of ``call``, or of another tool, at ``path``."""
