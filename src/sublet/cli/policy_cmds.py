@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sublet.daemon.api.policy import ExplainRequest, Explanation
     from sublet.daemon.control.client import ControlClient as Control
     from sublet.policy.config import PolicyConfig
+    from sublet.policy.rules import Rule
 
 FileArgument = Annotated[
     Path | None, typer.Argument(metavar="FILE", help="Policy file; by default yours.", show_default=False)
@@ -149,12 +150,17 @@ def policy_lint(file: FileArgument = None, as_json: JsonFlag = False) -> None:
     """Find what is wrong with a policy file.
 
     Status 1 where anything is.
-    Unknown fields, rules that can never match, and tests that fail.
+    Unknown fields, rules that can never match, tests that fail. Warnings are of rules that hold less than they say.
     """
     screen = Screen(as_json=as_json)
-    source, problems = _read(file, tested=True)[:2]
+    source, problems, config = _read(file, tested=True)
+    warnings = [] if config is None else config.warnings(_agent_rules() if file is None else ())
+    if not as_json:
+        from sublet.cli.render_policy import warning_lines
+
+        screen.show(*warning_lines(warnings))
     if as_json:
-        screen.emit({"file": str(source), "problems": problems})
+        screen.emit({"file": str(source), "problems": problems, "warnings": warnings})
     elif problems:
         from sublet.cli.render_policy import problem_lines
 
@@ -219,6 +225,21 @@ def _own_file() -> Path:
     async def find() -> Path:
         config = DaemonConfig()
         return config.policy_file or Path(config.home.config_dir) / "policy.json"
+
+    return leave(Screen(), find)
+
+
+def _agent_rules() -> tuple[Rule, ...]:
+    """Return the rules of your agents; those of a file that can't be loaded are told of elsewhere."""
+    from sublet.daemon.config import DaemonConfig
+    from sublet.daemon.governing.explain import own_agent_rules
+    from sublet.protocol.errors import SubletError
+
+    async def find() -> tuple[Rule, ...]:
+        try:
+            return own_agent_rules(DaemonConfig())
+        except SubletError:
+            return ()
 
     return leave(Screen(), find)
 

@@ -17,6 +17,7 @@ from sublet.policy.file_model import ConditionModel, FileModel, RuleModel, Subje
 from sublet.policy.globs import matcher
 from sublet.policy.limits import AdmissionLimits, Limits
 from sublet.policy.lint import lint
+from sublet.policy.lint_warnings import lint_warnings
 from sublet.policy.model import Action, Subject
 from sublet.policy.names import plain
 from sublet.policy.path_conditions import settled_condition
@@ -49,6 +50,12 @@ class PolicyConfig:
     limits: Limits = _DEFAULTS
     tests: tuple[RuleTest, ...] = ()
     from_file: bool = False
+    places: tuple[str, ...] = ()
+
+    def warnings(self, agent_rules: Sequence[Rule] = ()) -> list[str]:
+        """Return which rules hold less than they seem to, those that ``agent.json`` makes too."""
+        own = {rule.id: rule for rule in agent_rules}
+        return lint_warnings({**dict(zip(self.places, self.rules, strict=False)), **own})
 
 
 class BadPolicy(Exception):
@@ -126,7 +133,9 @@ def parse(document: object, *, tested: bool = True) -> PolicyConfig:
         admission=AdmissionLimits(**file.limits.admission.model_dump()),
         require_enforced=tuple(file.limits.require_enforced),
     )
-    config = PolicyConfig(tuple(rules.values()), limits, tuple(test for test in tests if test is not None), True)
+    config = PolicyConfig(
+        tuple(rules.values()), limits, tuple(test for test in tests if test is not None), True, tuple(rules)
+    )
     if not problems and tested and config.tests:
         results = run_tests(config.tests, RuleTable((*DEFAULT_RULES, *config.rules)), limits)
         problems += [f"{result.test.place}: {result.problem}" for result in results if not result.passed]

@@ -118,6 +118,15 @@ def shown(policy: Policy) -> PolicyView:
     )
 
 
+def own_agent_rules(config: DaemonConfig) -> tuple[Rule, ...]:
+    """Return the rules that the agents of a daemon with ``config`` bring.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` for a file that can't be loaded.
+    """
+    return rules_of(load_agents(config.agent_file or DEFAULT_AGENT_FILE))
+
+
 def policy_of(config: DaemonConfig, source: Path | None = None) -> tuple[Policy, Callable[[str], str]]:
     """Return the policy that a daemon with ``config`` would have, and what tells an agent's role.
 
