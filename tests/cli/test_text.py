@@ -377,3 +377,9 @@ def test_what_a_copy_brought_back_is_no_staged_result(capsys: pytest.CaptureFixt
     out = lines(call(FakeControl(views=views(view)), capsys, "output", ID)[1])
 
     assert "brought back  applied · 1 added · +1 \u22120 lines" in out
+
+
+def test_a_renamed_peer_is_told_by_both_names(capsys: pytest.CaptureFixture[str]) -> None:
+    control = FakeControl(peers=[peer()])
+    assert "bob is called robert here from now on." in call(control, capsys, "peers", "rename", "bob", "robert")[1]
+    assert "'Bob!' is no peer name" in call(control, capsys, "peers", "rename", "bob", "Bob!")[2]

@@ -36,6 +36,7 @@ from sublet.daemon.api.peers import (
     CREATE_PAIR_LINK,
     LIST_PEERS,
     REMOVE_PEER,
+    RENAME_PEER,
     SHOW_DIRECTORY,
     AddPeer,
     CreatePairLink,
@@ -43,6 +44,7 @@ from sublet.daemon.api.peers import (
     OnePeer,
     PairLink,
     PeerView,
+    RenamePeer,
 )
 from sublet.daemon.api.pruning import PRUNE, PruneItem, PruneReport, PruneRequest
 from sublet.daemon.api.replays import REPLAY, ReplayRequest, ReplayView
@@ -347,6 +349,10 @@ class FakeControl(ControlClient):
     @answers(REMOVE_PEER)
     async def remove_peer(self, request: OnePeer) -> PeerView:
         return peer(request.name)
+
+    @answers(RENAME_PEER)
+    async def rename_peer(self, request: RenamePeer) -> PeerView:
+        return peer(request.new_name)
 
     @answers(CREATE_TOKEN)
     async def create_token(self, request: CreateToken) -> TokenView:

@@ -97,11 +97,7 @@ def peers_add(
         try:
             request = AddPeer(link=link, name=name)
         except ValidationError:
-            raise SubletError(
-                LocalCode.INVALID_ARGUMENT,
-                f"{name!r} is no peer name, or the link is too long",
-                "A name begins with a-z or 0-9, then a-z, 0-9, dot, dash or underscore; at most 63 characters.",
-            ) from None
+            raise _no_name(f"{name!r} is no peer name, or the link is too long") from None
         peer = await control.call(ADD_PEER, request)
         if as_json:
             screen.emit(peer.model_dump(mode="json"))
@@ -147,6 +143,40 @@ def peers_show(ctx: typer.Context, name: PeerArgument, as_json: JsonFlag = False
         from sublet.cli.render_peers import peer_details
 
         screen.show(peer_details(peer))
+
+    run(ctx, screen, body)
+
+
+@peers.command(cls=Sectioned, name="rename")
+def peers_rename(
+    ctx: typer.Context,
+    name: PeerArgument,
+    new_name: Annotated[
+        str, typer.Argument(metavar="NEW", help="What you call it from now on: a-z, 0-9, dot, dash, underscore.")
+    ],
+    as_json: JsonFlag = False,
+) -> None:
+    """Call a peer something else here. Its key and what is under way with it stay.
+
+    Refused where a rule, a grant or an agent knows the peer by its name, or another by the new one. Records of what was
+    lent show the name that it had then.
+    """
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        from pydantic import ValidationError
+
+        from sublet.daemon.api.peers import RENAME_PEER, RenamePeer
+
+        try:
+            request = RenamePeer(name=name, new_name=new_name)
+        except ValidationError:
+            raise _no_name(f"{new_name!r} is no peer name") from None
+        peer = await control.call(RENAME_PEER, request)
+        if as_json:
+            screen.emit(peer.model_dump(mode="json"))
+        else:
+            screen.show(f"{clean_name(name)} is called {peer.name} here from now on.")
 
     run(ctx, screen, body)
 
@@ -289,6 +319,14 @@ async def _find(control: Control, name: str) -> PeerView:
     from sublet.daemon.peering.peers import unknown_peer
 
     raise unknown_peer(name, [peer.name for peer in known])
+
+
+def _no_name(what: str) -> SubletError:
+    return SubletError(
+        LocalCode.INVALID_ARGUMENT,
+        what,
+        "A name begins with a-z or 0-9, then a-z, 0-9, dot, dash or underscore; at most 63 characters.",
+    )
 
 
 def _without_secret(entry: TokenView) -> dict[str, object]:

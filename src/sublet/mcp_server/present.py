@@ -186,6 +186,7 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         unmountable=unmountable,
         cautions=without_names(view.cautions) or None,
         keep_all=view.keep_all or None,
+        terms=[clean_line(line, MAX_WHY_CHARS) for line in view.terms] or None,
         undo=view.undo,
         shortened=shortened or None,
         from_peer=from_peer if says_something else None,

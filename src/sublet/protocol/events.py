@@ -26,6 +26,7 @@ class EventKind(StrEnum):
     ASSIGNMENT_STATE = "assignment_state"
     PEER_PAIRED = "peer_paired"
     PEER_MOVED = "peer_moved"
+    PEER_RENAMED = "peer_renamed"
     PEER_REMOVED = "peer_removed"
     PEER_KEY_CHANGED = "peer_key_changed"
     CONFIG_RELOADED = "config_reloaded"

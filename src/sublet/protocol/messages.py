@@ -14,6 +14,7 @@ from pydantic import Field, StringConstraints, TypeAdapter, model_validator
 from sublet.protocol.bounds import MAX_FOLLOW_UPS, MAX_RESOURCES, MAX_TTL_SECONDS, AccessMode, ResultMode
 from sublet.protocol.chain import MAX_ADDRESS_CHARS, MAX_CHAIN, Chain
 from sublet.protocol.errors import ErrorCode
+from sublet.protocol.lease_terms import LeaseTerms
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.wire import (
     DelegationId,
@@ -117,6 +118,9 @@ class InviteExtension(SubletExtension):
         default_factory=list,
         max_length=16,
         description="What the executor has to enforce, not only declare: items of sandbox_profile and resource limits",
+    )
+    terms: LeaseTerms = Field(
+        default=LeaseTerms(), description="What may be done less than access_mode says; the delegator enforces it"
     )
 
 

@@ -82,6 +82,7 @@ from sublet.daemon.api.peers import (
     CREATE_PAIR_LINK,
     LIST_PEERS,
     REMOVE_PEER,
+    RENAME_PEER,
     SHOW_DIRECTORY,
     AddPeer,
     CreatePairLink,
@@ -89,6 +90,7 @@ from sublet.daemon.api.peers import (
     OnePeer,
     PairLink,
     PeerView,
+    RenamePeer,
 )
 from sublet.daemon.api.replays import REPLAY, ReplayRequest, ReplayView
 from sublet.daemon.api.tokens import CREATE_TOKEN, LIST_TOKENS, REVOKE_TOKEN, CreateToken, OneToken, TokenView
@@ -149,6 +151,13 @@ CALLS = [
     Call(CREATE_PAIR_LINK, CreatePairLink(ttl_seconds=5), LINK, "/v1/pair-links", {"ttl_seconds": 5}),
     Call(ADD_PEER, AddPeer(link="l", name="bob"), PEER, "/v1/peers", {"link": "l", "name": "bob"}),
     Call(LIST_PEERS, Nothing(), [PEER], "/v1/peers"),
+    Call(
+        RENAME_PEER,
+        RenamePeer(name="bob", new_name="robert"),
+        PEER,
+        "/v1/peers/bob/rename",
+        {"new_name": "robert"},
+    ),
     Call(REMOVE_PEER, OnePeer(name="bob"), PEER, "/v1/peers/bob"),
     Call(CREATE_TOKEN, CreateToken(name="ci"), TOKEN, "/v1/tokens", {"name": "ci", "ttl_seconds": None}),
     Call(CREATE_TOKEN, CreateToken(name="ci", ttl_seconds=9), TOKEN, "/v1/tokens", {"name": "ci", "ttl_seconds": 9}),
@@ -272,6 +281,7 @@ STATUSES: dict[AnyOperation, int] = {
 NOT_FOR_PATHS = ["", "..", "../x", "a/b", "a?b", "a b", "-x", "a\n", "\u00fc", "x" * 65, "\udcff"]
 IN_PATHS: list[Callable[[str], tuple[Operation[Any, Any], Request]]] = [
     lambda text: (REMOVE_PEER, OnePeer(name=text)),
+    lambda text: (RENAME_PEER, RenamePeer(name=text, new_name="robert")),
     lambda text: (REVOKE_TOKEN, OneToken(name=text)),
     lambda text: (GET_APPROVAL, OneApproval(approval_id=text)),
     lambda text: (DENY_APPROVAL, DenyApproval(approval_id=text)),
@@ -460,4 +470,3 @@ def test_every_operation_of_the_area_is_tried_over_the_socket() -> None:
         if hasattr(value, "path_of") and not isinstance(value, type)
     }
     assert declared == {one.operation.name for one in CALLS}
-    assert len(declared) == 36

@@ -36,6 +36,7 @@ from sublet.protocol.bounds import (
     GitMode,
     ResultMode,
 )
+from sublet.protocol.lease_terms import LeaseTerms
 
 DEFAULT_TTL_SECONDS = 3600
 Patterns = Annotated[list[Pattern], Field(max_length=MAX_PATTERNS)]
@@ -51,8 +52,8 @@ class ResourceSpec(Request):
     access_mode: AccessMode = "ro"
 
 
-class LeaseOptions(Request):
-    """What may be said of a delegation beside what it is about, by whichever face it is asked for.
+class LeaseOptions(Request, LeaseTerms):
+    """What may be said of a delegation beside what it is about and its terms, by whichever face it is asked for.
 
     The descriptions are read by people and by models: ``the peer`` is whoever does the work.
     """
@@ -80,7 +81,6 @@ class LeaseOptions(Request):
     max_total_bytes: Bound | None = Field(default=None, description="Bytes the peer may add; policy's limit if absent")
     max_files: Bound | None = Field(default=None, description="Files, links and directories the peer may add")
     max_file_bytes: Bound | None = Field(default=None, description="How large a file may grow")
-    keep_all: bool = Field(default=False, description="live: refuse a write that undo could not take back")
     require_enforced: Annotated[list[Demand], Field(max_length=16)] = Field(
         default_factory=list,
         description="What the peer must enforce, else nothing is lent: cwd_only, allow_network (that there is none), "

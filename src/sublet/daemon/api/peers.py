@@ -14,6 +14,7 @@ from sublet.policy.model import Action
 DEFAULT_LINK_SECONDS = 600
 """How long a pairing link is valid."""
 PeerName = Annotated[str, Segment(ANY_SEGMENT.fits, "name of a peer", "See: sublet peers list")]
+GivenName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 
 
 class AgentView(View):
@@ -40,7 +41,7 @@ class PeerView(View):
     why_not: str = ""
     note: str = Field(default="", description="Why it is not called what it calls itself; empty where it is")
     rooms: str = Field(default="", description="Why no rooms are shared with it; empty where they are, or may be")
-    was: str | None = Field(default=None, description="Its name here until now, where pairing again gave it another")
+    was: str | None = Field(default=None, description="Its name here until now, where it has just got another")
 
 
 class Directory(View):
@@ -70,13 +71,19 @@ class AddPeer(Request):
     """Use a pairing link."""
 
     link: Annotated[str, Field(max_length=4096)]
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+    name: GivenName
 
 
 class OnePeer(Request):
     """A peer, by its name here."""
 
     name: PeerName
+
+
+class RenamePeer(OnePeer):
+    """Call a peer something else here."""
+
+    new_name: GivenName
 
 
 SHOW_DIRECTORY = Operation(
@@ -117,6 +124,15 @@ LIST_PEERS = Operation(
     asks=Asks(Action.PEER_MANAGE),
     summary="Return all paired daemons, without their agents.",
     hides=Hides(Action.DELEGATION_CREATE, "name"),
+)
+RENAME_PEER = Operation(
+    "peers.rename",
+    "POST",
+    "/v1/peers/{name}/rename",
+    RenamePeer,
+    PeerView,
+    asks=Asks(Action.PEER_MANAGE, "{name}"),
+    summary="Call a peer something else here; refused where a rule, a grant or an agent knows it by its name.",
 )
 REMOVE_PEER = Operation(
     "peers.remove",

@@ -13,6 +13,7 @@ from sublet.daemon.api.peers import (
     CREATE_PAIR_LINK,
     LIST_PEERS,
     REMOVE_PEER,
+    RENAME_PEER,
     SHOW_DIRECTORY,
     AddPeer,
     CreatePairLink,
@@ -20,6 +21,7 @@ from sublet.daemon.api.peers import (
     OnePeer,
     PairLink,
     PeerView,
+    RenamePeer,
 )
 from sublet.daemon.gatekeeper import Gatekeeper, who
 from sublet.daemon.lending.delegator import Delegator
@@ -79,6 +81,10 @@ class PeerService:
     @serves(LIST_PEERS)
     async def list_peers(self, request: Nothing, caller: Subject) -> list[PeerView]:
         return [peer.view() for peer in self._parts.peers.list()]
+
+    @serves(RENAME_PEER)
+    async def rename_peer(self, request: RenamePeer, caller: Subject) -> PeerView:
+        return await self._parts.pairing.rename(request.name, request.new_name)
 
     @serves(REMOVE_PEER)
     async def remove_peer(self, request: OnePeer, caller: Subject) -> PeerView:

@@ -8,6 +8,7 @@ from sublet.daemon.lending.transports import offered_transports
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.protocol.delegation.model import InviteLater
 from sublet.protocol.demands import names_to_enforce
+from sublet.protocol.lease_terms import LeaseTerms
 from sublet.protocol.messages import (
     Invite,
     InviteExtension,
@@ -46,5 +47,6 @@ def invitation(record: DelegationRecord) -> Invite:
             require_enforced=names_to_enforce(record.request.require_enforced),
             result_mode=record.request.result_mode,
             chain=record.chain,
+            terms=LeaseTerms.of(record.request),
         ),
     )

@@ -6,6 +6,7 @@ import json
 
 from sublet.daemon.api.delegation_views import Usage
 from sublet.daemon.storage.records import DelegationRecord
+from sublet.protocol.lease_terms import LeaseTerms
 from sublet.protocol.messages import DataPath
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.quota import QuotaMet
@@ -34,7 +35,10 @@ def lease_json(record: DelegationRecord, met: QuotaMet | None = None) -> bytes:
         "ttl_seconds": record.ttl_seconds,
     }
     if record.access_mode == "rw":
-        lease |= record.quota.model_dump()
+        terms = LeaseTerms.of(record.request)
+        lease |= record.quota.model_dump() | terms.model_dump(exclude_defaults=True)
+        if lines := terms.term_lines():
+            lease["terms"] = lines
     if met is not None:
         lease["disk_full" if met.name == "disk" else "quota_exceeded"] = met.error().message
     return json.dumps(lease, indent=2).encode() + b"\n"

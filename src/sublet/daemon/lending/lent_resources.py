@@ -137,7 +137,7 @@ def _rules(
     *,
     folds: bool = False,
 ) -> Rules:
-    """Return the rules of one directory; ``include`` narrows the one to work in only, the others go whole."""
+    """Return the rules of one directory; ``include`` and ``writable`` narrow the one to work in only."""
     return Rules(
         (*DEFAULT_HIDDEN, *hidden),
         (*DEFAULT_LOCKED, *locked),
@@ -145,19 +145,45 @@ def _rules(
         unlocked=request.unlock,
         include=request.include if name == WORKSPACE else (),
         exclude=request.exclude,
+        writable=request.writable if name == WORKSPACE else (),
+        only_adds=request.no_delete,
         git=git,
         folds=folds,
     )
 
 
-def check_staged(request: CreateDelegation) -> None:
-    """Refuse a repository to be written to in a private copy: commits there can't be merged file by file.
+def _check_terms(request: CreateDelegation) -> None:
+    """Refuse terms that could not hold, or would have no effect."""
+    if request.writable and request.access_mode == "ro":
+        raise _unfit("writable", "the directory is lent for reading only", "Leave out --ro: the rest is read-only.")
+    if request.no_delete and widest(asked_for(request)) == "ro":
+        raise _unfit("no_delete", "nothing is lent for writing", "Leave out --no-delete, or lend it without --ro.")
+    if request.no_delete and request.transport in ("archive", "git"):
+        raise _unfit(
+            "no_delete",
+            f"transport {request.transport} brings changed files back as new ones in the place of the old",
+            "Delegate with --transport sshfs, live or staged.",
+        )
+    if request.no_delete and request.git == "rw":
+        raise _unfit(
+            "no_delete", "git replaces files of the repository by others with every commit", "Leave out --git rw."
+        )
 
-    The same holds for the copy from which an archive is made, and by git only the files travel.
+
+def _unfit(term: str, why: str, hint: str) -> SubletError:
+    return SubletError(LocalCode.INVALID_ARGUMENT, f"{term} can't be had here: {why}", hint)
+
+
+def check_staged(request: CreateDelegation) -> None:
+    """Refuse terms that can't hold, and a repository to be written to in a private copy.
+
+    Commits there can't be merged file by file. The same holds for the copy from which an archive is made, and by git
+    only the files travel.
 
     Raises:
         SubletError: ``INVALID_ARGUMENT``.
     """
+    _check_terms(request)
     if request.result_mode == "staged" and request.git == "rw":
         raise SubletError(
             LocalCode.INVALID_ARGUMENT,

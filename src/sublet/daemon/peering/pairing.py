@@ -189,6 +189,15 @@ class PairingService:
         was = before.name if before is not None and before.name != peer.name else None
         return peer.view().model_copy(update={"was": was})
 
+    async def rename(self, name: str, new_name: str) -> PeerView:
+        """Call a peer something else here: ``PeerStore.rename``.
+
+        Raises:
+            SubletError: as ``PeerStore.rename``.
+        """
+        renamed = await self._peers.rename(name, new_name, self._spoken())
+        return renamed.view().model_copy(update={"was": name if renamed.name != name else None})
+
     async def complete(self, request: PairRequest) -> PairReply:
         """Use up the token and pin the caller's key; the answering half, called for anybody who knocks.
 

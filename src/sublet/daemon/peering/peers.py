@@ -12,7 +12,7 @@ import structlog
 from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.api.peers import AgentView, PeerView
 from sublet.daemon.peering.pair_link import check_url
-from sublet.daemon.peering.peer_names import GivenName, Spoken, give_name, name_notes
+from sublet.daemon.peering.peer_names import GivenName, Spoken, give_name, name_notes, why_not_renamed
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
@@ -207,8 +207,45 @@ class PeerStore:
 
         with anyio.CancelScope(shield=True):
             await self._journal.transact(work)
-            if self.by_node_id(peer.node_id) is not None:  # it may have been removed meanwhile
-                self.remember(peer)
+            if (now := self.by_node_id(peer.node_id)) is not None:  # it may have been removed or renamed meanwhile
+                self.remember(replace(now, a2a_url=peer.a2a_url, tls_certificate=peer.tls_certificate))
+
+    async def rename(self, name: str, new_name: str, spoken: Spoken) -> Peer:
+        """Call a peer something else here; its key, and what is under way with it, stay.
+
+        Args:
+            name: its name.
+            new_name: the name that it is to have.
+            spoken: what of the configuration names a peer.
+
+        Raises:
+            SubletError: ``PEER_UNKNOWN``, or ``CONFLICT`` where something knows the peer by its name, or another by the
+                new one: ``why_not_renamed``.
+        """
+        peer = self.require(name)
+        renamed = replace(peer, name=new_name, note="")
+        if new_name == name:
+            return peer
+
+        def work(connection: sqlite3.Connection, events: Recorder) -> None:
+            why = why_not_renamed(connection, name, new_name, peer.fingerprint, spoken)
+            if why is not None:
+                raise SubletError(
+                    LocalCode.CONFLICT,
+                    f"{name} keeps its name: {why}",
+                    "Change what names it first, see `sublet policy show` and `sublet grants list`, or choose another "
+                    "name.",
+                )
+            where = (new_name, peer.node_id, name)
+            if not connection.execute("UPDATE peers SET name = ? WHERE node_id = ? AND name = ?", where).rowcount:
+                raise self.unknown(name)  # it was removed or renamed while this waited
+            events.add(EventKind.PEER_RENAMED, None, _facts(renamed) | {"was": name})
+
+        with anyio.CancelScope(shield=True):
+            await self._journal.transact(work)
+            if (now := self.by_node_id(peer.node_id)) is not None:  # it may have been removed or have moved meanwhile
+                self.remember(replace(now, name=new_name, note=""))
+        return renamed
 
     async def remove(self, name: str) -> Peer:
         """Forget a peer, its key and with it all its access.
@@ -219,7 +256,7 @@ class PeerStore:
         peer = self.require(name)
 
         def work(connection: sqlite3.Connection, events: Recorder) -> None:
-            connection.execute("DELETE FROM peers WHERE name = ?", (name,))
+            connection.execute("DELETE FROM peers WHERE node_id = ?", (peer.node_id,))  # whatever it is called by now
             events.add(EventKind.PEER_REMOVED, None, _facts(peer))
 
         # Out of memory first: while the disk is being written, the peer has no access any more.

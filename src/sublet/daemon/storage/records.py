@@ -223,6 +223,7 @@ class DelegationRecord(Record):
             sandbox_profile=self._sandbox(),
             left_out=self.left_out,
             **{name: getattr(self.request, name) for name in SHOWN_AS_ASKED},
+            terms=self.request.term_lines(),
             settled=self.settled,
             undo=self._undo(),
             revealed=self.request.reveal,

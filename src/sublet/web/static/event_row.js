@@ -8,7 +8,7 @@ export const GROUPS = {
   tools: ["tool_call", "tool_result", "tool_error"],
   replies: ["dispatch_sent", "dispatch_result", "guardrail_failed", "delegation_output"],
   leases: ["delegation_state", "delegation_condition", "delegation_audit", "delegation_extended", "delegation_follow_up", "delegation_review", "workspace_changed", "assignment_state"],
-  governance: ["approval_required", "approval_decided", "grant_issued", "grant_revoked", "policy_rejected", "approver_changed", "config_reloaded", "config_rejected", "peer_paired", "peer_moved", "peer_removed", "peer_key_changed"],
+  governance: ["approval_required", "approval_decided", "grant_issued", "grant_revoked", "policy_rejected", "approver_changed", "config_reloaded", "config_rejected", "peer_paired", "peer_moved", "peer_renamed", "peer_removed", "peer_key_changed"],
 };
 const GROUP_OF = Object.fromEntries(Object.entries(GROUPS).flatMap(([group, kinds]) => kinds.map((kind) => [kind, group])));
 const BAD = new Set(["policy_rejected", "guardrail_failed", "tool_error", "peer_key_changed", "session_damaged", "config_rejected"]);
@@ -31,6 +31,7 @@ const SAYS = {
   grant_issued: (d, k) => [d.tool, k.agentId && `for ${k.agentId}`, d.maxUses && `${d.maxUses}×`, d.issuedBy && `by ${d.issuedBy}`],
   peer_paired: (d) => [d.name, d.node_id],
   peer_moved: (d) => [d.name, d.a2a_url],
+  peer_renamed: (d) => [d.was, "→", d.name],
   delegation_output: (d) => [d.text ?? d.output],
   policy_rejected: (d) => [d.subject, d.action, d.resource, d.rule && `– rule ${d.rule}`, d.layer && `(${d.layer})`],
   approval_required: (d, k) => [d.tool, k.agentId && `for ${k.agentId}`],

@@ -312,6 +312,14 @@ def refusal(entry: Entry, rules: ViewRules | None) -> str:
     made = entry.before is None and rules.secret(parts)  # then it is the executor's own, where nothing of yours is
     if (rules.hidden(parts) and not made) or rules.directory_only(parts):
         return "its name is hidden from executors"
+    if (
+        rules.only_adds()
+        and entry.before is not None
+        and (entry.after is None or entry.before.link != entry.after.link)
+    ):
+        return "this lease may remove and replace nothing of yours"
+    if rules.read_only(parts):
+        return "only other names were lent for writing"
     if rules.locked(parts):
         return "your own tools would act on it later, so it is never changed from outside"
     if entry.problem:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from sublet.disk.openat2 import Opener
+from sublet.workspace.birth import Identity
 from sublet.workspace.confined.bounds import check_depth, check_readable
 from sublet.workspace.confined.copy_up import QUICK_BYTES, Copy, copy_link
 from sublet.workspace.confined.file import OnChange, WriteFile, process_umask
@@ -31,6 +32,8 @@ MAX_COPIES: Final = 2
 """Copies of files that wait for the change that they were made for."""
 
 LOCKED: Final = "your tools run or obey what has this name, so that no lease changes it"
+READ_ONLY: Final = "only other names of this directory are lent for writing"
+NOT_MADE: Final = "this lease removes, renames and replaces nothing that it has not made itself"
 HIDDEN: Final = "the name is hidden, and something of the lender's is there"
 LEFT_OUT: Final = "the name was left out of what is lent"
 FULL: Final = "this lease has made as many names that are hidden by default as it may"
@@ -85,6 +88,7 @@ class ChangingFs(ConfinedFs):
         self._on_refused = on_refused
         self._keeper = keeper
         self._umask = process_umask()
+        self._only_adds = rules.only_adds()
         self._held = HeldBelow(rules, self.is_own, self._shared if self._hides else None)
         self._names_changed = 0
         self._open_files: set[WriteFile] = set()
@@ -250,12 +254,37 @@ class ChangingFs(ConfinedFs):
         if self._mounts.covers(parts):
             raise self._denied(parts, MOUNTED)
         if rules.hidden(parts) and self._own.at(parts) is None and not (new and rules.secret(parts)):
-            raise self._denied(parts, LEFT_OUT if rules.left_out(parts) else LOCKED if rules.locked(parts) else HIDDEN)
+            why = LEFT_OUT if rules.left_out(parts) else HIDDEN
+            raise self._denied(parts, self._why_locked(parts) if why is HIDDEN and rules.locked(parts) else why)
         if rules.locked(parts):
-            raise self._denied(parts, LOCKED)
+            raise self._denied(parts, self._why_locked(parts))
         if not directory and rules.directory_only(parts):
             raise refused(errno.EACCES)
         self._check_depth(parts)
+
+    def _why_locked(self, parts: Parts) -> str:
+        return READ_ONLY if self._rules.read_only(parts) else LOCKED
+
+    def _check_own(self, parts: Parts, status: os.stat_result, directory: int, name: bytes) -> None:
+        """Refuse to remove, move or replace what the lease did not make, where it may do so to nothing else.
+
+        Args:
+            parts: the name.
+            status: of what is there.
+            directory: where the name is, open.
+            name: the last of ``parts``.
+
+        Raises:
+            OSError: ``EACCES``.
+        """
+        if self._only_adds and not self._own.bore(self._identity(status, directory, name)):
+            raise self._denied(parts, NOT_MADE)
+
+    def _dying(self, status: os.stat_result, directory: int, name: bytes) -> Identity | None:
+        """Return what is about to be removed by its last name, where that matters."""
+        if not self._only_adds or (status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode)):
+            return None
+        return self._identity(status, directory, name)
 
     def _check_depth(self, parts: Parts, *, directory: bool = False) -> None:
         try:
@@ -320,8 +349,11 @@ class ChangingFs(ConfinedFs):
         if not self._private and self._rules.draft(parts) and not self.is_own(parts, status, directory, name):
             raise self._denied(parts, DRAFT)
 
-    def _made(self, directory: int, parts: Parts) -> None:
-        """Note whose a name is that was just made."""
+    def _made(self, directory: int, parts: Parts, *, born: bool = True) -> None:
+        """Note whose a name is that was just made, and that what it is of was ``born`` with it."""
+        if self._only_adds and born:
+            status = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
+            self._own.born(self._identity(status, directory, parts[-1]))
         if self._rules.hidden(parts) or (not self._private and self._rules.draft(parts)):
             status = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
             self._own.made(parts, self._identity(status, directory, parts[-1]))
