@@ -89,6 +89,7 @@ class PlainAnswers:
                 owner=work.owner,
                 chain=work.chain,
                 answers=work.answers,
+                narrowing=work.narrowing,
             )
             async with aclosing(answer) as pieces:
                 async for piece in pieces:

@@ -89,6 +89,14 @@ def policy_explain(
     at: Annotated[
         str, typer.Option("--at", metavar="TIME", help="As 2026-12-24T08:00:00Z; now.", show_default=False)
     ] = "",
+    deny: Annotated[
+        list[str] | None,
+        typer.Option("--deny", metavar="TOOL", help="As if the request denied it.", show_default=False),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="TOOL", help="As if the request left this alone.", show_default=False),
+    ] = None,
     granted: Annotated[bool, typer.Option("--granted", help="As if a grant were at hand.", show_default=False)] = False,
     file: Annotated[
         Path | None,
@@ -119,6 +127,8 @@ def policy_explain(
             args=_object(args),
             at=datetime.fromisoformat(at) if at else None,
             granted=granted,
+            deny=deny or [],
+            only=only or [],
         )
     except ValueError as error:
         raise typer.BadParameter(" ".join(str(error).split())) from None

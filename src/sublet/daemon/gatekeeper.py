@@ -15,7 +15,7 @@ from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Decision, Kind, Resource, Subject, Value
 from sublet.policy.path_denies import PathDenies, path_denies
 from sublet.policy.recorded import DECIDED, Record
-from sublet.policy.rules import Rule
+from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKeys, EventKind
@@ -130,7 +130,7 @@ class Gatekeeper:
         caller: Subject,
         action: Action,
         resource: Resource,
-        request: Sequence[Rule] = (),
+        request: Narrowing = NOT_NARROWED,
         *,
         granted: bool = False,
         note: Mapping[str, JsonValue] | None = None,
@@ -143,7 +143,7 @@ class Gatekeeper:
         caller: Subject,
         action: Action,
         resource: Resource,
-        request: Sequence[Rule] = (),
+        request: Narrowing = NOT_NARROWED,
         *,
         granted: bool = False,
         note: Mapping[str, JsonValue] | None = None,
@@ -156,7 +156,7 @@ class Gatekeeper:
             caller: who asks, authenticated.
             action: what is asked for.
             resource: what it is done to.
-            request: rules of the request layer.
+            request: what the caller narrows itself.
             granted: whether a grant for exactly this call is at hand, as in ``Policy.decide``.
             note: what else the audit entry holds, such as the digest of the arguments, or which grant it was.
 
@@ -167,10 +167,10 @@ class Gatekeeper:
         if action is Action.WORKSPACE_LEND:
             caller = Subject(caller.kind, caller.name, (*caller.roots, *self._lend_roots()), caller.role)
             # The only decision that looks at the disk.
-            decision = await looked_up(self._policy.decide, caller, action, resource, request)
+            decision = await looked_up(self._policy.decide, caller, action, resource, request.rules)
         else:
-            decision = self._policy.decide(caller, action, resource, request, granted=granted, at=at)
-        record = Record(rules, caller, action, resource, granted, at, decision)
+            decision = self._policy.decide(caller, action, resource, request.rules, granted=granted, at=at)
+        record = Record(rules, caller, action, resource, granted, at, decision, request)
         looks = only_looks(action, resource)
         if looks and decision.allowed and not decision.record:
             note_decision(self, None)
@@ -204,14 +204,22 @@ class Gatekeeper:
         """Return what the rules of now deny ``agent`` by path; ``known`` are attributes of each of its calls."""
         return path_denies(self._policy.rules, agent, known, self._policy.now())
 
-    def foresee(self, caller: Subject, action: Action, resource: Resource, *, granted: bool = False) -> Record:
+    def foresee(
+        self,
+        caller: Subject,
+        action: Action,
+        resource: Resource,
+        request: Narrowing = NOT_NARROWED,
+        *,
+        granted: bool = False,
+    ) -> Record:
         """Return what ``decide_on_record`` would; with ``granted`` whether a grant for exactly this would be enough.
 
         Nothing is written down: whoever then acts asks ``decide_on_record``.
         """
         rules, at = self._policy.rule_set, self._policy.now()
-        decision = self._policy.decide(caller, action, resource, granted=granted, at=at)
-        return Record(rules, caller, action, resource, granted, at, decision)
+        decision = self._policy.decide(caller, action, resource, request.rules, granted=granted, at=at)
+        return Record(rules, caller, action, resource, granted, at, decision, request)
 
     def outcome(self, decision: int, error: str | None) -> None:
         """Write down what became of what the entry ``decision`` allowed: it was done, or failed as ``error`` says."""
@@ -250,6 +258,8 @@ def _entry(record: Record) -> dict[str, JsonValue]:
         found["attributes"] = attributes
     if record.granted:
         found["granted"] = True
+    if record.narrowing:
+        found["request"] = record.narrowing.data()
     if action is Action.WORKSPACE_LEND and caller.roots:
         found["roots"] = [clean_line(root, MAX_JOURNALLED_CHARS) for root in caller.roots[:MAX_AUDITED_VALUES]]
     compared = record.rules.compared_arguments(action, caller.kind) & resource.attributes.keys()

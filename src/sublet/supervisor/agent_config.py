@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from sublet.disk.plain_file import read_plain
+from sublet.policy.request_rules import Narrowing
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.faults import fault_words
@@ -29,7 +30,7 @@ from sublet.protocol.strict_model import read_strictly
 from sublet.protocol.text import clean_line
 from sublet.protocol.unique_json import unique_json
 from sublet.supervisor.config_parts import Directory, Id, Line, Part, Variable
-from sublet.supervisor.governance_config import GovernanceConfig, ToolsConfig, check_governance, check_tools
+from sublet.supervisor.governance_config import GOVERNING, GovernanceConfig, ToolsConfig, check_governance, check_tools
 from sublet.supervisor.model_config import MAX_MCP_SERVERS, McpServerConfig, ModelConfig, ServerName
 from sublet.supervisor.presets import PRESETS
 from sublet.supervisor.provider_config import (
@@ -240,6 +241,20 @@ class AgentConfig(Part):
             name = getattr(self.provider, "name", None) or getattr(self.provider, "preset", None) or "iflow"
             raise ValueError(f"preset '{name}' needs the network: leave sandbox.allow_network out")
         return self
+
+
+def check_governed(config: AgentConfig, narrowing: Narrowing) -> None:
+    """Refuse a request that is narrowed, for an agent that does not ask before each tool.
+
+    Raises:
+        SubletError: ``POLICY_DENIED``.
+    """
+    if narrowing and config.provider.type not in GOVERNING | {"super"}:
+        raise SubletError(
+            LocalCode.POLICY_DENIED,
+            f"agent {config.id} does not ask before each tool, so a request to it can't be narrowed to some of them",
+            "Ask an agent of type acp, iflow or model, or lend read-only.",
+        )
 
 
 class AgentList(Part):

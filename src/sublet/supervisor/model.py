@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
 from sublet.supervisor.guarded_process import ReadyGuard
@@ -83,6 +84,8 @@ class Job:
     """JSON Schema of the answer, for a provider that can hold its model to it; the guardrail checks in any case."""
     chain: Chain = field(default_factory=Chain)
     """Who called whom until this job came; what the job calls in turn goes on with it (``protocol.chain``)."""
+    narrowing: Narrowing = NOT_NARROWED
+    """What whoever asked for the job leaves of what its agents may call."""
     guard: ReadyGuard | None = None
     """Started ahead for a provider that runs a program; whoever made the job closes it."""
 

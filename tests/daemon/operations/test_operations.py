@@ -214,6 +214,8 @@ async def test_policy_is_told_what_the_request_is_about() -> None:
     things = Things(gatekeeper(Journal(), log=log))  # type: ignore[arg-type]
     await things.change(Change(thing_id="t:1", name="four"), OWNER)
     await things.find(Find(name=""), OWNER)
+    with pytest.raises(SubletError):
+        await things.find(Find(name=""), Subject("mcp", "host"))
     decisions = [fields for kind, fields in log.entries if kind == "decision"]
     assert [(one["action"], one["resource"]) for one in decisions] == [("peer.manage", "t:1"), ("peer.manage", "*")]
     assert decisions[0]["attributes"] == {"size_bytes": 4}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sublet.policy.model import Subject
+from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
@@ -84,7 +85,15 @@ class MessageApi(Protocol):
     """Plain A2A messages, from clients that know nothing of AWCP."""
 
     def answer(
-        self, text: str, caller: Subject, *, context_id: str, owner: str, chain: Chain, answers: bool = False
+        self,
+        text: str,
+        caller: Subject,
+        *,
+        context_id: str,
+        owner: str,
+        chain: Chain,
+        answers: bool = False,
+        narrowing: Narrowing = NOT_NARROWED,
     ) -> AsyncGenerator[str | AskedBack, None]:
         """Have the supervisor see to ``text`` and yield what is said, piece by piece; a question is the last one.
 
@@ -95,6 +104,7 @@ class MessageApi(Protocol):
             owner: whose conversations these are.
             chain: who called until here, where another agent did.
             answers: whether it answers the question that the conversation waits with.
+            narrowing: what the message leaves of what agents may call for it.
         """
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.base import MAX_WAIT_SECONDS, Request
@@ -25,6 +25,7 @@ from sublet.daemon.api.delegation_fields import (
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.operation import Asks, AsksInside, Hides, Operation
 from sublet.policy.model import Action
+from sublet.policy.request_rules import narrowing
 from sublet.protocol.bounds import (
     DEMAND,
     MAX_DESCRIPTION_CHARS,
@@ -36,6 +37,7 @@ from sublet.protocol.bounds import (
     GitMode,
     ResultMode,
 )
+from sublet.protocol.errors import SubletError
 from sublet.protocol.lease_terms import LeaseTerms
 
 DEFAULT_TTL_SECONDS = 3600
@@ -93,6 +95,15 @@ class LeaseOptions(Request, LeaseTerms):
     idempotency_key: Annotated[str, Field(max_length=200)] | None = Field(
         default=None, description="A retry with the same key starts nothing new"
     )
+
+    @field_validator("deny", "only")
+    @classmethod
+    def _names_tools(cls, names: list[str]) -> list[str]:
+        try:
+            narrowing(names, ())
+        except SubletError as error:
+            raise ValueError(error.message) from None
+        return names
 
 
 class CreateDelegation(LeaseOptions):

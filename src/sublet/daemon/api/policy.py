@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, mod
 from sublet.daemon.api.base import MAX_WAIT_SECONDS, Request
 from sublet.daemon.api.operation import Asks, AsksInside, Nothing, Operation
 from sublet.policy.model import Action, Decision
+from sublet.protocol.lease_terms import MAX_TOOL_NAMES, ToolName
 
 Outcome = Literal["allow", "deny", "needs_grant"]
 MAX_AUDIT_PAGE = 500
@@ -19,7 +20,8 @@ class ExplainRequest(Request):
 
     ``subject`` is ``KIND`` or ``KIND:NAME``, or the name of an agent of this daemon; ``role`` is that agent's, by
     default as ``agent.json`` names it. ``args`` are a tool's arguments; ``granted`` asks what a grant would change.
-    ``entry`` is the number of a decision in the audit log, which is asked again by the rules of now.
+    ``deny`` and ``only`` are what the request itself narrows. ``entry`` is the number of a decision in the audit log,
+    which is asked again by the rules of now.
     """
 
     subject: Annotated[str, Field(max_length=500)] = ""
@@ -31,6 +33,8 @@ class ExplainRequest(Request):
     args: Annotated[dict[str, JsonValue], Field(max_length=256)] = Field(default_factory=dict)
     at: AwareDatetime | None = None
     granted: bool = False
+    deny: Annotated[list[ToolName], Field(max_length=MAX_TOOL_NAMES)] = Field(default_factory=list)
+    only: Annotated[list[ToolName], Field(max_length=MAX_TOOL_NAMES)] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _asks(self) -> ExplainRequest:

@@ -10,10 +10,11 @@ from sublet.daemon.approvals.tool_gate import GateParts, RunFacts, RunGate
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.policy.model import Subject
 from sublet.policy.names import plain
+from sublet.policy.request_rules import Narrowing
 from sublet.protocol.chain import Chain
 from sublet.protocol.events import EventKeys
 from sublet.supervisor.agent import AgentRunContext
-from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.agent_config import AgentConfig, check_governed
 from sublet.supervisor.model import Deadline, JobResource
 from sublet.supervisor.provider_config import SuperConfig
 
@@ -46,11 +47,13 @@ class Gates:
                 peer=record.peer,
                 chain=_chain(record),
                 waiting=waiting,
+                narrowing=narrowing_of(record),
             ),
         )
 
     def of_run(self, config: AgentConfig, ctx: AgentRunContext) -> RunGate:
         """Return the gate for an agent in a run of the supervisor's: ``GateMaker``."""
+        check_governed(config, ctx.job.narrowing)
         subject, keys = Subject("agent", config.id, role=config.role), ctx.keys(config.id)
         if isinstance(ctx.job.gate, RunGate):
             return ctx.job.gate.of_agent(subject, keys)
@@ -64,6 +67,7 @@ class Gates:
                 keys=keys,
                 deadline=deadline,
                 chain=ctx.chain,
+                narrowing=ctx.job.narrowing,
             ),
         )
 
@@ -86,3 +90,9 @@ class Gates:
 def _chain(record: AssignmentRecord) -> Chain:
     sent = record.invite.sublet.chain
     return Chain(tuple(sent.execution_chain) if sent is not None else ())
+
+
+def narrowing_of(record: AssignmentRecord) -> Narrowing:
+    """Return what the INVITE of an assignment leaves of what its agent may call."""
+    terms = record.invite.sublet.terms
+    return Narrowing(tuple(terms.deny), tuple(terms.only))

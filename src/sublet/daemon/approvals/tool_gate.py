@@ -27,6 +27,7 @@ from sublet.policy.model import Action, Decision, Resource, Subject, Value
 from sublet.policy.path_denies import PathDenies
 from sublet.policy.paths import lent_paths
 from sublet.policy.recorded import DECIDED, Record
+from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
@@ -77,6 +78,7 @@ class RunFacts:
         peer: the daemon that gave the work, if any.
         chain: who called until here.
         waiting: is told while a person is waited for.
+        narrowing: what whoever asked for the run leaves of what its agents may call.
     """
 
     subject: Subject
@@ -88,6 +90,7 @@ class RunFacts:
     peer: str | None = None
     chain: Chain = field(default_factory=Chain)
     waiting: Waiting = lambda _: None
+    narrowing: Narrowing = NOT_NARROWED
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,9 @@ class RunGate:
 
     def _foreseen(self, call: ToolCall, name: str, *, granted: bool = False) -> Decision:
         resource = self._resource(replace(call, tool=name))
-        return self._parts.gate.foresee(self._facts.subject, Action.TOOL_CALL, resource, granted=granted).decision
+        return self._parts.gate.foresee(
+            self._facts.subject, Action.TOOL_CALL, resource, self._facts.narrowing, granted=granted
+        ).decision
 
     def reveals(self, call: ToolCall, path: str) -> bool:
         """``ToolGate.reveals``."""
@@ -185,7 +190,9 @@ class RunGate:
         """Return what policy says of ``call``, or of another tool, at ``path``."""
         arguments: Mapping[str, JsonValue] = call.arguments if tool is None else {"path": path}
         there = ToolCall(tool or call.tool, arguments, call.call_id, (path,), call.sifted)
-        return self._parts.gate.foresee(self._facts.subject, Action.TOOL_CALL, self._resource(there)).decision
+        return self._parts.gate.foresee(
+            self._facts.subject, Action.TOOL_CALL, self._resource(there), self._facts.narrowing
+        ).decision
 
     async def ended(
         self, call: ToolCall, *, error: str | None = None, result: Mapping[str, JsonValue] | None = None
@@ -204,7 +211,11 @@ class RunGate:
         """Ask policy, a grant, and where policy wants one a person; and again after she has decided."""
         with decisions_noted() as asked:
             record = await self._parts.gate.decide_on_record(
-                self._facts.subject, Action.TOOL_CALL, wanted.resource, note=_note(call, wanted)
+                self._facts.subject,
+                Action.TOOL_CALL,
+                wanted.resource,
+                self._facts.narrowing,
+                note=_note(call, wanted),
             )
         decision = record.decision
         if decision.allowed:
@@ -228,7 +239,9 @@ class RunGate:
 
     async def _by_grant(self, call: ToolCall, wanted: Call, canonical: str) -> Verdict | None:
         """Use a grant for the call, where there is one and no deny or limit stands against it."""
-        record = self._parts.gate.foresee(self._facts.subject, Action.TOOL_CALL, wanted.resource, granted=True)
+        record = self._parts.gate.foresee(
+            self._facts.subject, Action.TOOL_CALL, wanted.resource, self._facts.narrowing, granted=True
+        )
         if not record.decision.allowed or not all(self._foreseen(call, one, granted=True).allowed for one in call.also):
             return None
         data = self._data(call, wanted, canonical, record)
@@ -243,7 +256,12 @@ class RunGate:
             try:
                 with decisions_noted() as asked:
                     record = await self._parts.gate.decide_on_record(
-                        self._facts.subject, Action.TOOL_CALL, wanted.resource, granted=True, note=note
+                        self._facts.subject,
+                        Action.TOOL_CALL,
+                        wanted.resource,
+                        self._facts.narrowing,
+                        granted=True,
+                        note=note,
                     )
             except SubletError as error:
                 await self._told(running, f"not done: {error.message}", None)

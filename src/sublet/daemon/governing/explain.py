@@ -14,6 +14,7 @@ from sublet.policy.defaults import DEFAULT_RULES
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.model import Action, Subject
+from sublet.policy.request_rules import narrowing
 from sublet.policy.rule_tests import asked_resource
 from sublet.policy.rules import KINDS, Condition, Rule
 from sublet.policy.subjects import subject_named
@@ -58,6 +59,7 @@ def explained(
         asked_resource(
             action, request.resource, attributes, cast("Mapping[str, JsonValue]", request.args), recorded=recorded
         ),
+        narrowing(request.deny, request.only).rules,
         granted=request.granted,
         at=request.at.timestamp() if request.at else None,
     )
@@ -102,6 +104,7 @@ def asked_in(entry: Mapping[str, JsonValue], args: dict[str, JsonValue]) -> tupl
             "args": args,
             "at": entry.get("at"),
             "granted": entry.get("granted", False),
+            **(narrowed if isinstance(narrowed := entry.get("request"), dict) else {}),
         }
     )
     return request, tuple(map(str, roots)) if isinstance(roots, list) else ()

@@ -10,6 +10,7 @@ from sublet.daemon.api.sessions import AskAnswer, AskOutput
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.supervising.service import Asked, SupervisorParts, run_asked
 from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import context_session_id
@@ -53,7 +54,15 @@ class Messages:
         self._max_contexts = max_contexts
 
     async def answer(
-        self, text: str, caller: Subject, *, context_id: str, owner: str, chain: Chain, answers: bool = False
+        self,
+        text: str,
+        caller: Subject,
+        *,
+        context_id: str,
+        owner: str,
+        chain: Chain,
+        answers: bool = False,
+        narrowing: Narrowing = NOT_NARROWED,
     ) -> AsyncGenerator[str | AskedBack, None]:
         """Have the supervisor see to ``text``: ``MessageApi.answer``.
 
@@ -67,7 +76,7 @@ class Messages:
         if all(one.denied for one in self._supervising.supervisor.candidates(caller)):
             await self._gate.ask_for(caller, Action.AGENT_MESSAGE, Resource(agents[0].id), _nobody())
         await self._supervising.sessions.make_room(owner, self._max_contexts)
-        asked = Asked(text, caller, owner, chain, {ANSWER: answers})
+        asked = Asked(text, caller, owner, chain, {ANSWER: answers}, narrowing=narrowing)
         session_id = context_session_id(owner, context_id)
         told, dropped = False, 0
         updates = run_asked(self._supervising, asked, session_id, {"contextId": context_id})
