@@ -26,30 +26,32 @@ MAX_PATTERNS: Final = 4_096
 
 def words(line: str) -> tuple[str, ...] | None:
     """Return the words of one simple command; None where a shell would do more with the line than start it."""
-    found: list[str] = []
-    word: list[str] | None = None
-    at = 0
+    found: list[list[str]] = []
+    inside, at = False, 0
     while at < len(line):
         char = line[at]
+        if char in " \t":
+            inside = False
+            at += 1
+            continue
+        if not inside:
+            if char in "~#":
+                return None
+            found.append([])
+            inside = True
         if char in "'\"":
             end = line.find(char, at + 1)
-            inside = line[at + 1 : end]
-            if end < 0 or "\n" in inside or (char == '"' and _IN_DOUBLE_QUOTES & set(inside)):
+            piece = line[at + 1 : end]
+            if end < 0 or "\n" in piece or (char == '"' and not _IN_DOUBLE_QUOTES.isdisjoint(piece)):
                 return None
-            word = [*(word or []), inside]
-            at = end
-        elif char in " \t":
-            if word is not None:
-                found.append("".join(word))
-                word = None
-        elif char in _NOT_SIMPLE or not char.isprintable() or (char in "~#" and (word is None or line[at - 1] in "=:")):
+            found[-1].append(piece)
+            at = end + 1
+        elif char in _NOT_SIMPLE or not char.isprintable() or (char == "~" and line[at - 1] in "=:"):
             return None
         else:
-            word = [*(word or []), char]
-        at += 1
-    if word is not None:
-        found.append("".join(word))
-    return tuple(found) or None
+            found[-1].append(char)
+            at += 1
+    return tuple("".join(word) for word in found) or None
 
 
 def command_of(name: str, attributes: Mapping[str, Value]) -> tuple[str, ...] | None:

@@ -1,0 +1,69 @@
+"""Costs of what policy compares of calls that agents and callers word themselves."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from attacks.probe import CostProbe, Probe
+from sublet.policy.commands import command_matcher, words
+from sublet.policy.path_denies import PathDenies
+from sublet.policy.paths import lent_paths, touched_by
+from sublet.policy.request_rules import narrowing
+from sublet.policy.rules import Condition
+from sublet.policy.tool_names import tool_defect, tool_exacts, tool_skeletons
+from sublet.supervisor import closed_paths
+
+
+def _tree(number: int) -> tuple[list[Path], PathDenies]:
+    root = Path(tempfile.mkdtemp(prefix="probe-"))
+    for one in range(number):
+        (root / f"f{one}").touch()
+    return [root], PathDenies([Condition(glob="**/.env")], [Condition(scopes=("infra",))])
+
+
+PROBES: Sequence[Probe] = (
+    CostProbe(
+        name="policy: a long command line",
+        covers=("policy.commands:words",),
+        make=lambda number: "make " + "'a b' x " * number,
+        run=words,
+        size=1_024,
+    ),
+    CostProbe(
+        name="policy: a command of many words",
+        covers=("policy.commands:command_matcher",),
+        make=lambda number: ["make", *["x"] * number],
+        run=lambda command: command_matcher("make * y * z")(command),
+        size=1_024,
+    ),
+    CostProbe(
+        name="policy: a long name of a tool",
+        covers=("policy.tool_names:tool_defect", "policy.tool_names:tool_exacts", "policy.tool_names:tool_skeletons"),
+        make=lambda number: "acp." + "a." * number,
+        run=lambda name: (tool_exacts(name), tool_skeletons(name), tool_defect(name)),
+        size=1_024,
+    ),
+    CostProbe(
+        name="policy: paths of a call",
+        covers=("policy.paths:lent_paths", "policy.paths:touched_by"),
+        make=lambda number: "a/../" * number,
+        run=lambda path: (touched_by("file.read", {"path": path}), lent_paths([f"workspace/{path}"], ["workspace"])),
+        size=1_024,
+    ),
+    CostProbe(
+        name="policy: what a request narrows",
+        covers=("policy.request_rules:narrowing",),
+        make=lambda number: ["x" * (number // 8)] * 8,
+        run=lambda names: narrowing(names, names).rules,
+        size=1_024,
+    ),
+    CostProbe(
+        name="policy: what a sandbox has to close",
+        covers=("supervisor.closed_paths:_closed",),
+        make=_tree,
+        run=lambda given: closed_paths._closed(*given),
+        size=64,
+    ),
+)
