@@ -15,6 +15,13 @@ ARGUMENT_PREFIX: Final = "args."
 SIFTED: Final = "sifted"
 """Says of a tool call that all it finds is asked for before it is told. No rule can name it."""
 
+UNCLEAR: Final = "unclear"
+"""Names what stands beside a command and can't be compared, such as a list of other than texts. No rule can name it."""
+WORDS_BESIDE: Final = ("args.args", "args.arguments", "args.argv")
+"""Attributes whose words come after those of a command."""
+AROUND_A_COMMAND: Final = ("args.env", "args.environment", "args.variables")
+UNNAMED: Final = frozenset({SIFTED, UNCLEAR})
+
 Type = Literal["name", "path", "number", "flag", "choice", "any"]
 
 

@@ -6,22 +6,19 @@ of a word: such a line has no words here, and an allow does not match it.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from sublet.policy.attributes import AROUND_A_COMMAND, UNCLEAR, WORDS_BESIDE
 from sublet.policy.globs import defect, matcher
 from sublet.policy.model import Value
 
 COMMAND_LINES: Final = frozenset({"args.command", "args.cmd", "args.command_line", "args.commandline"})
 """Attributes that hold what a shell reads."""
-_WORDS: Final = ("args.args", "args.arguments", "args.argv")
-"""Attributes beside it whose words come after those of the command."""
-_SURROUNDINGS: Final = ("args.env", "args.environment", "args.variables")
+_NESTED: Final = (*AROUND_A_COMMAND, *(f"{name}." for name in WORDS_BESIDE))
 _REST: Final = "*"
 _NOT_SIMPLE: Final = frozenset(";&|<>()$`\\{}*?[]\n\r")
 _IN_DOUBLE_QUOTES: Final = frozenset("$`\\")
-MAX_PATTERNS: Final = 4_096
 
 
 def words(line: str) -> tuple[str, ...] | None:
@@ -62,10 +59,10 @@ def command_of(name: str, attributes: Mapping[str, Value]) -> tuple[str, ...] | 
         attributes: of the call.
     """
     given = attributes.get(name)
-    if any(other.startswith(_SURROUNDINGS) for other in attributes):
+    if UNCLEAR in attributes or any(other.startswith(_NESTED) for other in attributes):
         return None  # another environment can make another program of the same words
     beside: list[str] = []
-    for other in _WORDS:
+    for other in WORDS_BESIDE:
         more = attributes.get(other)
         if more is None:
             continue
@@ -81,7 +78,6 @@ def command_of(name: str, attributes: Mapping[str, Value]) -> tuple[str, ...] | 
     return words(given)
 
 
-@functools.lru_cache(maxsize=MAX_PATTERNS)
 def command_matcher(pattern: str) -> Callable[[Sequence[str]], bool]:
     """Return the test of a command's words against ``pattern``, word by word; ``*`` alone is one or more words."""
     parts = pattern.split()
@@ -119,7 +115,6 @@ def _fits(test: Callable[[str], bool], part: str, word: str) -> bool:
     return _text(part)(word) if part.startswith("/") else test(word)
 
 
-@functools.lru_cache(maxsize=MAX_PATTERNS)
 def _text(part: str) -> Callable[[str], bool]:
     rest = matcher(part[1:]) if not part[1:].startswith("/") and part[1:] else part[1:].__eq__
     return lambda word: word.startswith("/") and rest(word[1:])

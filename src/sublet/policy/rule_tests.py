@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sublet.policy.attributes import ATTRIBUTES, SIFTED, attribute_of
+from sublet.policy.attributes import ATTRIBUTES, UNNAMED, attribute_of
 from sublet.policy.decider import decide_by_rules
 from sublet.policy.limits import Limits
 from sublet.policy.model import Action, Decision, Resource, Subject, Value
@@ -84,7 +84,7 @@ def asked_resource(
         SubletError: ``INVALID_ARGUMENT`` for an attribute or arguments that the action does not have.
     """
     for given in attributes:
-        if given != SIFTED and attribute_of(action, given) is None:
+        if given not in UNNAMED and attribute_of(action, given) is None:
             known = sorted(ATTRIBUTES.get(action, {}))
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,

@@ -33,9 +33,9 @@ PROBES: Sequence[Probe] = (
     ),
     CostProbe(
         name="policy: a command of many words",
-        covers=("policy.commands:command_matcher",),
+        covers=("policy.commands:command_matcher", "policy.commands:_text"),
         make=lambda number: ["make", *["x"] * number],
-        run=lambda command: command_matcher("make * y * z")(command),
+        run=lambda command: command_matcher("/make * y * z")(command),
         size=1_024,
     ),
     CostProbe(
