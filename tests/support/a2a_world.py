@@ -28,6 +28,7 @@ from sublet.daemon.api.daemon_api import AskedBack, KnownPeer, PairReply, PairRe
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.ports import FaceContext, PeerAddress
 from sublet.policy.model import Subject
+from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.protocol import ids
 from sublet.protocol.chain import Chain
 from sublet.protocol.codec import AnyMessage
@@ -187,11 +188,21 @@ class ScriptedMessages:
         self.running = asyncio.Event()
         self.closed = 0
         self.failure: Exception | None = None
+        self.narrowed: list[Narrowing] = []
 
     async def answer(
-        self, text: str, caller: Subject, *, context_id: str, owner: str, chain: Chain, answers: bool = False
+        self,
+        text: str,
+        caller: Subject,
+        *,
+        context_id: str,
+        owner: str,
+        chain: Chain,
+        answers: bool = False,
+        narrowing: Narrowing = NOT_NARROWED,
     ) -> AsyncGenerator[str | AskedBack, None]:
         self.asked.append((text, caller, context_id))
+        self.narrowed.append(narrowing)
         self.owners.append(owner)
         self.chains.append(chain)
         try:
