@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -23,12 +24,13 @@ from support.gates import ListGate
 from support.jobs import command, job
 
 pytestmark = pytest.mark.anyio
+_IDS = itertools.count()
 WORKER = Subject("agent", "worker", role="executor")
 
 
 def deny(tool: str, condition: Any, **more: Any) -> dict[str, Any]:
     return {
-        "id": f"r{abs(hash(str((tool, condition, more))))}",
+        "id": f"r{next(_IDS)}",
         "effect": "deny",
         "action": "tool.call",
         "resource": tool,

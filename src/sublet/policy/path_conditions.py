@@ -1,4 +1,4 @@
-"""Conditions on paths: as they are loaded, and why one can never hold (DESIGN 13)."""
+"""Conditions on paths: as they are loaded, and why one can never hold (DESIGN 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent may not read or write at a path, as one thing that holds against programs as well (DESIGN 13).
+"""What an agent may not read or write at a path, as one thing that holds against programs as well (DESIGN 7).
 
 A program asks nobody, so where a deny over paths is meant, the agent's sandbox shows no such file, or shows it
 read-only. Weak in this: what such a rule names and is not there yet when a program starts can be made by that program.

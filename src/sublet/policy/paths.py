@@ -1,4 +1,4 @@
-"""The one language of paths in rules, tests of rules, questions and grants (DESIGN 13).
+"""The one language of paths in rules, tests of rules, questions and grants (DESIGN 7).
 
 A path of a tool is relative to the lent directory (``src/a.py``). A path of lending is absolute, and every link in it
 is followed; ``~`` is the owner's home. Whoever asks policy, and whoever writes rules, passes paths through here.

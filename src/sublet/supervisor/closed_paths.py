@@ -1,4 +1,4 @@
-"""Finds what an agent's sandbox has to hide or to show read-only in the lent directories (DESIGN 13)."""
+"""Finds what an agent's sandbox has to hide or to show read-only in the lent directories (DESIGN 7)."""
 
 from __future__ import annotations
 

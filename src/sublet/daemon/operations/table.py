@@ -214,7 +214,7 @@ def _streams(operation: Stated[Any], method: Callable[..., AsyncGenerator[Any, N
 
 def _without_hidden(hides: Hides, service: Guarded, answer: Any, caller: Subject) -> Any:
     """Return an answer without what a rule hides from ``caller``."""
-    listed = getattr(answer, hides.field) if hides.field else answer
+    listed = list(getattr(answer, hides.field) if hides.field else answer)
     left = [one for one in listed if not service._gate.hides(caller, hides.action, str(getattr(one, hides.key)))]
     if len(left) == len(listed):
         return answer
