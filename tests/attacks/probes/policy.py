@@ -10,7 +10,6 @@ from attacks.probe import CostProbe, Probe
 from sublet.policy.commands import command_matcher, words
 from sublet.policy.path_denies import PathDenies
 from sublet.policy.paths import lent_paths, touched_by
-from sublet.policy.request_rules import narrowing
 from sublet.policy.rules import Condition
 from sublet.policy.tool_names import tool_defect, tool_exacts, tool_skeletons
 from sublet.supervisor import closed_paths
@@ -50,13 +49,6 @@ PROBES: Sequence[Probe] = (
         covers=("policy.paths:lent_paths", "policy.paths:touched_by"),
         make=lambda number: "a/../" * number,
         run=lambda path: (touched_by("file.read", {"path": path}), lent_paths([f"workspace/{path}"], ["workspace"])),
-        size=1_024,
-    ),
-    CostProbe(
-        name="policy: what a request narrows",
-        covers=("policy.request_rules:narrowing",),
-        make=lambda number: ["x" * (number // 8)] * 8,
-        run=lambda names: narrowing(names, names).rules,
         size=1_024,
     ),
     CostProbe(
