@@ -32,6 +32,8 @@ def warned(*rules: dict[str, Any]) -> str:
         ({"resource": "file.*", "when": {"path": "a", "size_bytes": {"min": 5}}}, "only a path holds"),
         ({"resource": "shell.exec", "when": {"args.command": {"like": "rm *"}}}, "another spelling"),
         ({"resource": "*", "when": {"path": {"within": "src"}}}, "names no path"),
+        ({"resource": "file.*", "when": {"path": {"within": ["workspace/secrets"]}}}, "relative to the lent directory"),
+        ({"resource": "file.*", "when": {"path": {"like": "workspace/**/.env"}}}, "relative to the lent directory"),
         ({"resource": "sublet.delegate", "subject": {"kind": "mcp", "name": "cursor"}}, "says its name itself"),
         ({"action": "delegation.create", "subject": {"kind": "mcp", "name": "cursor"}}, "says its name itself"),
     ],

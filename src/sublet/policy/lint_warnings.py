@@ -15,6 +15,7 @@ from sublet.policy.rules import Rule
 from sublet.policy.tool_names import READING_TOOLS, WRITING_TOOLS
 
 SHELL: Final = "shell.exec"
+MOUNTED: Final = "workspace"
 _FILES: Final = READING_TOOLS | WRITING_TOOLS
 _KNOWN: Final = frozenset({PATH, "access_mode", "delegation_id", "peer"})
 """What is known of all calls of a run before its program starts, so that its sandbox can hold to it."""
@@ -28,7 +29,7 @@ def lint_warnings(rules: Mapping[str, Rule]) -> list[str]:
     """
     found = []
     for place, rule in rules.items():
-        if (why := _around(rule, rules)) or (why := _self_declared(rule)):
+        if why := _around(rule, rules) or _self_declared(rule) or _mounted(rule):
             found.append(f"{place}: {why}")
     return found
 
@@ -79,4 +80,17 @@ def _may_run_programs(rule: Rule, rules: Mapping[str, Rule]) -> bool:
 def _self_declared(rule: Rule) -> str:
     if rule.kinds == {"mcp"} and rule.name.strip("*"):
         return "an MCP host says its name itself, so this holds for whoever says it and for nobody who does not"
+    return ""
+
+
+def _mounted(rule: Rule) -> str:
+    """Return that a path begins with the name under which the first lent directory is mounted, or nothing."""
+    condition = rule.when.get(PATH)
+    if condition is None or Action.TOOL_CALL not in rule.actions:
+        return ""
+    paths = [*(condition.values or ()), *(condition.scopes or ()), condition.glob or ""]
+    if any(isinstance(path, str) and path.partition("/")[0] == MOUNTED for path in paths):
+        return (
+            f"paths are relative to the lent directory, so {MOUNTED}/ is a directory in it; leave it out if it is not"
+        )
     return ""

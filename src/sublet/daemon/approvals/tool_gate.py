@@ -287,7 +287,7 @@ class RunGate:
             "rule": decision.rule,
             "layer": decision.layer,
             "reason": decision.reason,
-            "paths": [clean_line(path) for path in call.paths[:MAX_JOURNALLED_PATHS]],
+            "paths": [clean_line(path) for path in self._lent(call.paths)[:MAX_JOURNALLED_PATHS]],
             "role": self._facts.subject.role,
             "delegationId": self._facts.delegation_id,
             "peer": self._facts.peer,
@@ -370,12 +370,16 @@ class RunGate:
         return tool_resource(
             call.tool,
             call.arguments,
-            lent_paths(call.paths, [one.name for one in self._facts.resources]),
+            self._lent(call.paths),
             access_mode=self._mode(call.paths),
             delegation_id=self._facts.delegation_id,
             peer=self._facts.peer,
             sifted=call.sifted,
         )
+
+    def _lent(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """Return paths of the view as rules, and grants that a person words, see them."""
+        return lent_paths(paths, [one.name for one in self._facts.resources])
 
     def _mode(self, paths: Sequence[str]) -> Literal["ro", "rw"]:
         """Return the narrowest access to whatever the call touches; of the whole lease where it names nothing."""
