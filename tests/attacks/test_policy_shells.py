@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from sublet.policy.path_denies import PathDenies, path_denies
 from sublet.protocol.errors import SubletError
 from sublet.supervisor import closed_paths as closing
 from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.capabilities.registry import read_capabilities
+from sublet.supervisor.capabilities.runs import CapabilityRuns
 from sublet.supervisor.closed_paths import closed_paths
 from sublet.supervisor.confined_runs import ConfinedRuns
 from sublet.supervisor.model import Job
@@ -155,3 +158,20 @@ async def test_nothing_is_started_that_could_not_be_held(tmp_path: Path, monkeyp
         await closed_paths(work)
     assert await closed_paths(replace(work, gate=ListGate())) == ()
     assert isinstance(command(), AgentConfig)
+
+
+async def test_a_capability_of_the_agent_is_held_to_them_as_well(tmp_path: Path) -> None:
+    module = {
+        "id": "peek", "name": "Peek", "version": "1", "description": "d", "command": "cat", "defaultArgs": [],
+    }  # fmt: skip
+    directory = tmp_path / "capabilities" / "peek"
+    directory.mkdir(parents=True)
+    (directory / "module.json").write_text(json.dumps(module))
+    (directory / "README.md").write_text("r")
+    (directory / "cli.md").write_text("c")
+    work = lent(tmp_path, *READ)
+    runs = CapabilityRuns(BubblewrapSandbox(), tmp_path / "runs", environ={"PATH": os.environ["PATH"]})
+    peek = read_capabilities([tmp_path / "capabilities"]).get("peek")
+    ended = await runs.run(peek, ["src/a.py", "secrets/key"], job=work)
+    assert ended.stdout == "src/a.py"
+    assert ended.exit_code == 1

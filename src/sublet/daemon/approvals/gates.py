@@ -10,7 +10,6 @@ from sublet.daemon.approvals.tool_gate import GateParts, RunFacts, RunGate
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.policy.model import Subject
 from sublet.policy.names import plain
-from sublet.policy.request_rules import Narrowing
 from sublet.protocol.chain import Chain
 from sublet.protocol.events import EventKeys
 from sublet.supervisor.agent import AgentRunContext
@@ -47,7 +46,7 @@ class Gates:
                 peer=record.peer,
                 chain=_chain(record),
                 waiting=waiting,
-                narrowing=narrowing_of(record),
+                narrowing=record.narrowing,
             ),
         )
 
@@ -90,9 +89,3 @@ class Gates:
 def _chain(record: AssignmentRecord) -> Chain:
     sent = record.invite.sublet.chain
     return Chain(tuple(sent.execution_chain) if sent is not None else ())
-
-
-def narrowing_of(record: AssignmentRecord) -> Narrowing:
-    """Return what the INVITE of an assignment leaves of what its agent may call."""
-    terms = record.invite.sublet.terms
-    return Narrowing(tuple(terms.deny), tuple(terms.only))

@@ -59,6 +59,7 @@ def make_job(
         gate=gate(resources),
         provider_session_id=session,
         guard=guard,
+        narrowing=record.narrowing,
         # Who called until here; the work's own lease is what is left of this one.
         chain=Chain(tuple(sent.execution_chain) if sent is not None else (), record.id, left),
     )

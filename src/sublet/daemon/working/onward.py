@@ -159,7 +159,8 @@ class OnwardTools:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise SubletError(LocalCode.INVALID_ARGUMENT, clean_line(f"{where}: {first['msg']}", 300)) from None
-        request = request.model_copy(update={"ttl_seconds": min(request.ttl_seconds, int(rest))})
+        narrowed = {"deny": [*job.narrowing.deny], "only": [*job.narrowing.only]}
+        request = request.model_copy(update={"ttl_seconds": min(request.ttl_seconds, int(rest)), **narrowed})
         place = f"begins {next(self._places)}"  # taken before the wait, since several calls may come at once
         begun.add(place)
         try:
