@@ -72,8 +72,7 @@ class Gatekeeper:
         **attributes: str | int | bool,
     ) -> Record:
         """Return if ``caller`` may do ``action`` to ``name``: ``ask_for``, where names are no secret."""
-        unknown = SubletError(LocalCode.NOT_FOUND, f"there is no {clean_line(name, 100)!r} here")
-        return await self.ask_for(caller, action, Resource(name, attributes), unknown, keys=keys)
+        return await self.ask_for(caller, action, Resource(name, attributes), unknown_name(name), keys=keys)
 
     async def ask_for(
         self,
@@ -187,6 +186,10 @@ class Gatekeeper:
         """Tell whether ``caller`` must not see that ``name`` exists; lists leave it out. Nothing is written down."""
         return self._policy.decide(caller, action, Resource(name)).hidden
 
+    def hides_any(self, caller: Subject, action: Action) -> bool:
+        """Tell whether a rule hides anything of ``action`` from callers of this kind; all that is absent is alike then."""
+        return any(r.hide and caller.kind in r.kinds and action in r.actions for r in self._policy.rules)
+
     def public(self, agent_id: str) -> bool:
         """Tell whether an agent may be named to everybody, as on the card: no rule hides it from any of them."""
         return not self._policy.hidden_from_anyone(_STRANGERS, _WANTS_AN_AGENT, agent_id)
@@ -227,6 +230,11 @@ class Gatekeeper:
         if error is not None:
             fields["error"] = clean_line(error, MAX_JOURNALLED_CHARS)
         self._audit.add("outcome", fields)
+
+
+def unknown_name(name: str) -> SubletError:
+    """Return what is said of a name that does not exist, and of one that a rule hides."""
+    return SubletError(LocalCode.NOT_FOUND, f"there is no {clean_line(name, 100)!r} here")
 
 
 def who(caller: Subject) -> str:

@@ -336,3 +336,14 @@ async def test_a_gateway_reaches_a_module_where_a_rule_says_so(tmp_path: Path, a
             await inputs.handle(other, given)
         assert refused.value.code is LocalCode.POLICY_DENIED
         assert len(side.jira.got) == int(allowed)
+
+
+async def test_what_is_hidden_is_absent_in_the_same_words(tmp_path: Path) -> None:
+    rule = {**HELD, "action": "session.read", "resource": "ses_" + "a" * 26}
+    async with opened_side(tmp_path, parse({"version": 1, "global": [rule]})) as side:
+        said = []
+        for session in ("ses_" + "a" * 26, "ses_" + "b" * 26):
+            with pytest.raises(SubletError) as absent:
+                await side.service.get_session(ShowSession(session_id=session), ME)
+            said.append((absent.value.code, absent.value.message.replace(session, "X"), absent.value.hint))
+        assert said[0] == said[1]
