@@ -187,7 +187,7 @@ class Gatekeeper:
         return self._policy.decide(caller, action, Resource(name)).hidden
 
     def hides_any(self, caller: Subject, action: Action) -> bool:
-        """Tell whether a rule hides anything of ``action`` from callers of this kind; all that is absent is alike then."""
+        """Tell whether a rule hides anything of ``action`` from callers of this kind."""
         return any(r.hide and caller.kind in r.kinds and action in r.actions for r in self._policy.rules)
 
     def public(self, agent_id: str) -> bool:
