@@ -53,6 +53,7 @@ KEPT = {
             "hint": "h",
             "hide": True,
             "spares": [],
+            "record": False,
             "when": {
                 "args.command": {**NOTHING, "glob": "rm *"},
                 "path": {**NOTHING, "scopes": ["tmp", "srv"]},
@@ -75,6 +76,7 @@ KEPT = {
             "hint": "",
             "hide": False,
             "spares": [],
+            "record": False,
             "when": {},
             "times": {"start": 1320, "end": 1440, "days": [0, 1, 2, 3, 4, 5, 6], "zone": "UTC"},
         },

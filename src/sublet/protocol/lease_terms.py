@@ -26,7 +26,7 @@ class LeaseTerms(BaseModel):
     model_config = ConfigDict(defer_build=True, frozen=True)
 
     keep_all: bool = Field(default=False, description="live: refuse a write that undo could not take back")
-    no_delete: bool = Field(default=False, description="Nothing may be deleted, renamed or replaced but what it made")
+    no_delete: bool = Field(default=False, description="It may delete, rename or replace only what it made")
     writable: Annotated[list[NamePattern], Field(max_length=MAX_PATTERNS)] = Field(
         default_factory=list, description="Only these paths may be changed or made: src, docs/*.md, **/tmp"
     )

@@ -85,13 +85,13 @@ class LeaseOptions(Request, LeaseTerms):
     max_file_bytes: Bound | None = Field(default=None, description="How large a file may grow")
     require_enforced: Annotated[list[Demand], Field(max_length=16)] = Field(
         default_factory=list,
-        description="What the peer must enforce, else nothing is lent: cwd_only, allow_network (that there is none), "
-        "memory, processes, cpu_time, output, scratch; or allow_network=true and the like, which it must declare",
+        description="What the peer must enforce, else nothing is lent: cwd_only, allow_network (none), memory, "
+        "processes, cpu_time, output, scratch; NAME=true: what it must declare",
     )
     transport: Literal["sshfs", "archive", "git", "auto"] = Field(
         default="sshfs", description="archive, git: the peer needs no FUSE; auto: sshfs or archive"
     )
-    wait_for_peer: bool = Field(default=False, description="If the peer is offline, keep trying until the lease ends")
+    wait_for_peer: bool = Field(default=False, description="If the peer is offline, keep trying")
     idempotency_key: Annotated[str, Field(max_length=200)] | None = Field(
         default=None, description="A retry with the same key starts nothing new"
     )
