@@ -10,7 +10,11 @@ from mcp import Client
 from sublet.daemon.approvals.call_gate import CallGate
 from sublet.daemon.approvals.tool_gate import GateParts
 from sublet.daemon.paths import Home
+from sublet.mcp_server.asking import TOOL_PREFIX
+from sublet.mcp_server.tools import TOOLS
+from sublet.policy.tool_names import is_known, tool_defect
 from sublet.protocol.canonical import JsonValue
+from sublet.supervisor import tools
 from support.approvals import desk
 from support.fake_daemon_api import FakeDaemonApi
 from support.mcp_face import served, server_of
@@ -44,3 +48,12 @@ async def test_a_hidden_tool_is_neither_listed_nor_known(
             assert "no-lending" not in hidden
         denied = [fields for _, fields in side.audit.entries if fields.get("decision") == "deny"]
         assert [one["rule"] for one in denied] == ["no-lending"], "the owner reads that it was tried"
+
+
+def test_rules_may_name_every_tool_that_there_is() -> None:
+    """A rule about a tool of ours that is not in the list of names would be refused when it is loaded."""
+    names = [f"{TOOL_PREFIX}{tool.name}" for tool in TOOLS]
+    own = {value for name, value in vars(tools).items() if name.isupper() and isinstance(value, str) and "." in value}
+    for name in (*names, *own):
+        assert is_known(name), name
+        assert tool_defect(name) == ""
