@@ -11,7 +11,10 @@ import hypothesis
 import pytest
 
 from sublet.workspace.ssh import tuning as ssh_tuning
+from support.command_server import FORKED_DAEMONS
 from support.deep_tree import remove_deep
+
+os.environ.setdefault(FORKED_DAEMONS, "1")
 
 # A busy machine is no failure, and what failed once fails again.
 hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
