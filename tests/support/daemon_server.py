@@ -28,6 +28,7 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
@@ -177,9 +178,10 @@ def _become(wanted: Mapping[str, object], fds: Sequence[int]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.write(end, b"%d\n" % status)
+        with suppress(OSError):  # whoever started it has gone long ago, as a rule
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.write(end, b"%d\n" % status)
         os._exit(status)
 
 
