@@ -161,7 +161,7 @@ def count_kept(probe: KeptProbe) -> Counted:
     with Tracing(counts=False) as first, probe.attack():  # what is made once belongs to nobody
         pass
     gc.collect()
-    gc.freeze()  # what is there already need not be looked through each time
+    gc.freeze()  # what is there already need not be looked through each time, here and in what comes after
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -175,7 +175,6 @@ def count_kept(probe: KeptProbe) -> Counted:
         del part
     finally:
         tracemalloc.stop()
-        gc.unfreeze()
     return Counted(first.entered, there=there, left=left)
 
 

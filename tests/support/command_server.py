@@ -7,11 +7,14 @@ process group, a terminal or another machine.
 Run as a program it serves one socket, whose descriptor is its argument, and where there is a second one it has daemons
 forked by ``daemon_server.py`` behind that. Each message is a JSON object with ``argv``, ``env``, ``cwd`` and
 ``network``, which is the path of a network namespace or empty, and brings four descriptors: the three streams, and one
-that is told the fork's process id and, at its end, its status.
+that is told the fork's process id and, at its end, its status. With ``terminal`` the streams are one, and the fork's
+controlling terminal.
 """
 
 from __future__ import annotations
 
+import atexit
+import fcntl
 import json
 import os
 import selectors
@@ -19,15 +22,21 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from support.forked import Forked
 
 MAX_MESSAGE_BYTES = 4 << 20
 PIECE_BYTES = 64 << 10
+END_SECONDS = 5.0
 FORKED_DAEMONS = "SUBLET_TEST_FORKED_DAEMONS"
 """The environment variable that has daemons forked as well: tests set it, benchmarks measure real ones."""
 
@@ -53,13 +62,10 @@ class CommandServer:
         Raises:
             subprocess.TimeoutExpired: it took longer than ``timeout`` seconds, and was ended.
         """
-        wanted = {"argv": list(argv), "env": dict(env), "cwd": os.getcwd(), "network": network}
-        message = json.dumps(wanted).encode()
         (in_read, in_write), *outputs = (os.pipe() for _ in range(4))
         given = [in_read, *(write for _, write in outputs)]
         try:
-            with self._lock:
-                socket.send_fds(self._socket, [message], given)
+            self._ask({"argv": list(argv), "env": dict(env), "network": network}, given)
         finally:
             for fd in given:
                 os.close(fd)
@@ -68,6 +74,32 @@ class CommandServer:
         out, err, end = (bytes(read[fd]) for fd, _ in outputs)
         status = int(end.split()[1]) if end.count(b"\n") > 1 else -signal.SIGKILL
         return subprocess.CompletedProcess(list(argv), status, out.decode(), err.decode())
+
+    def start(self, argv: Sequence[str], *, env: Mapping[str, str], terminal: int) -> Forked:
+        """Start a command in a session of its own, with ``terminal`` as its controlling terminal and its streams."""
+        from support.forked import Forked  # not at the top, for the program beside it
+
+        told, end = os.pipe()
+        try:
+            self._ask({"argv": list(argv), "env": dict(env), "network": "", "terminal": True}, [*[terminal] * 3, end])
+        finally:
+            os.close(end)
+        return Forked(told)
+
+    def close(self) -> None:
+        """Let the processes end, which they do once nobody can ask them any more."""
+        self._socket.close()
+        for process in self._processes:
+            try:
+                process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:  # a command that goes on without the test holds its end
+                process.kill()
+                process.wait()
+
+    def _ask(self, wanted: Mapping[str, object], fds: Sequence[int]) -> None:
+        message = json.dumps({**wanted, "cwd": os.getcwd()}).encode()
+        with self._lock:
+            socket.send_fds(self._socket, [message], fds)
 
 
 def _channel() -> tuple[socket.socket, socket.socket]:
@@ -135,7 +167,9 @@ def _read(waiting: selectors.BaseSelector, fd: int, read: bytearray) -> None:
 @cache
 def command_server() -> CommandServer:
     """Return the one of this process."""
-    return CommandServer()
+    server = CommandServer()
+    atexit.register(server.close)
+    return server
 
 
 def serve(channel: socket.socket) -> None:
@@ -166,12 +200,16 @@ def _become(wanted: dict[str, object], fds: Sequence[int]) -> None:
     status = 70
     try:
         os.write(end, b"%d\n" % os.getpid())
+        Path("/proc/self/comm").write_text("sublet")  # for whoever looks at a list of processes
         if wanted["network"]:
             with open(str(wanted["network"])) as network:
                 enter_network(network.fileno())
         for number, fd in enumerate(streams):
             os.dup2(fd, number)
             os.close(fd)
+        if wanted.get("terminal"):
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         sys.stdin = os.fdopen(0, closefd=False)
         sys.stdout = os.fdopen(1, "w", closefd=False)
         sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)

@@ -21,72 +21,32 @@ import os
 import pkgutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
-import time
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
     from sublet.daemon.paths import Home
+    from support.forked import Forked
 
 MAX_MESSAGE_BYTES: Final = 4 << 20
-CHECK_SECONDS: Final = 0.01
 OWN_NETWORK: Final = "/proc/self/ns/net"
 _CLONE_NEWNET: Final = 0x40000000
 _FACES_OF_PERSONS: Final = ("sublet.cli", "sublet.__main__")
 """What a daemon does not load, and the modules of which look at terminals."""
 
 
-class ForkedDaemon:
-    """What ``sublet up --detach`` holds of the daemon that it started: the part of ``subprocess.Popen`` it uses."""
-
-    def __init__(self, end: int) -> None:
-        self._end = os.fdopen(end, "rb", buffering=0)
-        self._told = b""
-        while not self._told.endswith(b"\n"):
-            piece = self._end.read(64)
-            assert piece, "the process that forks daemons has ended"
-            self._told += piece
-        self.pid = int(self._told)
-        os.set_blocking(end, False)
-
-    def poll(self) -> int | None:
-        """Return the status with which it ended; None while it runs."""
-        while (piece := self._end.read(64)) is not None:
-            if not piece:
-                lines = self._told.split()
-                return int(lines[1]) if len(lines) > 1 else -signal.SIGKILL
-            self._told += piece
-        return None
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait until it has ended, ``timeout`` seconds at most, and return its status."""
-        give_up = None if timeout is None else time.monotonic() + timeout
-        while (status := self.poll()) is None:
-            if give_up is not None and time.monotonic() > give_up:
-                raise subprocess.TimeoutExpired("sublet up", timeout or 0)
-            time.sleep(CHECK_SECONDS)
-        return status
-
-    def terminate(self) -> None:
-        """Ask it to end."""
-        os.kill(self.pid, signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End it."""
-        os.kill(self.pid, signal.SIGKILL)
-
-
 def fork_daemons_by(channel: socket.socket) -> None:
     """Let ``sublet up --detach`` in this process and its forks get its daemon from the process behind ``channel``."""
     from sublet.cli import detach
+    from support.forked import Forked
 
-    def spawn(arguments: Sequence[str], home: Home, writer: int) -> ForkedDaemon:
+    def spawn(arguments: Sequence[str], home: Home, writer: int) -> Forked:
         log = detach._open_log(detach.log_path(home))
         env = {name: value for name, value in os.environ.items() if name not in detach._CALLERS_ALONE}
         message = json.dumps({"arguments": list(arguments), "env": env})
@@ -97,7 +57,7 @@ def fork_daemons_by(channel: socket.socket) -> None:
         finally:
             for fd in (log, here, end):
                 os.close(fd)
-        return ForkedDaemon(told)
+        return Forked(told)
 
     detach._spawn = spawn  # type: ignore[assignment]
 
@@ -150,6 +110,7 @@ def _become(wanted: Mapping[str, object], fds: Sequence[int]) -> NoReturn:
 
     try:
         os.setsid()
+        Path("/proc/self/comm").write_text("sublet up")  # for whoever looks at a list of processes
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.write(end, b"%d\n" % os.getpid())
         enter_network(network)
