@@ -6,6 +6,7 @@ import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 import hypothesis
@@ -53,6 +54,16 @@ def pytest_collection_finish() -> None:
     """Look for garbage from here on, but not among what was imported."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give out work as ``support.scheduling`` says, unless a run asks for another way."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from support.scheduling import BySharing
+
+    return BySharing(config, log)
 
 
 @pytest.fixture
