@@ -15,7 +15,9 @@ from typing import Final
 TESTS: Final = Path(__file__).parents[1]
 PACKAGES: Final = TESTS.parent / "src" / "sublet"
 STARTS: Final = re.compile(
-    r"^\s*(?:import|from) +(?:subprocess|pty)\b|\bcreate_subprocess_(?:exec|shell)\(|\bos\.fork\(", re.MULTILINE
+    r"^\s*(?:import|from) +(?:subprocess|pty)\b"
+    r"|\b(?:create_subprocess_exec|create_subprocess_shell|open_process|run_process|StdioServerParameters|os\.fork)\(",
+    re.MULTILINE,
 )
 """What starts a program, in the text of a module."""
 _IMPORTED: Final = re.compile(r"^\s*(?:from +([\w.]+) +import +(\([^)]*\)|[^\n#]*)|import +([\w.]+))", re.MULTILINE)
