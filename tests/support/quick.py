@@ -44,13 +44,18 @@ def starts_programs(path: Path) -> bool:
     return False
 
 
+def imported(text: str) -> list[str]:
+    """Return the dotted names that a module imports, at its top or later: modules, and what it takes from them."""
+    names = []
+    for module, members, plain in _IMPORTED.findall(text):
+        names += [plain] if plain else [module, *(f"{module}.{name}" for name in re.findall(r"\w+", members))]
+    return names
+
+
 @cache
 def _read(path: Path) -> tuple[bool, tuple[Path, ...]]:
     """Return whether a module starts programs itself, and the modules below ``tests`` that it imports."""
     text = path.read_text(encoding="utf-8")
-    names = []
-    for module, members, plain in _IMPORTED.findall(text):
-        names += [plain] if plain else [module, *(f"{module}.{name}" for name in re.findall(r"\w+", members))]
-    places = [TESTS.joinpath(*name.split(".")) for name in names]
+    places = [TESTS.joinpath(*name.split(".")) for name in imported(text)]
     files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()]
     return STARTS.search(text) is not None, tuple(files)
