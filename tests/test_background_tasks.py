@@ -72,6 +72,8 @@ OPERATIONS = {
     "daemon.audit_log.writer:Writer.__init__",
     "daemon.background:in_background",
     "daemon.stalls:Stalls.serve",
+    "daemon.stop_limit:StopLimit._wait",
+    "daemon.stop_limit:StopLimit.begin",
     "daemon.storage.store:Store.__init__",
     "messaging.backends.zenoh_network:ZenohNetwork.__init__",
     "messaging.links.links:Links.__init__",

@@ -24,6 +24,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "daemon.audit_log.writer": "writes and flushes the audit log, which takes as long as the disk",
         "daemon.background": "is the idiom for what may take for ever",
         "daemon.stalls": "watches the loop, so it can't run on it",
+        "daemon.stop_limit": "ends a process whose loop may hang",
         "daemon.storage.store": "owns the database's connections",
         "messaging.backends.zenoh_network": "starts the network, which may hang",
         "messaging.links.links": "the engine's network calls it from other threads",
@@ -46,20 +47,22 @@ ALLOWED: dict[str, dict[str, str]] = {
     },
     "time.sleep": {
         "daemon.lock": "before the loop runs",
+        "daemon.stop_limit": "in its own thread",
         "messaging.links.links": "in its own thread",
         "workspace.confined.shared": "in the thread that reads a file",
         "workspace.mount.stuck_reads_helper": "a process of its own, without a loop",
         "workspace.sandbox.cgroups": "in the thread that ends a control group",
     },
+    "sock_accept": {"accepting": "takes one connection in a turn, for every listener"},
     "logging.getLogger": {
         "a2a_server.face": "quiets a library",
         "daemon.logging": "sets the log up",
         "daemon.net.http_server": "quiets a library",
     },
     "asyncio.run": {
-        "cli.background": "a command is a process of its own",
-        "cli.connection": "a command is a process of its own",
-        "cli.options": "a command is a process of its own",
+        "cli.reaching.background": "a command is a process of its own",
+        "cli.reaching.connection": "a command is a process of its own",
+        "cli.options.completion": "a command is a process of its own",
     },
 }
 

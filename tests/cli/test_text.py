@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from sublet.cli.app import run
-from sublet.cli.columns import Quoted
-from sublet.cli.live import LiveView
-from sublet.cli.render import diff_text, headline, size, span, summary
-from sublet.cli.screen import Screen, Symbols
+from sublet.cli.rendering.columns import Quoted
+from sublet.cli.rendering.delegations import diff_text, headline, size, span, summary
+from sublet.cli.rendering.live import LiveView
+from sublet.cli.rendering.screen import Screen, Symbols
 from sublet.daemon.api.audit_models import AuditReport, FileChange
 from sublet.daemon.api.daemon import Check
 from sublet.daemon.api.delegation_views import ChangeSet, ConditionView, ErrorView, LeaseQuota, ResultView, Usage
@@ -123,9 +123,8 @@ def test_an_audit_that_failed_is_no_empty_audit(capsys: pytest.CaptureFixture[st
 
 
 def test_words_of_a_peer_are_marked_on_every_line_and_steer_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    control = FakeControl(
-        views=views(completed(result=ResultView(final_summary=HOSTILE))), events=[printed(1, HOSTILE + "\n")]
-    )
+    view = completed(result=ResultView(final_summary=f"{HOSTILE}\nwhich it had not printed"))
+    control = FakeControl(views=views(view), events=[printed(1, HOSTILE + "\n")])
     _, out, _ = call(control, capsys, "output", ID)
 
     assert not set(out) & {"\x1b", "\x07", "\u202e", "\u200b"}
@@ -195,7 +194,7 @@ def test_ls_is_a_table_that_a_pipe_gets_whole(capsys: pytest.CaptureFixture[str]
 
     head, first, second = lines(out)
     assert head.split() == ["id", "state", "peer", "mode", "age", "left", "task"]
-    assert first.startswith("dlg_01234567  running")
+    assert first.startswith(f"{ID}  running")
     assert first.endswith("x" * 150)
     assert "invited (queued)" in second
 

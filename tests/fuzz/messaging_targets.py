@@ -8,7 +8,7 @@ from typing import Any
 from pycrdt import Array, Doc, Map
 
 from fuzz.targets import _text, target
-from sublet.cli.chat import commands
+from sublet.cli.chat import slash
 from sublet.daemon.rooms.addressing import Addresses
 from sublet.messaging.builtins import BUILT_INS, times
 from sublet.messaging.engine.arrival import Arrival
@@ -154,11 +154,11 @@ def _address(data: bytes) -> None:
     assert found.entity is None or is_entity_id(found.entity)
 
 
-@target("chat_line", "cli.chat.commands:parse", raises=[SubletError])
+@target("chat_line", "cli.chat.slash:parse", raises=[SubletError])
 def _chat_line(data: bytes) -> None:
-    found = commands.parse(_text(data))
-    if isinstance(found, commands.Command):
-        usage = commands.COMMANDS[found.name]
+    found = slash.parse(_text(data))
+    if isinstance(found, slash.Command):
+        usage = slash.COMMANDS[found.name]
         assert usage.least <= len(found.arguments) <= usage.most
     assert found is not None or not _text(data).strip()
 

@@ -26,7 +26,8 @@ from a2a.helpers import new_data_part
 from a2a.utils.errors import A2AError
 
 from sublet.a2a_server import assertion, hosts, json_rpc, parts, task_store
-from sublet.cli import options, policy_cmds
+from sublet.cli.commands.governance import policy as policy_commands
+from sublet.cli.options import values
 from sublet.daemon import config_file, lock
 from sublet.daemon.audit_log import log as audit_log
 from sublet.daemon.audit_log.chain import EMPTY, BrokenChain, read_entry
@@ -105,7 +106,7 @@ class Target:
 TARGETS: dict[str, Target] = {}
 
 EXEMPT: dict[str, str] = {
-    "cli.ask_cmds:read_schema": "reads a file that the owner names; json_schema is the decoder",
+    "cli.commands.asking.ask:read_schema": "reads a file that the owner names; json_schema is the decoder",
     "supervisor.capabilities.registry:read_capabilities": "takes directories; module_json is the decoder",
     "supervisor.capabilities.registry:_read": "takes a directory; module_json is the decoder",
     "supervisor.capabilities.registry:read_file": "returns a file as it is; module_json decodes it",
@@ -125,15 +126,15 @@ EXEMPT: dict[str, str] = {
     "daemon.storage.journal:load_assignment": "takes an id, as a parameter of a statement",
     "daemon.storage.journal:_load": "takes statements that are constants",
     "daemon.storage.files:read_private": "returns a file as it is; identity decodes it",
-    "cli.daemon_cmd:_read_or_missing": "only looks whether a file is there",
-    "cli.help:parse_args": "puts a word in front of arguments, which the command line's own library parses",
+    "cli.commands.daemon.running:_read_or_missing": "only looks whether a file is there",
+    "cli.help:parse_args": "puts a word in front of arguments, which typer parses",
     "daemon.modules.gateway_feed:_read": "reads the one number that this daemon has written",
     "disk.plain_file:read_plain": "returns a file as it is; its callers decode it",
     "web.sessions:_read": "reads a file that this daemon has written, through a model; test_sessions spoils it",
     "mcp_server.install:_read": "returns a file as it is; toml_entry decodes it",
     "mcp_server.resources:read_resource": "compares a URI with those that exist",
-    "cli.audit_cmds:parse_args": "puts a word in front of arguments, which the command line's own library parses",
-    "cli.follow:read_output": "takes an id",
+    "cli.commands.results.audit:parse_args": "puts a word in front of arguments, which typer parses",
+    "cli.reaching.follow:read_output": "takes an id",
     "workspace.changes.tree:read": "takes a path and returns a file as it is",
     "workspace.audit.snapshot:read_record": "takes a name and reads a file's status",
     "workspace.audit.snapshot:read": "takes a directory",
@@ -143,9 +144,9 @@ EXEMPT: dict[str, str] = {
     "messaging.backends.blob_files:read": "returns bytes as they are, of a file that is named by its hash",
     "messaging.engine.libraries:read": "is the interface of blob_files",
     "messaging.engine.operating:read_document": "takes the id of a document, as a parameter of a statement",
-    "cli.room_files:_read": "returns a file that the owner names, of a size that is bounded",
+    "cli.options.room_files:_read": "returns a file that the owner names, of a size that is bounded",
     "mcp_server.room_resources:read_room": "takes an address of which the id is looked up among those that exist",
-    "cli.message_cmds:read": "takes the name of a room, which is looked up among those that exist, and an id",
+    "cli.commands.rooms.messages:read": "takes the name of a room, looked up among those that exist, and an id",
     "daemon.rooms.entities:load_entities": "takes a directory; key_files is the decoder",
     "daemon.rooms.entities:load_agent": "takes a directory; key_files is the decoder",
     "daemon.rooms.entities:load_named": "takes a name that is checked; key_files is the decoder",
@@ -515,11 +516,11 @@ def _last_ports(data: bytes) -> None:
     "policy.config:parse",
     "policy.config:read",
     "policy.engine:load",
-    "cli.policy_cmds:_read",
+    "cli.commands.governance.policy:_read",
     raises=[SubletError],
 )
 def _policy(data: bytes) -> None:
-    policy_cmds._read(_file("policy.json", data), tested=True)
+    policy_commands._read(_file("policy.json", data), tested=True)
     Policy.load(_file("policy.json", data), Protected(Path("/nowhere")))
     config = policy_config.load(_file("policy.json", data))
     # Whatever a file says: nobody gains what is a person's alone, and every question has an answer.
@@ -797,7 +798,7 @@ def _toml(data: bytes) -> None:
 @target("option_values", raises=[typer.BadParameter])
 def _option_values(data: bytes) -> None:
     given = _text(data)
-    for read in (options.duration, options.byte_count, options.address):
+    for read in (values.duration, values.byte_count, values.address):
         with contextlib.suppress(typer.BadParameter):
             read(given)
-    assert options.directory_path(given).startswith(os.sep)
+    assert values.directory_path(given).startswith(os.sep)

@@ -23,7 +23,7 @@ from sublet.messaging.engine.network import Answer, Sample
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.engine.writing import Outgoing
-from sublet.messaging.owner import Owner
+from sublet.messaging.owner import Owner, Reply
 from sublet.protocol.errors import SubletError
 from support.room_processes import free_port
 from support.rooms import NOW_MS, MemoryBlobs, local_entity
@@ -140,7 +140,9 @@ class SlowQuery:
 def test_answers_that_no_link_takes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner_module, "MAX_ANSWERS_BYTES", 1_000)
     store = SqliteStore(None)
-    owner = Owner(lambda: made(store), MemoryHub().join(), lambda engine, query: bytes(300), lambda outcome: None)
+    owner = Owner(
+        lambda: made(store), MemoryHub().join(), lambda engine, query: Reply(query.key, bytes(44)), lambda outcome: None
+    )
     owner.start()
     goes = threading.Event()
     queries = [SlowQuery(goes) for _ in range(20)]
@@ -158,10 +160,53 @@ def test_answers_that_no_link_takes_are_bounded(monkeypatch: pytest.MonkeyPatch)
     owner.stop()
 
 
+def test_a_peer_that_asks_much_and_takes_nothing_leaves_room_for_the_answers_of_others() -> None:
+    size = 1 << 20
+    goes = threading.Event()
+    greedy, modest = [SlowQuery(goes) for _ in range(80)], [SlowQuery(goes) for _ in range(3)]
+    sender = owner_module._Sender(MemoryHub().join())
+    for query in greedy:
+        sender.reply(query, Reply("greedy", bytes(size)))
+    kept = [query for query in greedy if not query.became.done()]
+    assert len(kept) == owner_module.MAX_ANSWERS_BYTES_OF_PEER // size - 1
+    for query in modest:
+        sender.reply(query, Reply("modest", bytes(size)))
+    assert not any(query.became.done() for query in modest)
+    for number in range(100):  # many names do not help: their newest answers go, and not those of others
+        sender.reply(SlowQuery(goes), Reply(f"name-{number % 5}", bytes(size)))
+    assert not any(query.became.done() for query in modest)
+    assert sender._answers.size <= owner_module.MAX_ANSWERS_BYTES
+    goes.set()
+    sender.start()
+    assert {query.became.result(SECONDS) for query in modest} == {"answered"}
+    sender.stop()
+
+
+def test_what_is_published_and_what_is_answered_take_turns() -> None:
+    taken: list[str] = []
+
+    class Noting(SlowQuery):
+        def reply(self, payload: bytes) -> None:
+            taken.append("answer")
+            self.became.set_result("answered")
+
+    network = MemoryHub().join()
+    sender = owner_module._Sender(network)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(network, "publish", lambda *_: taken.append("published"))
+        sender.send([Outgoing(f"k{number}", b"x", b"", QOS_DATA) for number in range(3)])
+        queries = [Noting(threading.Event()) for _ in range(3)]
+        for query in queries:
+            sender.reply(query, Reply("peer", b"x"))
+        sender.start()
+        sender.stop()
+    assert sorted(taken[:2]) == sorted(taken[2:4]) == sorted(taken[4:]) == ["answer", "published"]
+
+
 def test_what_a_link_does_not_take_is_bounded_in_bytes() -> None:
     sender = owner_module._Sender(MemoryHub().join())
     for number in range(40):
         sender.send([Outgoing(f"k{number}", bytes(1 << 20), b"", QOS_DATA)])
-    kept = [one.key for one in sender._waiting if isinstance(one, Outgoing)]
+    kept = [one.key for one in sender._waiting]
     assert kept == [f"k{number}" for number in range(8, 40)]
     assert sender._outgoing == owner_module.MAX_OUTGOING_BYTES == 32 << 20

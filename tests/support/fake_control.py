@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
-from sublet.cli.connection import Session
+from sublet.cli.reaching.connection import Session
 from sublet.daemon.api.assignments import LIST_ASSIGNMENTS, AssignmentView
 from sublet.daemon.api.audit_models import AuditReport, FileChange
 from sublet.daemon.api.daemon import RELOAD, RUN_DOCTOR, SHOW_STATUS, STOP, Check, ReloadReport, StatusView, Stopping

@@ -37,6 +37,7 @@ from sublet.daemon.net.tcp_socket import listen_tcp
 from sublet.daemon.ports import FaceContext
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Error
+from sublet.stop_time import within
 from sublet.supervisor.agent_config import AgentConfig
 
 STOP_SECONDS = 3.0
@@ -109,10 +110,10 @@ class A2AFace:
 
     async def aclose(self) -> None:
         """Stop; does nothing the second time."""
-        await self._stopping.stop(_LAST_WORDS_SECONDS)
+        await self._stopping.stop(within(_LAST_WORDS_SECONDS))
         server, self._server = self._server, None
         handler, self._handler = self._handler, None
-        with anyio.move_on_after(STOP_SECONDS):
+        with anyio.move_on_after(within(STOP_SECONDS)):
             if server is not None:
                 await server.shutdown(sockets=[self._socket] if self._socket else None)
             if handler is not None:

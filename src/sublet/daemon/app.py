@@ -49,6 +49,7 @@ from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.running import KeptFace, signals, started
 from sublet.daemon.stalls import Stalls
 from sublet.daemon.status_facts import enforced, sandbox_shown, service_view, set_aside_lines
+from sublet.daemon.stop_limit import StopLimit
 from sublet.daemon.storage.state import STORE, take_up
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
@@ -61,8 +62,15 @@ MAX_OPEN_FILES = 65_536
 log = structlog.get_logger(__name__)
 
 
-async def run_daemon(config: DaemonConfig, ready: Callable[[StatusView], None] = lambda _: None) -> None:
-    """Run the daemon until SIGTERM, SIGINT or ``shutdown``; ``ready`` is called once it can be talked to.
+async def run_daemon(
+    config: DaemonConfig, ready: Callable[[StatusView], None] = lambda _: None, limit: type[StopLimit] | None = None
+) -> None:
+    """Run the daemon until SIGTERM, SIGINT or ``shutdown``.
+
+    Args:
+        config: how.
+        ready: is called once it can be talked to.
+        limit: ends the process where the stop hangs; None where the process is not the daemon's alone.
 
     Raises:
         SubletError: ``ALREADY_RUNNING``, ``UNAVAILABLE``, ``STATE_VERSION``, ``INVALID_ARGUMENT`` or ``DEP_MISSING``
@@ -78,7 +86,7 @@ async def run_daemon(config: DaemonConfig, ready: Callable[[StatusView], None] =
             store = await Store.open(state_dir / STORE)
             try:
                 with sole_failure(SubletError):
-                    await _Daemon(config, identity, store, lock).run(ready)
+                    await _Daemon(config, identity, store, lock, limit).run(ready)
             finally:
                 await store.close()
         finally:
@@ -88,7 +96,14 @@ async def run_daemon(config: DaemonConfig, ready: Callable[[StatusView], None] =
 class _Daemon:
     """One run of the daemon."""
 
-    def __init__(self, config: DaemonConfig, identity: Identity, store: Store, lock: InstanceLock) -> None:
+    def __init__(
+        self,
+        config: DaemonConfig,
+        identity: Identity,
+        store: Store,
+        lock: InstanceLock,
+        limit: type[StopLimit] | None,
+    ) -> None:
         self._config = config
         self._home = config.home
         self._lock = lock
@@ -98,7 +113,9 @@ class _Daemon:
         self._identity = identity
         self._store = store
         self._started = time.time()
-        self._stop = Stop()
+        services, cut = self._services, None if limit is None else limit(health=lambda: services.health)
+        self._stop = Stop(lambda failed: None if cut is None else cut.begin(int(failed)))
+        self._stop.time.use()
         store.broken = lambda: self._stop.now(Ending.STORE_BROKEN)
         self._ports_file = Path(config.home.state_dir) / "ports.json"
         self._last = read_ports(self._ports_file)

@@ -227,7 +227,9 @@ def read_config(path: Path) -> ConfigFile:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise SubletError(
-            LocalCode.INVALID_ARGUMENT, f"{path}: {where}: {fault_words(first)}", "Mend the file or move it away."
+            LocalCode.INVALID_ARGUMENT,
+            f"{path}: {where}: {fault_words(first, ConfigFile)}",
+            "Mend the file or move it away.",
         ) from None
     except ValueError as error:
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"{path}: {error}", "It must be a JSON object.") from None

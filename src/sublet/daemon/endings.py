@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from enum import Enum
 
 import structlog
 
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.stop_time import StopTime
 
 log = structlog.get_logger(__name__)
 
@@ -35,9 +37,15 @@ class Ending(Enum):
 
 
 class Stop:
-    """The one place that a running daemon is ended from."""
+    """The one place that a running daemon is ended from.
 
-    def __init__(self) -> None:
+    Args:
+        begun: is called once, when the stop begins, with whether it is for a failure.
+    """
+
+    def __init__(self, begun: Callable[[bool], None] = lambda _: None) -> None:
+        self.time = StopTime()
+        self._begun = begun
         self._asked = asyncio.Event()
         self._why: Ending | None = None
 
@@ -49,6 +57,8 @@ class Stop:
         """End the daemon; the first reason counts."""
         if self._why is None:
             self._why = why
+            self.time.begin()
+            self._begun(why.failed)
             if why.failed:
                 log.error("the daemon ends", reason=why.value[1])
         self._asked.set()

@@ -20,6 +20,7 @@ from sublet.daemon.net.slots import Slots, Standing
 from sublet.daemon.net.unix_socket import bind_private, remove
 from sublet.daemon.paths import MCP_SOCKET
 from sublet.policy.model import Subject
+from sublet.stop_time import within
 from sublet.tasks import Service, start_alone
 from sublet.unix_sockets import UnixStream, accept
 
@@ -159,6 +160,8 @@ class McpFace:
             elif free:
                 # An agent that works here for somebody else is known by its process, whatever it says it is.
                 agent = self._context.identify(stream.peer_pid)
+                if not await stream.spoken():
+                    return
                 server = await self._loaded()
                 from sublet.mcp_server import connection
 
@@ -166,7 +169,7 @@ class McpFace:
                     try:
                         await connection.serve_connection(stream, server.low, session, server.options, host.spoke)
                     finally:
-                        with anyio.move_on_after(LEAVE_SECONDS, shield=True):
+                        with anyio.move_on_after(within(LEAVE_SECONDS), shield=True):
                             await server.left(session)
             elif self._open <= MAX_SESSIONS + MAX_REFUSALS:
                 from sublet.mcp_server import connection

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import structlog
 
@@ -21,9 +21,11 @@ from sublet.messaging.engine.arrival import Arrival, ArrivalReport
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.network import Answer, Network, Sample
 from sublet.messaging.engine.writing import Outgoing
+from sublet.messaging.fair_queue import ITEM_BYTES, Bounds, FairQueue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
 from sublet.protocol.ezagent.errors import Refused
+from sublet.stop_time import within
 from sublet.tasks import described
 
 log = structlog.get_logger(__name__)
@@ -32,8 +34,12 @@ MAX_BATCH: Final = 256
 MAX_OUTGOING: Final = 16_384
 MAX_OUTGOING_BYTES: Final = 32 << 20
 """Of what waits to be published; a link that is congested may take none of it for long."""
+MAX_ANSWERS: Final = 16_384
 MAX_ANSWERS_BYTES: Final = 64 << 20
 """Of answers that wait until a link takes them."""
+MAX_ANSWERS_OF_PEER: Final = 4_096
+MAX_ANSWERS_BYTES_OF_PEER: Final = 16 << 20
+"""Of them for one peer, which may ask much and take little."""
 STOP_SECONDS: Final = 2.0
 
 ResultT = TypeVar("ResultT")
@@ -45,6 +51,13 @@ Promise: TypeAlias = "Future[ResultT] | asyncio.Future[ResultT]"
 class _Call(Generic[ResultT]):
     run: Callable[[Engine], ResultT]
     promise: Promise[ResultT]
+
+
+class Reply(NamedTuple):
+    """An answer, and whose share it takes while it waits: the asker's daemon, or nobody's for what is everybody's."""
+
+    peer: str
+    payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +96,7 @@ class Owner:
         self,
         make_engine: Callable[[], Engine],
         network: Network,
-        answer: Callable[[Engine, Answer], bytes | None],
+        answer: Callable[[Engine, Answer], Reply | None],
         outcome: Callable[[ArrivalReport], None],
         settle: Callable[[list[Settled]], None] = settle,
         broken: Callable[[], None] = lambda: None,
@@ -116,7 +129,7 @@ class Owner:
     def stop(self) -> None:
         """Finish what waits, and end both threads."""
         self._inbox.put(None)
-        self._thread.join(STOP_SECONDS)
+        self._thread.join(within(STOP_SECONDS))
         self._sender.stop()
 
     def heard(self, sample: Sample) -> None:
@@ -228,16 +241,16 @@ class Owner:
 
     def _reply(self, engine: Engine, query: Answer) -> None:
         try:
-            payload = self._answer(engine, query)
+            reply = self._answer(engine, query)
         except Refused:
-            payload = None
+            reply = None
         except BaseException:
             log.exception("could not answer a peer", key=query.key)
-            payload = None
-        if payload is None:
+            reply = None
+        if reply is None:
             query.drop()
         else:
-            self._sender.reply(query, payload)
+            self._sender.reply(query, reply)
 
 
 def arrivals_of(sample: Sample) -> list[Arrival]:
@@ -265,16 +278,20 @@ def _size(outgoing: Outgoing) -> int:
 
 
 class _Sender:
-    """Publishes and answers on a thread of its own."""
+    """Publishes and answers on a thread of its own, in turns; of the answers, in turns of the peers that asked.
+
+    Weak: what is everybody's, such as a key, is asked for without a name. Whoever does so shares one share.
+    """
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        self._waiting: deque[Outgoing | tuple[Answer, bytes]] = deque()
+        self._waiting: deque[Outgoing] = deque()
+        bounds = Bounds(MAX_ANSWERS, MAX_ANSWERS_BYTES, MAX_ANSWERS_OF_PEER, MAX_ANSWERS_BYTES_OF_PEER)
+        self._answers: FairQueue[tuple[Answer, bytes]] = FairQueue(bounds)
+        self._answered = False
         self._ready = threading.Condition()
-        self._answers = 0
-        """Bytes of all answers that wait."""
         self._outgoing = 0
-        """Bytes of all else that waits."""
+        """Bytes of what waits to be published."""
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="messaging-sender", daemon=True)
 
@@ -282,53 +299,49 @@ class _Sender:
         self._thread.start()
 
     def send(self, outgoing: list[Outgoing]) -> None:
-        dropped: list[Answer] = []
         if outgoing:
             with self._ready:
                 self._waiting.extend(outgoing)
                 self._outgoing += sum(map(_size, outgoing))
                 # What is left out is durable already: peers fetch it by a difference.
                 while len(self._waiting) > MAX_OUTGOING or self._outgoing > MAX_OUTGOING_BYTES:
-                    gone = self._first()
-                    if not isinstance(gone, Outgoing):
-                        dropped.append(gone[0])
+                    self._first_outgoing()
                 self._ready.notify()
-        for query in dropped:
-            query.drop()
 
-    def reply(self, query: Answer, payload: bytes) -> None:
+    def reply(self, query: Answer, reply: Reply) -> None:
+        item = query, reply.payload
         with self._ready:
-            has_room = self._answers + len(payload) <= MAX_ANSWERS_BYTES
-            if has_room:
-                self._answers += len(payload)
-                self._waiting.append((query, payload))
-                self._ready.notify()
-        if not has_room:  # whoever asks again is answered then
-            query.drop()
+            left_out = self._answers.add(reply.peer.encode(), item, len(reply.payload) + ITEM_BYTES)
+            self._ready.notify()
+        for gone, _ in left_out:  # whoever asks again is answered then
+            gone.drop()
 
     def stop(self) -> None:
         with self._ready:
             self._stopping = True
             self._ready.notify()
-        self._thread.join(STOP_SECONDS)
+        self._thread.join(within(STOP_SECONDS))
 
-    def _first(self) -> Outgoing | tuple[Answer, bytes]:
-        """Take out what has waited longest; the caller holds the lock."""
+    def _first_outgoing(self) -> Outgoing:
+        """Take out what has waited longest to be published; the caller holds the lock."""
         item = self._waiting.popleft()
-        if isinstance(item, Outgoing):
-            self._outgoing -= _size(item)
-        else:
-            self._answers -= len(item[1])
+        self._outgoing -= _size(item)
         return item
+
+    def _next(self) -> Outgoing | tuple[Answer, bytes] | None:
+        """Take out an answer after each that was published, and the other way round; the caller holds the lock."""
+        self._answered = not self._answered
+        if self._waiting and not (self._answered and self._answers):
+            return self._first_outgoing()
+        return self._answers.take()
 
     def _run(self) -> None:
         while True:
             with self._ready:
-                while not self._waiting and not self._stopping:
+                while (item := self._next()) is None and not self._stopping:
                     self._ready.wait()
-                if not self._waiting:
-                    return
-                item = self._first()
+            if item is None:
+                return
             try:
                 if isinstance(item, Outgoing):
                     self._network.publish(item.key, item.payload, item.attachment, item.qos)

@@ -44,13 +44,13 @@ from sublet.messaging.hand_over import HandOver
 from sublet.messaging.history import History
 from sublet.messaging.joining import Joining
 from sublet.messaging.news import EventsFound, News
-from sublet.messaging.owner import Owner
+from sublet.messaging.owner import Owner, Reply
 from sublet.messaging.presence import Presences, Tokens
 from sublet.messaging.subscriptions import Subscriptions
 from sublet.messaging.sync import Sync
 from sublet.messaging.watchers import Watchers
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, is_room_id
+from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, entity_domain, is_room_id
 from sublet.protocol.ezagent.question import seal_answer
 from sublet.protocol.ezagent.yjs.vectors import decode_vector
 from sublet.tasks import Service, Services
@@ -327,7 +327,7 @@ class MessagingService:
         blobs = FileBlobs(self._path.with_name("blobs"), MAX_BLOBS_BYTES)
         return Engine(self._registry, store, self._local, self._now_ms, blobs, self._daemon_bytes)
 
-    def _answer(self, engine: Engine, query: Answer) -> bytes | None:
+    def _answer(self, engine: Engine, query: Answer) -> Reply | None:
         """Answer a peer who may be told; where its state vector shows that it has more than we, ask it in turn."""
         question = self._doorkeeper.admit(engine, query)
         body = query.payload if question is None else question.body
@@ -336,7 +336,9 @@ class MessagingService:
             if answers.behind(engine, name, decode_vector(body or b"\0")):
                 self._hand_over.soon(self._sync.doubt, name)
         found = self.delivery.answer(engine, query.key, body) or answers.answer(engine, query.key, body)
-        return found if found is None or question is None else seal_answer(question, found)
+        if found is None or question is None:
+            return None if found is None else Reply("", found)
+        return Reply(entity_domain(question.asker), seal_answer(question, found))
 
     def _outcome(self, outcome: ArrivalReport) -> None:
         for name in outcome.gaps:

@@ -104,7 +104,7 @@ def parse(document: object, *, tested: bool = True) -> PolicyConfig:
         file = FileModel.model_validate(document)
     except ValidationError as exc:
         found = exc.errors(include_url=False)
-        raise BadPolicy([f"{_place(e['loc'])}: {fault_words(e)}" for e in found]) from None
+        raise BadPolicy([f"{_place(e['loc'])}: {fault_words(e, FileModel)}" for e in found]) from None
     problems: list[str] = []
     rules: dict[str, Rule] = {}
     placed = _placed(file)

@@ -13,6 +13,7 @@ from typing import Final
 import anyio
 
 from sublet import deadlines
+from sublet.stop_time import within
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.guarded_process import NO_INPUT, Ended, GuardedProcess
 from sublet.supervisor.held_job import HeldJob
@@ -127,7 +128,7 @@ class ConfinedRuns:
                     with anyio.CancelScope(shield=True):
                         await process.close()
                     watch.cancel()
-                await asyncio.wait(drains, timeout=DRAIN_SECONDS)
+                await asyncio.wait(drains, timeout=within(DRAIN_SECONDS))
                 for task in drains:
                     task.cancel()
         for capture in captures:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
@@ -17,9 +18,11 @@ from attacks.probe import FailureProbe, Probe
 from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.background import in_background
+from sublet.daemon.stop_limit import StopLimit
 from sublet.daemon.storage.store import Store
 from sublet.messaging.owner import Owner
 from sublet.protocol.errors import SubletError
+from sublet.tasks import Health
 from support.services import Saboteur
 
 Work = Callable[[BusyPair], Awaitable[object]]
@@ -238,6 +241,17 @@ async def _names_in_a_watched_directory() -> None:
         await pair.check()
 
 
+async def _words_of_the_cut() -> None:
+    """Fail where it is told what hangs: the process ends all the same."""
+    ended: Future[int] = Future()
+
+    def failing() -> list[Health]:
+        raise OSError("nobody can tell")
+
+    StopLimit(ended.set_result, failing, 0.0).begin(3)
+    assert await anyio.to_thread.run_sync(ended.result, SECONDS) == 3
+
+
 PROBES: Sequence[Probe] = (
     FailureProbe(name="services: each service, in the middle of its work", covers=SERVED, throw=_services),
     FailureProbe(
@@ -270,6 +284,11 @@ PROBES: Sequence[Probe] = (
         name="services: the thread of the messaging engine",
         covers=("messaging.owner:Owner.__init__", "messaging.owner:Owner._run", "messaging.owner:_Sender.__init__"),
         throw=_engines_thread,
+    ),
+    FailureProbe(
+        name="services: the words of a stop that is cut off",
+        covers=("daemon.stop_limit:StopLimit.begin", "daemon.stop_limit:StopLimit._wait"),
+        throw=_words_of_the_cut,
     ),
     FailureProbe(name="services: a panic in a thread", covers=("daemon.background:in_background",), throw=_panic),
     FailureProbe(

@@ -32,7 +32,7 @@ from sublet.messaging.doorkeeper import Doorkeeper, ask
 from sublet.messaging.engine.declaration import QOS_LOW
 from sublet.messaging.engine.network import Sample
 from sublet.messaging.engine.writing import Outgoing
-from sublet.messaging.owner import _Sender
+from sublet.messaging.owner import Reply, _Sender
 from sublet.policy.model import Subject
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.errors import Refused
@@ -216,6 +216,17 @@ def _congested() -> Iterator[object]:
     sender.send([Outgoing("k", b"", b"", QOS_LOW)])
 
 
+@contextmanager
+def _unread() -> Iterator[object]:
+    """Let one peer ask for much and take nothing of it."""
+    sender = _Sender(cast("MemoryNetwork", None))
+    for number in range(64):
+        sender.reply(_Query("ezagent/nowhere", b""), Reply("greedy", bytes([number]) * MEBIBYTE))
+    yield sender
+    for query, _ in sender._answers.clear():
+        query.drop()
+
+
 PROBES: Sequence[Probe] = (
     KeptProbe(
         name="audit log: long names that are denied",
@@ -265,5 +276,11 @@ PROBES: Sequence[Probe] = (
         attack=_congested,
         bound=36 * MEBIBYTE,
         left=36 * MEBIBYTE,
+    ),
+    KeptProbe(
+        name="rooms: answers for a peer that takes none",
+        covers=("messaging.owner:_Sender.__init__", "messaging.owner:_Sender.reply"),
+        attack=_unread,
+        bound=20 * MEBIBYTE,
     ),
 )

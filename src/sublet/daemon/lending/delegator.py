@@ -35,6 +35,7 @@ from sublet.protocol.delegation.model import CancelCame, ReadAsOver
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
 from sublet.protocol.messages import FollowUp
+from sublet.stop_time import within
 from sublet.workspace.serving.lease_memory import recall
 
 MAX_RUNNING = 256
@@ -317,7 +318,7 @@ class Delegator:
             ErrorCode.CANCELLED, "the daemon was stopped while the delegation ran", "Start it and delegate again."
         )
         runs = list(self._runs.values())
-        with anyio.move_on_after(STOP_SECONDS):
+        with anyio.move_on_after(within(STOP_SECONDS)):
             async with anyio.create_task_group() as group:
                 for run in runs:
                     group.start_soon(run.stop, CancelCame(error))

@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from sublet.daemon.api.delegation_views import ChangeSet as ChangeSetView
+from sublet.daemon.api.listing import listed
 from sublet.daemon.api.reports import change_set_view
 from sublet.daemon.api.results import ApplyResult, Conflict
 from sublet.daemon.background import in_background
@@ -255,7 +256,7 @@ class ReturnedTree(StagedTree):
             # Nothing of it is lost: it waits as a staged result does.
             log.warning("what came back was not merged", delegation_id=record.id, reason=str(error))
             return change_set_view(sealed), [f"all of it: {error.message}; it waits for: sublet apply {record.id}"], {}
-        told = [_told(conflict) for conflict in report.conflicts[:MAX_LEFT_BEHIND]]
+        told = listed(map(_told, report.conflicts), MAX_LEFT_BEHIND)
         return report.change_set, told, store.changed(record)
 
 

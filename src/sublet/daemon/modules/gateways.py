@@ -21,6 +21,7 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.gateway import DeliveryMode, GatewayEvent, GatewayInput
 from sublet.protocol.text import clean, clean_line
+from sublet.stop_time import within
 from sublet.supervisor.agent import AgentRunContext
 from sublet.supervisor.gateways.module_file import GatewayModule, GatewaySet, Health, read_gateways
 from sublet.supervisor.gateways.session import GatewaySession
@@ -186,7 +187,7 @@ class Gateways:
             one.session = None
         if one.scope is not None:
             one.scope.cancel()
-            with anyio.move_on_after(STOP_SECONDS):
+            with anyio.move_on_after(within(STOP_SECONDS)):
                 await one.ended.wait()
             one.scope = None
 

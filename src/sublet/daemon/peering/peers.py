@@ -21,6 +21,7 @@ from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol import ids
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
+from sublet.protocol.near import did_you_mean
 from sublet.protocol.signing import KEY_BYTES
 from sublet.protocol.text import clean_line
 
@@ -249,10 +250,11 @@ class PeerStore:
 
 def unknown_peer(name: str, known: Iterable[str]) -> SubletError:
     """Return the error for a ``name`` that is none of the ``known`` peers."""
-    paired = ", ".join(sorted(known)[:MAX_NAMED]) or "none yet"
+    known = sorted(known)
+    paired = ", ".join(known[:MAX_NAMED]) or "none yet"
     return SubletError(
         LocalCode.PEER_UNKNOWN,
-        f"no peer named {clean_line(name, 80)!r} is paired (paired: {paired})",
+        f"no peer named {clean_line(name, 80)!r} is paired{did_you_mean(name, known)} (paired: {paired})",
         "Pair with `sublet pair` on its machine and `sublet peers add LINK --name NAME` here.",
     )
 

@@ -15,6 +15,7 @@ from typing import Final
 import structlog
 
 from sublet.daemon.api.delegation_views import ChangeSet
+from sublet.daemon.api.listing import listed
 from sublet.daemon.api.reports import change_set_view, mode_text, with_reason
 from sublet.daemon.api.results import (
     Applied,
@@ -126,15 +127,17 @@ class ResultStore:
             unread += [part.name_of(path) for path, _ in changes.unread]
             unread_why += [part.shown + with_reason(path, why) for path, why in changes.unread]
         text, truncated = self._patch(record) if patch else (None, False)
+        told_files = listed(files, MAX_REVIEWED_FILES, lambda one: one.path)
+        told_directories = listed(directories, MAX_REVIEWED_FILES, lambda one: one.path)
         return review.model_copy(
             update={
-                "files": files[:MAX_REVIEWED_FILES],
-                "directories": directories[:MAX_REVIEWED_FILES],
-                "truncated": max(len(files), len(directories)) > MAX_REVIEWED_FILES,
-                "conflicts": conflicts[:MAX_REVIEWED_FILES],
+                "files": told_files,
+                "directories": told_directories,
+                "truncated": (len(told_files), len(told_directories)) != (len(files), len(directories)),
+                "conflicts": listed(conflicts, MAX_REVIEWED_FILES, lambda one: one.path),
                 "mass_deletion": mass_deletion,
-                "unread": unread[:MAX_REVIEWED_FILES],
-                "unread_why": unread_why[:MAX_REVIEWED_FILES],
+                "unread": listed(unread, MAX_REVIEWED_FILES),
+                "unread_why": listed(unread_why, MAX_REVIEWED_FILES),
                 "unread_count": len(unread),
                 "patch": text,
                 "patch_truncated": truncated,
@@ -245,7 +248,7 @@ class ResultStore:
             SubletError: ``NOT_FOUND`` where it is gone.
         """
         told = [part.shown + line for part in _parts(record) for line in not_carried(self._changes, part.key)]
-        return told[:MAX_REVIEWED_FILES]
+        return listed(told, MAX_REVIEWED_FILES)
 
     def whole_patch(self, record: DelegationRecord) -> bytes:
         """Return a result as a patch for ``git apply``.
@@ -309,8 +312,9 @@ def put_on_branch(changes: ChangeSets, record: DelegationRecord, name: str) -> E
     parts = list(_parts(record))
     exported = [export_branch(changes, part.key, part.rules, name, message) for part in parts]
     left_out = [part.shown + line for part, one in zip(parts, exported, strict=True) for line in one.left_out]
-    if len(left_out) > MAX_LEFT_OUT:
-        left_out = [*left_out[:MAX_LEFT_OUT], f"and {len(left_out) - MAX_LEFT_OUT} more"]
+    told = listed(left_out, MAX_LEFT_OUT)
+    if len(told) < len(left_out):
+        left_out = [*told, f"and {len(left_out) - len(told)} more"]
     return Exported(exported[0].commit, left_out)
 
 

@@ -20,6 +20,7 @@ from sublet.protocol.messages import (
     ReverseEndpoint,
     SandboxProfile,
 )
+from sublet.protocol.near import did_you_mean
 from sublet.protocol.text import clean_line
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.confinement import Confinement
@@ -152,7 +153,9 @@ class Acceptance:
         shown = [a.id for a in self._agents() if not self._gate.hides(caller, Action.ASSIGNMENT_ACCEPT, a.id)]
         offered = ", ".join(shown) or "none"
         return SubletError(
-            ErrorCode.DECLINED, f"there is no agent {clean_line(wanted or '', 80)!r} here", f"Offered: {offered}."
+            ErrorCode.DECLINED,
+            f"there is no agent {clean_line(wanted or '', 80)!r} here{did_you_mean(wanted or '', shown)}",
+            f"Offered: {offered}.",
         )
 
     def _check_chain(self, message: Invite, agent: AgentConfig) -> None:

@@ -26,6 +26,7 @@ from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Done, PromptState, Start
 from sublet.protocol.names import parse_plain_name
 from sublet.protocol.text import clean_line
+from sublet.stop_time import within
 from sublet.supervisor.guarded_process import ReadyGuard
 from sublet.supervisor.model import Deadline, Outcome, runs_program
 from sublet.workspace.carrier import Carried
@@ -207,7 +208,7 @@ class AssignmentRun:
             refused = mount.over_quota or (not self._flushed and self._start.lease.access_mode == "rw")
             if refused and not ended:
                 # The delegator knows why changes were refused, and its word for it may still be on its way.
-                with anyio.move_on_after(LAST_WORD_SECONDS):
+                with anyio.move_on_after(within(LAST_WORD_SECONDS)):
                     await self._told.wait()
         finally:
             self._link.close()

@@ -41,6 +41,7 @@ from sublet.protocol.assignment.model import (
 from sublet.protocol.assignment.refusals import cancelled, slot_lost, unknown, used
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
+from sublet.stop_time import within
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.confinement import Confinement
 from sublet.supervisor.slots import Slots
@@ -301,7 +302,7 @@ class Executor:
                     group.start_soon(self._stop, decisions, StopCame(error))
 
     async def _stop_all(self) -> None:
-        with anyio.move_on_after(STOP_SECONDS):
+        with anyio.move_on_after(within(STOP_SECONDS)):
             await self._stop_each([*self._decisions], stopping())
         for run in self._runs.values():
             run.abandon()

@@ -17,6 +17,7 @@ from acp.schema import TerminalExitStatus, TerminalOutputResponse
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
 from sublet.protocol.patterns import Pattern
+from sublet.stop_time import within
 from sublet.supervisor import tools
 from sublet.supervisor.acp.asking import Asking
 from sublet.supervisor.acp.tool_calls import in_view
@@ -202,7 +203,7 @@ class Terminals:
                     group.create_task(self._drain(stream, terminal)) for stream in (process.stdout, process.stderr)
                 ]
                 terminal.ended = await process.wait()
-                await asyncio.wait(drains, timeout=DRAIN_SECONDS)
+                await asyncio.wait(drains, timeout=within(DRAIN_SECONDS))
                 for task in drains:
                     task.cancel()
         except OSError as error:

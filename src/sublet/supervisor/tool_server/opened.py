@@ -104,7 +104,8 @@ async def _accept(listening: socket.socket, whose: Whose, make: Callable[[], Ser
 
     async def serve(stream: UnixStream, tools: ServedTools) -> None:
         try:
-            await tools.serve(stream)
+            if await stream.spoken():
+                await tools.serve(stream)
         except Exception:
             log.exception("a connection of an agent's tools broke")
         finally:
