@@ -43,11 +43,12 @@ _FACES_OF_PERSONS: Final = ("sublet.cli", "sublet.__main__")
 
 def fork_daemons_by(channel: socket.socket) -> None:
     """Let ``sublet up --detach`` in this process and its forks get its daemon from the process behind ``channel``."""
-    from sublet.cli import detach
+    from sublet.cli.reaching import detach
+    from sublet.cli.reaching.start_report import log_path
     from support.forked import Forked
 
     def spawn(arguments: Sequence[str], home: Home, writer: int) -> Forked:
-        log = detach._open_log(detach.log_path(home))
+        log = detach._open_log(log_path(home))
         env = {name: value for name, value in os.environ.items() if name not in detach._CALLERS_ALONE}
         message = json.dumps({"arguments": list(arguments), "env": env})
         told, end = os.pipe()
@@ -97,7 +98,7 @@ def _load() -> None:
     for found in pkgutil.walk_packages(sublet.__path__, "sublet."):
         if not found.name.startswith(_FACES_OF_PERSONS):
             importlib.import_module(found.name)
-    for name in ("background", "detach", "serving", "errors"):
+    for name in ("reaching.background", "reaching.serving", "errors"):
         importlib.import_module(f"sublet.cli.{name}")
 
 
@@ -105,8 +106,8 @@ def _become(wanted: Mapping[str, object], fds: Sequence[int]) -> NoReturn:
     """Be the process that ``sublet up --detach`` starts."""
     status = 70
     report, log, network, end = fds
-    from sublet.cli.background import REPORT
     from sublet.cli.entry import main
+    from sublet.cli.reaching.start_report import REPORT
 
     try:
         os.setsid()
