@@ -16,10 +16,11 @@ TESTS: Final = Path(__file__).parents[1]
 PACKAGES: Final = TESTS.parent / "src" / "sublet"
 STARTS: Final = re.compile(
     r"^\s*(?:import|from) +(?:subprocess|pty)\b"
-    r"|\b(?:create_subprocess_exec|create_subprocess_shell|open_process|run_process|StdioServerParameters|os\.fork)\(",
+    r"|\b(?:create_subprocess_exec|create_subprocess_shell|open_process|run_process|StdioServerParameters|os\.fork)\("
+    r"|^\s*from sublet\.daemon\.app import",
     re.MULTILINE,
 )
-"""What starts a program, in the text of a module."""
+"""What starts a program, or a whole daemon in the process of the tests, in the text of a module."""
 _IMPORTED: Final = re.compile(r"^\s*(?:from +([\w.]+) +import +(\([^)]*\)|[^\n#]*)|import +([\w.]+))", re.MULTILINE)
 
 
