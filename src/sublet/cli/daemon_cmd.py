@@ -198,7 +198,7 @@ def doctor(ctx: typer.Context, as_json: JsonFlag = False) -> None:
 
 def _detached(screen: Screen, options: UpOptions) -> None:
     from sublet.cli.detach import log_path, start
-    from sublet.daemon.paths import resolve_home
+    from sublet.daemon.config.paths import resolve_home
 
     home = resolve_home()
     try:
@@ -258,8 +258,8 @@ def _read_or_missing(file: str) -> str:
 
 async def _local_checks() -> list[Check]:
     """Check this machine alone, as the daemon would."""
-    from sublet.daemon.diagnosis import diagnose
-    from sublet.daemon.paths import resolve_home
+    from sublet.daemon.config.paths import resolve_home
+    from sublet.daemon.health.diagnosis import diagnose
 
     return await diagnose(resolve_home(), running=False)
 

@@ -16,7 +16,7 @@ import pytest
 
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.lending import delegation_run, delegator, late_news
-from sublet.daemon.ports import NotConnected
+from sublet.daemon.ports.peer_link import NotConnected
 from sublet.daemon.storage.journal import NOTHING, Held, Journal
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.policy.model import Subject

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.ports import BusDoor
+from sublet.daemon.ports.peer_link import BusDoor
 from sublet.daemon.rooms.known_doors import MAX_FILE_BYTES, KnownDoors
 
 ANN, BOB = BusDoor(7447), BusDoor(8001)

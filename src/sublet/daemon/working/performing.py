@@ -7,9 +7,9 @@ import asyncio
 import anyio
 import structlog
 
-from sublet.daemon.own_tasks import OwnTasks
 from sublet.daemon.storage.journal import NOTHING, Held, Journal
 from sublet.daemon.storage.records import AssignmentRecord, error_view
+from sublet.daemon.tasks.own_tasks import OwnTasks
 from sublet.daemon.times import rfc3339
 from sublet.daemon.working.assignment_run import AssignmentRun
 from sublet.daemon.working.assignments import Assignments
