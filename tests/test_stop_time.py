@@ -9,7 +9,7 @@ import sys
 import anyio
 import pytest
 
-from sublet.daemon.endings import Ending, Stop
+from sublet.daemon.process.endings import Ending, Stop
 from sublet.daemon.stop_limit import CUT_SECONDS
 from sublet.stop_time import STOP_SECONDS, StopTime, within
 

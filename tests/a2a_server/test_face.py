@@ -16,12 +16,12 @@ import httpx
 import pytest
 from a2a.types import CancelTaskRequest, GetTaskRequest, Task, TaskState
 
+from sublet.a2a_client.answers import AnswerReader
 from sublet.a2a_server import handler, pairing
-from sublet.a2a_server.answers import AnswerReader
 from sublet.a2a_server.face import STOP_SECONDS, A2AFace
-from sublet.daemon.api.daemon_api import PairRequest
 from sublet.daemon.peering.identity import load_tls
-from sublet.daemon.ports import PeerAddress
+from sublet.daemon.ports.given_to_a2a import PairRequest
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import Accept, Done, Error
 from support.a2a_world import Node, World, a_start, an_invite, seconds_since, served, text, world

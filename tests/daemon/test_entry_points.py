@@ -21,22 +21,22 @@ from typer.main import get_command
 
 import sublet.daemon
 from sublet.a2a_server import routes as a2a_routes
+from sublet.app.operations import operation_table
+from sublet.app.parts import Parts
 from sublet.cli.app import app
-from sublet.daemon.all_operations import operation_table
 from sublet.daemon.api.conversations import ReadConversation, Say
-from sublet.daemon.api.daemon_api import ExecutorApi, MessageApi, PairingApi, WhereaboutsApi
 from sublet.daemon.api.room_messages import ReadMessages, SendMessage
 from sublet.daemon.api.room_news import FollowNews, SetWatch, UnsetWatch, WatchRooms
 from sublet.daemon.api.rooms import CreateRoom
 from sublet.daemon.api.web_logins import WebLoginCheck
 from sublet.daemon.control.routes import ControlApi
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.answers import OWNER
 from sublet.daemon.operations.asking import MARK, asked_operation, asked_stream
 from sublet.daemon.operations.document import declarations
 from sublet.daemon.operations.table import served_by
-from sublet.daemon.parts import Parts
-from sublet.daemon.ports import FaceContext, WebContext
+from sublet.daemon.ports.given_to_a2a import ExecutorApi, MessageApi, PairingApi, WhereaboutsApi
+from sublet.daemon.ports.peer_link import FaceContext, WebContext
 from sublet.daemon.rooms.conversation_service import ConversationService
 from sublet.daemon.rooms.entities import entity_of
 from sublet.daemon.rooms.finding import RoomFinder
@@ -72,24 +72,24 @@ SERVED_BY_PEERS = {
 OPEN_TO_STRANGERS = {"complete": "a pairing link that a person has asked policy for, proven by its secret"}
 TOLD_BY_PEERS = {"moved": "changes only where this very peer is called, and only to a host of its own"}
 UNGUARDED_SERVICES = {"PairingService": OPEN_TO_STRANGERS}
-FACE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(api\.\w+|operations\.calling|ports|paths|net\.\w+)$")
+FACE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(api\.\w+|operations\.calling|ports\.\w+|config\.paths|net\.\w+)$")
 PAGE_MAY_IMPORT = re.compile(r"sublet\.daemon\.operations\.(answers|reading|routes|table)$")
 """How HTTP is read and answered, which the web page has in common with the control socket."""
 CLI_MAY_IMPORT = {
-    "sublet.daemon.app": "starts the daemon in this process",
+    "sublet.app.running": "starts the daemon in this process",
     "sublet.daemon.approvals.approver": "the words of an error",
     "sublet.daemon.approvals.human_key": "the person's own key file, unlocked by a passphrase here and nowhere else",
     "sublet.daemon.approvals.service": "the words that a person signs",
-    "sublet.daemon.config": "says where its files are",
-    "sublet.daemon.config_view": "shows the person's own files where no daemon runs",
+    "sublet.daemon.config.daemon_config": "says where its files are",
+    "sublet.daemon.config.config_view": "shows the person's own files where no daemon runs",
     "sublet.daemon.control.client": "speaks with the daemon",
-    "sublet.daemon.diagnosis": "looks at this machine where no daemon runs",
-    "sublet.daemon.failures": "tells failures",
+    "sublet.daemon.health.diagnosis": "looks at this machine where no daemon runs",
+    "sublet.daemon.tasks.failures": "tells failures",
     "sublet.daemon.governing.explain": "reads the person's own policy where no daemon runs",
     "sublet.daemon.lending.end_hook": "the words of a notice",
-    "sublet.daemon.lock": "tells whether a daemon runs",
-    "sublet.daemon.log_file": "how large the log grows that it opens for the daemon",
-    "sublet.daemon.logging": "starts the daemon in this process",
+    "sublet.daemon.process.lock": "tells whether a daemon runs",
+    "sublet.daemon.logs.log_file": "how large the log grows that it opens for the daemon",
+    "sublet.daemon.logs.logging": "starts the daemon in this process",
     "sublet.daemon.peering.peers": "the words of an error",
 }
 

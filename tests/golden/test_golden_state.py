@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from golden.freeze import HERE, NAMES, look
-from sublet.daemon.faces import load_face_stores
+from sublet.app.faces import load_face_stores
 from sublet.daemon.storage.state import LAYOUT, databases
 from sublet.migrations.layout import LayoutFiles
 from support.daemons import SUBLET, Daemon, wait_for

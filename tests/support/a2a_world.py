@@ -17,16 +17,16 @@ from a2a.client.transports.jsonrpc import JsonRpcTransport
 from a2a.types import AgentCard, Message, Role, SendMessageRequest, Task
 from nacl.signing import SigningKey
 
-from sublet.a2a_server.assertion import make_assertion
-from sublet.a2a_server.client import A2APeerLink
+from sublet.a2a_client.client import A2APeerLink
+from sublet.a2a_client.peer_http import PeerAuth
 from sublet.a2a_server.face import A2AFace
-from sublet.a2a_server.parts import to_part
-from sublet.a2a_server.peer_http import PeerAuth
-from sublet.a2a_server.signer import signed
 from sublet.a2a_server.task_schema import STORE_NAME
-from sublet.daemon.api.daemon_api import AskedBack, KnownPeer, PairReply, PairRequest
+from sublet.a2a_wire.assertion import make_assertion
+from sublet.a2a_wire.parts import to_part
+from sublet.a2a_wire.signer import signed
 from sublet.daemon.operations.table import OperationTable
-from sublet.daemon.ports import FaceContext, PeerAddress
+from sublet.daemon.ports.given_to_a2a import AskedBack, KnownPeer, PairReply, PairRequest
+from sublet.daemon.ports.peer_link import FaceContext, PeerAddress
 from sublet.policy.model import Subject
 from sublet.protocol import ids
 from sublet.protocol.chain import Chain

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import asyncssh
 
-from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.peering.identity import load_identity
-from sublet.daemon.ports import FaceContext
+from sublet.daemon.ports.given_to_a2a import KnownPeer
+from sublet.daemon.ports.peer_link import FaceContext
 from sublet.protocol.messages import Accept, Done, Invite, Progress, RemoteConstraints, RemoteMount, Start
 from support.a2a_world import AGENT, MemoryNonces, ScriptedExecutor, ScriptedMessages, ScriptedPairing, served
 from support.daemons import Daemon

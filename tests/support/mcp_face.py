@@ -16,8 +16,8 @@ from mcp import StdioServerParameters
 from nacl.signing import SigningKey
 
 from sublet.daemon.api.call_api import AskedCall, Became, Begun, CallApi, OpenQuestion
-from sublet.daemon.paths import Home
-from sublet.daemon.ports import FaceContext
+from sublet.daemon.config.paths import Home
+from sublet.daemon.ports.peer_link import FaceContext
 from sublet.mcp_server import host, relay
 from support.answering import AnsweringTable
 from support.fake_daemon_api import FakeDaemonApi

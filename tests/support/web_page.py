@@ -11,8 +11,8 @@ from typing import Any, cast
 import anyio
 import httpx
 
-from sublet.daemon.paths import resolve_home
-from sublet.daemon.ports import FaceContext, WebContext
+from sublet.daemon.config.paths import resolve_home
+from sublet.daemon.ports.peer_link import FaceContext, WebContext
 from sublet.daemon.web_access.logins import WebLogins
 from sublet.web.face import WebFace
 from support.fake_daemon_api import FakeDaemonApi

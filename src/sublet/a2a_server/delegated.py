@@ -14,11 +14,11 @@ from nacl.signing import SigningKey
 
 from sublet.a2a_server.ends import Ends
 from sublet.a2a_server.outbox import Outbox
-from sublet.a2a_server.parts import to_part
 from sublet.a2a_server.refusal import wire_error
-from sublet.a2a_server.signer import signed
 from sublet.a2a_server.work import AwcpWork, RenewRequested
-from sublet.daemon.api.daemon_api import ExecutorApi, KnownPeer
+from sublet.a2a_wire.parts import to_part
+from sublet.a2a_wire.signer import signed
+from sublet.daemon.ports.given_to_a2a import ExecutorApi, KnownPeer
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Accept, Done, Error, Invite, Progress, PromptState, Start
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from sublet.a2a_server.caller import SCOPE_KEY, Caller
 from sublet.a2a_server.refusal import http_error
-from sublet.daemon.api.daemon_api import Moved, WhereaboutsApi
+from sublet.daemon.ports.given_to_a2a import Moved, WhereaboutsApi
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 
 MOVED_PATH: Final = "/sublet/v1/moved"

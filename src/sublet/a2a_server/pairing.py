@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from sublet.a2a_server.refusal import http_error
-from sublet.daemon.api.daemon_api import PairingApi, PairRequest
+from sublet.daemon.ports.given_to_a2a import PairingApi, PairRequest
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 
 PAIR_PATH = "/sublet/v1/pair"

@@ -16,9 +16,9 @@ import anyio.abc
 import anyio.to_thread
 import structlog
 
+from sublet.daemon.config.paths import MCP_SOCKET
 from sublet.daemon.net.slots import Slots, Standing
 from sublet.daemon.net.unix_socket import bind_private, remove
-from sublet.daemon.paths import MCP_SOCKET
 from sublet.policy.model import Subject
 from sublet.stop_time import within
 from sublet.tasks import Service, start_alone
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
 
-    from sublet.daemon.ports import FaceContext
+    from sublet.daemon.ports.peer_link import FaceContext
     from sublet.mcp_server.server import SubletServer
 
 log = structlog.get_logger(__name__)

@@ -10,7 +10,7 @@ import structlog
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
 from sublet.daemon.net.tcp_socket import listen_tcp
-from sublet.daemon.ports import FaceContext
+from sublet.daemon.ports.peer_link import FaceContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.web.headers import OwnPageOnly
 from sublet.web.routes import PageApi

@@ -43,7 +43,7 @@ from sublet.daemon.operations.answers import OWNER, Endpoint, answer, failure, g
 from sublet.daemon.operations.reading import read_body, read_query
 from sublet.daemon.operations.routes import OperationRoutes
 from sublet.daemon.operations.table import OperationTable
-from sublet.daemon.ports import WebContext
+from sublet.daemon.ports.peer_link import WebContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.web.assets import load_assets
 from sublet.web.room_routes import MAX_MESSAGE_BYTES, RoomRoutes

@@ -12,11 +12,11 @@ from typing import Any
 
 import anyio
 import httpx
+from daemon.test_app import Running, config, daemon
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from attacks.probe import FailureProbe, Probe
-from daemon.test_app import Running, config, daemon
 from sublet.daemon.api.gateways import GET_GATEWAY, LIST_GATEWAYS, SEND_TO_GATEWAY, OneGateway, SendToGateway
 from sublet.daemon.api.operation import Nothing
 from sublet.protocol.errors import SubletError

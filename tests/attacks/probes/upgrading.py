@@ -12,7 +12,7 @@ from pathlib import Path
 
 from attacks.kit.broken_disk import fail_each
 from attacks.probe import FailureProbe, Probe
-from sublet.daemon.faces import load_face_stores
+from sublet.app.faces import load_face_stores
 from sublet.daemon.storage.opening import open_database
 from sublet.daemon.storage.state import LAYOUT, take_up
 from support.migration_kills import found_in, make_old, run

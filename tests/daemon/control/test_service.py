@@ -11,7 +11,6 @@ from typing import Any, cast, get_args
 
 import pytest
 
-from sublet.daemon import gatekeeper as gatekeeper_module
 from sublet.daemon.api.base import Request
 from sublet.daemon.api.delegation_fields import OneDelegation, OneWithPatch
 from sublet.daemon.api.delegations import CreateDelegation
@@ -22,7 +21,8 @@ from sublet.daemon.control import delegation_service
 from sublet.daemon.control.delegation_service import DelegationService
 from sublet.daemon.control.history_service import HEARTBEAT_SECONDS, HistoryService
 from sublet.daemon.control.service_parts import PartOfService, ServiceParts
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing import gatekeeper as gatekeeper_module
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import served_by
 from sublet.daemon.storage.records import ResourceRecord
 from sublet.policy.engine import Policy

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from sublet.daemon.config_file import MessagingConfig
+from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.rooms import work_talk
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.lent_rooms import RESULT

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.faces import load_face_stores
+from sublet.app.faces import load_face_stores
 from sublet.daemon.storage.opening import open_database
 from sublet.daemon.storage.schema import SCHEMA_VERSION
 from sublet.daemon.storage.state import LAYOUT, ROOM_STORE, STORE, take_up, versions

@@ -19,7 +19,7 @@ import structlog
 from sublet.daemon.approvals.approver import Approver
 from sublet.daemon.approvals.grant_store import Called, GrantStore
 from sublet.daemon.approvals.questions import Approval, QuestionOrigin, Questions
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.asking import decisions_noted
 from sublet.daemon.storage.journal import Journal
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments

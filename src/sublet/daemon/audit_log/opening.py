@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.audit_log.memory import LogMemory
-from sublet.daemon.config import DaemonConfig
+from sublet.daemon.config.daemon_config import DaemonConfig
 from sublet.daemon.peering.identity import Identity
 from sublet.daemon.storage.store import Store
 from sublet.protocol.errors import LocalCode, SubletError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.lending.delegator import Delegator
 from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.results.staged_results import StagedResults

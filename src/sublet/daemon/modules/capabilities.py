@@ -26,7 +26,7 @@ from sublet.daemon.api.capabilities import (
     VerifyCapability,
 )
 from sublet.daemon.api.operation import Nothing
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.policy.capabilities.disclosure import disclose
 from sublet.policy.capabilities.module_file import TOOL_PREFIX, Level

@@ -13,7 +13,7 @@ import structlog
 from sublet.daemon.api.daemon import ReloadReport
 from sublet.daemon.modules.capabilities import CapabilityRegistry
 from sublet.daemon.modules.gateways import Gateways
-from sublet.daemon.working.offer import Offer
+from sublet.daemon.supervising.offer import Offer
 from sublet.policy.engine import Policy, Prepared
 from sublet.policy.rules import Rule
 from sublet.protocol.canonical import JsonValue

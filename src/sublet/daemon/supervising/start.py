@@ -14,8 +14,8 @@ from pathlib import Path
 import anyio
 import structlog
 
-from sublet.daemon.config_file import SupervisorConfig
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.config.config_file import SupervisorConfig
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.supervising.agents import AgentSet, GateMaker
 from sublet.daemon.supervising.runs import Runs

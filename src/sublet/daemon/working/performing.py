@@ -7,10 +7,10 @@ import asyncio
 import anyio
 import structlog
 
-from sublet.daemon.own_tasks import OwnTasks
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord, error_view
 from sublet.daemon.storage.resource_log import NOTHING, ResourceChange
+from sublet.daemon.tasks.own_tasks import OwnTasks
 from sublet.daemon.times import rfc3339
 from sublet.daemon.working.assignment_run import AssignmentRun
 from sublet.daemon.working.assignments import Assignments
