@@ -21,8 +21,9 @@ from typer.main import get_command
 
 import sublet.daemon
 from sublet.a2a_server import routes as a2a_routes
+from sublet.a2a_server.context import A2AContext
+from sublet.app.areas import Areas
 from sublet.app.operations import operation_table
-from sublet.app.parts import Parts
 from sublet.cli.app import app
 from sublet.daemon.api.conversations import ReadConversation, Say
 from sublet.daemon.api.room_messages import ReadMessages, SendMessage
@@ -36,7 +37,6 @@ from sublet.daemon.operations.asking import MARK, asked_operation, asked_stream
 from sublet.daemon.operations.document import declarations
 from sublet.daemon.operations.table import served_by
 from sublet.daemon.ports.given_to_a2a import ExecutorApi, MessageApi, PairingApi, WhereaboutsApi
-from sublet.daemon.ports.peer_link import FaceContext, WebContext
 from sublet.daemon.rooms.conversation_service import ConversationService
 from sublet.daemon.rooms.entities import entity_of
 from sublet.daemon.rooms.finding import RoomFinder
@@ -49,9 +49,11 @@ from sublet.daemon.rooms.presence_service import RoomPresenceService
 from sublet.daemon.rooms.room_service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.text_service import RoomTextService
+from sublet.mcp_server.context import McpContext
 from sublet.policy.defaults import CEILING, DEFAULT_RULES
 from sublet.policy.model import Action, Kind, Subject
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.web.context import WebContext
 from sublet.web.room_routes import OF_ROOMS
 from sublet.web.routes import OF_THE_PAGE, PageApi
 from support.daemon_double import DaemonDouble
@@ -146,8 +148,8 @@ def test_the_daemon_serves_every_service() -> None:
     made = inspect.getsource(operation_table)
     serving = {service.__name__ for service in SERVICES if served_by(service)}
     named = set(re.findall(r"(\w+Service)\(", made))
-    parts = re.findall(r"parts((?:\.\w+)+),\n", made)
-    found = [_type_at(Parts, path.strip(".").split(".")) for path in parts]
+    parts = re.findall(r"areas((?:\.\w+)+),\n", made)
+    found = [_type_at(Areas, path.strip(".").split(".")) for path in parts]
     assert named | {one.__name__ for each in found for one in get_args(each) or (each,)} == serving
 
 
@@ -262,12 +264,15 @@ def acting(context: type) -> set[str]:
 
 def test_what_the_a2a_face_is_given_is_guarded() -> None:
     """AWCP and plain A2A come in by these; a field more needs a place in one of the tables."""
-    assert acting(FaceContext) == {"calls", "executor", "messages", "pairing", "nonces", "whereabouts"}
-    assert get_type_hints(FaceContext)["web"] == WebContext | None
+    assert acting(A2AContext) == {"executor", "messages", "pairing", "nonces", "whereabouts"}
     assert set(public_methods(ExecutorApi)) == set(SERVED_BY_PEERS)
     assert set(public_methods(MessageApi)) == {"answer"}
     assert set(public_methods(PairingApi)) == set(OPEN_TO_STRANGERS)
     assert set(public_methods(WhereaboutsApi)) == set(TOLD_BY_PEERS)
+
+
+def test_the_mcp_face_acts_by_operations_and_by_what_stands_before_them() -> None:
+    assert acting(McpContext) == {"calls"}
 
 
 def test_what_the_web_page_does_is_an_operation_of_its_owner_but_for_logging_in() -> None:

@@ -68,7 +68,7 @@ AT_THE_START = (
 )
 """Places that start a task when a daemon starts, or is paired for the first time."""
 SERVED = (
-    "app.running:_Daemon._serve",
+    "app.daemon:Daemon._serve",
     "daemon.audit_log.log:AuditLog.serve",
     "daemon.control.server:ControlServer.serve",
     "daemon.lending.delegator:Delegator.serve",
@@ -163,9 +163,8 @@ async def _services() -> None:
 async def _stores_thread() -> None:
     """Break the thread that writes: who waits is told, and the daemon is told to end."""
     with tempfile.TemporaryDirectory() as directory:
-        store = await Store.open(Path(directory) / "it.db")
         broken = anyio.Event()
-        store.broken = broken.set
+        store = await Store.open(Path(directory) / "it.db", broken.set)
         store._writes.put(object())  # type: ignore[arg-type]  # nothing that is ever put there
         with anyio.fail_after(SECONDS):
             with pytest.raises(SubletError):

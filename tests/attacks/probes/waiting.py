@@ -119,8 +119,7 @@ class _Api(FakeDaemonApi):
 async def _delegated_on(base: Path) -> AsyncIterator[object]:
     """Let the agents of job after job delegate further."""
     config = AgentConfig.model_validate({"id": "coder", "provider": {"type": "acp", "argv": ["agent"]}})
-    tools = OnwardTools(lambda: [config], lambda _agent, _tool: True)
-    tools.use(_Api().table)
+    tools = OnwardTools(lambda: [config], lambda _agent, _tool: True, _Api().table)
     given, work = {"workspace_dir": "/w", "peer": "bob", "prompt": "Go."}, job(base, "Go.")
     with patch.object(onward, "MAX_JOBS", 20):
         for number in range(500):

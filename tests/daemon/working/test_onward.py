@@ -39,9 +39,7 @@ class HeldApi(FakeDaemonApi):
 
 
 def tools_of(api: FakeDaemonApi) -> OnwardTools:
-    tools = OnwardTools(lambda: [AGENT], lambda _agent, _tool: True)
-    tools.use(api.table)
-    return tools
+    return OnwardTools(lambda: [AGENT], lambda _agent, _tool: True, api.table)
 
 
 async def test_calls_at_once_do_not_go_beyond_what_one_task_may_delegate(

@@ -153,7 +153,7 @@ class PeerStore:
         return next((peer for peer in self._by_name.values() if peer.node_id == node_id), None)
 
     def find_known(self, node_id: str) -> KnownPeer | None:
-        """Return the peer with that node id as the A2A face wants it (``FaceContext.find_peer``)."""
+        """Return the peer with that node id as the A2A face wants it (``A2AContext.find_peer``)."""
         peer = self.by_node_id(node_id)
         return peer.known() if peer else None
 
