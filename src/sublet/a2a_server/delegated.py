@@ -21,7 +21,16 @@ from sublet.a2a_wire.parts import to_part
 from sublet.a2a_wire.signer import signed
 from sublet.daemon.ports.given_to_a2a import ExecutorApi, KnownPeer
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.messages import AWCP_URI, Accept, Done, Error, Invite, Progress, PromptState, Start
+from sublet.protocol.messages import (
+    AWCP_URI,
+    Accept,
+    Done,
+    Error,
+    Invite,
+    Progress,
+    Start,
+)
+from sublet.protocol.prompt_state import PromptState
 
 log = structlog.get_logger(__name__)
 

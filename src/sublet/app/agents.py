@@ -13,6 +13,7 @@ from sublet.app.ground import Ground
 from sublet.app.lending import Lending
 from sublet.app.peering import Peering
 from sublet.daemon.control.callers import chain_signer
+from sublet.daemon.governing.agent_rules import rules_of
 from sublet.daemon.modules.gateway_feed import GatewayFeed
 from sublet.daemon.modules.gateway_input import GatewayInputs
 from sublet.daemon.modules.gateways import GATEWAYS, Gateways
@@ -22,7 +23,7 @@ from sublet.daemon.reloading.reloader import AgentSource
 from sublet.daemon.rooms.start import Rooms
 from sublet.daemon.rooms.work_tools import WorkTools
 from sublet.daemon.supervising.messages import Messages
-from sublet.daemon.supervising.offer import Offering, rules_of
+from sublet.daemon.supervising.offer import Offering
 from sublet.daemon.supervising.remote_agents import PairedAndPublic
 from sublet.daemon.supervising.replay_service import ReplayService
 from sublet.daemon.supervising.start import Around, Supervising

@@ -20,22 +20,24 @@ from sublet.app.ground import Ground, lay
 from sublet.app.operations import operation_table
 from sublet.app.status import Status
 from sublet.daemon.api.daemon import StatusView
-from sublet.daemon.audit_log.opening import open_audit_log
+from sublet.daemon.audit_log.opening import AUDIT_LOG, open_audit_log
 from sublet.daemon.config.daemon_config import DaemonConfig
 from sublet.daemon.config.paths import Home
 from sublet.daemon.health.heap import Heap
 from sublet.daemon.health.stalls import Stalls
+from sublet.daemon.lending.recovery import release_held
 from sublet.daemon.net.last_ports import LastPorts, read_ports, write_ports
 from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
 from sublet.daemon.peering.identity import Identity, TlsFiles, load_tls
 from sublet.daemon.peering.key_reports import key_reporter
 from sublet.daemon.process.endings import Stop
 from sublet.daemon.process.kept_face import signals, started
+from sublet.daemon.process.leftovers import clear, keep_swept
 from sublet.daemon.process.lock import InstanceLock
 from sublet.daemon.process.own_files import OwnFiles
-from sublet.daemon.process.recovery import keep_swept, recover
 from sublet.daemon.storage.store import Store
 from sublet.daemon.web_access.logins import WebLogins
+from sublet.daemon.working.recovery import end_assignments
 from sublet.tasks import Service, Services
 
 MAX_OPEN_FILES = 65_536
@@ -74,7 +76,7 @@ class Daemon:
         """
         _raise_file_limit()
         last_ports, tls = read_ports(self._ports_file), self._load_tls()
-        audit_log = await open_audit_log(self._config, self._store, self._identity)
+        audit_log = await open_audit_log(self._state_dir / AUDIT_LOG, self._store, self._identity.key)
         try:
             await self._run(
                 lay(self._config, self._identity, tls, self._store, audit_log, Services(), self._stop, last_ports),
@@ -113,8 +115,9 @@ class Daemon:
         await ground.journal.set_torn_aside()
         await lending.results.recover()
         await areas.governance.grants.settle()
-        carriers = areas.working.carriers.values()
-        await recover(ground.journal, carriers, lending.trees, ground.scratch_root, ground.aside)
+        await asyncio.to_thread(clear, ground.scratch_root, ground.aside)
+        await end_assignments(ground.journal, areas.working.carriers.values())
+        await release_held(ground.journal, lending.trees)
 
     async def _start_data_plane(self, areas: Areas, last_ports: LastPorts) -> None:
         data_plane, sftp = areas.lending.data_plane, self._config.sftp

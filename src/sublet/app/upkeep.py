@@ -9,6 +9,7 @@ from sublet.app.agents import Agents
 from sublet.app.governance import Governance
 from sublet.app.ground import Ground
 from sublet.app.lending import Lending
+from sublet.daemon.governing.agent_rules import rules_of
 from sublet.daemon.reloading.reloader import Reloader
 from sublet.daemon.reloading.watching import Watcher
 from sublet.daemon.rooms.start import Rooms
@@ -20,7 +21,6 @@ from sublet.daemon.storage.prune_stores import (
     Shadows,
 )
 from sublet.daemon.storage.pruning import Pruning
-from sublet.daemon.supervising.offer import rules_of
 from sublet.daemon.supervising.prune_store import KeptSessions
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.events import EventKind

@@ -38,7 +38,8 @@ from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.tools import DELEGATE, ToolCall
+from sublet.supervisor.tool_gate import ToolCall
+from sublet.supervisor.tools import DELEGATE
 from sublet.workspace.view.change_watch import Changed, ChangeWatch
 from sublet.workspace.view.walk import WalkOverrunError
 from support.fake_daemon_api import FakeDaemonApi

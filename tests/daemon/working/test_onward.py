@@ -16,7 +16,8 @@ from sublet.daemon.working.onward import OnwardTools
 from sublet.policy.model import Subject
 from sublet.protocol.errors import SubletError
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.tools import DELEGATE, DELEGATE_OUTPUT, ToolCall
+from sublet.supervisor.tool_gate import ToolCall
+from sublet.supervisor.tools import DELEGATE, DELEGATE_OUTPUT
 from support.fake_daemon_api import FakeDaemonApi
 from support.jobs import job
 

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from sublet.daemon.api.audit_models import AuditReport, DirectoryChange, FileChange, OthersEdit, RefChange
 from sublet.daemon.api.delegation_views import ChangeSet, PromptView, ResultView
 from sublet.protocol.errors import AgentEnd, SubletError
-from sublet.protocol.messages import Done, Error, PromptState
+from sublet.protocol.messages import Done, Error
+from sublet.protocol.prompt_state import PromptState
 from sublet.protocol.text import MAX_SUMMARY_CHARS, clean, clean_line, clean_name
 from sublet.workspace.audit.auditor import AuditResult
 from sublet.workspace.audit.comparing import Change, DirectoryKind

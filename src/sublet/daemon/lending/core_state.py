@@ -11,7 +11,7 @@ from sublet.daemon.storage.records import DelegationRecord, FollowUpRecord, erro
 from sublet.daemon.times import unix_seconds
 from sublet.protocol.delegation.model import Delegation, Heard, Record, Said
 from sublet.protocol.lifecycle import DelegationState
-from sublet.protocol.messages import PromptState
+from sublet.protocol.prompt_state import PromptState
 
 
 def delegation_of(record: DelegationRecord) -> Delegation:

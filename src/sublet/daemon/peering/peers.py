@@ -10,7 +10,7 @@ import anyio
 import structlog
 
 from sublet.daemon.api.peers import AgentView, PeerView
-from sublet.daemon.peering.pair_link import check_url
+from sublet.daemon.net.base_url import check_url
 from sublet.daemon.peering.peer_names import GivenName, Spoken, give_name, name_notes
 from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.daemon.ports.peer_link import PeerAddress

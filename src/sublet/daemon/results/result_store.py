@@ -27,7 +27,7 @@ from sublet.daemon.api.results import (
     ReviewedFile,
     Undone,
 )
-from sublet.daemon.lending.lent_resources import lent_directories, owner_of, staged_keys
+from sublet.daemon.storage.lent_directories import lent_directories, owner_of, staged_keys
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name

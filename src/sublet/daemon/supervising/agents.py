@@ -15,7 +15,7 @@ from sublet.supervisor.model import Provider
 from sublet.supervisor.provider_config import SuperConfig
 from sublet.supervisor.sessions.control import SessionControl
 from sublet.supervisor.super_agent import SuperAgent
-from sublet.supervisor.tools import ToolGate
+from sublet.supervisor.tool_gate import ToolGate
 from sublet.supervisor.worker import WorkerAgent
 
 GateMaker = Callable[[AgentConfig, AgentRunContext], ToolGate]

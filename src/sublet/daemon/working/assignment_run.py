@@ -10,21 +10,22 @@ import anyio
 import asyncssh
 import structlog
 
+from sublet.daemon.ports.talking import Work
 from sublet.daemon.working.data_link import DataLink, LinkState
 from sublet.daemon.working.decisions import Decisions
 from sublet.daemon.working.executor_tools import ExecutorTools
 from sublet.daemon.working.follow_ups import NextFollowUps
 from sublet.daemon.working.lease_job import make_job
 from sublet.daemon.working.refusals import broken
-from sublet.daemon.working.talking import Work
 from sublet.daemon.working.updates import Updates
 from sublet.disk.private_dir import make_fresh
 from sublet.disk.removal import is_removed
 from sublet.protocol.assignment.model import AgentLaunched, Prompt, PromptEnded, WorkEnded
 from sublet.protocol.assignment.verdict import Ended
 from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.protocol.messages import Done, PromptState, Start
+from sublet.protocol.messages import Done, Start
 from sublet.protocol.names import parse_plain_name
+from sublet.protocol.prompt_state import PromptState
 from sublet.protocol.text import clean_line
 from sublet.supervisor.guarded_process import ReadyGuard
 from sublet.supervisor.model import Deadline, Outcome, runs_program

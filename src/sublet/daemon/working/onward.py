@@ -29,7 +29,14 @@ from sublet.protocol.text import clean_line
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.model import Job
 from sublet.supervisor.provider_config import AcpConfig, IflowConfig
-from sublet.supervisor.tools import DELEGATE, DELEGATE_CANCEL, DELEGATE_OUTPUT, ToolAnswer, ToolCall, ToolOffer
+from sublet.supervisor.tool_gate import ToolCall
+from sublet.supervisor.tools import (
+    DELEGATE,
+    DELEGATE_CANCEL,
+    DELEGATE_OUTPUT,
+    ToolAnswer,
+    ToolOffer,
+)
 
 MAX_JOBS: Final = 1_000
 MAX_OF_ONE_JOB: Final = 64

@@ -7,6 +7,7 @@ import asyncio
 import anyio
 import structlog
 
+from sublet.daemon.ports.talking import Work
 from sublet.daemon.storage.journal import NOTHING, Held, Journal
 from sublet.daemon.storage.records import AssignmentRecord, error_view
 from sublet.daemon.tasks.own_tasks import OwnTasks
@@ -16,7 +17,6 @@ from sublet.daemon.working.assignments import Assignments
 from sublet.daemon.working.decisions import Decisions
 from sublet.daemon.working.executor_tools import ExecutorTools
 from sublet.daemon.working.refusals import broken, names_of, stopping
-from sublet.daemon.working.talking import Work
 from sublet.protocol.assignment.model import (
     Begin,
     Free,
