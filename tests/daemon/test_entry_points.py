@@ -79,6 +79,7 @@ PAGE_MAY_IMPORT = re.compile(r"sublet\.daemon\.operations\.(answers|reading|rout
 """How HTTP is read and answered, which the web page has in common with the control socket."""
 CLI_MAY_IMPORT = {
     "sublet.app.running": "starts the daemon in this process",
+    "sublet.app.stores": "looks at this machine where no daemon runs",
     "sublet.daemon.approvals.approver": "the words of an error",
     "sublet.daemon.approvals.human_key": "the person's own key file, unlocked by a passphrase here and nowhere else",
     "sublet.daemon.approvals.service": "the words that a person signs",
@@ -211,7 +212,7 @@ def imports(package: str) -> Iterator[tuple[str, str]]:
                 yield from ((path.name, alias.name) for alias in node.names if alias.name.startswith("sublet."))
 
 
-@pytest.mark.parametrize("face", ["mcp_server", "a2a_server", "web"])
+@pytest.mark.parametrize("face", ["mcp_server", "a2a_server", "a2a_client", "a2a_wire", "web"])
 def test_a_face_reaches_the_daemon_by_its_interfaces_only(face: str) -> None:
     for file, module in imports(face):
         layer = module.split(".")[1]
@@ -225,9 +226,10 @@ def test_a_face_reaches_the_daemon_by_its_interfaces_only(face: str) -> None:
 
 def test_the_command_line_reaches_the_daemon_by_its_client_only() -> None:
     for file, module in imports("cli"):
-        if module.startswith("sublet.daemon.") and not FACE_MAY_IMPORT.match(module):
+        if module.startswith(("sublet.daemon.", "sublet.app.")) and not FACE_MAY_IMPORT.match(module):
             assert module in CLI_MAY_IMPORT, f"{file} imports {module}"
-        assert module.split(".")[1] not in ("workspace", "messaging", "federation", "a2a_server"), f"{file} {module}"
+        layer = module.split(".")[1]
+        assert layer not in ("workspace", "messaging", "federation", "a2a_server", "a2a_client"), f"{file} {module}"
 
 
 def test_every_command_has_a_call_of_the_client_or_is_local() -> None:
