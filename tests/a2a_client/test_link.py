@@ -192,7 +192,7 @@ async def test_an_unreachable_peer(bob: World, link: A2APeerLink, proxy: CutProx
 async def test_the_bus_of_a_peer_that_was_started_again_is_found_at_once(
     bob: World, link: A2APeerLink, tmp_path: Path
 ) -> None:
-    there = replace(bob.context, state_dir=tmp_path / "again" / "again")
+    there = replace(bob.context, state_dir=tmp_path / "again")
     there.state_dir.mkdir()
     async with served(replace(there, bus=BusDoor(7001))) as (_, face):
         peer = replace(bob.peer(), a2a_url=face.address)
