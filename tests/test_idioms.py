@@ -24,7 +24,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "daemon.audit_log.writer": "writes and flushes the audit log, which takes as long as the disk",
         "daemon.tasks.background": "is the idiom for what may take for ever",
         "daemon.health.stalls": "watches the loop, so it can't run on it",
-        "daemon.stop_limit": "ends a process whose loop may hang",
+        "daemon.process.stop_limit": "ends a process whose loop may hang",
         "daemon.storage.store": "owns the database's connections",
         "messaging.backends.zenoh_network": "starts the network, which may hang",
         "messaging.links.links": "the engine's network calls it from other threads",
@@ -48,7 +48,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     },
     "time.sleep": {
         "daemon.process.lock": "before the loop runs",
-        "daemon.stop_limit": "in its own thread",
+        "daemon.process.stop_limit": "in its own thread",
         "messaging.links.links": "in its own thread",
         "workspace.confined.shared": "in the thread that reads a file",
         "workspace.mount.stuck_reads_helper": "a process of its own, without a loop",

@@ -49,7 +49,7 @@ async def checked(tmp_path: Path) -> tuple[bool, str]:
     """Return what ``sublet doctor`` says of the libraries."""
     place = str(tmp_path)
     home = Home(root=place, config_dir=place, state_dir=place, runtime_dir=place, temporary=False)
-    checks = await diagnosis.diagnose(home, running=False)
+    checks = await diagnosis.diagnose(home, {}, running=False)
     (check,) = [check for check in checks if check.name == "libraries"]
     return check.ok, check.detail
 

@@ -192,14 +192,14 @@ async def test_an_unreachable_peer(bob: World, link: A2APeerLink, proxy: CutProx
 async def test_the_bus_of_a_peer_that_was_started_again_is_found_at_once(
     bob: World, link: A2APeerLink, tmp_path: Path
 ) -> None:
-    there = replace(bob.context, state_dir=tmp_path / "again", runtime_dir=tmp_path / "again")
+    there = replace(bob.context, state_dir=tmp_path / "again")
     there.state_dir.mkdir()
     async with served(replace(there, bus=BusAddress(7001))) as (_, face):
         peer = replace(bob.peer(), a2a_url=face.address)
         assert await link.bus(peer) == BusAddress(7001, version=there.version)
     port = urlsplit(peer.a2a_url).port
     assert port is not None
-    async with served(replace(there, a2a_port=port, bus=BusAddress(7002))) as (_, face):
+    async with served(replace(there, port=port, bus=BusAddress(7002))) as (_, face):
         assert face.address == peer.a2a_url
         assert await link.bus(peer) == BusAddress(7002, version=there.version)
 

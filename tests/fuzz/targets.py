@@ -35,7 +35,7 @@ from sublet.daemon.audit_log.segments import lines
 from sublet.daemon.audit_log.verify import verify
 from sublet.daemon.config import config_file
 from sublet.daemon.control import http as control_http
-from sublet.daemon.net import last_ports, network
+from sublet.daemon.net import base_url, last_ports, network
 from sublet.daemon.peering import identity, pair_link
 from sublet.daemon.process import lock
 from sublet.mcp_server import arguments, relay_session, toml_entry
@@ -117,8 +117,6 @@ EXEMPT: dict[str, str] = {
     "daemon.storage.stored:read_assignment": "reads a row that this daemon has written; test_journal spoils them",
     "daemon.storage.event_log:load_object": "reads only rows that this process has written into its own database",
     "workspace.audit.manifest:_parsed": "reads what its caller has found whole by its own digest",
-    "app.faces:_load": "takes names of modules that are constants",
-    "app.faces:load_face": "takes names of modules that are constants",
     "disk.private_dir:read": "returns a file as it is, of a size that is bounded",
     "daemon.approvals.approver:load": "reads the row that this daemon has written into its own database",
     "supervisor.sessions.control:_load": "takes an id; session_files is the decoder",
@@ -706,7 +704,7 @@ def _addresses(data: bytes) -> None:
     network.is_loopback(_text(data))
     network.is_wildcard(_text(data))
     with contextlib.suppress(SubletError):
-        pair_link.check_url(_text(data))
+        base_url.check_url(_text(data))
     network.parse_host_port(_text(data))
 
 

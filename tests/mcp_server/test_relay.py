@@ -404,6 +404,7 @@ def test_the_fast_path_imports_next_to_nothing(home: Home) -> None:
         "sublet.cli",
         "sublet.cli.entry",
         "sublet.daemon",
+        "sublet.daemon.config",
         "sublet.daemon.config.paths",
         "sublet.mcp_server",
         "sublet.mcp_server.relay",

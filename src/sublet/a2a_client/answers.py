@@ -11,8 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.struct_pb2 import Struct
 from pydantic import ValidationError
 
-from sublet.a2a_server.delegated import DONE_ARTIFACT
-from sublet.a2a_server.task_store import TERMINAL
+from sublet.a2a_wire.names import DONE_ARTIFACT, TERMINAL
 from sublet.a2a_wire.parts import find_body
 from sublet.protocol.canonical import JsonValue, narrow
 from sublet.protocol.codec import AnyMessage, decode

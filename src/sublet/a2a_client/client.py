@@ -20,9 +20,8 @@ from sublet.a2a_client.answers import AnswerReader
 from sublet.a2a_client.peer_http import PeerAuth, fetch_certificate, open_client
 from sublet.a2a_client.session import PeerSession, causes, it_says, told
 from sublet.a2a_client.stream import Follower
-from sublet.a2a_server.moving import MOVED_PATH
-from sublet.a2a_server.pairing import PAIR_PATH
 from sublet.a2a_wire.card import offered_agents, offered_bus
+from sublet.a2a_wire.names import MOVED_PATH, PAIR_PATH
 from sublet.a2a_wire.parts import to_part
 from sublet.a2a_wire.signer import signed
 from sublet.daemon.api.peers import AgentView

@@ -30,8 +30,8 @@ from a2a.utils.constants import PROTOCOL_VERSION_1_0, VERSION_HEADER
 from a2a.utils.errors import A2AError, InternalError
 
 from sublet.a2a_client.peer_http import PeerAuth, open_client
-from sublet.a2a_server.task_store import TERMINAL
 from sublet.a2a_wire.card import CARD_PATH, verify_card
+from sublet.a2a_wire.names import TERMINAL
 from sublet.daemon.ports.peer_link import NotConnected, PeerAddress
 from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError, error_code

@@ -15,7 +15,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from sublet.a2a_client.answers import AnswerReader
 from sublet.a2a_client.session import PeerSession
-from sublet.a2a_server.delegated import DONE_ARTIFACT
+from sublet.a2a_wire.names import DONE_ARTIFACT
 from sublet.daemon.ports.peer_link import Silence, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import Accept, Done, Error, Progress

@@ -37,8 +37,8 @@ from nacl.signing import SigningKey
 from sublet.a2a_client.peer_http import PeerAuth
 from sublet.a2a_client.public_http import open_public
 from sublet.a2a_client.session import PeerSession, it_says, json_object, translated
-from sublet.a2a_server.task_store import TERMINAL
 from sublet.a2a_wire.card import CARD_PATH
+from sublet.a2a_wire.names import TERMINAL
 from sublet.daemon.ports.peer_link import PeerAddress, TextPiece
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError

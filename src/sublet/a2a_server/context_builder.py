@@ -15,7 +15,7 @@ from a2a.utils.errors import A2AError, InvalidParamsError, InvalidRequestError, 
 from sublet.a2a_server.caller import Caller, caller_of
 from sublet.a2a_server.invites import PendingInvites
 from sublet.a2a_server.refusal import a2a_error
-from sublet.a2a_server.task_store import TERMINAL, SqliteTaskStore
+from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import (
     AlreadyAnswered,
     AwcpWork,
@@ -26,6 +26,7 @@ from sublet.a2a_server.work import (
     put_work,
     task_id_for,
 )
+from sublet.a2a_wire.names import TERMINAL
 from sublet.a2a_wire.parts import find_body, plain, trim
 from sublet.daemon.ports.given_to_a2a import ExecutorApi, KnownPeer
 from sublet.protocol.bounds import MAX_PROMPT_CHARS

@@ -1,79 +1,71 @@
-"""Everything that the daemon can be asked: the composition of its services."""
+"""Everything that the daemon can be asked: the services of all areas in one table."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 
-from sublet.app.parts import Parts
-from sublet.daemon.api.daemon import Check, StatusView
-from sublet.daemon.config.daemon_config import DaemonConfig
+from sublet.app.areas import Areas
+from sublet.app.status import Status
+from sublet.app.stores import FACE_STORES
+from sublet.daemon.api.daemon import Check
 from sublet.daemon.control.config_service import ConfigService
-from sublet.daemon.control.delegation_service import DelegationService
 from sublet.daemon.control.history_service import HistoryService
 from sublet.daemon.control.lend_root_service import LendRootService
 from sublet.daemon.control.peer_service import PeerParts, PeerService
-from sublet.daemon.control.service_parts import ServiceParts
 from sublet.daemon.control.state_service import StateService
 from sublet.daemon.control.token_service import TokenService
 from sublet.daemon.health.diagnosis import diagnose
 from sublet.daemon.modules.gateway_service import GatewayService
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.peering.peer_directory import PeerDirectory
+from sublet.daemon.web_access.logins import WebLogins
 from sublet.daemon.web_access.service import WebService
 
 
-def operation_table(
-    parts: Parts,
-    service_parts: ServiceParts,
-    config: DaemonConfig,
-    web_page: Callable[[], str | None],
-    status: Callable[[], Awaitable[StatusView]],
-    stop: Callable[[], None],
-) -> OperationTable:
+def operation_table(areas: Areas, status: Status, web_logins: WebLogins) -> OperationTable:
     """Return everything that the daemon can be asked.
 
     Args:
-        parts: of the daemon.
-        service_parts: what the services on delegations are made of.
-        config: what was configured.
-        web_page: returns where the web page is, None where it is switched off.
-        status: returns the daemon at a glance.
-        stop: asks the daemon to stop.
+        areas: what serves it.
+        status: the daemon at a glance.
+        web_logins: makes links that log in on the web page.
     """
+    ground, gate = areas.ground, areas.governance.gate
+    doctor, reload = partial(_doctor, areas), areas.upkeep.reloader.reload
     return OperationTable(
-        DelegationService(service_parts),
-        HistoryService(service_parts),
-        StateService(parts.gate, status, partial(_doctor, parts, config), parts.reloader.reload, stop),
-        PeerService(_peer_parts(parts)),
-        TokenService(parts.gate, parts.tokens),
-        LendRootService(parts.gate, parts.lend_roots),
-        parts.approvals,
-        parts.modules.service,
-        GatewayService(parts.gate, parts.gateways),
-        parts.replays,
-        parts.supervising.service,
-        *parts.rooms.serving,
-        ConfigService(parts.gate, config),
-        parts.policy_service,
-        WebService(parts.gate, parts.web_logins, web_page),
+        areas.lending.delegations,
+        HistoryService(gate, ground.journal, areas.upkeep.pruning),
+        StateService(gate, status.view, doctor, reload, ground.stop.ask),
+        PeerService(_peer_parts(areas)),
+        TokenService(gate, areas.peering.tokens),
+        LendRootService(gate, areas.governance.lend_roots),
+        areas.governance.approvals,
+        areas.agents.modules.service,
+        GatewayService(gate, areas.agents.gateways),
+        areas.agents.replays,
+        areas.agents.supervising.service,
+        *areas.rooms.serving,
+        ConfigService(gate, ground.config),
+        areas.governance.rules,
+        WebService(gate, web_logins, ground.places.web_page),
     )
 
 
-async def _doctor(parts: Parts, config: DaemonConfig) -> list[Check]:
-    apart = parts.rooms.messaging.apart()
-    return await diagnose(config.home, running=True, limits=parts.cages.means, apart=apart)
+async def _doctor(areas: Areas) -> list[Check]:
+    limits, apart = areas.agents.cages.means, areas.rooms.messaging.apart()
+    return await diagnose(areas.ground.config.home, FACE_STORES, running=True, limits=limits, apart=apart)
 
 
-def _peer_parts(parts: Parts) -> PeerParts:
+def _peer_parts(areas: Areas) -> PeerParts:
+    peering, governance = areas.peering, areas.governance
     return PeerParts(
-        gate=parts.gate,
-        policy=parts.policy,
-        peers=parts.peers,
-        directory=PeerDirectory(parts.peers, parts.link, parts.rooms.messaging.why_apart),
-        pairing=parts.pairing,
-        lend_roots=parts.lend_roots,
-        delegator=parts.delegator,
-        executor=parts.executor,
-        node_id=parts.identity.node_id,
+        gate=governance.gate,
+        policy=governance.policy,
+        peers=peering.peers,
+        directory=PeerDirectory(peering.peers, peering.link, areas.rooms.messaging.why_apart),
+        pairing=peering.pairing,
+        lend_roots=governance.lend_roots,
+        delegator=areas.lending.delegator,
+        executor=areas.working.executor,
+        node_id=areas.ground.identity.node_id,
     )

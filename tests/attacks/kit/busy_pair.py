@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-from daemon.test_app import Running, paired
 from structlog.testing import capture_logs
 
+from app.test_running import Running, paired
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.delegation_fields import OneDelegation

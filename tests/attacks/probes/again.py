@@ -17,7 +17,8 @@ from unittest.mock import patch
 import anyio
 import pytest
 
-from a2a_server import test_cancel, test_link, test_plain_clients
+from a2a_client import test_link
+from a2a_server import test_cancel, test_plain_clients
 from attacks.kit.as_probe import throwing
 from attacks.kit.neighbour import HOST
 from attacks.probe import CostProbe, FailureProbe, Probe

@@ -17,7 +17,7 @@ from attacks.kit.faults import Faults
 from attacks.probe import FailureProbe, Probe
 from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.operation import Nothing
-from sublet.daemon.stop_limit import StopLimit
+from sublet.daemon.process.stop_limit import StopLimit
 from sublet.daemon.storage.store import Store
 from sublet.daemon.tasks.background import in_background
 from sublet.messaging.running.owner import Owner
@@ -71,7 +71,7 @@ AT_THE_START = (
 )
 """Places that start a task when a daemon starts, or is paired for the first time."""
 SERVED = (
-    "app.running:_Daemon._serve",
+    "app.daemon:Daemon._serve",
     "daemon.audit_log.log:AuditLog.serve",
     "daemon.control.server:ControlServer.serve",
     "daemon.lending.delegator:Delegator.serve",
@@ -166,9 +166,8 @@ async def _services() -> None:
 async def _stores_thread() -> None:
     """Break the thread that writes: who waits is told, and the daemon is told to end."""
     with tempfile.TemporaryDirectory() as directory:
-        store = await Store.open(Path(directory) / "it.db")
         broken = anyio.Event()
-        store.broken = broken.set
+        store = await Store.open(Path(directory) / "it.db", broken.set)
         store._writes.put(object())  # type: ignore[arg-type]  # nothing that is ever put there
         with anyio.fail_after(SECONDS):
             with pytest.raises(SubletError):
@@ -291,7 +290,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="services: the words of a stop that is cut off",
-        covers=("daemon.stop_limit:StopLimit.begin", "daemon.stop_limit:StopLimit._wait"),
+        covers=("daemon.process.stop_limit:StopLimit.begin", "daemon.process.stop_limit:StopLimit._wait"),
         throw=_words_of_the_cut,
     ),
     FailureProbe(name="services: a panic in a thread", covers=("daemon.tasks.background:in_background",), throw=_panic),

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.api.cautions import build_files, cautions
+from sublet.daemon.api.cautions import cautions
+from sublet.daemon.lending.build_files import build_files
 from support.lender import lender
 
 

@@ -68,7 +68,7 @@ async def _run(options: UpOptions, ready: Callable[[StatusView], None]) -> None:
     from sublet.cli.reaching.start_report import log_path
     from sublet.daemon.config.daemon_config import DaemonConfig
     from sublet.daemon.logs.logging import configure_logging
-    from sublet.daemon.stop_limit import StopLimit
+    from sublet.daemon.process.stop_limit import StopLimit
 
     config = DaemonConfig(
         agent_file=options.agent,

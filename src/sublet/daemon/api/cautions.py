@@ -6,34 +6,24 @@ was written in the same second, and programs that lock a file on both sides do n
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterable
 from typing import Final
 
-from sublet.daemon.api.caution_words import LOCKS, TIMES
 from sublet.protocol.bounds import TransportName
 
-BUILD_FILES: Final = ("Makefile", "makefile", "GNUmakefile", "build.ninja")
-"""What make and ninja begin with; both decide by the times of files."""
+TIMES: Final = (
+    "file times in a mount are whole seconds, so a second build within the same second may miss a change; delegate "
+    "with --transport archive, or build in a directory outside the mount"
+)
+LOCKS: Final = (
+    "file locks do not pass through a mount, so a program here that had the database open meanwhile may have lost "
+    "rows; check it, and lend databases with --transport archive"
+)
 _DATABASES: Final = (".sqlite", ".sqlite3", ".db", ".db3")
 _JOURNALS: Final = ("", "-wal", "-shm", "-journal")
 _DATABASE_ENDS: Final = tuple(end + journal for end in _DATABASES for journal in _JOURNALS)
 MAX_NAMED: Final = 3
 """Names that one caution gives."""
-
-
-def build_files(directories: Iterable[str]) -> list[str]:
-    """Return the build files directly in the lent directories, by their names alone. It blocks."""
-    found: list[str] = []
-    for directory in directories:
-        for name in BUILD_FILES:
-            try:
-                if stat.S_ISREG(os.lstat(os.path.join(directory, name)).st_mode):
-                    found.append(name)
-            except OSError:
-                continue
-    return sorted(set(found))
 
 
 def cautions(transport: TransportName | None, builds: Iterable[str], changed: Iterable[str]) -> list[str]:
@@ -54,3 +44,12 @@ def cautions(transport: TransportName | None, builds: Iterable[str], changed: It
         more = f" and {len(databases) - MAX_NAMED} more" if len(databases) > MAX_NAMED else ""
         told.append(f"{', '.join(databases[:MAX_NAMED])}{more}: {LOCKS}")
     return told
+
+
+def without_names(told: Iterable[str]) -> list[str]:
+    """Return the words of cautions without the file names, which the executor may have chosen.
+
+    Args:
+        told: what ``cautions`` returned; sentences of another version are left out.
+    """
+    return [words for words in (TIMES, LOCKS) if any(caution.endswith(f": {words}") for caution in told)]

@@ -32,7 +32,8 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKeys, EventKind
 from sublet.protocol.text import clean_line
 from sublet.supervisor.model import Deadline, JobResource
-from sublet.supervisor.tools import FILE_READ, FILE_SEARCH, ToolCall, Verdict
+from sublet.supervisor.tool_gate import ToolCall, Verdict
+from sublet.supervisor.tools import FILE_READ, FILE_SEARCH
 
 MAX_OPEN_CALLS: Final = 1_024
 """Calls of one run that were allowed and have not ended; of more, the oldest is told to be unknown."""

@@ -11,12 +11,12 @@ from itertools import starmap
 from pathlib import Path
 from types import MappingProxyType
 
-from sublet.app.faces import load_face_stores
 from sublet.daemon.api.daemon import Check
 from sublet.daemon.config.paths import Home
 from sublet.daemon.health.private_parts import fallen_back
 from sublet.daemon.rooms.versions import Apart
 from sublet.daemon.storage.state import versions
+from sublet.migrations.schema import Schema
 from sublet.workspace.mount.table import mounted_below
 from sublet.workspace.requirements import check_requirements
 from sublet.workspace.staging.private_views import describe_kinds
@@ -26,6 +26,7 @@ MIN_FREE_BYTES = 256 << 20
 
 async def diagnose(
     home: Home,
+    stores: Mapping[str, Schema],
     *,
     running: bool,
     mount_root: Path | None = None,
@@ -36,16 +37,17 @@ async def diagnose(
 
     Args:
         home: whose directories are looked at.
+        stores: databases of faces in its state directory, by file name.
         running: whether the daemon of ``home`` runs; without it, mounts below its root are stale.
         mount_root: where the executor mounts, if not where it does by default.
         limits: by what the running daemon holds agents to their limits.
         apart: the peers of the running daemon with which no rooms are shared, by name.
     """
-    checks = await asyncio.to_thread(_diagnose, home, running, mount_root or Path(home.default_mount_root))
+    checks = await asyncio.to_thread(_diagnose, home, stores, running, mount_root or Path(home.default_mount_root))
     return [*checks, *([_limits(limits)] if limits else []), *starmap(_rooms, apart.items())]
 
 
-def _diagnose(home: Home, running: bool, mount_root: Path) -> list[Check]:
+def _diagnose(home: Home, stores: Mapping[str, Schema], running: bool, mount_root: Path) -> list[Check]:
     checks = [
         Check(name=r.name, ok=r.ok, detail=r.detail, fix=r.fix, required_for=r.required_for)
         for r in check_requirements()
@@ -55,7 +57,7 @@ def _diagnose(home: Home, running: bool, mount_root: Path) -> list[Check]:
         _transports(checks),
         _libraries(),
         _disk(Path(home.state_dir)),
-        _state(Path(home.state_dir)),
+        _state(Path(home.state_dir), stores),
         _staging(Path(home.state_dir)),
         _mounts(mount_root, running),
     ]
@@ -66,9 +68,9 @@ def _rooms(name: str, apart: Apart) -> Check:
     return Check(name=f"rooms with {name}", ok=True, detail=f"{apart.what}; {apart.remedy}", required_for="rooms")
 
 
-def _state(state_dir: Path) -> Check:
+def _state(state_dir: Path, stores: Mapping[str, Schema]) -> Check:
     """Tell which version everything in the state directory has, and which copies of older ones there are."""
-    found = versions(state_dir, version("sublet"), load_face_stores())
+    found = versions(state_dir, version("sublet"), stores)
     problem = found.problem
     return Check(
         name="state version",

@@ -12,9 +12,9 @@ import anyio
 import structlog
 
 from sublet import deadlines
-from sublet.daemon.api.cautions import build_files
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.reports import failed_result, refusal
+from sublet.daemon.lending.build_files import build_files
 from sublet.daemon.lending.going_along import GoingAlong
 from sublet.daemon.lending.holding import hold
 from sublet.daemon.lending.inviting import invitation, waiting

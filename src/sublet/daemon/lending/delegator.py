@@ -20,11 +20,11 @@ from sublet.daemon.lending.audits import patch_of
 from sublet.daemon.lending.delegation_run import DelegationRun
 from sublet.daemon.lending.late_news import FindPeer, LateNews
 from sublet.daemon.lending.lent_access import DelegatorTools
-from sublet.daemon.lending.lent_resources import lent_directories
+from sublet.daemon.lending.recovery import end_interrupted
 from sublet.daemon.lending.steering import Approve, RestOf
 from sublet.daemon.ports.peer_link import PeerAddress
-from sublet.daemon.process.recovery import end_interrupted
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.lent_directories import lent_directories
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.daemon.tasks.background import in_background
 from sublet.daemon.tasks.own_tasks import OwnTasks

@@ -54,6 +54,10 @@ class CapabilityRegistry:
         self.directories = tuple(directories)
         self.now = CapabilitySet()
 
+    def version(self) -> str:
+        """Return the version of what is in force."""
+        return self.now.version
+
     def read(self) -> CapabilitySet:
         """Return what the directories say now, without using it. Blocks."""
         return read_capabilities(self.directories)

@@ -20,9 +20,9 @@ from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
 from sublet import deadlines
+from sublet.daemon.net.base_url import check_url
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity, tls_fingerprint
-from sublet.daemon.peering.pair_link import check_url
 from sublet.daemon.peering.pairing import MAX_CERTIFICATE_CHARS, MAX_FIELD_CHARS, OwnAddress
 from sublet.daemon.peering.peers import Peer, PeerStore
 from sublet.daemon.ports.given_to_a2a import KnownPeer, Moved

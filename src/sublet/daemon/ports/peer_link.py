@@ -1,35 +1,20 @@
-"""What the daemon needs of the faces above it, as interfaces: they implement it, the composition root passes it in."""
+"""The calling side of A2A, as the daemon needs it: links to peers, and to agents elsewhere by plain text."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
-from nacl.signing import SigningKey
-
-from sublet.daemon.api.call_api import CallApi
 from sublet.daemon.api.peers import AgentView
-from sublet.daemon.api.web_logins import WebLoginCheck
-from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.ports.given_to_a2a import (
-    ExecutorApi,
-    KnownPeer,
-    MessageApi,
     Moved,
-    PairingApi,
     PairReply,
     PairRequest,
-    WhereaboutsApi,
 )
-from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Error, Invite, Progress, Start
-from sublet.protocol.signing import SharedNonces
-from sublet.supervisor.agent_config import AgentConfig
-from sublet.tasks import Services
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,79 +196,3 @@ class TextLink(Protocol):
         Raises:
             SubletError: as ``say``.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class WebContext:
-    """What the web page gets besides: further operations, who may log in, and the port to listen on, 0 for any.
-
-    ``chosen`` tells whether somebody asked for that port: a default that is taken gives way.
-    """
-
-    logins: WebLoginCheck
-    port: int
-    chosen: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FaceContext:
-    """What a face gets from the composition root.
-
-    ``operations`` are what the daemon can be asked. ``identify`` returns
-    the agent of this daemon to which a process belongs, if any, and raises ``ProcessLookupError`` where nobody can
-    tell. ``find_peer`` maps a node id to the paired peer, ``find_token`` a bearer secret to its token's name.
-    ``listener`` is the bound TCP socket's host and port for the A2A face. ``state_dir`` is private (0700). ``services``
-    keeps what a face runs for as long as it lives. ``web`` is None where the web page is switched off; ``web_page``
-    returns where it is, once it is.
-    """
-
-    operations: OperationTable
-    calls: CallApi
-    executor: ExecutorApi
-    messages: MessageApi
-    pairing: PairingApi
-    whereabouts: WhereaboutsApi
-    key: SigningKey
-    node_id: str
-    fingerprint: str
-    version: str
-    agents: Callable[[], Sequence[AgentConfig]]
-    identify: Callable[[int], Subject | None]
-    find_peer: Callable[[str], KnownPeer | None]
-    key_changed: Callable[[str, str], None]
-    find_token: Callable[[str], str | None]
-    nonces: SharedNonces
-    a2a_host: str
-    a2a_port: int
-    public_url: str | None
-    tls: tuple[Path, Path] | None
-    state_dir: Path
-    runtime_dir: Path
-    bus: BusAddress | None = None
-    web: WebContext | None = None
-    web_page: Callable[[], str | None] = lambda: None
-    services: Services = field(default_factory=Services)
-
-
-class Face(Protocol):
-    """A face that lives in the daemon process.
-
-    Faces are named in ``daemon.faces`` and loaded by that name, so that no import points up.
-    """
-
-    @property
-    def address(self) -> str:
-        """Where it is reached, once ``start`` has returned."""
-
-    async def start(self) -> None:
-        """Bind; after this returns, callers are served.
-
-        Raises:
-            SubletError: ``UNAVAILABLE`` where it cannot bind.
-        """
-
-    async def serve(self) -> None:
-        """Serve until cancelled."""
-
-    def release(self) -> None:
-        """Close what ``start`` has bound, whatever became of ``serve``; another face may take its place then."""

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 
-from sublet.daemon.ports.peer_link import Face
+from sublet.daemon.ports.face import Face
 from sublet.daemon.process.endings import Stop
 from sublet.disk.identity import identity_of
 from sublet.tasks import Service, Services
@@ -34,15 +34,24 @@ def signals(stop: Stop) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
+class Place:
+    """Where a face is reached: made before it, for those who have to tell others, and filled once it has started."""
+
+    def __init__(self) -> None:
+        self.address = ""
+
+
 class KeptFace:
     """A face that a service keeps: where it has failed, another one is made and takes its place.
 
     Args:
         name: what ``status`` calls it.
         make: returns the face, given the address that the one before it had; None for the first.
+        place: is told where it is reached.
     """
 
-    def __init__(self, name: str, make: Callable[[str | None], Face]) -> None:
+    def __init__(self, name: str, make: Callable[[str | None], Face], place: Place | None = None) -> None:
+        self._place = place or Place()
         self._make = make
         self._face = make(None)
         self._started = False
@@ -63,8 +72,7 @@ class KeptFace:
             SubletError: ``UNAVAILABLE`` where that is not possible.
         """
         await self._face.start()
-        self._started = True
-        self._identity = identity_of(self._face.address)
+        self._take(self._face)
 
     def is_there(self) -> bool:
         """Tell whether the socket of a face whose address is a path is still the one that it listens on."""
@@ -94,8 +102,12 @@ class KeptFace:
     async def _replace(self) -> None:
         made = self._make(self._face.address)
         await made.start()
-        self._face, self._started = made, True
-        self._identity = identity_of(made.address)
+        self._take(made)
+
+    def _take(self, started: Face) -> None:
+        self._face, self._started = started, True
+        self._place.address = started.address
+        self._identity = identity_of(started.address)
 
 
 class Remade(Exception):

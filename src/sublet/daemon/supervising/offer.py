@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from sublet.policy.agent_rules import AgentTools, agent_rules
-from sublet.policy.rules import Rule
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.model import Provider
 
 
 class Offer:
-    """The agents of ``agent.json``, replaced all at once.
+    """The agents that are offered now, replaced all at once; nobody until they are read for the first time."""
 
-    Args:
-        load: reads the file.
-        provide: makes the provider of one agent.
-
-    Raises:
-        SubletError: ``INVALID_ARGUMENT``, of ``load``.
-    """
-
-    def __init__(self, load: Callable[[], Sequence[AgentConfig]], provide: Callable[[AgentConfig], Provider]) -> None:
-        self._load = load
-        self._provide = provide
+    def __init__(self) -> None:
         self._agents: tuple[AgentConfig, ...] = ()
         # An agent that is offered no more keeps its provider: work of it may have been accepted.
         self._providers: dict[str, Provider] = {}
-        self.use(self.read())
 
     @property
     def agents(self) -> tuple[AgentConfig, ...]:
         """Those offered now, the default one first."""
         return self._agents
+
+    def now(self) -> tuple[AgentConfig, ...]:
+        """Return ``agents``, for whoever asks again and again."""
+        return self._agents
+
+    def ids(self) -> list[str]:
+        """Return the ids of those offered now."""
+        return [agent.id for agent in self._agents]
 
     def role_of(self, agent_id: str) -> str:
         """Return the role of an agent that is offered now; nothing where it is not."""
@@ -48,6 +43,28 @@ class Offer:
         told = [one for one in config.governance.values() if one.inject_capabilities] if config else []
         return (told[0].capability_ids or None) if told else ()
 
+    def replace(self, agents: tuple[AgentConfig, ...], providers: Mapping[str, Provider]) -> None:
+        """Offer ``agents`` from now on, each with its provider; what runs goes on as it began."""
+        self._agents = agents
+        self._providers |= providers
+
+
+class Offering:
+    """Fills an ``Offer`` from ``agent.json``.
+
+    Args:
+        offer: is filled.
+        load: reads the file.
+        provide: makes the provider of one agent.
+    """
+
+    def __init__(
+        self, offer: Offer, load: Callable[[], Sequence[AgentConfig]], provide: Callable[[AgentConfig], Provider]
+    ) -> None:
+        self.offer = offer
+        self._load = load
+        self._provide = provide
+
     def read(self) -> tuple[AgentConfig, ...]:
         """Return what the file says now, without using it. Blocks: call it in a thread.
 
@@ -57,31 +74,9 @@ class Offer:
         return tuple(self._load())
 
     def use(self, agents: tuple[AgentConfig, ...]) -> None:
-        """Offer ``agents`` from now on; what runs goes on as it began."""
-        made = {agent.id: self._provide(agent) for agent in agents}
-        self._agents = agents
-        self._providers |= made
+        """Offer ``agents`` from now on.
 
-
-def rules_of(agents: Sequence[AgentConfig]) -> tuple[Rule, ...]:
-    """Return what ``agent.json`` says of the tools of ``agents``, as rules of the agent layer.
-
-    Raises:
-        SubletError: ``INVALID_ARGUMENT`` for an entry that could never do anything.
-    """
-    rules: list[Rule] = []
-    for agent in agents:
-        own = list(agent.governance.values())
-        mode = next((one.approval_mode for one in own if one.approval_mode is not None), None)
-        rules += agent_rules(
-            AgentTools(
-                agent.id,
-                agent.tools.whitelist,
-                agent.tools.blacklist,
-                agent.tools.authorization_required,
-                [name for one in own for name in one.allowed_tools],
-                [name for one in own for name in one.disallowed_tools],
-                mode,
-            )
-        )
-    return tuple(rules)
+        Raises:
+            SubletError: ``DEP_MISSING`` where the package of a provider is not here; nothing has changed then.
+        """
+        self.offer.replace(agents, {agent.id: self._provide(agent) for agent in agents})

@@ -18,14 +18,12 @@ class PairedAndPublic:
     """Implements ``RemoteAgents``.
 
     Args:
-        link: returns what speaks A2A; it is made when it is first needed.
+        link: speaks A2A.
         find: how to call the paired peer of a name.
         sign: signs the chain of a call.
     """
 
-    def __init__(
-        self, link: Callable[[], TextLink], find: Callable[[str], PeerAddress | None], sign: SignChain
-    ) -> None:
+    def __init__(self, link: TextLink, find: Callable[[str], PeerAddress | None], sign: SignChain) -> None:
         self._link = link
         self._find = find
         self._sign = sign
@@ -43,9 +41,9 @@ class PairedAndPublic:
                     "Pair with it: run `sublet pair` there and `sublet peers add LINK` here.",
                 )
             metadata = self._sign(agent_id, job, job.prompt, recipient=fingerprint(peer.public_key))
-            said = self._link().say(peer, job.prompt, metadata, context)
+            said = self._link.say(peer, job.prompt, metadata, context)
         else:
-            said = self._link().say_at(target.url or "", token, job.prompt, context)
+            said = self._link.say_at(target.url or "", token, job.prompt, context)
         async with aclosing(said) as pieces:
             async for piece in pieces:
                 yield RemoteNews(piece.text, piece.context)

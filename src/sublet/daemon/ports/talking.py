@@ -6,8 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from sublet.daemon.working.follow_ups import FollowUps
+from sublet.protocol.messages import FollowUp
 from sublet.supervisor.model import Deadline
+
+
+class FollowUps(Protocol):
+    """The follow-ups of an assignment, as an agent that asks something sees them."""
+
+    async def answer(self) -> FollowUp:
+        """Take the next one, as soon as there is one, as the answer to what the agent has asked meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.delegation_views import ConditionView, ErrorView, ResultView
 from sublet.daemon.api.delegations import CreateDelegation
-from sublet.daemon.process.recovery import end_interrupted, recover
+from sublet.daemon.lending.recovery import end_interrupted, release_held
+from sublet.daemon.process.leftovers import clear
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord
 from sublet.daemon.storage.store import Store
+from sublet.daemon.working.recovery import end_assignments
 from sublet.disk.set_aside import SetAside
 from sublet.protocol.lifecycle import (
     ASSIGNMENT_TABLE,
@@ -93,7 +95,9 @@ class Machine:
 
     async def recover(self, journal: Journal) -> None:
         known = trees(self.root / "state", journal, self.auditor)
-        await recover(journal, [self.mounts], known, self.scratch, SetAside(self.root / "state"))
+        await asyncio.to_thread(clear, self.scratch, SetAside(self.root / "state"))
+        await end_assignments(journal, [self.mounts])
+        await release_held(journal, known)
         while records := await journal.list_settled(settled=False):
             for record in records:
                 await end_interrupted(record, journal, known, lambda: LeaseUsage(touched_overflow=True))

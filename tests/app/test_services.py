@@ -6,8 +6,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-from daemon.test_app import Running, paired
 
+from app.test_running import Running, paired
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.delegations import CREATE_DELEGATION, WAIT_FOR_END, CreateDelegation, WaitForEnd
