@@ -43,7 +43,7 @@ from sublet.daemon.supervising.replay_service import ReplayService
 from sublet.mcp_server.room_pages import in_full
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
-from sublet.messaging.documents.held import HeldUpdates, Need
+from sublet.messaging.documents.held import HeldUpdate, Need
 from sublet.messaging.documents.sequence import Node, YataList
 from sublet.messaging.quotas.quotas import Quotas
 from sublet.policy.engine import Policy
@@ -196,10 +196,10 @@ def _chain(size: int) -> tuple[Quotas, Any]:
     return Quotas(none, none, cast("Any", rooms), none, none, none, none), SimpleNamespace(held=held, room_part="index")
 
 
-def _waiting(signer: str, client: int, origin: tuple[int, int]) -> HeldUpdates:
+def _waiting(signer: str, client: int, origin: tuple[int, int]) -> HeldUpdate:
     item = Item(0, 1, STRING, origin, None, None, None, "x")
     envelope = cast("Any", SimpleNamespace(signer=signer))
-    return HeldUpdates(envelope, Update(client, 0, 1, [item], []), Need(origin, 0))
+    return HeldUpdate(envelope, Update(client, 0, 1, [item], []), Need(origin, 0))
 
 
 def _list(number: int) -> tuple[YataList, list[Node]]:

@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from sublet.messaging.documents.held import HeldUpdates, Need
+from sublet.messaging.documents.held import HeldUpdate, HeldUpdates, Need
 from sublet.messaging.documents.plan import LOST, OPAQUE, Fresh, Located, NewEntry, NewWrite, Plan, plain_value, put
 from sublet.messaging.documents.sequence import Node, YataList
 from sublet.messaging.ports.rows import DocumentRow, EntryRow, Fork, WriteRow
@@ -187,7 +187,7 @@ class Document:
         assert need is not None, "it needs something"
         self.held.add(digest, envelope, update, need)
 
-    def release(self) -> list[HeldUpdates]:
+    def release(self) -> list[HeldUpdate]:
         """Return the held updates that need nothing any more, and hold them no longer."""
         return self.held.take(
             lambda item: item[1] >= self.next_clock(item[0]) and not (self.forks and self.is_void(item)), self._absent

@@ -29,7 +29,7 @@ class Need(NamedTuple):
 
 
 @dataclass(slots=True)
-class HeldUpdates:
+class HeldUpdate:
     """An update that waits for others, verified already."""
 
     envelope: Envelope
@@ -41,7 +41,7 @@ class HeldUpdates:
     """What waits; the oldest go where there are too many, and are asked for again with the gap."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[bytes, HeldUpdates] = OrderedDict()
+        self._held: OrderedDict[bytes, HeldUpdate] = OrderedDict()
         self._of_signer: Counter[EntityId] = Counter()
         self.size = 0
         """Bytes of all payloads."""
@@ -51,7 +51,7 @@ class HeldUpdates:
     def __len__(self) -> int:
         return len(self._held)
 
-    def __iter__(self) -> Iterator[HeldUpdates]:
+    def __iter__(self) -> Iterator[HeldUpdate]:
         return iter(self._held.values())
 
     def add(self, digest: bytes, envelope: Envelope, update: Update, need: Need) -> None:
@@ -62,7 +62,7 @@ class HeldUpdates:
         if self._of_signer[signer] >= MAX_HELD_OF_SIGNER:
             self._drop(next(key for key, held in self._held.items() if held.envelope.signer == signer))
         self.changes += 1
-        self._held[digest] = HeldUpdates(envelope, update, need)
+        self._held[digest] = HeldUpdate(envelope, update, need)
         self._of_signer[signer] += 1
         self.size += len(envelope.payload)
         while len(self._held) > MAX_HELD or self.size > MAX_HELD_BYTES:
@@ -70,7 +70,7 @@ class HeldUpdates:
 
     def take(
         self, is_absent: Callable[[ItemId], bool], next_need: Callable[[Update, int], Need | None]
-    ) -> list[HeldUpdates]:
+    ) -> list[HeldUpdate]:
         """Return those that need nothing any more, and hold them no longer.
 
         Args:
@@ -88,7 +88,7 @@ class HeldUpdates:
                 held.need = need
         return [self._drop(digest) for digest in ready]
 
-    def _drop(self, digest: bytes) -> HeldUpdates:
+    def _drop(self, digest: bytes) -> HeldUpdate:
         self.changes += 1
         held = self._held.pop(digest)
         self._of_signer[held.envelope.signer] -= 1

@@ -29,7 +29,7 @@ _ASKER_BYTES: Final = 128
 """A question begins with the record of who asks, which is another one for each."""
 
 CallT = TypeVar("CallT")
-Item: TypeAlias = "Sample | Answer | CallT | None"
+Item: TypeAlias = "Sample | PeerQuery | CallT | None"
 """A call of this machine, what others have sent, or None for the end."""
 
 
