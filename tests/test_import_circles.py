@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Final
 
 import grimp
 import pytest
-
-BEING_MENDED: Final = ("sublet.cli", "sublet.messaging")
-"""Packages whose circles are being taken apart; a circle within one of them is not told here."""
 
 
 @cache
@@ -63,14 +59,9 @@ def circles(nodes: Iterable[str], after: Callable[[str], Iterable[str]]) -> list
     return found
 
 
-def is_being_mended(circle: list[str]) -> bool:
-    """Tell whether a circle lies within one package that is being taken apart."""
-    return any(all(f"{module}.".startswith(f"{package}.") for module in circle) for package in BEING_MENDED)
-
-
 def test_no_module_is_in_a_circle() -> None:
     found = circles(sorted(graph().modules), graph().find_modules_directly_imported_by)
-    assert [one for one in found if not is_being_mended(one)] == [], "take out what both sides need, see CONTRIBUTING"
+    assert found == [], "take out what both sides need, see CONTRIBUTING"
 
 
 @pytest.mark.parametrize("package", ["sublet.daemon", "sublet.app", "sublet"])

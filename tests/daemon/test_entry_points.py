@@ -90,6 +90,7 @@ CLI_MAY_IMPORT = {
     "sublet.daemon.tasks.failures": "tells failures",
     "sublet.daemon.governing.explain": "reads the person's own policy where no daemon runs",
     "sublet.daemon.lending.end_hook": "the words of a notice",
+    "sublet.daemon.process.stop_limit": "starts the daemon in this process",
     "sublet.daemon.process.lock": "tells whether a daemon runs",
     "sublet.daemon.logs.log_file": "how large the log grows that it opens for the daemon",
     "sublet.daemon.logs.logging": "starts the daemon in this process",
