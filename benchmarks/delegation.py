@@ -51,8 +51,8 @@ from sublet.daemon.api.delegations import (
     CreateDelegation,
     WaitForEnd,
 )
+from sublet.daemon.config.paths import resolve_home
 from sublet.daemon.control.client import ControlClient
-from sublet.daemon.paths import resolve_home
 from sublet.workspace.model import Export, LentDirectory, MountTarget
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect

@@ -8,9 +8,9 @@ from contextlib import aclosing
 import pytest
 from a2a.types import GetTaskRequest, TaskState
 
-from sublet.a2a_server import stream
-from sublet.a2a_server.client import A2APeerLink
-from sublet.daemon.ports import PeerAddress, RemoteTask, Update
+from sublet.a2a_client import stream
+from sublet.a2a_client.client import A2APeerLink
+from sublet.daemon.ports.peer_link import PeerAddress, RemoteTask, Update
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Accept, Done, Error, FollowUp, Start, StartExtension
 from support.a2a_world import World, a_progress, a_start, an_invite, until

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from sublet.protocol.canonical import JsonValue
-from sublet.supervisor.tools import ToolCall, Verdict
+from sublet.supervisor.tool_gate import ToolCall, Verdict
 
 
 class ListGate:

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
 from sublet.supervisor.guarded_process import ReadyGuard
-from sublet.supervisor.tools import ToolGate
+from sublet.supervisor.tool_gate import ToolGate
 
 Stream = Literal["stdout", "stderr", "note"]
 EndReason = Literal["done", "failed", "timeout", "limit", "cancelled", "crashed"]

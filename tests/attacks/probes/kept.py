@@ -16,12 +16,12 @@ from attacks.kit.within import within
 from attacks.probe import KeptProbe, Probe
 from messaging.delivery.test_loops import LIMITS
 from messaging.extensions.test_all_together import WITH
-from sublet.a2a_server.client import MAX_SESSIONS, A2APeerLink
+from sublet.a2a_client.client import MAX_SESSIONS, A2APeerLink
 from sublet.a2a_server.ends import Ends
 from sublet.a2a_server.pairing import Attempts
 from sublet.daemon.lending.denial_notes import DenialNotes
 from sublet.daemon.peering.nonces import NonceMemory
-from sublet.daemon.ports import PeerAddress
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.rooms.answered import Answered
 from sublet.daemon.storage.store import Store
 from sublet.messaging.builtins.times import rfc3339
@@ -232,7 +232,7 @@ PROBES: Sequence[Probe] = (
     ),
     KeptProbe(
         name="peers: addresses that move",
-        covers=("a2a_server.client:A2APeerLink.__init__",),
+        covers=("a2a_client.client:A2APeerLink.__init__",),
         attack=lambda: within(_addresses),
     ),
 )

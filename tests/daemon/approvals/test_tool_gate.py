@@ -37,7 +37,7 @@ from sublet.protocol.chain import Chain
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKeys
 from sublet.protocol.statement_signing import sign_statement
-from sublet.supervisor.tools import ToolCall, Verdict
+from sublet.supervisor.tool_gate import ToolCall, Verdict
 from support.approvals import AGENT, DAEMON, HUMAN, PASSPHRASE, Clock, Desk, call, desk, setting
 from support.decisions import a_record
 

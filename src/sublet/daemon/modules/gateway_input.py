@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Final
 
 from sublet.daemon.api.sessions import AskAnswer
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.supervising.service import AdmittedRequest, SupervisorParts, run_asked
 from sublet.policy.model import Action, Subject
 from sublet.protocol.canonical import JsonValue

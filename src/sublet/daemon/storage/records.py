@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sublet.daemon.api.assignments import AssignmentView
 from sublet.daemon.api.audit_models import AuditReport
+from sublet.daemon.api.cautions import cautions
 from sublet.daemon.api.delegation_views import (
     SHOWN_AS_ASKED,
     ChangeSet,
@@ -23,7 +24,6 @@ from sublet.daemon.api.delegation_views import (
     SandboxView,
 )
 from sublet.daemon.api.delegations import CreateDelegation
-from sublet.daemon.cautions import cautions
 from sublet.daemon.times import unix_seconds
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, AccessMode, GitMode, TransportName
 from sublet.protocol.delegation.phases import lapsed

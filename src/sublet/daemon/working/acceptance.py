@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from sublet.daemon.api.daemon_api import KnownPeer
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
+from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.policy.model import Action, Resource, Subject, Value
 from sublet.protocol.assignment import granting
 from sublet.protocol.bounds import AccessMode

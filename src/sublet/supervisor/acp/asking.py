@@ -7,7 +7,7 @@ from typing import Final
 
 from sublet.protocol.text import clean_line
 from sublet.supervisor.model import Job, Output, Report
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 
 MAX_NOTES: Final = 500
 """What is told one by one."""

@@ -15,7 +15,7 @@ from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.acp.tool_calls import in_view
 from sublet.supervisor.lease_files import LeaseFiles, ViewPath
 from sublet.supervisor.model import Job, JobResource
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 
 MAX_READ_BYTES: Final = 4 << 20
 """Larger files the agent can read by its own tools."""

@@ -24,7 +24,7 @@ from sublet.supervisor.acp.tool_calls import in_view
 from sublet.supervisor.guarded_process import Ended, GuardedProcess
 from sublet.supervisor.model import Job
 from sublet.supervisor.program_run import DRAIN_SECONDS
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 
 MAX_TERMINALS: Final = 16
 """That were not released."""

@@ -23,8 +23,9 @@ from sublet.protocol.lines import LineCutter, LineTooLong
 from sublet.protocol.text import clean_line
 from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.model import Job
+from sublet.supervisor.tool_gate import ToolCall
 from sublet.supervisor.tool_server.names import SERVER, NamedOffer
-from sublet.supervisor.tools import ToolCall, ToolSource
+from sublet.supervisor.tools import ToolSource
 from sublet.turns import Turns
 
 MAX_LINE_BYTES: Final = 1 << 20

@@ -206,7 +206,7 @@ def _read(file: Path | None, *, tested: bool) -> tuple[Path, list[str], PolicyCo
 
 
 def _own_file() -> Path:
-    from sublet.daemon.config import DaemonConfig
+    from sublet.daemon.config.daemon_config import DaemonConfig
 
     async def find() -> Path:
         config = DaemonConfig()
@@ -216,7 +216,7 @@ def _own_file() -> Path:
 
 
 def _offline(request: ExplainRequest, file: Path | None) -> Explanation:
-    from sublet.daemon.config import DaemonConfig
+    from sublet.daemon.config.daemon_config import DaemonConfig
     from sublet.daemon.governing.explain import explained, policy_of
 
     found, role_of = policy_of(DaemonConfig(), file)
