@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
-    from sublet.daemon.paths import Home
+    from sublet.daemon.config.paths import Home
     from support.forked import Forked
 
 MAX_MESSAGE_BYTES: Final = 4 << 20
