@@ -23,7 +23,7 @@ OPERATIONS = {
     "a2a_server.stopping:_first",
     "daemon.net.waits:Waits.unless_stopping",
     "daemon.peering.peer_directory:PeerDirectory.views",
-    "mcp_server.asking:Asking._ask",
+    "mcp_server.asking:HostQuestions._ask",
     "mcp_server.room_tools:_wait",
     "supervisor.super_agent:SuperAgent._at_once",
     # Parts of a connection, which ``start_alone`` has started.
@@ -60,23 +60,25 @@ OPERATIONS = {
     "daemon.reloading.watching:Watcher.serve",
     "daemon.rooms.lent_rooms:LentRooms.serve",
     "daemon.rooms.messaging:Messaging._addresses",
-    "daemon.running:KeptFace._serve",
+    "daemon.process.kept_face:KeptFace._serve",
     "mcp_server.host:McpFace._loaded",
     "messaging.delivery.acknowledging:Acknowledging.run",
     "messaging.service:MessagingService.running",
     # Coroutines that ``alone`` holds, as somebody has to cancel the task.
-    "daemon.net.door:Door._begin",
+    "daemon.net.door:Acceptor._begin",
     "workspace.serving.listener:DataPlane._begin",
     "workspace.serving.listener:DataPlane._begin_with",
     # Threads: what is raised in one reaches nobody, so each tells those who wait.
     "daemon.audit_log.writer:Writer.__init__",
-    "daemon.background:in_background",
-    "daemon.stalls:Stalls.serve",
+    "daemon.tasks.background:in_background",
+    "daemon.health.stalls:Stalls.serve",
+    "daemon.process.stop_limit:StopLimit._wait",
+    "daemon.process.stop_limit:StopLimit.begin",
     "daemon.storage.store:Store.__init__",
     "messaging.backends.zenoh_network:ZenohNetwork.__init__",
     "messaging.links.links:Links.__init__",
-    "messaging.owner:Owner.__init__",
-    "messaging.owner:_Sender.__init__",
+    "messaging.running.owner:Owner.__init__",
+    "messaging.running.sender:Sender.__init__",
 }
 MECHANISM = {"tasks:Services.start", "tasks:start_alone"}
 COMMANDS = "cli."

@@ -1,4 +1,4 @@
-"""Streams over Unix sockets on asyncio's own primitives, which know who is at the other end; imports nothing of ours.
+"""Streams over Unix sockets on asyncio's own primitives, which know who is at the other end.
 
 anyio's socket streams log an error when a connection is cancelled in the moment in which data arrives, as happens to
 all of them when a daemon stops.
@@ -11,6 +11,8 @@ import socket
 import struct
 from typing import Final
 
+from sublet.accepting import accept as accept_socket
+
 _UCRED: Final = struct.Struct("3i")
 """pid, uid and gid."""
 
@@ -21,6 +23,7 @@ class UnixStream:
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self._socket = connection
+        self._early = b""
 
     @property
     def peer_uid(self) -> int:
@@ -32,11 +35,22 @@ class UnixStream:
         """Process id of the process that connected; 0 where it is in a namespace that we don't see."""
         return peer_pid(self._socket)
 
+    async def spoken(self) -> bool:
+        """Wait for the first byte, which ``receive`` returns; False where the other end closes without one.
+
+        A connection that says nothing costs its slot alone, where whatever serves it is made after this.
+        """
+        self._early = self._early or await self.receive(1)
+        return bool(self._early)
+
     async def receive(self, size: int) -> bytes:
         """Return up to ``size`` bytes; none when the other end has closed or is gone.
 
         Others have their turn each time: asyncio returns at once what has arrived already.
         """
+        if self._early:
+            early, self._early = self._early, b""
+            return early
         await asyncio.sleep(0)
         try:
             return await asyncio.get_running_loop().sock_recv(self._socket, size)
@@ -57,12 +71,12 @@ class UnixStream:
 
 
 async def accept(listener: socket.socket) -> UnixStream:
-    """Wait for the next connection.
+    """Wait for the next connection, as ``accepting.accept`` does.
 
     Raises:
         OSError: it was gone at once, or there are no descriptors left.
     """
-    connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+    connection, _ = await accept_socket(listener)
     return UnixStream(connection)
 
 

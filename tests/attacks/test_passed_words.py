@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sublet.cli.render import local_time
+from sublet.cli.rendering.delegations import local_time
 from sublet.daemon.rooms.views import message_view, placed_message
 from sublet.protocol.codec import decode, encode
 from sublet.protocol.errors import RemoteProtocolError

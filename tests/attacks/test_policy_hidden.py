@@ -10,13 +10,13 @@ import pytest
 
 from sublet.daemon.api.operation import Operation
 from sublet.daemon.api.sessions import LIST_AGENTS
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.document import declarations
 from sublet.policy.config import parse
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.model import Action, Subject
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 from support.approvals import desk
 
 pytestmark = pytest.mark.anyio

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from attacks.kit.view_lease import Lease, served
+from sublet.workspace.birth import Identity
 from sublet.workspace.confined.changing import LOCKED, NOT_MADE, READ_ONLY
 from sublet.workspace.own_names import MAX_BORN_BYTES, OwnNames
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
@@ -299,3 +300,13 @@ def test_both_terms_hold_at_once(root: Path) -> None:
         assert lease.put(b"n", b"X") == DENIED
         assert lease.remove(b"out/n") == OK
         assert [line.partition(": ")[2] for line in lease.denied] == [NOT_MADE, READ_ONLY]
+
+
+def test_what_is_removed_is_the_leases_no_more_where_no_birth_is_told() -> None:
+    """Some file systems do not tell when a file was made, and give its inode to the next one."""
+    own = OwnNames()
+    own.born(Identity(1, 2, 0))
+    assert own.bore(Identity(1, 2, 0))
+    own.dead(Identity(1, 2, 0))
+    assert not own.bore(Identity(1, 2, 0))
+    own.dead(None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -40,22 +42,25 @@ def test_the_command_line_has_the_commands_of_the_table_and_no_others() -> None:
     assert app.registered_groups == []
 
 
-def loaded_by(*words: str) -> set[str]:
-    """Return the modules that are loaded after a command."""
+def loaded_by(*words: str, home: Path | None = None) -> set[str]:
+    """Return the modules that are loaded after a command; it finds no daemon in ``home``."""
     code = f"import sys; from sublet.cli.app import run; run({list(words)}); print([name for name in sys.modules])"
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    environment = {**os.environ, **({"SUBLET_HOME": str(home)} if home else {})}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
     return set(done.stdout.splitlines()[-1].strip("[]").replace("'", "").split(", "))
 
 
 def test_the_list_of_commands_loads_none_of_them() -> None:
     loaded = loaded_by("--help")
     assert not loaded & LOADED_WITHOUT
-    assert not loaded & {f"sublet.cli.{entry.where.partition(':')[0]}" for entry in TABLE.values()}
+    assert not loaded & {f"sublet.cli.commands.{entry.where.partition(':')[0]}" for entry in TABLE.values()}
 
 
 def test_a_command_loads_its_own_module_alone() -> None:
-    modules = {f"sublet.cli.{entry.where.partition(':')[0]}" for entry in TABLE.values()}
-    assert loaded_by("ls", "--help") & modules == {"sublet.cli.lease_cmds"}
+    modules = {f"sublet.cli.commands.{entry.where.partition(':')[0]}" for entry in TABLE.values()}
+    assert loaded_by("ls", "--help") & modules == {"sublet.cli.commands.lending.delegations"}
 
 
 def test_a_name_that_is_nearly_one_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,3 +68,28 @@ def test_a_name_that_is_nearly_one_is_told(capsys: pytest.CaptureFixture[str]) -
 
     assert run(["statu"]) == 2
     assert "Did you mean 'status'" in capsys.readouterr().err
+
+
+FORBIDDEN = {"starlette", "uvicorn", "zenoh", "mcp", "a2a", "sqlite3", "sublet.messaging", "sublet.supervisor"}
+"""What belongs to the daemon, and no command loads."""
+
+
+@pytest.mark.parametrize(
+    ("words", "ours", "all_"),
+    [(["--help"], 30, 220), (["ls", "--help"], 40, 340), (["ls"], 60, 470), (["room", "list"], 60, 470)],
+)
+def test_a_command_loads_few_modules(words: list[str], ours: int, all_: int, tmp_path: Path) -> None:
+    """The time of a command is that of its modules, which can be counted where time can not."""
+    loaded = loaded_by(*words, home=tmp_path)
+    assert not loaded & FORBIDDEN
+    assert len({name for name in loaded if name.startswith("sublet.")}) <= ours
+    assert len(loaded) <= all_
+    declared = {name for name in loaded if name.startswith("sublet.daemon.operations.")}
+    assert declared <= {"sublet.daemon.operations.calling"}
+
+
+def test_the_version_loads_one_module_beside_its_way_there() -> None:
+    code = "import sys; sys.argv[1:] = ['--version']; from sublet.cli import entry; entry.main(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    ours = {name for name in done.stdout.splitlines()[-1].split() if name.startswith("sublet.")}
+    assert ours == {"sublet.cli", "sublet.cli.entry", "sublet.cli.rendering", "sublet.cli.rendering.version"}

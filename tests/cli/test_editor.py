@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.cli.editor import edit_in_editor
+from sublet.cli.options.editor import edit_in_editor
 from sublet.protocol.errors import SubletError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sublet.cli.entity_names import EntityNames
+from sublet.cli.rendering.entity_names import EntityNames
 from sublet.protocol.errors import LocalCode, SubletError
 
 NAMES = EntityNames("@human:node-me", {"node-bob": "bob"})

@@ -82,7 +82,7 @@ def test_a_file_by_that_name(tmp_path: Path) -> None:
 
 
 def test_line_ends_and_bounds_of_a_good_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sublet.cli.given_text import text_of
+    from sublet.cli.options.given_text import text_of
 
     read, write = os.pipe()
     os.write(write, "é\r\nb\rc".encode())

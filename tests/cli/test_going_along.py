@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sublet.cli import notify as notify_module
 from sublet.cli.app import run
+from sublet.cli.rendering import notify as notify_module
 from sublet.daemon.api.assignments import AssignmentView
 from sublet.daemon.api.delegation_fields import OneDelegation
 from sublet.daemon.api.delegation_views import DelegationView
@@ -154,3 +154,25 @@ def test_without_a_desktop_the_terminal_is_asked_and_nothing_in_the_words_steers
     assert said.startswith("\x1b]9;bob: completed: x")
     assert said.endswith("\a\a")
     assert (said.count("\x1b"), said.count("\a")) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (DelegationState.RUNNING, ""),
+        (DelegationState.COMPLETED, "It was over already (completed), so nothing was stopped."),
+        (DelegationState.CANCELLED, "It was over already (cancelled), so nothing was stopped."),
+        (DelegationState.EXPIRED, "It was over already (expired), so nothing was stopped."),
+    ],
+)
+def test_cancel_says_where_all_was_over_already(
+    capsys: pytest.CaptureFixture[str], state: DelegationState, told: str
+) -> None:
+    status, _, err = call(FakeControl(views=deque([delegation(state)])), capsys, "cancel", ID)
+    assert (status, err.strip()) == (0, told)
+
+
+def test_what_is_nearly_the_beginning_of_an_id_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = call(FakeControl(listed=[delegation()]), capsys, "cancel", "0123457")
+    assert status == 1
+    assert "there is no delegation '0123457', did you mean 'dlg_0123456'?" in err

@@ -7,7 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from sublet.cli.app import app
-from sublet.cli.options import address, byte_count, duration, whole_id
+from sublet.cli.options.values import address, byte_count, duration, whole_id
 
 
 @pytest.mark.parametrize(

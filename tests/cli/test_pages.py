@@ -13,6 +13,7 @@ from typer.main import get_command
 
 from sublet.cli.app import app, run
 from sublet.cli.errors import MEANING
+from sublet.cli.help import plain_facts
 from sublet.protocol.errors import ErrorCode, LocalCode
 from support.fake_control import lines
 
@@ -61,7 +62,8 @@ def test_help_is_grouped_and_no_summary_is_cut_at_80_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    for argv in ([], ["peers"], ["token"], ["mcp"], ["policy"], ["audit"]):
+    groups = {name for name, command in getattr(get_command(app), "commands").items() if hasattr(command, "commands")}  # noqa: B009
+    for argv in ([], *([name] for name in groups)):
         assert run([*argv, "--help"]) == 0
         out = capsys.readouterr().out
         assert [line for line in out.splitlines()[1:] if line.endswith("...")] == []
@@ -69,7 +71,7 @@ def test_help_is_grouped_and_no_summary_is_cut_at_80_columns(
     assert run(["delegate", "--help"]) == 0
     out = capsys.readouterr().out
     headings = re.findall(r"^([A-Z][A-Za-z ]+):$", out, flags=re.MULTILINE)
-    assert headings == ["Arguments", "Lease", "What is lent", "Limits", "Going along", "Options"]
+    assert headings == ["Arguments", "Lease", "What is lent", "Limits", "Going along", "Options", "Examples"]
     assert out.startswith("Usage: sublet delegate [OPTIONS] DIR PROMPT\n")
     assert all(option in out for option in ("--staged", "--max-files", "--git", "--notify", "--json"))
 
@@ -82,6 +84,28 @@ def test_help_shows_names_and_no_types(capsys: pytest.CaptureFixture[str], monke
             assert run([name, *([inner] if inner else []), "--help"]) == 0
             out = capsys.readouterr().out
             assert not re.search(r"<(str|int|path)>|\[\[", out), out
+            assert not re.search(r"x[<>]=|<=x|\[\]", out), out
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("How many.  [default: 20; 1<=x<=500]", "How many. [default: 20; 1 to 500]"),
+        ("How many.  [x>=0]", "How many."),
+        ("How many.  [0<=x<=10]", "How many. [0 to 10]"),
+        ("How many.  [default: 0; x>=0]", "How many. [default: 0]"),
+        ("How many.  [x<=10]", "How many."),
+        ("Where x is.", "Where x is."),
+    ],
+)
+def test_ranges_are_told_in_words(text: str, plain: str) -> None:
+    assert plain_facts(text) == plain
+
+
+def test_what_follows_the_options_stands_under_headings_as_they_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    headings = [line for line in capsys.readouterr().out.splitlines() if line.endswith(":")]
+    assert headings[-2:] == ["First steps:", "Exit statuses:"]
 
 
 def test_groups_of_things_list_them_where_no_command_is_named() -> None:

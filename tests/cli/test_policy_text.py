@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from sublet.cli.app import run
-from sublet.cli.render_policy import policy_parts
+from sublet.cli.rendering.policy import policy_parts
 from sublet.daemon.governing.explain import shown
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
@@ -48,4 +48,4 @@ def test_rules_that_are_in_no_file_are_not_said_to_be(tmp_path: Path, capsys: py
     assert str(last) == f"No {missing}. What nothing allows is denied."
     bad.write_text('{"version": 1, "globl": []}')
     assert run(["policy", "lint", str(bad)]) == 1
-    assert capsys.readouterr().out == f"{bad}: globl: there is no such field\n"
+    assert capsys.readouterr().out == f"{bad}: globl: there is no such field, did you mean 'global'?\n"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sublet.cli.entity_names import EntityNames
-from sublet.cli.render_rooms import room_name
-from sublet.cli.room_files import safe_name, typed_path
+from sublet.cli.options.room_files import safe_name, typed_path
+from sublet.cli.rendering.entity_names import EntityNames
+from sublet.cli.rendering.rooms import room_name
 
 ME = "@human:node-aaaaaaaaaaaaaaaa"
 HIM = "@human:node-bbbbbbbbbbbbbbbb"

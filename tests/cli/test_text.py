@@ -8,13 +8,20 @@ import pytest
 from rich.console import Console
 
 from sublet.cli.app import run
-from sublet.cli.columns import Quoted
-from sublet.cli.live import LiveView
-from sublet.cli.render import diff_text, headline, size, span, summary
-from sublet.cli.screen import Screen, Symbols
+from sublet.cli.rendering.columns import Quoted
+from sublet.cli.rendering.delegations import diff_text, headline, size, span, summary
+from sublet.cli.rendering.live import LiveView
+from sublet.cli.rendering.screen import Screen, Symbols
 from sublet.daemon.api.audit_models import AuditReport, FileChange
 from sublet.daemon.api.daemon import Check
-from sublet.daemon.api.delegation_views import ChangeSet, ConditionView, ErrorView, LeaseQuota, ResultView, Usage
+from sublet.daemon.api.delegation_views import (
+    ChangeSet,
+    ConditionView,
+    ErrorView,
+    LeaseQuota,
+    LeaseUsageView,
+    ResultView,
+)
 from sublet.daemon.api.peers import AgentView
 from sublet.protocol.lifecycle import DelegationState
 from support.fake_control import (
@@ -123,9 +130,8 @@ def test_an_audit_that_failed_is_no_empty_audit(capsys: pytest.CaptureFixture[st
 
 
 def test_words_of_a_peer_are_marked_on_every_line_and_steer_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    control = FakeControl(
-        views=views(completed(result=ResultView(final_summary=HOSTILE))), events=[printed(1, HOSTILE + "\n")]
-    )
+    view = completed(result=ResultView(final_summary=f"{HOSTILE}\nwhich it had not printed"))
+    control = FakeControl(views=views(view), events=[printed(1, HOSTILE + "\n")])
     _, out, _ = call(control, capsys, "output", ID)
 
     assert not set(out) & {"\x1b", "\x07", "\u202e", "\u200b"}
@@ -195,7 +201,7 @@ def test_ls_is_a_table_that_a_pipe_gets_whole(capsys: pytest.CaptureFixture[str]
 
     head, first, second = lines(out)
     assert head.split() == ["id", "state", "peer", "mode", "age", "left", "task"]
-    assert first.startswith("dlg_01234567  running")
+    assert first.startswith(f"{ID}  running")
     assert first.endswith("x" * 150)
     assert "invited (queued)" in second
 
@@ -256,7 +262,7 @@ def test_pairing_again_under_another_name_says_the_old_one(capsys: pytest.Captur
 
 
 def test_the_live_view_shows_state_use_and_the_last_lines() -> None:
-    view = LiveView(delegation(usage=Usage(bytes_read=2048, operations=3, files_touched=1)), Screen())
+    view = LiveView(delegation(usage=LeaseUsageView(bytes_read=2048, operations=3, files_touched=1)), Screen())
     for number in range(12):
         view.event(printed(number, f"line {number} \x1b[31m\n"))
     text = io.StringIO()
@@ -332,7 +338,7 @@ def test_the_quota_is_shown_once_a_good_part_of_it_is_used(bytes_added: int, fil
     view = completed().model_copy(
         update={
             "quota": LeaseQuota(max_total_bytes=1024, max_files=100, max_file_bytes=1024),
-            "usage": Usage(operations=1, bytes_added=bytes_added, files_added=files_added),
+            "usage": LeaseUsageView(operations=1, bytes_added=bytes_added, files_added=files_added),
         }
     )
     screen = Screen(as_json=False)
@@ -383,3 +389,9 @@ def test_a_renamed_peer_is_told_by_both_names(capsys: pytest.CaptureFixture[str]
     control = FakeControl(peers=[peer()])
     assert "bob is called robert here from now on." in call(control, capsys, "peers", "rename", "bob", "robert")[1]
     assert "'Bob!' is no peer name" in call(control, capsys, "peers", "rename", "bob", "Bob!")[2]
+
+
+def test_links_tell_who_used_them(capsys: pytest.CaptureFixture[str]) -> None:
+    out = call(FakeControl(), capsys, "peers", "links")[1]
+    assert "by bob, " in out
+    assert "by nobody, and can't be any more" in out

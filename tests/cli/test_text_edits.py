@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sublet.cli import text_edits
-from sublet.cli.text_edits import Edit, carried_over, edits_between
+from sublet.cli.commands.rooms import text_edits
+from sublet.cli.commands.rooms.text_edits import Edit, carried_over, edits_between
 
 TEXTS = st.text(alphabet="ab\n", max_size=40)
 LIMIT = 64

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sublet.cli import web_cmd
 from sublet.cli.app import run
+from sublet.cli.commands.daemon import web
 from sublet.protocol.canonical import JsonValue
 from support.daemons import wait_for
 from support.fake_control import FakeControl
@@ -59,7 +59,7 @@ def test_a_browser_is_opened_without_the_secret_in_its_arguments(
     arguments, _, page = opened.read_text().partition("\n")
     assert "secret" not in arguments
     assert URL in page
-    file = home / "state" / web_cmd.OPEN_FILE
+    file = home / "state" / web.OPEN_FILE
     assert arguments == str(file)
     assert file.stat().st_mode & 0o777 == 0o600
     assert capsys.readouterr().out == f"{URL}\n"

@@ -28,7 +28,7 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKeys
 from sublet.supervisor.model import Deadline, JobResource
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 from support.approvals import Desk, desk
 
 

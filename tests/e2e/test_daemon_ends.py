@@ -213,3 +213,31 @@ def test_a_home_with_a_long_and_odd_name_works_like_any_other(daemons: Pair, tmp
     assert (workspace / "mark").read_text() == "hello\n"
     assert not runtime.exists()
     assert odd.mounts == []
+
+
+READER = "echo begun > begun; while :; do cat begun > /dev/null; ls -l > again; done"
+
+
+def test_a_stop_ends_in_time_although_several_stages_of_it_hang(tmp_path: Path) -> None:
+    """It works in a mount whose lender does not answer, lends to a worker that does not answer, and has a caller."""
+    with two_daemons(tmp_path / "d") as (lender, middle):
+        worker = Daemon(tmp_path / "d" / "c")
+        worker.up(agent=SHELL_AGENT)
+        pair(middle, worker, "carol")
+        silent = (lender, worker)
+        try:
+            for daemon, peer in ((lender, "bob"), (middle, "carol")):
+                lent = tmp_path / peer
+                lent.mkdir()
+                begin(daemon, lent, READER, peer=peer)
+                wait_for(lambda lent=lent: (lent / "begun").exists(), 60, "the work")
+            for daemon in silent:
+                daemon.kill(signal.SIGSTOP)
+            with httpx.stream("GET", f"{middle.info['a2a_url']}/.well-known/agent-card.json", trust_env=False):
+                stop(middle, signal.SIGTERM)
+        finally:
+            for daemon in silent:
+                daemon.kill(signal.SIGCONT)
+        restart(middle, SHELL_AGENT)
+        wait_for(lambda: middle.mounts == [], LOST_SECONDS, "the end of the mount")
+        worker.down()

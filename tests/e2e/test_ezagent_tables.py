@@ -28,9 +28,9 @@ from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.bus import Bus
-from sublet.messaging.engine.declaration import QOS_DATA
-from sublet.messaging.engine.registry import Registry
+from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
+from sublet.messaging.schema.datatypes import QOS_DATA
 from sublet.messaging.service import MessagingService
 from sublet.protocol.ezagent.content import verify_ref
 from sublet.protocol.ezagent.envelope import seal, unpack
@@ -256,7 +256,7 @@ def test_p0_b_4_two_processes_of_python_become_the_same(people: People) -> None:
 def test_p1_1_declarations_are_loaded_in_the_order_of_their_dependencies(people: People) -> None:
     program = (
         "from sublet.messaging.builtins import BUILT_INS\n"
-        "from sublet.messaging.engine.registry import Registry\n"
+        "from sublet.messaging.declaring.registry import Registry\n"
         "print(*[one.id for one in Registry(reversed(BUILT_INS)).declarations])\n"
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()

@@ -92,19 +92,6 @@ def changed(link: str, field: int, replacement: str | None = None) -> str:
     return f"{address}#{'.'.join(parts)}"
 
 
-def test_a_peer_is_called_something_else_and_goes_on_working(daemons: Three) -> None:
-    ann, _, carol = daemons
-    add(ann, carol.json("pair")["link"], "carol")
-
-    renamed = ann.json("peers", "rename", "carol", "caroline")
-
-    assert (renamed["name"], renamed["was"]) == ("caroline", "carol")
-    [peer] = ann.json("peers", "list")["peers"]
-    assert (peer["name"], peer["usable"], peer["fingerprint"]) == ("caroline", True, carol.info["fingerprint"])
-    done = ann.run("peers", "rename", "carol", "karol", "--json", check=None)
-    assert json.loads(done.stdout)["error"]["code"] == "PEER_UNKNOWN"
-
-
 KEY, TLS, TOKEN_ID, SECRET, EXPIRES = range(1, 6)
 
 

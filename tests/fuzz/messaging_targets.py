@@ -8,10 +8,10 @@ from typing import Any
 from pycrdt import Array, Doc, Map
 
 from fuzz.targets import _text, target
-from sublet.cli.chat import commands
+from sublet.cli.chat import slash
 from sublet.daemon.rooms.addressing import Addresses
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.builtins import BUILT_INS, times
-from sublet.messaging.engine.arrival import Arrival
 from sublet.messaging.extensions import reactions
 from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.mutable import MUTABLES, content_document
@@ -114,7 +114,7 @@ def _content(data: bytes) -> None:
 def _doc_id(data: bytes) -> None:
     text = _text(data)
     place = keys.parse_doc_id(text)
-    values = {name: getattr(place, name) for name in keys.Place.__slots__ if name != "kind"}
+    values = {name: getattr(place, name) for name in keys.DocumentPlace.__slots__ if name != "kind"}
     assert keys.doc_id(place.kind, **{name: value for name, value in values.items() if value is not None}) == text
     assert not set(text) & set("*$?# ")
 
@@ -154,11 +154,11 @@ def _address(data: bytes) -> None:
     assert found.entity is None or is_entity_id(found.entity)
 
 
-@target("chat_line", "cli.chat.commands:parse", raises=[SubletError])
+@target("chat_line", "cli.chat.slash:parse", raises=[SubletError])
 def _chat_line(data: bytes) -> None:
-    found = commands.parse(_text(data))
-    if isinstance(found, commands.Command):
-        usage = commands.COMMANDS[found.name]
+    found = slash.parse(_text(data))
+    if isinstance(found, slash.Command):
+        usage = slash.COMMANDS[found.name]
         assert usage.least <= len(found.arguments) <= usage.most
     assert found is not None or not _text(data).strip()
 
@@ -199,7 +199,7 @@ def _room(data: bytes) -> None:
         _applied(bob, name)
 
 
-@target("lied_to_text", "messaging.engine.text_replay:Replay.take", raises=[])
+@target("lied_to_text", "messaging.texts.text_replay:Replay.take", raises=[])
 def _lied_to_text(data: bytes) -> None:
     """Take the bytes as an update of a text that a member has signed, who may edit it or not by the first byte.
 

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from sublet import unix_sockets
-from sublet.daemon.paths import Home
+from sublet.daemon.config.paths import Home
 from sublet.mcp_server import host, server
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
@@ -115,6 +115,7 @@ async def test_a_session_that_fails_does_not_end_the_others(
             bad = socket.socket(socket.AF_UNIX)
             bad.setblocking(False)
             bad.connect(home.mcp_socket)
+            bad.send(b"\n")  # one that says nothing has no session that could fail
             await anyio.wait_readable(bad)
             assert bad.recv(1) == b""
             bad.close()

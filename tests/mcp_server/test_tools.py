@@ -14,8 +14,8 @@ from pydantic import FileUrl
 
 from sublet.daemon.api.audit_models import AuditReport, FileChange
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
-from sublet.daemon.api.delegation_views import ConditionView, ErrorView, FollowUpView, Usage
-from sublet.daemon.paths import Home
+from sublet.daemon.api.delegation_views import ConditionView, ErrorView, FollowUpView, LeaseUsageView
+from sublet.daemon.config.paths import Home
 from sublet.mcp_server import call as call_module
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
@@ -284,7 +284,7 @@ async def test_output_shows_everything_about_a_finished_delegation(api: FakeDaem
             found,
             audit=report.model_copy(update={"patch": None}),
             hidden=[".env"],
-            usage=Usage(bytes_read=10, bytes_written=20, operations=30, files_touched=3),
+            usage=LeaseUsageView(bytes_read=10, bytes_written=20, operations=30, files_touched=3),
         )
         early = await client.call_tool("delegate_output", {"delegation_id": found, "section": "patch"})
         assert early.is_error

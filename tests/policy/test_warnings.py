@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sublet.daemon.working.offer import rules_of
+from sublet.daemon.governing.agent_rules import rules_of
 from sublet.policy.agent_rules import AgentTools, agent_rules
 from sublet.policy.config import parse
 from sublet.supervisor.agent_config import load_agents

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from daemon.storage.test_stored import unset
-from sublet.cli.lease_options import LeaseSaid
-from sublet.cli.view_options import ViewOptions
+from sublet.cli.options.lease import LeaseSaid
+from sublet.cli.options.view import ViewOptions
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.delegations import CreateDelegation, LeaseOptions
 from sublet.daemon.lending.inviting import invitation

@@ -35,7 +35,7 @@ from sublet.protocol.sealed_key import seal
 from sublet.protocol.statement_signing import sign_statement
 from sublet.protocol.statements import Statement
 from sublet.supervisor.model import Deadline, JobResource
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 from support.decisions import KeptDecisions, gatekeeper
 
 DAEMON = "node-test"

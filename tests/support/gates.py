@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from sublet.policy.path_denies import PathDenies
 from sublet.protocol.canonical import JsonValue
-from sublet.supervisor.tools import ToolCall, Verdict
+from sublet.supervisor.tool_gate import ToolCall, Verdict
 
 
 class ListGate:

@@ -10,9 +10,9 @@ from typing import Any
 from unittest.mock import patch
 
 from sublet.cli.app import run
-from sublet.cli.connection import Session
+from sublet.cli.reaching.connection import Session
+from sublet.daemon.config.paths import resolve_home
 from sublet.daemon.control.client import ControlClient
-from sublet.daemon.paths import resolve_home
 from support.daemons import Daemon
 
 

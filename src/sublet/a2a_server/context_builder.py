@@ -14,9 +14,8 @@ from a2a.utils.errors import A2AError, InvalidParamsError, InvalidRequestError, 
 
 from sublet.a2a_server.caller import Caller, caller_of
 from sublet.a2a_server.invites import PendingInvites
-from sublet.a2a_server.parts import find_body, plain, trim
 from sublet.a2a_server.refusal import a2a_error
-from sublet.a2a_server.task_store import TERMINAL, SqliteTaskStore
+from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import (
     AlreadyAnswered,
     AwcpWork,
@@ -27,7 +26,9 @@ from sublet.a2a_server.work import (
     put_work,
     task_id_for,
 )
-from sublet.daemon.api.daemon_api import ExecutorApi, KnownPeer
+from sublet.a2a_wire.names import TERMINAL
+from sublet.a2a_wire.parts import find_body, plain, trim
+from sublet.daemon.ports.given_to_a2a import ExecutorApi, KnownPeer
 from sublet.policy.request_rules import NARROW_KEY, NOT_NARROWED, Narrowing, told_narrowing
 from sublet.protocol.bounds import MAX_PROMPT_CHARS
 from sublet.protocol.canonical import JsonValue

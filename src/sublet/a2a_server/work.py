@@ -10,7 +10,7 @@ from typing import TypeAlias, cast
 from a2a.server.context import ServerCallContext
 from a2a.types import Task
 
-from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.policy.model import Subject
 from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.protocol.chain import Chain

@@ -11,12 +11,12 @@ from typing import Annotated
 import typer
 
 from sublet.cli.command_table import Everything
-from sublet.cli.connection import Session, session_of
 from sublet.cli.errors import MEANING, Exit, exit_for
-from sublet.cli.given_text import check_arguments
 from sublet.cli.help import group, verbatim
-from sublet.cli.screen import Screen
-from sublet.cli.words import own_version
+from sublet.cli.options.given_text import check_arguments
+from sublet.cli.reaching.connection import Session, session_of
+from sublet.cli.rendering.screen import Screen
+from sublet.cli.rendering.version import own_version
 from sublet.protocol.errors import LocalCode, SubletError
 
 app = group(
@@ -119,8 +119,8 @@ def _broken(error: Exception, screen: Screen, *, debug: bool) -> int:
 
 
 def _log_path() -> str:
-    from sublet.cli.detach import log_path
-    from sublet.daemon.paths import resolve_home
+    from sublet.cli.reaching.start_report import log_path
+    from sublet.daemon.config.paths import resolve_home
 
     return log_path(resolve_home())
 

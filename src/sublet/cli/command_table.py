@@ -24,7 +24,7 @@ class Entry:
 
     Args:
         panel: the heading under which it is listed.
-        where: its module in this package, and its name there: a function, or a group of typer's.
+        where: its module in ``commands``, and its name there: a function, or a group of typer's.
         text: the first sentence of its help.
         epilog: name of the text in its module that ends its help, if any.
     """
@@ -36,72 +36,82 @@ class Entry:
 
 
 TABLE: Final[Mapping[str, Entry]] = {
-    "up": Entry("Daemon", "daemon_cmd:up", "Start the daemon.", "UP_EPILOG"),
-    "down": Entry("Daemon", "daemon_cmd:down", "Stop the daemon and wait until it is gone."),
-    "status": Entry("Daemon", "daemon_cmd:status", "Show the daemon at a glance."),
-    "work": Entry("Daemon", "lease_cmds:work", "List what this machine does for others, or has done (--all)."),
-    "reload": Entry("Daemon", "daemon_cmd:reload", "Read agent.json and policy.json anew, without a restart."),
-    "doctor": Entry("Daemon", "daemon_cmd:doctor", "Check what this machine has and lacks, and say how to mend it."),
-    "web": Entry("Daemon", "web_cmd:web", "Print a link that logs a browser in to the web page."),
-    "pair": Entry("Peers", "peers_cmd:pair", "Make a one-time link for another daemon to pair with."),
-    "allow": Entry("Peers", "peers_cmd:allow", "Let agents in MCP hosts lend directories below DIR."),
+    "up": Entry("Daemon", "daemon.running:up", "Start the daemon.", "UP_EPILOG"),
+    "down": Entry("Daemon", "daemon.running:down", "Stop the daemon and wait until it is gone."),
+    "status": Entry("Daemon", "daemon.running:status", "Show the daemon at a glance."),
+    "reload": Entry("Daemon", "daemon.running:reload", "Read agent.json and policy.json anew, without a restart."),
+    "doctor": Entry(
+        "Daemon", "daemon.running:doctor", "Check what this machine has and lacks, and say how to mend it."
+    ),
+    "config": Entry("Daemon", "daemon.config:config", "The configuration: every value, and where it comes from."),
+    "web": Entry("Daemon", "daemon.web:web", "Print a link that logs a browser in to the web page."),
+    "pair": Entry("Peers", "peers.peers:pair", "Make a one-time link for another daemon to pair with."),
+    "peers": Entry("Peers", "peers.peers:peers", "Paired daemons: who may call, and whom you may lend to."),
+    "token": Entry("Peers", "peers.peers:token", "Bearer tokens for plain A2A clients."),
+    "allow": Entry("Peers", "peers.peers:allow", "Let agents in MCP hosts lend directories below DIR."),
     "delegate": Entry(
         "Lending",
-        "delegate_cmd:delegate",
+        "lending.delegate:delegate",
         "Lend DIR to a peer's agent, which works in it as PROMPT says.",
         epilog="EPILOG",
     ),
-    "ls": Entry("Lending", "lease_cmds:ls", "List the delegations under way; with --all, all that are kept."),
-    "attach": Entry("Lending", "attach_cmd:attach", "Watch a delegation: its log as it comes, and how it stands."),
-    "output": Entry("Lending", "lease_cmds:output", "Show what a delegation printed, and how it stands or ended."),
-    "say": Entry("Lending", "steer_cmds:say", "Give the agent a further prompt in the same lease."),
-    "extend": Entry("Lending", "steer_cmds:extend", "Give a delegation more time, as far as both sides allow."),
-    "cancel": Entry("Lending", "lease_cmds:cancel", "Stop a delegation: its access is cut at once."),
-    "diff": Entry("Results", "lease_cmds:diff", "Print the patch of what a delegation changed."),
-    "review": Entry("Results", "review_cmds:review", "Print the patch of a staged result, and its conflicts."),
-    "apply": Entry("Results", "review_cmds:apply", "Merge a staged result into the directory."),
-    "undo": Entry("Results", "review_cmds:undo", "Take back what `apply` did, or what a live lease wrote."),
-    "discard": Entry("Results", "review_cmds:discard", "Drop a staged result."),
-    "prune": Entry("Results", "prune_cmd:prune", "Forget what is over: delegations, audits, sessions."),
-    "ask": Entry("Asking", "ask_cmds:ask", "Ask one of your own agents.", "EPILOG"),
-    "answer": Entry("Asking", "ask_cmds:answer", "Answer the question that a session waits with."),
-    "agents": Entry("Asking", "ask_cmds:agents", "List the agents of this daemon, and what each can do."),
-    "chat": Entry("Rooms", "chat_cmd:chat", "Talk in a room, live, in this terminal."),
-    "whoami": Entry("Rooms", "message_cmds:whoami", "Print as whom you speak in rooms; who invites you needs it."),
-    "send": Entry("Rooms", "message_cmds:send", "Say something in a room, or to somebody."),
-    "read": Entry("Rooms", "message_cmds:read", "Print the last messages of a room."),
-    "receipts": Entry("Rooms", "receipts_cmd:receipts", "Print what became of a message of yours, for each recipient."),
-    "thread": Entry("Rooms", "message_cmds:thread", "Print a thread, or the first messages of all threads."),
-    "channels": Entry("Rooms", "message_cmds:channels", "List the channels of your rooms, the last used first."),
-    "presence": Entry("Rooms", "presence_cmds:presence", "Print who is there in a room just now."),
-    "drafts": Entry("Rooms", "presence_cmds:drafts", "Print what you have begun to write, or keep it."),
-    "search": Entry("Rooms", "people_cmds:search", "Find people and agents by what they say of themselves."),
-    "profile": Entry("Rooms", "people_cmds:profile", "Show a profile, or change yours."),
-    "react": Entry("Messages", "mark_cmds:react", "React to a message with an emoji, or take that back."),
-    "edit": Entry("Messages", "mark_cmds:edit", "Let a message of yours say something else."),
-    "delete": Entry("Messages", "mark_cmds:delete", "Delete a message of yours."),
-    "redact": Entry("Messages", "mark_cmds:redact", "Take a message down, as a moderator."),
-    "pin": Entry("Messages", "mark_cmds:pin", "Pin a message, as a moderator."),
-    "unpin": Entry("Messages", "mark_cmds:unpin", "Pin a message no longer."),
-    "events": Entry("Governance", "events_cmd:events", "Show what has happened, and follow it.", "EPILOG"),
-    "replay": Entry("Governance", "replay_cmd:replay", "Decide again what was decided in a session, and compare."),
-    "config": Entry("Daemon", "config_cmds:config", "The configuration: every value, and where it comes from."),
-    "peers": Entry("Peers", "peers_cmd:peers", "Paired daemons: who may call, and whom you may lend to."),
-    "token": Entry("Peers", "peers_cmd:token", "Bearer tokens for plain A2A clients."),
-    "audit": Entry("Results", "audit_cmds:audit", "Report what a delegation changed; check the log."),
-    "sessions": Entry("Asking", "sessions_cmds:sessions", "What was asked, who did it, and who goes on with what."),
-    "room": Entry("Rooms", "room_member_cmds:rooms", "Rooms in which people and agents of paired daemons talk."),
-    "watch": Entry("Rooms", "watch_cmds:watch", "What happens in rooms."),
-    "text": Entry("Messages", "text_cmds:text", "Texts that several write."),
-    "capability": Entry(
-        "Governance", "capability_cmds:capability", "Programs that agents may use, told one level at a time."
+    "ls": Entry("Lending", "lending.delegations:ls", "List the delegations under way; with --all, all that are kept."),
+    "attach": Entry("Lending", "lending.attach:attach", "Watch a delegation: its log as it comes, and how it stands."),
+    "output": Entry(
+        "Lending", "lending.delegations:output", "Show what a delegation printed, and how it stands or ended."
     ),
-    "gateway": Entry("Governance", "gateway_cmds:gateway", "Programs that bring requests, and carry answers."),
-    "policy": Entry("Governance", "policy_cmds:policy", "Tell who may do what, and why."),
-    "approvals": Entry("Approving", "approvals_cmds:approvals", "Calls of agents that wait for your yes or no."),
-    "grants": Entry("Approving", "grants_cmds:grants", "What agents may call since you have allowed it."),
-    "approver": Entry("Approving", "approver_cmds:approver", "Your key for approvals, behind a passphrase."),
-    "mcp": Entry("MCP hosts", "mcp_cmd:mcp", "Serve an MCP host on stdio, as the host runs it."),
+    "say": Entry("Lending", "lending.steer:say", "Give the agent a further prompt in the same lease."),
+    "extend": Entry("Lending", "lending.steer:extend", "Give a delegation more time, as far as both sides allow."),
+    "cancel": Entry("Lending", "lending.delegations:cancel", "Stop a delegation: its access is cut at once."),
+    "work": Entry(
+        "Lending", "lending.delegations:work", "List what this machine does for others, or has done (--all)."
+    ),
+    "diff": Entry("Results", "results.changes:diff", "Print the patch of what a delegation changed."),
+    "review": Entry("Results", "results.review:review", "Print the patch of a staged result, and its conflicts."),
+    "apply": Entry("Results", "results.review:apply", "Merge a staged result into the directory."),
+    "undo": Entry("Results", "results.review:undo", "Take back what `apply` did, or what a live lease wrote."),
+    "discard": Entry("Results", "results.review:discard", "Drop a staged result."),
+    "audit": Entry("Results", "results.audit:audit", "Report what a delegation changed; check the log."),
+    "prune": Entry("Results", "results.prune:prune", "Forget what is over: delegations, audits, sessions."),
+    "ask": Entry("Asking", "asking.ask:ask", "Ask one of your own agents.", "EPILOG"),
+    "answer": Entry("Asking", "asking.ask:answer", "Answer the question that a session waits with."),
+    "agents": Entry("Asking", "asking.ask:agents", "List the agents of this daemon, and what each can do."),
+    "sessions": Entry("Asking", "asking.sessions:sessions", "What was asked, who did it, and who goes on with what."),
+    "room": Entry("Rooms", "rooms.members:rooms", "Rooms in which people and agents of paired daemons talk."),
+    "chat": Entry("Rooms", "rooms.chat:chat", "Talk in a room, live, in this terminal."),
+    "send": Entry("Rooms", "rooms.messages:send", "Say something in a room, or to somebody."),
+    "read": Entry("Rooms", "rooms.messages:read", "Print the last messages of a room."),
+    "thread": Entry("Rooms", "rooms.messages:thread", "Print a thread, or the first messages of all threads."),
+    "channels": Entry("Rooms", "rooms.messages:channels", "List the channels of your rooms, the last used first."),
+    "watch": Entry("Rooms", "rooms.watch:watch", "What happens in rooms."),
+    "receipts": Entry(
+        "Rooms", "rooms.receipts:receipts", "Print what became of a message of yours, for each recipient."
+    ),
+    "presence": Entry("Rooms", "rooms.presence:presence", "Print who is there in a room just now."),
+    "drafts": Entry("Rooms", "rooms.presence:drafts", "Print what you have begun to write, or keep it."),
+    "search": Entry("Rooms", "rooms.people:search", "Find people and agents by what they say of themselves."),
+    "profile": Entry("Rooms", "rooms.people:profile", "Show a profile, or change yours."),
+    "whoami": Entry("Rooms", "rooms.messages:whoami", "Print as whom you speak in rooms; who invites you needs it."),
+    "react": Entry("Messages", "rooms.marks:react", "React to a message with an emoji, or take that back."),
+    "edit": Entry("Messages", "rooms.marks:edit", "Let a message of yours say something else."),
+    "delete": Entry("Messages", "rooms.marks:delete", "Delete a message of yours."),
+    "redact": Entry("Messages", "rooms.marks:redact", "Take a message down, as a moderator."),
+    "pin": Entry("Messages", "rooms.marks:pin", "Pin a message, as a moderator."),
+    "unpin": Entry("Messages", "rooms.marks:unpin", "Pin a message no longer."),
+    "text": Entry("Messages", "rooms.text:text", "Texts that several write."),
+    "policy": Entry("Governance", "governance.policy:policy", "Tell who may do what, and why."),
+    "events": Entry("Governance", "governance.events:events", "Show what has happened, and follow it.", "EPILOG"),
+    "replay": Entry(
+        "Governance", "governance.replay:replay", "Decide again what was decided in a session, and compare."
+    ),
+    "capability": Entry(
+        "Governance", "governance.capabilities:capability", "Programs that agents may use, told one level at a time."
+    ),
+    "gateway": Entry("Governance", "governance.gateways:gateway", "Programs that bring requests, and carry answers."),
+    "approvals": Entry("Approving", "approving.approvals:approvals", "Calls of agents that wait for your yes or no."),
+    "grants": Entry("Approving", "approving.grants:grants", "What agents may call since you have allowed it."),
+    "approver": Entry("Approving", "approving.approver:approver", "Your key for approvals, behind a passphrase."),
+    "mcp": Entry("MCP hosts", "daemon.mcp:mcp", "Serve an MCP host on stdio, as the host runs it."),
 }
 """In the order of the list."""
 
@@ -153,7 +163,7 @@ def shortened(text: str, limit: int) -> str:
 def import_command(name: str, entry: Entry) -> TyperCommand | TyperGroup:
     """Import the module of a command and make it."""
     module_name, _, attribute = entry.where.partition(":")
-    module = importlib.import_module(f"{__package__}.{module_name}")
+    module = importlib.import_module(f"{__package__}.commands.{module_name}")
     found = getattr(module, attribute)
     if isinstance(found, typer.Typer):
         info = TyperInfo(found, rich_help_panel=entry.panel)

@@ -24,11 +24,11 @@ def main() -> int:
 
         return relay()
     if sys.argv[1:2] == ["up"] and any(argument.startswith("--report-fd=") for argument in sys.argv):
-        from sublet.cli.background import main as background
+        from sublet.cli.reaching.background import main as background
 
         return background(sys.argv[2:])
     if sys.argv[1:] == ["--version"]:
-        from sublet.cli.words import own_version
+        from sublet.cli.rendering.version import own_version
 
         try:
             sys.stdout.write(f"{own_version()}\n")

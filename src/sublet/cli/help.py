@@ -8,10 +8,31 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from sublet.protocol.patterns import Pattern
+
+_RANGE = Pattern(r"(; )?(?:(\d+)<=)?x(?:>=\d+|<=(\d+))")
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-class Sectioned(TyperCommand):
+def plain_facts(text: str) -> str:
+    """Return the help of an option with its range in words: ``0<=x<=9`` is ``0 to 9``, and ``x>=0`` says nothing."""
+    told = _RANGE.sub(lambda found: f"{found[1] or ''}{found[2]} to {found[3]}" if found[2] and found[3] else "", text)
+    return told.replace("[]", "").replace("  [", " [").rstrip()
+
+
+class _WithEpilog:
+    """Sets the blocks after the options under headings of their own, as the sections above them have."""
+
+    epilog: str | None
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the text after the options."""
+        if self.epilog:
+            formatter.write_paragraph()
+            formatter.write_text(self.epilog)
+
+
+class Sectioned(_WithEpilog, TyperCommand):
     """A command that lists its options under the headings they were given, in the order in which these first come."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -30,13 +51,14 @@ class Sectioned(TyperCommand):
                     name, text = record
                     record = (name.partition(" <")[0].strip("[]{}"), text.removesuffix("[required]").rstrip())
                 heading = getattr(parameter, "rich_help_panel", None)
-                sections.setdefault(heading if isinstance(heading, str) else default, []).append(record)
+                line = (record[0], plain_facts(record[1]))
+                sections.setdefault(heading if isinstance(heading, str) else default, []).append(line)
         for title, rows in sections.items():
             with formatter.section(title):
                 formatter.write_dl(rows)
 
 
-class Grouped(TyperGroup):
+class Grouped(_WithEpilog, TyperGroup):
     """A group that lists its commands in the order and under the headings they were given."""
 
     def list_commands(self, ctx: Any) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Self, TypeVar
@@ -18,6 +17,7 @@ from sublet.protocol.bounds import (
     MAX_RESOURCES,
 )
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.near import did_you_mean
 from sublet.protocol.text import clean_line
 from sublet.protocol.wire import DelegationId
 
@@ -233,8 +233,7 @@ def _fault(model: type[Arguments], kind: str, where: tuple[int | str, ...], mess
         return clean_line(message.removeprefix("Value error, "), MAX_FAULT_CHARS)
     name = clean_line(str(where[0]), 64)
     if kind == "extra_forbidden":
-        near = difflib.get_close_matches(name, model.model_fields, n=1)
-        return f"there is no argument {name!r}" + (f", did you mean {near[0]!r}?" if near else "")
+        return f"there is no argument {name!r}" + did_you_mean(name, model.model_fields)
     if kind == "missing":
         return f"argument {name!r} is missing"
     said = clean_line(message.removeprefix("Value error, "), 200)

@@ -7,7 +7,7 @@ era have no public hook in ``MCPServer``. All connections share one server; what
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
 import mcp.types as t
@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from sublet.mcp_server import asking
 from sublet.mcp_server.answers import QUOTE
-from sublet.mcp_server.asking import Asking
+from sublet.mcp_server.asking import HostQuestions
 from sublet.mcp_server.call import ANSWER_SECONDS, Call
 from sublet.mcp_server.resources import URI_TEMPLATE, read_resource, resource_list
 from sublet.mcp_server.room_resources import (
@@ -83,9 +83,8 @@ class SubletServer:
     ) -> None:
         self._called_by = called_by
         self._calls = calls
-        self._asking = Asking(calls, page)
+        self._asking = HostQuestions(calls, page)
         self._tools = {tool.name: tool for tool in TOOLS}
-        self._listed = [_describe(tool) for tool in TOOLS]
         self._sessions: set[HostSession] = set()
         self._bus = InMemorySubscriptionBus()
         self._listeners = ListenHandler(self._bus, max_subscriptions=MAX_LISTENERS)
@@ -137,7 +136,7 @@ class SubletServer:
 
     async def _list_tools(self, ctx: Context, params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
         shown = self._shown_to(ctx)
-        return t.ListToolsResult(tools=[tool for tool in self._listed if tool.name in shown])
+        return t.ListToolsResult(tools=[tool for tool in _LISTED if tool.name in shown])
 
     def _shown_to(self, ctx: Context) -> set[str]:
         """Return the names of the tools that no rule hides from the host; an agent's own gate decides on its tools."""
@@ -379,3 +378,7 @@ def _without_titles(schema: Mapping[str, object]) -> dict[str, object]:
         for key, value in schema.items()
         if not (key == "title" and isinstance(value, str))
     }
+
+
+_LISTED: Final = [_describe(tool) for tool in TOOLS]
+"""Made with the module, which is loaded in a thread: it takes a tenth of a second."""

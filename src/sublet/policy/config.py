@@ -116,7 +116,7 @@ def parse(document: object, *, tested: bool = True) -> PolicyConfig:
         file = read_strictly(FileModel, document)
     except ValidationError as exc:
         found = exc.errors(include_url=False)
-        raise BadPolicy([f"{_place(e['loc'])}: {fault_words(e)}" for e in found]) from None
+        raise BadPolicy([f"{_place(e['loc'])}: {fault_words(e, FileModel)}" for e in found]) from None
     problems: list[str] = []
     rules: dict[str, Rule] = {}
     placed = _placed(file)

@@ -1,4 +1,14 @@
-"""``decide()``: the one place that says yes or no (DESIGN 2, 7)."""
+"""``decide()``: the one place that says yes or no (DESIGN 2, 7).
+
+Rules:
+
+- Nothing is allowed that no rule allows, and a deny of any layer stands.
+- A decision sees one set of rules from its beginning to its end; a file that is bad changes nothing.
+- Where a path is lent, links are followed before any rule sees it.
+
+Weak: a decision is of the moment at which it was asked for. Whoever acts on it later asks again
+(``docs/invariants.md``).
+"""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class TimesModel(_Model):
 
 
 class RuleModel(_Model):
-    """One rule."""
+    """A rule as a policy file writes it: it decides ``action`` on ``resource`` for ``subject`` where ``when`` holds."""
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
     effect: Effect

@@ -24,6 +24,7 @@ class EventKind(StrEnum):
     DELEGATION_FOLLOW_UP = "delegation_follow_up"
     DELEGATION_REVIEW = "delegation_review"
     ASSIGNMENT_STATE = "assignment_state"
+    PAIR_LINK_MADE = "pair_link_made"
     PEER_PAIRED = "peer_paired"
     PEER_MOVED = "peer_moved"
     PEER_RENAMED = "peer_renamed"

@@ -301,7 +301,9 @@ def load_agents(path: Path) -> list[AgentConfig]:
         return [only]
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise _invalid(path, _json_path(first["loc"]), fault_words(first)) from None
+        raise _invalid(
+            path, _json_path(first["loc"]), fault_words(first, AgentList if "agents" in body else AgentConfig)
+        ) from None
 
 
 def agent_json_schema() -> dict[str, JsonValue]:

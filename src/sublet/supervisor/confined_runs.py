@@ -13,6 +13,7 @@ from typing import Final
 import anyio
 
 from sublet import deadlines
+from sublet.stop_time import within
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.closed_paths import closed_paths
 from sublet.supervisor.guarded_process import NO_INPUT, Ended, GuardedProcess
@@ -128,7 +129,7 @@ class ConfinedRuns:
                     with anyio.CancelScope(shield=True):
                         await process.close()
                     watch.cancel()
-                await asyncio.wait(drains, timeout=DRAIN_SECONDS)
+                await asyncio.wait(drains, timeout=within(DRAIN_SECONDS))
                 for task in drains:
                     task.cancel()
         for capture in captures:
@@ -194,5 +195,5 @@ class _Collected:
         self._pieces.append(output.text)
 
     def text(self) -> str:
-        """Return it."""
+        """Return what was printed until now, and where characters were left out of it."""
         return "".join(self._pieces)

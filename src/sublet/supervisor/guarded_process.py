@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from sublet import deadlines
+from sublet.stop_time import within
 
 GUARD = Path(__file__).with_name("guard.py")
 MAX_STATUS_BYTES = 4096
@@ -238,7 +239,7 @@ class GuardedProcess:
         self.stop()
         clean = True
         try:
-            async with deadlines.timeout(KILL_SECONDS):
+            async with deadlines.timeout(within(KILL_SECONDS)):
                 await self._guard.wait()
         except TimeoutError:
             clean = False

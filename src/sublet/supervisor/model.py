@@ -12,7 +12,7 @@ from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
 from sublet.supervisor.guarded_process import ReadyGuard
-from sublet.supervisor.tools import ToolGate
+from sublet.supervisor.tool_gate import ToolGate
 
 Stream = Literal["stdout", "stderr", "note"]
 EndReason = Literal["done", "failed", "timeout", "limit", "cancelled", "crashed"]

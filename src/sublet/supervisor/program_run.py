@@ -14,6 +14,7 @@ import anyio
 
 from sublet import deadlines
 from sublet.protocol.patterns import Pattern
+from sublet.stop_time import within
 from sublet.supervisor.agent_config import LimitsConfig
 from sublet.supervisor.closed_paths import ClosedPath, closed_paths
 from sublet.supervisor.guarded_process import NO_INPUT, Ended, GuardedProcess
@@ -186,7 +187,7 @@ class ProgramRunner:
                             with deadline.watched(lambda at: _reschedule(limit, ends(at))):
                                 if converse is not None:
                                     await converse(Conversation(process, stdout, held.printed, beside))
-                                    ended = await process.leave(LEAVE_SECONDS)
+                                    ended = await process.leave(within(LEAVE_SECONDS))
                                 else:
                                     ended = await process.wait()
                 finally:
@@ -194,7 +195,7 @@ class ProgramRunner:
                         clean_end = await process.close()
                     for helper in helpers:
                         helper.cancel()
-                await asyncio.wait(drains, timeout=DRAIN_SECONDS)
+                await asyncio.wait(drains, timeout=within(DRAIN_SECONDS))
                 for task in drains:
                     task.cancel()
         finally:

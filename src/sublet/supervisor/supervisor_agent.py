@@ -17,7 +17,13 @@ from sublet.protocol.canonical import JsonValue, canonical_json
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.text import clean
-from sublet.supervisor.agent import AgentInitContext, AgentRunContext, Health, UnifiedAgentInput, UnifiedAgentOutput
+from sublet.supervisor.agent import (
+    AgentHealth,
+    AgentInitContext,
+    AgentRunContext,
+    UnifiedAgentInput,
+    UnifiedAgentOutput,
+)
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.dispatch import MAX_SUMMARY_CHARS, Ask, Dispatcher, ModuleHub
 from sublet.supervisor.questions import PENDING, PendingQuestion, no_question, pending
@@ -134,9 +140,9 @@ class SupervisorAgent:
         if self._classifier is not None:
             await self._classifier.aclose()
 
-    async def health(self) -> Health:
+    async def health(self) -> AgentHealth:
         """``UnifiedAgent.health``."""
-        return Health(ok=True, detail="" if self._around.agents() else "no agent is offered")
+        return AgentHealth(ok=True, detail="" if self._around.agents() else "no agent is offered")
 
     def candidates(self, caller: Subject) -> tuple[Candidate, ...]:
         """Return the agents as ``caller`` may or may not have them, without those that are hidden from it."""

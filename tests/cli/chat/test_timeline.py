@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from sublet.cli.chat.lines import Line, message_lines, wrapped
 from sublet.cli.chat.timeline import MAX_KEPT, Timeline
-from sublet.cli.entity_names import EntityNames
+from sublet.cli.rendering.entity_names import EntityNames
 from sublet.daemon.api.room_messages import MessageView
 
 ME, BOB = "@human:node-me", "@human:node-bob"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sublet.daemon.api.reports import MAX_LISTED_FILES, audit_view, failed_result, refusal, result_view
+from sublet.daemon.api.audit_models import MAX_BRIEF_NAMES, AuditReport, FileChange
+from sublet.daemon.api.listing import MAX_LIST_BYTES
+from sublet.daemon.api.reports import (
+    MAX_LISTED_FILES,
+    MAX_NAMES_BYTES,
+    audit_view,
+    failed_result,
+    refusal,
+    result_view,
+    with_accounts,
+)
 from sublet.daemon.lending import output_log
 from sublet.daemon.lending.output_log import MAX_TAIL_BYTES, OutputLog
 from sublet.daemon.storage.journal import Journal
@@ -17,8 +28,9 @@ from sublet.daemon.storage.store import Store
 from sublet.protocol.errors import ErrorCode
 from sublet.protocol.messages import Done, DoneExtension, Error, ErrorExtension
 from sublet.protocol.text import MAX_SUMMARY_CHARS
-from sublet.workspace.audit.auditor import AuditResult
-from sublet.workspace.audit.comparing import ChangedFile
+from sublet.workspace.audit.comparing import ChangedDirectory, ChangedFile
+from sublet.workspace.audit.reporting import AuditResult
+from sublet.workspace.kept.account import Account
 
 
 def test_a_refusal_keeps_its_code_and_is_marked_as_the_peers() -> None:
@@ -134,3 +146,46 @@ async def test_the_tail_is_whole_characters_within_its_bound(journal: Journal) -
     assert len(tail) <= MAX_TAIL_BYTES
     assert len(tail) > MAX_TAIL_BYTES - 4
     assert tail.decode().endswith("é€𐍈")
+
+
+def test_a_report_in_a_list_counts_all_and_names_the_first_files() -> None:
+    names = [f"file_{number}" for number in range(10_000)]
+    files = [FileChange(path=name, change="added") for name in names[:1_000]]
+    report = AuditReport(added=names, counts={"added": 10_000}, files=files)
+    brief = report.brief()
+    assert brief.added == names[:MAX_BRIEF_NAMES]
+    assert brief.files == files[:MAX_BRIEF_NAMES]
+    assert brief.counts == {"added": 10_000}
+    assert brief.truncated
+    assert not report.truncated
+    assert brief.brief() == brief
+    small = AuditReport(added=["one"], counts={"added": 1})
+    assert small.brief() == small
+
+
+def test_what_a_report_lists_is_bounded_in_bytes_too() -> None:
+    """A name may have 4 KiB, and each of its bytes may be shown as four characters."""
+    path = b"\x01" * 4_000
+    paths = [b"%04d" % number + path for number in range(MAX_LISTED_FILES)]
+    found = AuditResult(
+        "a" * 40,
+        "b" * 40,
+        tuple(ChangedFile(one, "added", "other", 1, 0) for one in paths),
+        {"added": len(paths)},
+        unaudited=tuple((one, "unreadable") for one in paths),
+        directories=tuple(ChangedDirectory(one, "added", "executor", None, 0o755) for one in paths),
+    )
+    account = Account(tuple((one, None) for one in paths), tuple(paths), tuple(paths))
+    view = with_accounts(
+        audit_view({"workspace": found}, marks={"workspace": paths}, bring={"workspace": paths}),
+        {"workspace": account},
+        several=False,
+    )
+    lists = view.model_dump(mode="json")
+    assert all(lists[name] for name in ("files", "directories", "unaudited", "others_edits", "not_kept", "index_marks"))
+    sizes = {name: len(json.dumps(told)) for name, told in lists.items() if isinstance(told, list)}
+    by_kind = {"added", "by_others"}
+    assert {name for name, size in sizes.items() if size > 2 * MAX_LIST_BYTES} <= by_kind
+    assert all(sizes[name] <= 2 * MAX_NAMES_BYTES for name in by_kind)
+    assert view.truncated
+    assert view.unaudited_count == len(paths)

@@ -12,7 +12,7 @@ from acp.schema import ToolCallUpdate
 from sublet.policy.agent_rules import AgentTools, agent_rules
 from sublet.supervisor.acp.tool_calls import tool_call
 from sublet.supervisor.model import JobResource
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 from support.approvals import AGENT, Desk, desk
 
 pytestmark = pytest.mark.anyio

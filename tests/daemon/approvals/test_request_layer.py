@@ -15,7 +15,7 @@ from sublet.policy.request_rules import Narrowing, narrowing, told_narrowing
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.supervisor.agent_config import check_governed
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 from support.approvals import AGENT, Desk, desk
 from support.jobs import command
 

@@ -28,7 +28,7 @@ from sublet.daemon.api.approvals import (
 )
 from sublet.daemon.approvals import tool_gate
 from sublet.daemon.approvals.grant_store import UNKNOWN_OUTCOME, Called
-from sublet.daemon.approvals.questions import MAX_PENDING_PER_AGENT, Asking, Questions
+from sublet.daemon.approvals.questions import MAX_PENDING_PER_AGENT, QuestionOrigin, Questions
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
 from sublet.policy.model import Action, Resource, Subject
 from sublet.policy.tool_calls import tool_resource
@@ -37,7 +37,7 @@ from sublet.protocol.chain import Chain
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKeys
 from sublet.protocol.statement_signing import sign_statement
-from sublet.supervisor.tools import ToolCall, Verdict
+from sublet.supervisor.tool_gate import ToolCall, Verdict
 from support.approvals import AGENT, DAEMON, HUMAN, PASSPHRASE, Clock, Desk, call, desk, setting
 from support.decisions import a_record
 
@@ -64,8 +64,8 @@ async def given_grant(
     return (await side.service.issue_grant(request.model_copy(update={"signed": signed}), HUMAN)).id
 
 
-def asking() -> Asking:
-    return Asking(None, EventKeys(), a_record(AGENT, Action.TOOL_CALL, Resource("shell.exec")))
+def asking() -> QuestionOrigin:
+    return QuestionOrigin(None, EventKeys(), a_record(AGENT, Action.TOOL_CALL, Resource("shell.exec")))
 
 
 def wanted(scope: str = "ses_1") -> Call:

@@ -80,6 +80,7 @@ from sublet.daemon.api.operation import AnyOperation, Nothing, Operation
 from sublet.daemon.api.peers import (
     ADD_PEER,
     CREATE_PAIR_LINK,
+    LIST_PAIR_LINKS,
     LIST_PEERS,
     REMOVE_PEER,
     RENAME_PEER,
@@ -89,21 +90,22 @@ from sublet.daemon.api.peers import (
     Directory,
     OnePeer,
     PairLink,
+    PairLinkView,
     PeerView,
     RenamePeer,
 )
 from sublet.daemon.api.replays import REPLAY, ReplayRequest, ReplayView
 from sublet.daemon.api.tokens import CREATE_TOKEN, LIST_TOKENS, REVOKE_TOKEN, CreateToken, OneToken, TokenView
+from sublet.daemon.config.paths import Home, resolve_home
 from sublet.daemon.control.client import ControlClient
 from sublet.daemon.control.lend_root_service import LendRootService
 from sublet.daemon.control.peer_service import PeerParts, PeerService
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.state_service import StateService
 from sublet.daemon.control.token_service import TokenService
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.answers import OWNER
 from sublet.daemon.operations.table import OperationTable
-from sublet.daemon.paths import Home, resolve_home
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.model import Kind, Subject
@@ -120,6 +122,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 PEER = PeerView(name="bob", node_id="n", fingerprint="f", a2a_url=None, paired_at="t")
 DIRECTORY = Directory(node_id="n", peers=[PEER], lend_roots=["/w"])
 LINK = PairLink(link="l", expires_at="t", a2a_url="u", fingerprint="f")
+MADE = PairLinkView(id="0a", state="open", made_at="t", made_by="human", expires_at="t")
 TOKEN = TokenView(name="ci", created_at="t")
 SIGNED = SignedStatement(statement=Statement(daemon="n", decision="approve", nonce="0" * 32, at=1), signature="s")
 SIGNED_JSON = SIGNED.model_dump(mode="json")
@@ -149,6 +152,7 @@ CALLS = [
     Call(SHOW_DIRECTORY, Nothing(), DIRECTORY, "/v1/directory"),
     Call(CREATE_PAIR_LINK, CreatePairLink(), LINK, "/v1/pair-links", {"ttl_seconds": 600}),
     Call(CREATE_PAIR_LINK, CreatePairLink(ttl_seconds=5), LINK, "/v1/pair-links", {"ttl_seconds": 5}),
+    Call(LIST_PAIR_LINKS, Nothing(), [MADE], "/v1/pair-links"),
     Call(ADD_PEER, AddPeer(link="l", name="bob"), PEER, "/v1/peers", {"link": "l", "name": "bob"}),
     Call(LIST_PEERS, Nothing(), [PEER], "/v1/peers"),
     Call(

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from nacl.signing import SigningKey
 
-from sublet.daemon.api.daemon_api import PairReply, PairRequest
 from sublet.daemon.peering.identity import load_tls
 from sublet.daemon.peering.pair_link import parse_link
 from sublet.daemon.peering.pair_proof import mac_key, prove_reply, prove_request
 from sublet.daemon.peering.pairing import MAX_LINKS, MAX_WRONG_PROOFS, OwnAddress
 from sublet.daemon.peering.peers import Peer, PeerStore
+from sublet.daemon.ports.given_to_a2a import PairReply, PairRequest
 from sublet.daemon.storage.event_log import Recorder
 from sublet.protocol import ids
 from sublet.protocol.encoding import b64
@@ -63,7 +63,7 @@ async def test_pairing_pins_both_keys(ann: Side, bob: Side, monkeypatch: pytest.
     assert pinned.address().a2a_url == "http://127.0.0.1:8002/"
     for half in (ann, bob):
         kinds = [event.kind for event in (await half.journal.events_after(0)).events]
-        assert kinds == [EventKind.PEER_PAIRED]
+        assert kinds == [*([EventKind.PAIR_LINK_MADE] if half is bob else []), EventKind.PEER_PAIRED]
         assert (await PeerStore.load(half.journal)).list() == half.peers.list()
 
 
@@ -416,3 +416,35 @@ async def test_a_removal_and_a_move_that_meet_a_renaming_win(ann: Side, bob: Sid
     await asyncio.gather(ann.pairing.rename("robert", "bert"), ann.peers.remove("robert"), return_exceptions=True)
     assert ann.peers.list() == []
     assert (await PeerStore.load(ann.journal)).list() == []
+
+
+async def test_who_makes_a_link_is_told_who_used_it(ann: Side, bob: Side) -> None:
+    used = await bob.pairing.create_link(600, by="human")
+    late = await bob.pairing.create_link(60)
+    unused = await bob.pairing.create_link(600)
+    assert [(one.id, one.state, one.peer) for one in await bob.pairing.links()] == [
+        (unused.id, "open", None),
+        (late.id, "open", None),
+        (used.id, "open", None),
+    ]
+    await ann.pairing.add(used.link, "bob")
+    bob.clock += 61
+    ann_there = bob.peers.by_node_id(ann.identity.node_id)
+    assert ann_there is not None
+    told = {one.id: one for one in await bob.pairing.links()}
+    assert (told[used.id].state, told[used.id].made_by) == ("used", "human")
+    assert (told[used.id].peer, told[used.id].fingerprint) == (ann_there.name, ann.identity.fingerprint)
+    assert (told[late.id].state, told[unused.id].state) == ("over", "open")
+    # by its key, whatever it is called later, and also when it is gone
+    await bob.pairing.rename(ann_there.name, "annie")
+    assert {one.peer for one in await bob.pairing.links() if one.state == "used"} == {"annie"}
+    await bob.peers.remove("annie")
+    [again] = [one for one in await bob.pairing.links() if one.state == "used"]
+    assert (again.peer, again.fingerprint) == (None, ann.identity.fingerprint)
+    # what tells of a link lets nobody pair
+    link = parse_link(used.link)
+    shown = "".join(one.model_dump_json() for one in await bob.pairing.links())
+    events = "".join(one.model_dump_json() for one in (await bob.journal.events_after(0)).events)
+    for secret in (link.token_id, link.secret):
+        assert secret not in shown + events
+    assert used.cursor < late.cursor

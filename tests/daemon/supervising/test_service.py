@@ -21,8 +21,8 @@ from sublet.daemon.api.sessions import (
     SessionChange,
     ShowSession,
 )
-from sublet.daemon.config_file import SupervisorConfig
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.config.config_file import SupervisorConfig
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.modules.gateway_input import GatewayInputs
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store

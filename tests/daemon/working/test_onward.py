@@ -17,7 +17,8 @@ from sublet.policy.model import Subject
 from sublet.policy.request_rules import narrowing
 from sublet.protocol.errors import SubletError
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.tools import DELEGATE, DELEGATE_OUTPUT, ToolCall
+from sublet.supervisor.tool_gate import ToolCall
+from sublet.supervisor.tools import DELEGATE, DELEGATE_OUTPUT
 from support.fake_daemon_api import FakeDaemonApi
 from support.jobs import job
 
@@ -40,9 +41,7 @@ class HeldApi(FakeDaemonApi):
 
 
 def tools_of(api: FakeDaemonApi) -> OnwardTools:
-    tools = OnwardTools(lambda: [AGENT], lambda _agent, _tool: True)
-    tools.use(api.table)
-    return tools
+    return OnwardTools(lambda: [AGENT], lambda _agent, _tool: True, api.table)
 
 
 async def test_calls_at_once_do_not_go_beyond_what_one_task_may_delegate(

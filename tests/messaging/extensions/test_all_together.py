@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.declaration import Declaration, Origin, Phase
-from sublet.messaging.engine.registry import Registry
+from sublet.messaging.declaring.declaration import Declaration, Phase
+from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
+from sublet.messaging.schema.datatypes import Origin
 from support.rooms import Peer, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, *EXTENSIONS)

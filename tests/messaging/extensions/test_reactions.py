@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions.reactions import REACTIONS, parse_key
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.keys import doc_id

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sublet.cli.chat.commands import Command, Say, help_text, parse
+from sublet.cli.chat.slash import Command, Say, help_text, parse
 from sublet.cli.chat.talk import Aim, Talk
-from sublet.cli.room_arguments import LAST
+from sublet.cli.options.rooms import LAST
 from sublet.protocol.errors import LocalCode, SubletError
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len, chop_cells
 
-from sublet.cli.render_rooms import answers, attached, notes, reacted, said
+from sublet.cli.rendering.rooms import answers, attached, notes, reacted, said
 from sublet.protocol.text import clean
 from sublet.protocol.times import told_moment
 
 if TYPE_CHECKING:
-    from sublet.cli.entity_names import EntityNames
+    from sublet.cli.rendering.entity_names import EntityNames
     from sublet.daemon.api.room_messages import MessageView
 
 Piece = tuple[str, str]

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sublet.cli.chat.lines import TAG_CHARS
 from sublet.cli.chat.timeline import Timeline
-from sublet.cli.entity_names import EntityNames, load_names
-from sublet.cli.render_rooms import room_name
-from sublet.cli.room_arguments import LAST, pick
-from sublet.cli.room_files import download, media_of, typed_path, upload
+from sublet.cli.options.entities import load_names
+from sublet.cli.options.room_files import download, media_of, typed_path, upload
+from sublet.cli.options.rooms import LAST, pick
+from sublet.cli.rendering.entity_names import EntityNames
+from sublet.cli.rendering.rooms import room_name
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.room_fields import MAX_BODY_CHARS, OneMessage, OneRoom
 from sublet.daemon.api.room_marks import (
@@ -89,7 +90,9 @@ class Talk:
         """Why nothing comes just now; empty while the daemon answers."""
         self.present: list[PresenceView] = []
         """Who is there."""
+        self._typing = False
         self._typing_told = 0.0
+        self._telling = asyncio.Lock()
         self._cursor: int | None = None
         self._read_to: str | None = None
         self._older: asyncio.Lock = asyncio.Lock()
@@ -179,13 +182,21 @@ class Talk:
         return [self.names.short(one.entity) for one in self.present if one.entity != self.names.me]
 
     async def tell_typing(self, typing: bool) -> None:
-        """Tell the others whether something is being written; the same again is told only now and then."""
-        now = time.monotonic()
-        known = now - self._typing_told < TYPING_SECONDS if typing else self._typing_told == 0
-        if PRESENCE not in self._extensions or known:
+        """Tell the others whether something is being written; the same again is told only now and then.
+
+        What is told last is what holds last: one call is under way at a time, and those that wait for it tell what
+        holds by then.
+        """
+        self._typing = typing
+        if PRESENCE not in self._extensions:
             return
-        self._typing_told = now if typing else 0.0
-        await self._control.call(SET_PRESENCE, SetPresence(room_id=self.room_id, typing=typing))
+        async with self._telling:
+            now = time.monotonic()
+            known = now - self._typing_told < TYPING_SECONDS if self._typing else self._typing_told == 0
+            if known:
+                return
+            self._typing_told = now if self._typing else 0.0
+            await self._control.call(SET_PRESENCE, SetPresence(room_id=self.room_id, typing=self._typing))
 
     async def _take(self, events: list[dict[str, Any]]) -> None:
         refs: dict[str, None] = {}

@@ -10,7 +10,7 @@ from sublet.cli.chat.lines import Line, day_line, message_lines, remark_lines, u
 from sublet.protocol.times import told_moment
 
 if TYPE_CHECKING:
-    from sublet.cli.entity_names import EntityNames
+    from sublet.cli.rendering.entity_names import EntityNames
     from sublet.daemon.api.room_messages import MessageView
 
 MAX_KEPT: Final = 2_000

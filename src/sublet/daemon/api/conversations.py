@@ -41,7 +41,7 @@ class WhichConversation(Request):
 
 
 class WhichMessage(WhichConversation):
-    """A message of it."""
+    """Names a message in the room or channel that the request names."""
 
     ref_id: MessageId
 

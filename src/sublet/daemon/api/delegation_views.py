@@ -119,7 +119,7 @@ class ConditionView(View):
     position: int | None = None
 
 
-class Usage(View):
+class LeaseUsageView(View):
     """What went over the data plane."""
 
     bytes_read: int = 0
@@ -220,7 +220,11 @@ class DelegationView(View, LeaseTerms):
     )
     audit: AuditReport | None = None
     audit_error: ErrorView | None = Field(default=None, description="Why there is no audit although access was given")
-    usage: Usage = Usage()
+    usage: LeaseUsageView = LeaseUsageView()
     quota: LeaseQuota | None = Field(default=None, description="None where nothing may be added")
     follow_ups: list[FollowUpView] = Field(default=[], description="What was said while the work ran")
     cursor: int = Field(default=0, description="Sequence number of its newest event")
+
+    def brief(self) -> DelegationView:
+        """Return the view for a list of delegations: its audit is ``AuditReport.brief``."""
+        return self if self.audit is None else self.model_copy(update={"audit": self.audit.brief()})

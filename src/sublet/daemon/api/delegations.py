@@ -163,7 +163,7 @@ LIST_DELEGATIONS = Operation(
     ListNewest,
     list[DelegationView],
     asks=Asks(Action.DELEGATION_READ),
-    summary="Return the newest delegations first.",
+    summary="Return the newest delegations first; an audit in the list names the first few files and counts all.",
     hides=Hides(Action.DELEGATION_READ, "delegation_id"),
 )
 GET_DELEGATION = Operation(

@@ -19,7 +19,7 @@ GatewayId = Annotated[str, Segment(MODULE_ID.fullmatch, "id of a gateway", "See:
 
 
 class OneGateway(Request):
-    """A gateway."""
+    """Names the gateway that an operation is about, by the id in its ``module.json``."""
 
     gateway_id: GatewayId
 

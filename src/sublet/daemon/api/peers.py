@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -65,6 +65,21 @@ class PairLink(View):
     expires_at: str
     a2a_url: str
     fingerprint: str
+    id: str = Field(default="", description="What lists and events call it; nobody can pair by that")
+    cursor: int = Field(default=0, description="Sequence number of the event of its making")
+
+
+class PairLinkView(View):
+    """A pairing link that was made here, and who used it."""
+
+    id: str
+    state: Literal["open", "used", "over"] = Field(description="over: nobody used it in time, or it was guessed at")
+    made_at: str
+    made_by: str
+    expires_at: str
+    used_at: str | None = None
+    peer: str | None = Field(default=None, description="What the daemon is called that used it; None once removed")
+    fingerprint: str | None = Field(default=None, description="Of the key of the daemon that used it")
 
 
 class AddPeer(Request):
@@ -104,6 +119,15 @@ CREATE_PAIR_LINK = Operation(
     asks=Asks(Action.PEER_PAIR),
     summary="Make a one-time pairing link.",
     status=201,
+)
+LIST_PAIR_LINKS = Operation(
+    "peers.list_links",
+    "GET",
+    "/v1/pair-links",
+    Nothing,
+    list[PairLinkView],
+    asks=Asks(Action.PEER_PAIR),
+    summary="Return the pairing links that were made here last, the newest first, and who used each.",
 )
 ADD_PEER = Operation(
     "peers.add",

@@ -7,11 +7,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sublet.daemon.api.audit_models import AuditReport, DirectoryChange, FileChange, OthersEdit, RefChange
 from sublet.daemon.api.delegation_views import ChangeSet, PromptView, ResultView
+from sublet.daemon.api.listing import listed
 from sublet.protocol.errors import AgentEnd, SubletError
-from sublet.protocol.messages import Done, Error, PromptState
+from sublet.protocol.messages import Done, Error
+from sublet.protocol.prompt_state import PromptState
 from sublet.protocol.text import MAX_SUMMARY_CHARS, clean, clean_line, clean_name
-from sublet.workspace.audit.auditor import AuditResult
 from sublet.workspace.audit.comparing import Change, DirectoryKind
+from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.git.refs import MovedRef
 from sublet.workspace.git.refs import shown as shown_ref
 from sublet.workspace.kept.account import Account
@@ -21,6 +23,9 @@ MAX_REASON_CHARS = 40
 MAX_WHY_CHARS = 120
 MAX_LISTED_FILES = 1_000
 """Files that a report lists one by one; the lists by kind of change are complete up to the audit's own bound."""
+MAX_NAMES = 10_000
+MAX_NAMES_BYTES = 1 << 20
+"""Of the names in a list by kind of change: the audit's own bound, which counts them as they are in the directory."""
 
 
 def refusal(error: Error, peer: str) -> SubletError:
@@ -100,7 +105,8 @@ def audit_view(
         return f"{directory}/{name}" if several else name
 
     def named(change: Change) -> list[str]:
-        return [shown(directory, name) for directory, result in results.items() for name in result.named(change)]
+        found = (shown(directory, name) for directory, result in results.items() for name in result.named(change))
+        return listed(found, MAX_NAMES, most_bytes=MAX_NAMES_BYTES)
 
     files = [(directory, file) for directory, result in results.items() for file in result.files]
     moved = [
@@ -120,14 +126,8 @@ def audit_view(
     brought = [
         shown(directory, clean_name(path)) for directory, paths in (bring or {}).items() for path in sorted(paths)
     ]
-    return AuditReport(
-        added=named("added"),
-        changed=named("changed"),
-        deleted=named("deleted"),
-        mode_changed=named("mode"),
-        counts=dict(sum((Counter(result.counts) for result in results.values()), Counter[Change]())),
-        by_others=[shown(directory, name) for directory, result in results.items() for name in result.by_others],
-        files=[
+    told_files = listed(
+        (
             FileChange(
                 path=shown(directory, file.shown),
                 change=file.change,
@@ -137,9 +137,13 @@ def audit_view(
                 mode_before=mode_text(file.mode_before),
                 mode_after=mode_text(file.mode_after),
             )
-            for directory, file in files[:MAX_LISTED_FILES]
-        ],
-        directories=[
+            for directory, file in files
+        ),
+        MAX_LISTED_FILES,
+        lambda one: one.path,
+    )
+    told_directories = listed(
+        (
             DirectoryChange(
                 path=shown(directory, changed.shown),
                 change=changed.change,
@@ -147,21 +151,38 @@ def audit_view(
                 mode_before=mode_text(changed.mode_before),
                 mode_after=mode_text(changed.mode_after),
             )
-            for directory, changed in directories[:MAX_LISTED_FILES]
-        ],
+            for directory, changed in directories
+        ),
+        MAX_LISTED_FILES,
+        lambda one: one.path,
+    )
+    told_refs = listed(moved, MAX_LISTED_FILES, lambda one: one.name)
+    return AuditReport(
+        added=named("added"),
+        changed=named("changed"),
+        deleted=named("deleted"),
+        mode_changed=named("mode"),
+        counts=dict(sum((Counter(result.counts) for result in results.values()), Counter[Change]())),
+        by_others=listed(
+            (shown(directory, name) for directory, result in results.items() for name in result.by_others),
+            MAX_NAMES,
+            most_bytes=MAX_NAMES_BYTES,
+        ),
+        files=told_files,
+        directories=told_directories,
         directory_counts=dict(
             sum((Counter(result.directory_counts) for result in results.values()), Counter[DirectoryKind]())
         ),
-        refs=moved[:MAX_LISTED_FILES],
-        refs_bring=brought[:MAX_LISTED_FILES],
-        index_marks=marked[:MAX_LISTED_FILES],
-        unaudited=unaudited[:MAX_LISTED_FILES],
-        unaudited_why=unaudited_why[:MAX_LISTED_FILES],
+        refs=told_refs,
+        refs_bring=listed(brought, MAX_LISTED_FILES),
+        index_marks=listed(marked, MAX_LISTED_FILES),
+        unaudited=listed(unaudited, MAX_LISTED_FILES),
+        unaudited_why=listed(unaudited_why, MAX_LISTED_FILES),
         unaudited_count=len(unaudited),
         lines_added=sum(result.lines_added for result in results.values()),
         lines_deleted=sum(result.lines_deleted for result in results.values()),
         truncated=any(result.truncated for result in results.values())
-        or max(len(files), len(directories), len(moved)) > MAX_LISTED_FILES,
+        or (len(told_files), len(told_directories), len(told_refs)) != (len(files), len(directories), len(moved)),
     )
 
 
@@ -183,7 +204,12 @@ def with_accounts(report: AuditReport, accounts: Mapping[str, Account], *, sever
             )
         others += [OthersEdit(path=lead + clean_name(path), overwritten=False) for path in account.after]
         lost += [lead + clean_name(path) for path in account.lost]
-    return report.model_copy(update={"others_edits": others, "not_kept": lost})
+    return report.model_copy(
+        update={
+            "others_edits": listed(others, MAX_LISTED_FILES, lambda one: one.path),
+            "not_kept": listed(lost, MAX_LISTED_FILES),
+        }
+    )
 
 
 def with_reason(path: bytes, why: str) -> str:

@@ -25,7 +25,7 @@ Reason = Annotated[str, Field(max_length=MAX_REASON_CHARS)]
 
 
 class OneRoom(Request):
-    """A room."""
+    """Names the room that an operation is about."""
 
     room_id: RoomId
 

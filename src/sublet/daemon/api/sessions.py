@@ -158,7 +158,7 @@ class ListSessions(Request):
 
 
 class OneSession(Request):
-    """A session."""
+    """Names the conversation with the supervisor that an operation is about."""
 
     session_id: SessionInPath
 

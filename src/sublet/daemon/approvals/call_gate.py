@@ -13,7 +13,7 @@ import anyio
 
 from sublet.daemon.api.call_api import AskedCall, Became, Begun, OpenQuestion
 from sublet.daemon.approvals.grant_store import Called
-from sublet.daemon.approvals.questions import Approval, Asking
+from sublet.daemon.approvals.questions import Approval, QuestionOrigin
 from sublet.daemon.approvals.tool_gate import MAX_JOURNALLED_ARGUMENTS, GateParts
 from sublet.daemon.operations.asking import decisions_noted, note_decision
 from sublet.daemon.storage.event_log import Recorder
@@ -58,7 +58,7 @@ class CallGate:
             "paths": [],
             "role": call.caller.role,
         }
-        asking = Asking(None, EventKeys(agent_id=wanted.agent), record)
+        asking = QuestionOrigin(None, EventKeys(agent_id=wanted.agent), record)
         until = self._parts.clock() + FOR_EVER
         approval = await self._parts.questions.ask(wanted, canonical, context, asking, until=until, kept=True)
         return _shown(approval, self._parts.clock())

@@ -42,9 +42,9 @@ from sublet.daemon.approvals.approver import Approver
 from sublet.daemon.approvals.grant_store import GrantStore
 from sublet.daemon.approvals.questions import Approval, Questions
 from sublet.daemon.approvals.views import approval_view, approver_view, grant_view
-from sublet.daemon.background import in_background
-from sublet.daemon.gatekeeper import Gatekeeper, who
+from sublet.daemon.governing.gatekeeper import Gatekeeper, who
 from sublet.daemon.operations.table import serves
+from sublet.daemon.tasks.background import in_background
 from sublet.policy.grants import Grant, arguments_digest, canonical_arguments, check_issuer
 from sublet.policy.model import Action, Subject
 from sublet.policy.names import plain

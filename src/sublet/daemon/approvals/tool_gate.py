@@ -18,8 +18,8 @@ import structlog
 
 from sublet.daemon.approvals.approver import Approver
 from sublet.daemon.approvals.grant_store import Called, GrantStore
-from sublet.daemon.approvals.questions import Approval, Asking, Questions
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.approvals.questions import Approval, QuestionOrigin, Questions
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.asking import decisions_noted
 from sublet.daemon.storage.journal import Journal
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
@@ -35,7 +35,8 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKeys, EventKind
 from sublet.protocol.text import clean_line
 from sublet.supervisor.model import Deadline, JobResource
-from sublet.supervisor.tools import FILE_READ, FILE_SEARCH, ToolCall, Verdict
+from sublet.supervisor.tool_gate import ToolCall, Verdict
+from sublet.supervisor.tools import FILE_READ, FILE_SEARCH
 
 MAX_OPEN_CALLS: Final = 1_024
 """Calls of one run that were allowed and have not ended; of more, the oldest is told to be unknown."""
@@ -298,7 +299,7 @@ class RunGate:
                 wanted,
                 canonical,
                 context,
-                Asking(self._facts.delegation_id, self._keys(), record),
+                QuestionOrigin(self._facts.delegation_id, self._keys(), record),
                 until=self._parts.clock() + left,
             )
         except SubletError as error:

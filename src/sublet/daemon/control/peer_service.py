@@ -11,6 +11,7 @@ from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.peers import (
     ADD_PEER,
     CREATE_PAIR_LINK,
+    LIST_PAIR_LINKS,
     LIST_PEERS,
     REMOVE_PEER,
     RENAME_PEER,
@@ -20,10 +21,11 @@ from sublet.daemon.api.peers import (
     Directory,
     OnePeer,
     PairLink,
+    PairLinkView,
     PeerView,
     RenamePeer,
 )
-from sublet.daemon.gatekeeper import Gatekeeper, who
+from sublet.daemon.governing.gatekeeper import Gatekeeper, who
 from sublet.daemon.lending.delegator import Delegator
 from sublet.daemon.lending.lend_roots import LendRoots
 from sublet.daemon.operations.table import serves
@@ -72,7 +74,11 @@ class PeerService:
 
     @serves(CREATE_PAIR_LINK)
     async def create_pair_link(self, request: CreatePairLink, caller: Subject) -> PairLink:
-        return await self._parts.pairing.create_link(request.ttl_seconds)
+        return await self._parts.pairing.create_link(request.ttl_seconds, who(caller))
+
+    @serves(LIST_PAIR_LINKS)
+    async def list_pair_links(self, request: Nothing, caller: Subject) -> list[PairLinkView]:
+        return await self._parts.pairing.links()
 
     @serves(ADD_PEER)
     async def add_peer(self, request: AddPeer, caller: Subject) -> PeerView:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from sublet.daemon.api.policy import ExplainRequest, Explanation, PolicyView, RuleView, explanation
-from sublet.daemon.config import DaemonConfig
-from sublet.daemon.working.offer import rules_of
+from sublet.daemon.config.daemon_config import DaemonConfig
+from sublet.daemon.governing.agent_rules import rules_of
 from sublet.policy.defaults import DEFAULT_RULES
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected

@@ -24,8 +24,8 @@ from sublet.daemon.api.policy import (
     ReadAuditLog,
 )
 from sublet.daemon.audit_log.log import AuditLog
-from sublet.daemon.gatekeeper import Gatekeeper, looked_up
 from sublet.daemon.governing.explain import asked_in, explained, shown
+from sublet.daemon.governing.gatekeeper import Gatekeeper, looked_up
 from sublet.daemon.operations.table import serves
 from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Subject

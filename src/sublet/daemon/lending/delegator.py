@@ -15,26 +15,27 @@ from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.base import MAX_PAGE, MAX_WAIT_SECONDS
 from sublet.daemon.api.delegation_views import DelegationView, LeaseQuota
 from sublet.daemon.api.delegations import CreateDelegation
-from sublet.daemon.background import in_background
 from sublet.daemon.lending.agreement import new_record
 from sublet.daemon.lending.audits import patch_of
 from sublet.daemon.lending.delegation_run import DelegationRun
 from sublet.daemon.lending.late_news import FindPeer, LateNews
 from sublet.daemon.lending.lent_access import DelegatorTools
-from sublet.daemon.lending.lent_resources import lent_directories
+from sublet.daemon.lending.recovery import end_interrupted
 from sublet.daemon.lending.steering import Approve, RestOf
-from sublet.daemon.own_tasks import OwnTasks
-from sublet.daemon.ports import PeerAddress
-from sublet.daemon.recovery import end_interrupted
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.lent_directories import lent_directories
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
+from sublet.daemon.tasks.background import in_background
+from sublet.daemon.tasks.own_tasks import OwnTasks
 from sublet.disk.set_aside import SetAside
 from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
-from sublet.protocol.delegation.model import CancelCame, ReadAsOver
+from sublet.protocol.delegation.events import CancelCame, ReadAsOver
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
 from sublet.protocol.messages import FollowUp
+from sublet.stop_time import within
 from sublet.workspace.serving.lease_memory import recall
 
 MAX_RUNNING = 256
@@ -151,11 +152,14 @@ class Delegator:
         return await self.view(delegation_id)
 
     async def list(self, *, limit: int, active: bool) -> list[DelegationView]:
-        """Return the newest delegations first; with ``active`` only those that are not over, by the clock too."""
+        """Return the newest delegations first; with ``active`` only those that are not over, by the clock too.
+
+        Their audits are brief: ``AuditReport.brief``.
+        """
         records = await self._journal.list_delegations(limit=max(1, min(limit, MAX_PAGE)), active=active)
         now = time.time()
         views = [self._look(run) if (run := self._runs.get(r.id)) is not None else r.view(now) for r in records]
-        return [view for view in views if not active or not is_terminal(DELEGATION_TABLE, view.state)]
+        return [view.brief() for view in views if not active or not is_terminal(DELEGATION_TABLE, view.state)]
 
     async def audit(self, delegation_id: str, *, patch: bool) -> AuditReport:
         """Return what the delegation changed.
@@ -317,7 +321,7 @@ class Delegator:
             ErrorCode.CANCELLED, "the daemon was stopped while the delegation ran", "Start it and delegate again."
         )
         runs = list(self._runs.values())
-        with anyio.move_on_after(STOP_SECONDS):
+        with anyio.move_on_after(within(STOP_SECONDS)):
             async with anyio.create_task_group() as group:
                 for run in runs:
                     group.start_soon(run.stop, CancelCame(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sublet.daemon.api.delegation_views import Usage
+from sublet.daemon.api.delegation_views import LeaseUsageView
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.protocol.lease_terms import LeaseTerms
 from sublet.protocol.messages import DataPath
@@ -44,9 +44,9 @@ def lease_json(record: DelegationRecord, met: QuotaMet | None = None) -> bytes:
     return json.dumps(lease, indent=2).encode() + b"\n"
 
 
-def usage_view(usage: LeaseUsage, data_path: DataPath) -> Usage:
+def usage_view(usage: LeaseUsage, data_path: DataPath) -> LeaseUsageView:
     """Return what went over the data plane, as it is shown."""
-    return Usage(
+    return LeaseUsageView(
         bytes_read=usage.bytes_read,
         bytes_written=usage.bytes_written,
         operations=usage.operations,

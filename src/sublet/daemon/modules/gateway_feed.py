@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.storage.journal import Journal
 from sublet.disk.durable import write_durably
 from sublet.disk.plain_file import read_plain

@@ -6,8 +6,8 @@ from contextlib import aclosing
 from typing import Final
 
 from sublet.daemon.api.sessions import AskAnswer
-from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.supervising.service import Asked, SupervisorParts, run_asked
+from sublet.daemon.governing.gatekeeper import Gatekeeper
+from sublet.daemon.supervising.service import AdmittedRequest, SupervisorParts, run_asked
 from sublet.policy.model import Action, Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -45,7 +45,7 @@ class GatewayInputs:
             await self._gate.ask(caller, Action.AGENT_MESSAGE, target or "*")
         metadata: dict[str, JsonValue] = {AGENT: target} if target else {}
         owner = f"gateway:{module.id}"
-        asked = Asked(given.message, caller, owner, metadata=metadata)
+        asked = AdmittedRequest(given.message, caller, owner, metadata=metadata)
         context = given.session or given.request_id
         session_id = context_session_id(owner, context)
         await self._parts.sessions.make_room(owner, MAX_SESSIONS_OF_GATEWAY)

@@ -17,7 +17,7 @@ from sublet.daemon.api.gateways import (
     SendToGateway,
 )
 from sublet.daemon.api.operation import Nothing
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.modules.gateways import Gateway, Gateways
 from sublet.daemon.operations.table import serves
 from sublet.policy.model import Subject

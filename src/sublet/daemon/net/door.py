@@ -11,19 +11,18 @@ from typing import Final
 
 import structlog
 
+from sublet.accepting import accept
 from sublet.tasks import alone
 
 MAX_HANDSHAKES: Final = 64
 """TLS handshakes under way. Beyond it the oldest makes room: an honest one takes milliseconds."""
 HANDSHAKE_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.1
-ACCEPTS_A_TURN: Final = 8
-"""Connections that are taken before everybody else has a turn of the loop."""
 
 log = structlog.get_logger(__name__)
 
 
-class Door:
+class Acceptor:
     """Accepts connections and gives each to a protocol, after the TLS handshake where there is one.
 
     ``loop.create_server`` would do the same for as many callers as there are file descriptors: without a word they
@@ -45,12 +44,10 @@ class Door:
 
     async def serve(self) -> None:
         """Accept until cancelled; connections that are open by then stay."""
-        loop = asyncio.get_running_loop()
-        accepted = 0
         async with asyncio.TaskGroup() as group:
             while True:
                 try:
-                    sock, _ = await loop.sock_accept(self._listener)
+                    sock, _ = await accept(self._listener)
                 except OSError as error:  # out of descriptors, or the caller is gone already
                     log.warning("a connection could not be accepted", reason=error.strerror)
                     await asyncio.sleep(_RETRY_SECONDS)
@@ -60,10 +57,6 @@ class Door:
                     del self._opening[oldest]
                     oldest.cancel()
                 self._begin(group, sock)
-                # Where callers queue up, accepting does not pause by itself, and nobody else would get on.
-                accepted += 1
-                if accepted % ACCEPTS_A_TURN == 0:
-                    await asyncio.sleep(0)
 
     def _begin(self, group: asyncio.TaskGroup, sock: socket.socket) -> None:
         taken = False

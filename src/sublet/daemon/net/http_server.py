@@ -15,9 +15,10 @@ from starlette.types import ASGIApp
 
 from sublet import deadlines
 from sublet.daemon.net import uvicorn_parts
-from sublet.daemon.net.door import Door
+from sublet.daemon.net.door import Acceptor
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.slots import Slots
+from sublet.stop_time import within
 
 DATE_SECONDS = 1.0
 """How often the ``Date`` of answers is set; uvicorn by itself wakes up ten times as often."""
@@ -119,13 +120,20 @@ class QuietServer(uvicorn.Server):
 
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(Door(listening, connection, None).serve)
+                group.start_soon(Acceptor(listening, connection, None).serve)
                 await self.main_loop()
         finally:
             stop()
             # anyio cancels again and again what it has cancelled; the shield lets the stop come to its end.
             with anyio.CancelScope(shield=True):
                 await self.shutdown(sockets=[listening])
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let requests under way end in the time of the configuration, or in what is left of the daemon's stop."""
+        if (drain := self.config.timeout_graceful_shutdown) is not None:
+            # uvicorn hands it to a timer, which takes parts of a second.
+            self.config.timeout_graceful_shutdown = within(drain)  # type: ignore[assignment]
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,7 +1,11 @@
 """Binds operations to the methods that serve them, and calls them inside the daemon's own process.
 
-A service marks its methods with ``serves``. A marked method asks policy before its body runs, however it is called: by
-a route, by ``OperationTable.call``, or directly.
+Rules: a service marks its methods with ``serves``. A marked method asks policy before its body runs, however it is
+called: by a route, by ``OperationTable.call``, or directly. One that asks inside, and comes to its end without having
+asked, fails. An operation is served by one method.
+
+Weak: a method that asks inside may have had an effect before it asks; a test of its refusal has to show that it has
+none.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import anyio
 import structlog
 
-from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.api.peers import AgentView, PeerView
-from sublet.daemon.peering.pair_link import check_url
+from sublet.daemon.net.base_url import check_url
 from sublet.daemon.peering.peer_names import GivenName, Spoken, give_name, name_notes, why_not_renamed
-from sublet.daemon.ports import PeerAddress
+from sublet.daemon.ports.given_to_a2a import KnownPeer
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.torn_rows import RowsOf
@@ -21,6 +21,7 @@ from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol import ids
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
+from sublet.protocol.near import did_you_mean
 from sublet.protocol.signing import KEY_BYTES
 from sublet.protocol.text import clean_line
 
@@ -153,7 +154,7 @@ class PeerStore:
         return next((peer for peer in self._by_name.values() if peer.node_id == node_id), None)
 
     def find_known(self, node_id: str) -> KnownPeer | None:
-        """Return the peer with that node id as the A2A face wants it (``FaceContext.find_peer``)."""
+        """Return the peer with that node id as the A2A face wants it (``A2AContext.find_peer``)."""
         peer = self.by_node_id(node_id)
         return peer.known() if peer else None
 
@@ -286,15 +287,18 @@ class PeerStore:
 
 def unknown_peer(name: str, known: Iterable[str]) -> SubletError:
     """Return the error for a ``name`` that is none of the ``known`` peers."""
-    paired = ", ".join(sorted(known)[:MAX_NAMED]) or "none yet"
+    known = sorted(known)
+    paired = ", ".join(known[:MAX_NAMED]) or "none yet"
     return SubletError(
         LocalCode.PEER_UNKNOWN,
-        f"no peer named {clean_line(name, 80)!r} is paired (paired: {paired})",
+        f"no peer named {clean_line(name, 80)!r} is paired{did_you_mean(name, known)} (paired: {paired})",
         "Pair with `sublet pair` on its machine and `sublet peers add LINK --name NAME` here.",
     )
 
 
-def pin(connection: sqlite3.Connection, events: Recorder, peer: Peer, *, spoken: Spoken | None = None) -> Peer:
+def pin(
+    connection: sqlite3.Connection, events: Recorder, peer: Peer, *, spoken: Spoken | None = None, link: str = ""
+) -> Peer:
     """Add or update a peer inside a transaction and return it as stored.
 
     Args:
@@ -303,6 +307,7 @@ def pin(connection: sqlite3.Connection, events: Recorder, peer: Peer, *, spoken:
         peer: name, key and address; its key is proven.
         spoken: what of the configuration names a peer, where the name is only the peer's own hint; None where the
             person chose it.
+        link: which of our links it has used, as lists call it; empty where we have used one of its own.
 
     Raises:
         SubletError: as ``PeerStore.add``.
@@ -325,7 +330,8 @@ def pin(connection: sqlite3.Connection, events: Recorder, peer: Peer, *, spoken:
         "INSERT INTO peers (name, node_id, public_key, a2a_url, tls_certificate, paired_at) VALUES (?, ?, ?, ?, ?, ?)",
         (peer.name, peer.node_id, peer.public_key, peer.a2a_url, peer.tls_certificate, peer.paired_at),
     )
-    events.add(EventKind.PEER_PAIRED, None, _facts(peer) | ({"note": peer.note} if peer.note else {}))
+    more = {"note": peer.note, "link": link}
+    events.add(EventKind.PEER_PAIRED, None, _facts(peer) | {name: text for name, text in more.items() if text})
     return peer
 
 

@@ -19,6 +19,7 @@ from sublet.daemon.storage.torn_rows import RowsOf, a_moment_or_none
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import PEER_NAME
+from sublet.protocol.near import did_you_mean
 
 PREFIX = "sblt_"
 """Lets secret scanners and our own log filter know a token when they see one."""
@@ -110,7 +111,8 @@ class TokenStore:
         """
         token = next((token for token in self._by_hash.values() if token.name == name), None)
         if token is None:
-            raise SubletError(LocalCode.NOT_FOUND, "there is no token of that name", "See `sublet token list`.")
+            near = did_you_mean(name, (token.name for token in self._by_hash.values()))
+            raise SubletError(LocalCode.NOT_FOUND, f"there is no token of that name{near}", "See `sublet token list`.")
         # Out of memory first: it opens nothing any more while the disk is being written.
         del self._by_hash[token.hash]
         with anyio.CancelScope(shield=True):

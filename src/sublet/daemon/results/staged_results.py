@@ -17,16 +17,17 @@ import structlog
 
 from sublet.daemon.api.delegation_views import ChangeSet
 from sublet.daemon.api.results import Applied, ApplyResult, Discarded, ResultPatch, Review, Undone
-from sublet.daemon.background import in_background
-from sublet.daemon.own_tasks import OwnTasks
 from sublet.daemon.results.result_store import ResultStore
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord
+from sublet.daemon.tasks.background import in_background
+from sublet.daemon.tasks.own_tasks import OwnTasks
 from sublet.daemon.times import rfc3339
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.text import clean_line
+from sublet.stop_time import within
 from sublet.workspace.locks import DirectoryLocks, Wants
 
 LOCK_SECONDS: Final = 2.0
@@ -63,7 +64,7 @@ class StagedResults:
         await self._tasks.run(stop=self._finish)
 
     async def _finish(self) -> None:
-        with anyio.move_on_after(STOP_SECONDS):
+        with anyio.move_on_after(within(STOP_SECONDS)):
             for done in list(self._under_way.values()):
                 await done.wait()
 

@@ -19,8 +19,9 @@ from sublet.daemon.api.rooms import (
     RoomView,
     WhoAmI,
 )
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
+from sublet.daemon.rooms.finding import RoomFinder
 from sublet.daemon.rooms.speaking import Speaking, may_read
 from sublet.daemon.rooms.views import detail_of
 from sublet.messaging.calls import room_calls
@@ -33,11 +34,13 @@ class RoomService:
     Args:
         gate: asks policy.
         speaking: runs operations as the caller's entity.
+        finder: knows whom a paired daemon has.
     """
 
-    def __init__(self, gate: Gatekeeper, speaking: Speaking) -> None:
+    def __init__(self, gate: Gatekeeper, speaking: Speaking, finder: RoomFinder) -> None:
         self._gate = gate
         self._speaking = speaking
+        self._finder = finder
 
     @serves(WHOAMI)
     async def whoami(self, request: Nothing, caller: Subject) -> WhoAmI:
@@ -62,6 +65,7 @@ class RoomService:
 
     @serves(INVITE_TO_ROOM)
     async def invite_to_room(self, request: InviteToRoom, caller: Subject) -> RoomChange:
+        await self._finder.require_known(request.entity, caller)
         await self._speaking.call(caller, room_calls.invite, room_id=request.room_id, entity=request.entity)
         apart = self._speaking.apart(request.entity)
         return RoomChange(room_id=request.room_id, entity=request.entity, apart=apart)

@@ -35,7 +35,7 @@ from sublet.daemon.api.sessions import (
     SessionView,
     ShowSession,
 )
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.supervising.agents import AgentSet
 from sublet.daemon.supervising.runs import Runs
@@ -47,7 +47,7 @@ from sublet.protocol.chain import Chain
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKeys
 from sublet.protocol.ids import new_request_id, new_session_id
-from sublet.supervisor.agent import AgentRunContext, Emit, Health, UnifiedAgentInput, UnifiedAgentOutput
+from sublet.supervisor.agent import AgentHealth, AgentRunContext, Emit, UnifiedAgentInput, UnifiedAgentOutput
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.dispatch import Dispatcher
 from sublet.supervisor.model import Job, Output, Report
@@ -64,7 +64,7 @@ OWNER = "human"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AdmittedRequest:
     """A request as it was admitted.
 
     Args:
@@ -125,7 +125,7 @@ class SupervisorService:
             await asyncio.to_thread(_check_schema, schema)
         if request.session_id is None:
             await self._parts.sessions.make_room(owner, MAX_SESSIONS_OF_AGENT)
-        asked = Asked(
+        asked = AdmittedRequest(
             request.text, caller, owner, chain, metadata, schema, guard, narrowing(request.deny, request.only)
         )
         async with aclosing(run_asked(self._parts, asked, request.session_id)) as updates:
@@ -194,7 +194,8 @@ class SupervisorService:
 
     async def _agent_view(self, config: AgentConfig, denied: str) -> LocalAgentView:
         agent = await self._parts.agents.find(config.id)
-        health = await agent.health() if agent is not None else Health(ok=False, detail="it is not offered any more")
+        gone = AgentHealth(ok=False, detail="it is not offered any more")
+        health = await agent.health() if agent is not None else gone
         return LocalAgentView(
             agent_id=config.id,
             role=config.role,
@@ -218,7 +219,10 @@ def _check_schema(document: Mapping[str, JsonValue]) -> None:
 
 
 async def run_asked(
-    parts: SupervisorParts, asked: Asked, session_id: str | None, metadata: Mapping[str, JsonValue] | None = None
+    parts: SupervisorParts,
+    asked: AdmittedRequest,
+    session_id: str | None,
+    metadata: Mapping[str, JsonValue] | None = None,
 ) -> AsyncGenerator[AskBegun | AskOutput | AskAnswer, None]:
     """Have the supervisor see to a request that policy has admitted: as ``ASK``.
 
@@ -268,7 +272,11 @@ async def run_asked(
 
 
 async def _begun(
-    parts: SupervisorParts, session_id: str, asked: Asked, keys: EventKeys, metadata: Mapping[str, JsonValue] | None
+    parts: SupervisorParts,
+    session_id: str,
+    asked: AdmittedRequest,
+    keys: EventKeys,
+    metadata: Mapping[str, JsonValue] | None,
 ) -> None:
     """Begin the session, unless it is there already."""
     title = asked.text.strip().partition("\n")[0][:MAX_TITLE_CHARS]

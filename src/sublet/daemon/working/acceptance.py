@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from sublet.daemon.api.daemon_api import KnownPeer
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
+from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.policy.model import Action, Resource, Subject, Value
 from sublet.policy.request_rules import narrowing
 from sublet.protocol.assignment import granting
@@ -21,6 +21,7 @@ from sublet.protocol.messages import (
     ReverseEndpoint,
     SandboxProfile,
 )
+from sublet.protocol.near import did_you_mean
 from sublet.protocol.text import clean_line
 from sublet.supervisor.agent_config import AgentConfig, check_governed
 from sublet.supervisor.confinement import Confinement
@@ -154,7 +155,9 @@ class Acceptance:
         shown = [a.id for a in self._agents() if not self._gate.hides(caller, Action.ASSIGNMENT_ACCEPT, a.id)]
         offered = ", ".join(shown) or "none"
         return SubletError(
-            ErrorCode.DECLINED, f"there is no agent {clean_line(wanted or '', 80)!r} here", f"Offered: {offered}."
+            ErrorCode.DECLINED,
+            f"there is no agent {clean_line(wanted or '', 80)!r} here{did_you_mean(wanted or '', shown)}",
+            f"Offered: {offered}.",
         )
 
     def _check_narrowing(self, message: Invite, agent: AgentConfig) -> None:

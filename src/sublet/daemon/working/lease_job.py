@@ -12,7 +12,7 @@ from sublet.protocol.chain import Chain
 from sublet.protocol.messages import Start
 from sublet.supervisor.guarded_process import ReadyGuard
 from sublet.supervisor.model import Deadline, Job, JobResource
-from sublet.supervisor.tools import ToolGate
+from sublet.supervisor.tool_gate import ToolGate
 from sublet.workspace.model import META, WORKSPACE
 
 

@@ -13,7 +13,7 @@ from sublet.messaging.backends.rows import ENTRY_COLUMNS, WRITE_COLUMNS, entry_o
 from sublet.messaging.backends.sqlite_file import open_database
 from sublet.messaging.backends.sqlite_removal import SqliteRemoval
 from sublet.messaging.backends.sqlite_trust import SqliteTrust
-from sublet.messaging.engine.backend import (
+from sublet.messaging.ports.rows import (
     Batch,
     DeletionRow,
     DocumentRow,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from sublet.messaging.backends.rows import WRITE_COLUMNS, write_of
-from sublet.messaging.engine.backend import Fork, HeadRow, WriteRow
+from sublet.messaging.ports.rows import Fork, HeadRow, WriteRow
 from sublet.protocol.ezagent.heads import Head
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.yjs.model import Deletion

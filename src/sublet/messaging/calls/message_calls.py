@@ -53,7 +53,7 @@ class VersionFound(TypedDict):
 
 
 class Deleted(TypedDict):
-    """Whether it was there."""
+    """Answer to deleting a message: false where nobody could read it any more."""
 
     deleted: bool
 
@@ -65,7 +65,7 @@ class Added(TypedDict):
 
 
 class Removed(TypedDict):
-    """Whether it was there."""
+    """Answer to taking something back, such as a reaction or a watch: false where there was none."""
 
     removed: bool
 
@@ -80,7 +80,7 @@ class Decided(TypedDict):
 class WatchesFound(TypedDict):
     """The watches of the caller."""
 
-    refs: list[dict[str, Any]]
+    refs: list[Ref]
     channels: list[dict[str, Any]]
 
 

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Any, Final
+from typing import Final
 
 from sublet.messaging.builtins.timeline import DELETED
 from sublet.messaging.calls import message_calls as calls
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.after_read import AfterRead
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
     Declaration,
     Hooks,
     Index,
     Operation,
-    Origin,
     PreSendHook,
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.schema.changes import Happened, Intent
+from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change, Origin
+from sublet.messaging.schema.fields import Fields
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 from sublet.protocol.ezagent.writer_rules import entity_of_key
@@ -84,9 +85,9 @@ def _summarise(context: AfterRead) -> None:
             ref["reactions"] = summary
 
 
-def _summary(given: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _summary(given: Fields) -> dict[str, Fields]:
     times = sorted((at, key) for key, at in given.items() if isinstance(at, int))
-    summary: dict[str, dict[str, Any]] = {}
+    summary: dict[str, Fields] = {}
     for _, key in times:
         found = parse_key(key)
         if found is not None:
@@ -123,7 +124,7 @@ def _add(context: OperationContext, room_id: RoomId, ref_id: RefId, emoji: str) 
         raise SubletError(LocalCode.CONFLICT, "the message was deleted", "React to another one.")
     if key in _given(ref):
         return {"added": False}
-    context.annotate(ref, "reactions", key, context.engine.now_ms())
+    context.annotate(ref, "reactions", key, context.parts.now_ms())
     return {"added": True}
 
 
@@ -136,7 +137,7 @@ def _remove(context: OperationContext, room_id: RoomId, ref_id: RefId, emoji: st
     return {"removed": True}
 
 
-def _given(ref: dict[str, Any]) -> dict[str, Any]:
+def _given(ref: Fields) -> Fields:
     given = ref.get(REACTIONS_FIELD)
     return given if isinstance(given, dict) else {}
 

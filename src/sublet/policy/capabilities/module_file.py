@@ -163,7 +163,7 @@ def parse_named(model: type[ModuleT], raw: bytes, directory: str) -> ModuleT:
             raise ValueError(f"it has more than {MAX_MODULE_BYTES} bytes")
         module = read_strictly(model, unique_json(raw))
     except ValidationError as error:
-        raise bad(first_words(error)) from None
+        raise bad(first_words(error, model)) from None
     except ValueError as error:
         raise bad(f"is not JSON: {error}") from None
     if module.id != directory:
@@ -171,11 +171,11 @@ def parse_named(model: type[ModuleT], raw: bytes, directory: str) -> ModuleT:
     return module
 
 
-def first_words(error: ValidationError) -> str:
-    """Return what pydantic found first, with its place."""
+def first_words(error: ValidationError, model: type[BaseModel] | None = None) -> str:
+    """Return what pydantic found first in a document of ``model``, with its place."""
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"]) or "the file"
-    return f"{where}: {fault_words(first)}"
+    return f"{where}: {fault_words(first, model)}"
 
 
 def bad(what: str) -> SubletError:

@@ -7,7 +7,7 @@ from typing import Final
 
 from sublet.protocol.text import clean_line
 from sublet.supervisor.model import Job, Output, Report
-from sublet.supervisor.tools import ToolCall, Verdict
+from sublet.supervisor.tool_gate import ToolCall, Verdict
 
 MAX_NOTES: Final = 500
 """What is told one by one."""
@@ -16,7 +16,7 @@ MAX_CALLS: Final = 1_024
 """Calls whose end is waited for; the oldest is forgotten beyond that."""
 
 
-class Asking:
+class ToolQuestions:
     """Asks the gate of a job, and tells what the agent does.
 
     Args:

@@ -11,11 +11,11 @@ from acp.schema import ReadTextFileResponse, WriteTextFileResponse
 
 from sublet.protocol.canonical import JsonValue
 from sublet.supervisor import tools
-from sublet.supervisor.acp.asking import Asking
+from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.acp.tool_calls import in_view
 from sublet.supervisor.lease_files import LeaseFiles, ViewPath
 from sublet.supervisor.model import Job, JobResource
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 
 MAX_READ_BYTES: Final = 4 << 20
 """Larger files the agent can read by its own tools."""
@@ -32,7 +32,7 @@ class FileRequests:
         asking: asks before each.
     """
 
-    def __init__(self, job: Job, files: LeaseFiles, asking: Asking) -> None:
+    def __init__(self, job: Job, files: LeaseFiles, asking: ToolQuestions) -> None:
         self._resources = [*job.resources, JobResource("meta", job.meta, "ro")]
         self._files = files
         self._asking = asking

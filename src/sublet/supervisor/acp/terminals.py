@@ -17,13 +17,14 @@ from acp.schema import TerminalExitStatus, TerminalOutputResponse
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
 from sublet.protocol.patterns import Pattern
+from sublet.stop_time import within
 from sublet.supervisor import tools
-from sublet.supervisor.acp.asking import Asking
+from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.acp.tool_calls import in_view
 from sublet.supervisor.guarded_process import Ended, GuardedProcess
 from sublet.supervisor.model import Job
 from sublet.supervisor.program_run import DRAIN_SECONDS
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 
 MAX_TERMINALS: Final = 16
 """That were not released."""
@@ -89,7 +90,7 @@ class Terminals:
     """
 
     def __init__(
-        self, job: Job, asking: Asking, beside: Beside, count: Callable[[int], None], group: asyncio.TaskGroup
+        self, job: Job, asking: ToolQuestions, beside: Beside, count: Callable[[int], None], group: asyncio.TaskGroup
     ) -> None:
         self._job = job
         self._asking = asking
@@ -102,7 +103,7 @@ class Terminals:
     @classmethod
     @asynccontextmanager
     async def opened(
-        cls, job: Job, asking: Asking, beside: Beside, count: Callable[[int], None]
+        cls, job: Job, asking: ToolQuestions, beside: Beside, count: Callable[[int], None]
     ) -> AsyncIterator[Terminals]:
         """Yield terminals, and end all that still run afterwards."""
         async with asyncio.TaskGroup() as group:
@@ -202,7 +203,7 @@ class Terminals:
                     group.create_task(self._drain(stream, terminal)) for stream in (process.stdout, process.stderr)
                 ]
                 terminal.ended = await process.wait()
-                await asyncio.wait(drains, timeout=DRAIN_SECONDS)
+                await asyncio.wait(drains, timeout=within(DRAIN_SECONDS))
                 for task in drains:
                     task.cancel()
         except OSError as error:

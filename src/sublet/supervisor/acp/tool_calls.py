@@ -14,7 +14,7 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.patterns import Pattern
 from sublet.supervisor import tools
 from sublet.supervisor.model import JobResource
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 
 MAX_ARGUMENT_BYTES: Final = 1 << 20
 MAX_PATHS: Final = 64

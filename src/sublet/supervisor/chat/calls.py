@@ -15,7 +15,7 @@ from sublet.supervisor.chat.arguments import BadArguments, read_arguments
 from sublet.supervisor.chat.reply import RawCall
 from sublet.supervisor.chat.tool import Arguments, Tool, ToolFailed, bounded
 from sublet.supervisor.confined_runs import LimitMet
-from sublet.supervisor.tools import ToolCall, ToolGate
+from sublet.supervisor.tool_gate import ToolCall, ToolGate
 
 MAX_SHOWN_CHARS: Final = 160
 MAX_BAD_CALLS: Final = 12

@@ -13,7 +13,7 @@ from sublet.supervisor import tools
 from sublet.supervisor.chat.tool import MAX_RESULT_CHARS, Arguments, Tool, ToolFailed, ToolResult, number_of, text_of
 from sublet.supervisor.lease_files import LeaseFiles, Match, ViewPath
 from sublet.supervisor.model import Job
-from sublet.supervisor.tools import ToolCall, ToolGate
+from sublet.supervisor.tool_gate import ToolCall, ToolGate
 
 MAX_PATH_CHARS: Final = 4_096
 MAX_READ_LINES: Final = 2_000

@@ -2,12 +2,18 @@
 
 In this order: ``/hub``, the supervisor's own commands, an agent that is named, the only agent, a mention, the agent
 that the session had before, the skills that the words of the request fit, a classifier's proposal, the default route.
+
+Rules: only agents that are offered in ``request`` are named in a route. A classifier proposes and never overrules an
+agent that was named. What is unclear is asked, ``MAX_ROUNDS`` times at most.
+
+Weak: skills are compared word by word, so a request in other words than the skills' goes to the default route.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sublet.protocol.near import did_you_mean
 from sublet.supervisor.router.model import MAX_OPTIONS, Candidate, Classification, Route, RouteRequest
 from sublet.supervisor.router.syntax import Direct, mentions, parse, words
 
@@ -114,8 +120,9 @@ def _hub(request: RouteRequest, direct: Direct) -> Route:
 def _to(request: RouteRequest, agent_id: str, text: str, rule: str, why: str) -> Route:
     found = _known(request, agent_id)
     if found is None:
-        there = ", ".join(one.agent_id for one in request.candidates) or "none"
-        return _rejected("named", f"there is no agent {agent_id[:80]!r} here; there are: {there}")
+        candidates = [one.agent_id for one in request.candidates]
+        near, there = did_you_mean(agent_id, candidates), ", ".join(candidates) or "none"
+        return _rejected("named", f"there is no agent {agent_id[:80]!r} here{near or ';'} there are: {there}")
     if found.denied:
         return _rejected("named", f"agent {found.agent_id} is not for this caller: {found.denied}"[:500])
     return Route.model_validate(

@@ -21,10 +21,11 @@ from sublet.protocol.bounded_json import check_json
 from sublet.protocol.errors import SubletError
 from sublet.protocol.lines import LineCutter, LineTooLong
 from sublet.protocol.text import clean_line
-from sublet.supervisor.acp.asking import Asking
+from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.model import Job
+from sublet.supervisor.tool_gate import ToolCall
 from sublet.supervisor.tool_server.names import SERVER, NamedOffer
-from sublet.supervisor.tools import ToolCall, ToolSource
+from sublet.supervisor.tools import ToolSource
 from sublet.turns import Turns
 
 MAX_LINE_BYTES: Final = 1 << 20
@@ -66,7 +67,7 @@ class ServedTools:
         offers: Mapping[str, NamedOffer],
         source: ToolSource,
         job: Job,
-        asking: Asking,
+        asking: ToolQuestions,
         version: str,
         agent_id: str,
     ) -> None:

@@ -1,4 +1,11 @@
-"""What comes before every change beneath one directory descriptor: may it be, and whose file would it be?"""
+"""What comes before every change beneath one directory descriptor: may it be, and whose file would it be (DESIGN 4.6)?
+
+Rules: a name that is hidden or locked is never changed. A file that has names outside the view is copied first, so that
+only the lease's name changes. What the lease has not written last is kept before it is overwritten.
+
+Weak: somebody else who writes to the directory may act between a check and the change; what he did is then told of in
+the report, and not prevented.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +29,7 @@ from sublet.workspace.confined.held import HeldBelow
 from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.confined.shared import is_shared
 from sublet.workspace.kept.blocks import ALL, NOTHING, Span
-from sublet.workspace.kept.keeper import Keeper
+from sublet.workspace.kept.keeper import OverwriteKeeper
 from sublet.workspace.model import ViewRules
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota
@@ -81,7 +88,7 @@ class ChangingFs(ConfinedFs):
         private: bool = False,
         patient: bool = True,
         on_refused: OnRefused = lambda *_: None,
-        keeper: Keeper | None = None,
+        keeper: OverwriteKeeper | None = None,
     ) -> None:
         super().__init__(root_fd, rules, quota, opener, own=own, private=private, patient=patient)
         self._on_change = on_change
@@ -130,8 +137,8 @@ class ChangingFs(ConfinedFs):
         """Keep what is about to be changed or removed, where it is not the lease's own; ``span`` are the bytes.
 
         Raises:
-            OSError: as ``Keeper.before``.
-            NotKnownYet: as ``Keeper.before``.
+            OSError: as ``OverwriteKeeper.before``.
+            NotKnownYet: as ``OverwriteKeeper.before``.
         """
         if self._keeper is None or status.st_nlink == 0:
             return

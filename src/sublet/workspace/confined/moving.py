@@ -24,7 +24,7 @@ from sublet.workspace.confined.file import OnChange
 from sublet.workspace.confined.held import check_below
 from sublet.workspace.confined.move import check_move
 from sublet.workspace.git.take import QUICK_BYTES, Looking, looking, take
-from sublet.workspace.kept.keeper import Keeper
+from sublet.workspace.kept.keeper import OverwriteKeeper
 from sublet.workspace.model import ViewRules
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota
@@ -51,7 +51,7 @@ class MovingFs(ChangingFs):
         private: bool = False,
         patient: bool = True,
         on_refused: OnRefused = lambda *_: None,
-        keeper: Keeper | None = None,
+        keeper: OverwriteKeeper | None = None,
         any_link: bool = False,
         on_marks: Callable[[Sequence[bytes]], None] = lambda _: None,
     ) -> None:

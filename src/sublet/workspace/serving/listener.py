@@ -17,7 +17,9 @@ import asyncssh
 import structlog
 
 from sublet import deadlines
+from sublet.accepting import accept
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.stop_time import within
 from sublet.tasks import alone
 from sublet.workspace.model import Export, LeaseUsage
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
@@ -139,7 +141,7 @@ class DataPlane:
         except asyncio.CancelledError:
             self._group = None
             self.close()
-            with anyio.move_on_after(TRANSFER_STOP_SECONDS, shield=True):
+            with anyio.move_on_after(within(TRANSFER_STOP_SECONDS), shield=True):
                 # What they were at was halted with the leases.
                 await asyncio.to_thread(self._threads.shutdown)
             self._slow.shutdown()
@@ -301,18 +303,15 @@ class DataPlane:
             self._ended[lease_id] = usage
 
     async def _accept(self, listener: socket.socket, group: asyncio.TaskGroup) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             try:
-                sock, peer = await loop.sock_accept(listener)
+                sock, peer = await accept(listener)
             except OSError as exc:  # out of descriptors, or the caller is gone already
                 log.warning("a connection could not be accepted", reason=exc.strerror)
                 await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
             self._strangers.make_room(str(peer[0]))
             self._begin_with(sock, str(peer[0]), group)
-            # Where callers queue up, accepting does not pause by itself, and nobody else would get on.
-            await asyncio.sleep(0)
 
     def _begin_with(self, sock: socket.socket, source: str, group: asyncio.TaskGroup) -> None:
         authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()

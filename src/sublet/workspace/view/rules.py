@@ -3,6 +3,9 @@
 Scan, export, archive and audit all ask the same ``Rules``, so that what was scanned is what is exported, and what is
 exported is what is audited. Only names decide, never contents or what exists: a rule holds for a name that is about to
 be created as well.
+
+Weak: a name tells nothing of what is inside. A secret in a file with a plain name goes along, unless the delegator's
+own patterns hide it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The commands, in packages by what they are about."""

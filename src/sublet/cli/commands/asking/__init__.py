@@ -1,0 +1,1 @@
+"""Commands that ask agents of this daemon."""

@@ -1,0 +1,93 @@
+"""``sublet config``: the configuration that holds, and where each value comes from."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sublet.cli.help import Defaulting, Sectioned, group
+from sublet.cli.options.values import JsonFlag
+from sublet.cli.reaching.connection import leave, session_of
+from sublet.cli.rendering.screen import Screen
+from sublet.protocol.errors import LocalCode, SubletError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from sublet.daemon.api.configuration import ConfigEntry, ConfigView
+
+config = group("config", "The configuration: every value, and where it comes from.", cls=Defaulting)
+
+
+@config.command(cls=Sectioned, name="show")
+def config_show(
+    ctx: typer.Context,
+    chosen: Annotated[bool, typer.Option("--chosen", help="Only what is no default.", show_default=False)] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Print every value that holds, and where it comes from.
+
+    Options of `sublet up` come before config.json, and that before defaults. Where no daemon runs, it is what one would
+    begin with. Secrets are left out.
+    """
+    screen, session = Screen(as_json=as_json), session_of(ctx)
+
+    async def ask() -> ConfigView:
+        from sublet.daemon.api.configuration import SHOW_CONFIG
+        from sublet.daemon.api.operation import Nothing
+
+        try:
+            async with session.connect() as control:
+                return await control.call(SHOW_CONFIG, Nothing())
+        except SubletError as error:
+            if error.code != LocalCode.DAEMON_UNAVAILABLE:
+                raise
+            return await asyncio.to_thread(_local)
+
+    found = leave(screen, ask)
+    values = [one for one in found.values if not chosen or one.origin != "default"]
+    if as_json:
+        screen.emit(found.model_copy(update={"values": values}).model_dump(mode="json"))
+        return
+    if values:
+        screen.show(_table(values))
+    screen.note(found.file if found.file_exists else f"There is no {found.file}.")
+    if not found.running:
+        screen.note("No daemon is running; this is what one would begin with.")
+    if found.problem is not None:
+        screen.note(f"The file can't be read any more: {found.problem}")
+    elif found.stale:
+        screen.note("The file says something else than when the daemon began: sublet down, sublet up --detach")
+
+
+def _table(values: list[ConfigEntry]) -> RenderableType:
+    from rich.text import Text
+
+    from sublet.cli.rendering.columns import Columns
+    from sublet.cli.rendering.words import whole_line
+
+    def shown(one: ConfigEntry) -> str:
+        if one.value is None:
+            return "-"
+        return whole_line(one.value if isinstance(one.value, str) else json.dumps(one.value, ensure_ascii=False))
+
+    rows = [
+        [
+            Text(one.name),
+            Text(str(one.source or one.origin), style="dim" if one.origin == "default" else ""),
+            Text(shown(one)),
+        ]
+        for one in values
+    ]
+    return Columns(["name", "from", "value"], rows)
+
+
+def _local() -> ConfigView:
+    """Return what a daemon would begin with."""
+    from sublet.daemon.config.config_view import config_view
+    from sublet.daemon.config.daemon_config import DaemonConfig
+
+    return config_view(DaemonConfig(), running=False)

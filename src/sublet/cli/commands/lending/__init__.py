@@ -1,0 +1,1 @@
+"""Commands that lend, and that follow and steer what is lent."""

@@ -1,0 +1,1 @@
+"""Commands about paired daemons, tokens, and what hosts may lend."""

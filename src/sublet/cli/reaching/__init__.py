@@ -1,0 +1,1 @@
+"""What starts the daemon, and what reaches it."""

@@ -1,0 +1,176 @@
+"""Rooms and messages for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from sublet.cli.rendering.columns import Columns, OneLine, Quoted, inset
+from sublet.cli.rendering.delegations import local_time, size
+from sublet.cli.rendering.words import DELETED, whole_line
+from sublet.protocol.ezagent.ids import is_entity_id
+from sublet.protocol.text import clean
+
+if TYPE_CHECKING:
+    from sublet.cli.rendering.entity_names import EntityNames
+    from sublet.cli.rendering.screen import Symbols
+    from sublet.daemon.api.room_messages import ChannelView, MessageView
+    from sublet.daemon.api.room_people import ProfileView
+    from sublet.daemon.api.rooms import RoomDetail, RoomView
+
+
+def rooms(found: Sequence[RoomView], names: EntityNames, unread: Mapping[str, int]) -> RenderableType:
+    """Return the table of rooms; ``unread`` has how many messages of a room are."""
+    rows = [
+        [
+            Text(one.room_id),
+            Text(one.role),
+            Text(str(one.members)),
+            Text(str(unread.get(one.room_id) or ""), style="bold"),
+            Text(room_name(one.name, names)),
+        ]
+        for one in found
+    ]
+    return Columns(["id", "role", "members", "unread", "name"], rows)
+
+
+def room_name(name: str, names: EntityNames) -> str:
+    """Return a room's name in clean text; of a conversation of two, whom it is with."""
+    low, joined, high = name.partition(" and ")
+    if joined and names.me in (low, high) and is_entity_id(low) and is_entity_id(high):
+        return f"with {names.short(high if low == names.me else low)}"
+    return whole_line(name)
+
+
+def room(found: RoomDetail, names: EntityNames) -> list[RenderableType]:
+    """Return a room with its members and who knocks."""
+    title = Text.assemble((room_name(found.name, names), "bold"), f"  {found.room_id}  ({found.policy})")
+    rows = [
+        [Text(names.short(entity)), Text(role), Text(str(found.powers.get(entity, ""))), Text(entity, style="dim")]
+        for entity, role in sorted(found.roles.items())
+    ]
+    parts: list[RenderableType] = [title, inset(Columns(["member", "role", "power", "entity"], rows), 2)]
+    for entity, why in sorted(found.apart.items()):
+        parts.append(Text(f"  {whole_line(entity)} hears nothing yet: {whole_line(why)}", style="yellow"))
+    if found.knocks:
+        parts.append(Text("Asking to be let in:"))
+        parts += [
+            inset(Text(whole_line(f"{names.short(entity)}  {entity}  {words}")), 2)
+            for entity, words in sorted(found.knocks.items())
+        ]
+    return parts
+
+
+def config(found: RoomDetail) -> list[RenderableType]:
+    """Return a room's config, a line a field."""
+    levels = {f"power.{entity}": power for entity, power in sorted(found.powers.items())}
+    return [Text(f"{name} = {_value(value)}") for name, value in [*sorted(found.config.items()), *levels.items()]]
+
+
+def message(one: MessageView, names: EntityNames, symbols: Symbols, known: dict[str, MessageView]) -> list[Any]:
+    """Return a message: who, when, its id, what it says and what others made of it."""
+    head = Text.assemble((names.short(one.author), "bold"), (f"  {local_time(one.created_at)}  {one.ref_id}", "dim"))
+    if note := notes(one):
+        head.append(f"  ({note})", style="dim")
+    parts: list[Any] = [head]
+    if answered := answers(one, names, known):
+        parts.append(inset(OneLine(Text(answered, style="dim")), 2))
+    parts.append(Quoted(said(one), f"{symbols.bar} "))
+    parts += [inset(Text(extra), 2) for extra in (attached(one), reacted(one)) if extra]
+    return parts
+
+
+def said(one: MessageView) -> str:
+    """Return what a message says, in clean text; or why it says nothing."""
+    if one.status == DELETED:
+        return "(deleted)"
+    if "redacted" in one.about and one.body is None:
+        return "(taken down by a moderator)"
+    return clean(one.body) if one.body is not None else "(its text has not come yet)"
+
+
+def notes(one: MessageView) -> str:
+    """Return what there is to know about a message besides."""
+    marks = []
+    if one.status == "edited":
+        marks.append("edited")
+    if one.about.get("pinned"):
+        marks.append("pinned")
+    if one.about.get("author_banned"):
+        marks.append("its author is banned")
+    redacted = one.about.get("redacted")
+    if isinstance(redacted, dict):
+        reason = whole_line(str(redacted.get("reason") or ""))
+        marks.append(f"redacted: {reason}" if reason else "redacted")
+    channels = one.ext.get("channels")
+    if isinstance(channels, list):
+        marks += [f"#{whole_line(str(name))}" for name in channels]
+    thread = one.ext.get("thread")
+    if isinstance(thread, dict) and isinstance(thread.get("root"), str):
+        marks.append(f"thread {whole_line(str(thread['root'])[-4:].lower())}")
+    return ", ".join(marks)
+
+
+def answers(one: MessageView, names: EntityNames, known: dict[str, MessageView]) -> str:
+    """Return what a message answers; empty where it answers nothing."""
+    target = one.ext.get("reply_to")
+    if not isinstance(target, dict):
+        return ""
+    ref_id = str(target.get("ref_id"))
+    there = known.get(ref_id)
+    if there is None:
+        return f"answers {whole_line(ref_id)}"
+    return f"answers {names.short(there.author)}: {whole_line(said(there))}"
+
+
+def reacted(one: MessageView) -> str:
+    """Return the reactions to a message."""
+    found = one.about.get("reactions")
+    if not isinstance(found, dict):
+        return ""
+    shown = [
+        f"{whole_line(emoji)} {entry.get('count', '')}" for emoji, entry in found.items() if isinstance(entry, dict)
+    ]
+    return "  ".join(shown)
+
+
+def attached(one: MessageView) -> str:
+    """Return what file comes with a message."""
+    media = one.ext.get("media")
+    if not isinstance(media, dict):
+        return ""
+    name, count = whole_line(str(media.get("filename") or "file")), media.get("size_bytes")
+    return f"file: {name}" + (f" ({size(count)})" if isinstance(count, int) else "")
+
+
+def channels(found: Sequence[ChannelView]) -> RenderableType:
+    """Return the table of channels."""
+    rows = [
+        [
+            Text(f"#{whole_line(one.channel)}"),
+            Text(str(one.room_count)),
+            Text(local_time(one.last_activity)),
+            Text(whole_line(one.name)),
+        ]
+        for one in found
+    ]
+    return Columns(["channel", "rooms", "last used", "name"], rows)
+
+
+def profile(one: ProfileView, names: EntityNames) -> list[RenderableType]:
+    """Return what an entity says of itself: its name and id, its fields in order, and its text."""
+    lines: list[RenderableType] = [Text.assemble((names.short(one.entity_id), "bold"), (f"  {one.entity_id}", "dim"))]
+    lines += [inset(Text(f"{whole_line(name)}: {_value(value)}"), 2) for name, value in sorted(one.frontmatter.items())]
+    if one.body:
+        lines.append(inset(Text(clean(one.body)), 2))
+    return lines
+
+
+def _value(value: object) -> str:
+    import json
+
+    shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return whole_line(shown)
