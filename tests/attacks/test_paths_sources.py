@@ -44,6 +44,7 @@ STATE, CONFIG, KERNEL, DOWN, HELD = (
     "beneath a descriptor that is held, without following a link",
 )
 ALLOWED: Final = {
+    "supervisor/closed_paths.py": HELD,
     "supervisor/guard.py": KERNEL,
     "supervisor/processes.py": KERNEL,
     "supervisor/sessions/store.py": STATE,

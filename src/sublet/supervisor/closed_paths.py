@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from sublet import deadlines
+from sublet.disk.openat2 import DIRECTORY_PATH, choose_opener
 from sublet.policy.path_denies import PathDenies
 from sublet.policy.paths import LENT
 from sublet.protocol.errors import LocalCode, SubletError
@@ -51,30 +52,55 @@ async def closed_paths(job: Job) -> Sequence[ClosedPath]:
 
 
 def _closed(roots: Sequence[Path], denies: PathDenies) -> list[ClosedPath]:
-    found: list[ClosedPath] = []
-    seen = 0
+    looking = _Looking(denies)
     for root in roots:
-        left = [(root, LENT)]
+        held = os.open(root, DIRECTORY_PATH)
+        try:
+            looking.below(root, held)
+        finally:
+            os.close(held)
+    return looking.found
+
+
+class _Looking:
+    """One walk over lent directories, in which a program at work may put links in the place of directories."""
+
+    def __init__(self, denies: PathDenies) -> None:
+        self._denies = denies
+        self._open = choose_opener()
+        self._seen = 0
+        self.found: list[ClosedPath] = []
+
+    def below(self, root: Path, held: int) -> None:
+        """Look through ``root``, whose descriptor is ``held``, without following a link."""
+        left = [LENT]
         while left:
-            directory, inside = left.pop()
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    seen += 1
-                    path = entry.name if inside == LENT else f"{inside}/{entry.name}"
-                    is_directory = entry.is_dir(follow_symlinks=False)
-                    where = Path(entry.path)
-                    if entry.is_symlink():
-                        continue  # what it leads to is closed where it lies
-                    if denies.unreadable(path):
-                        found.append(ClosedPath(where, "hidden directory" if is_directory else "hidden file"))
-                        continue
-                    if denies.unwritable(path):
-                        found.append(ClosedPath(where, "read-only"))
-                    if is_directory and denies.below(path):
-                        left.append((where, path))
-                    if seen > MAX_LOOKED_AT or len(found) > MAX_CLOSED:
-                        raise _unavailable("the rules over paths close too much to be closed one by one")
-    return found
+            inside = left.pop()
+            try:
+                directory = self._open(held, os.fsencode(inside), os.O_RDONLY | os.O_DIRECTORY)
+            except FileNotFoundError:
+                continue  # removed since
+            try:
+                with os.scandir(directory) as entries:
+                    left += [path for entry in entries if (path := self._entered(root, inside, entry)) is not None]
+            finally:
+                os.close(directory)
+
+    def _entered(self, root: Path, inside: str, entry: os.DirEntry[str]) -> str | None:
+        """Close one entry where it has to be, and return its path where it is a directory to look through."""
+        self._seen += 1
+        if self._seen > MAX_LOOKED_AT or len(self.found) > MAX_CLOSED:
+            raise _unavailable("the rules over paths close too much to be closed one by one")
+        if entry.is_symlink():
+            return None  # what it leads to is closed where it lies
+        path = entry.name if inside == LENT else f"{inside}/{entry.name}"
+        is_directory = entry.is_dir(follow_symlinks=False)
+        if self._denies.unreadable(path):
+            self.found.append(ClosedPath(root / path, "hidden directory" if is_directory else "hidden file"))
+            return None
+        if self._denies.unwritable(path):
+            self.found.append(ClosedPath(root / path, "read-only"))
+        return path if is_directory and self._denies.below(path) else None
 
 
 def _unavailable(reason: str) -> SubletError:

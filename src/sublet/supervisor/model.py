@@ -154,7 +154,7 @@ class Closed(Protocol):
 
     @property
     def how(self) -> Literal["hidden directory", "hidden file", "read-only"]:
-        """How it is closed."""
+        """What a program meets there: nothing, or something that it can't change."""
 
 
 @dataclass(frozen=True, slots=True)

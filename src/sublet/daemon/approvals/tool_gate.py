@@ -9,34 +9,28 @@ from __future__ import annotations
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
 
 import anyio
 import structlog
 
 from sublet.daemon.approvals.approver import Approver
+from sublet.daemon.approvals.foresight import Foresight, RunFacts
 from sublet.daemon.approvals.grant_store import Called, GrantStore
 from sublet.daemon.approvals.questions import Approval, QuestionOrigin, Questions
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.asking import decisions_noted
 from sublet.daemon.storage.journal import Journal
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
-from sublet.policy.model import Action, Decision, Resource, Subject, Value
-from sublet.policy.path_denies import PathDenies
-from sublet.policy.paths import lent_paths
+from sublet.policy.model import Action, Decision, Subject
 from sublet.policy.recorded import DECIDED, Record
-from sublet.policy.request_rules import NOT_NARROWED, Narrowing
-from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.chain import Chain
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKeys, EventKind
 from sublet.protocol.text import clean_line
-from sublet.supervisor.model import Deadline, JobResource
 from sublet.supervisor.tool_gate import ToolCall, Verdict
-from sublet.supervisor.tools import FILE_READ, FILE_SEARCH
 
 MAX_OPEN_CALLS: Final = 1_024
 """Calls of one run that were allowed and have not ended; of more, the oldest is told to be unknown."""
@@ -44,13 +38,8 @@ MAX_JOURNALLED_ARGUMENTS: Final = 2_048
 """Bytes of canonical arguments that an event holds; of longer ones it holds the digest."""
 MAX_JOURNALLED_PATHS: Final = 32
 MAX_ERROR_CHARS: Final = 500
-UNHEARD_OF: Final = "acp.unheard-of"
-"""A tool of which no rule speaks by name: what decides on it decides on any."""
 
 log = structlog.get_logger(__name__)
-
-Waiting = Callable[[str | None], None]
-"""Is told what a run waits for, and None once it does not any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,35 +52,6 @@ class GateParts:
     questions: Questions
     approver: Approver
     clock: Callable[[], float] = time.time
-
-
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    """Whose tools they are, and where they act.
-
-    Args:
-        subject: the agent.
-        scope: the delegation or session, within which alone an approval counts.
-        resources: the directories of its lease.
-        keys: of the events of its run.
-        deadline: when its lease ends, on the loop's clock.
-        delegation_id: the delegation it works for, if any.
-        peer: the daemon that gave the work, if any.
-        chain: who called until here.
-        waiting: is told while a person is waited for.
-        narrowing: what whoever asked for the run leaves of what its agents may call.
-    """
-
-    subject: Subject
-    scope: str
-    resources: Sequence[JobResource]
-    keys: EventKeys
-    deadline: Deadline
-    delegation_id: str | None = None
-    peer: str | None = None
-    chain: Chain = field(default_factory=Chain)
-    waiting: Waiting = lambda _: None
-    narrowing: Narrowing = NOT_NARROWED
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +70,9 @@ class RunGate:
     def __init__(self, parts: GateParts, facts: RunFacts) -> None:
         self._parts = parts
         self._facts = facts
+        self._foresight = Foresight(parts.gate, facts)
+        self.reveals, self.conceals = self._foresight.reveals, self._foresight.conceals
+        self.path_denies = self._foresight.path_denies
         self._running: OrderedDict[str, _Running] = OrderedDict()
 
     def of_agent(self, subject: Subject, keys: EventKeys) -> RunGate:
@@ -123,12 +86,12 @@ class RunGate:
         except SubletError as error:
             refused = Decision(False, "global", "limits.arguments", error.message, error.hint)
             return await self._refused(call, None, refused)
-        call = self._strictest(call)
+        call = self._foresight.strictest(call)
         wanted = Call(
             agent=self._facts.subject.name,
             tool=call.tool,
             digest=arguments_digest(canonical),
-            resource=self._resource(call),
+            resource=self._foresight.resource(call),
             scope=self._facts.scope,
             callers=self._facts.chain.execution_chain,
         )
@@ -138,62 +101,6 @@ class RunGate:
             # What can't be written down or looked up is not allowed.
             log.error("a tool call could not be decided on", tool=clean_line(call.tool, 80), reason=str(error))
             return Verdict(False, "global", "unavailable", error.message, error.hint)
-
-    def _strictest(self, call: ToolCall) -> ToolCall:
-        """Return ``call`` by that one of its names on which the strictest decision is; the others are in ``also``."""
-        if not call.also and not call.perhaps:
-            return call
-        names = [call.tool, *call.also]
-        by_name = {name: self._foreseen(call, name) for name in names}
-        for name in call.also:
-            # A name that no rule knows is none to decide by, unless a list says which tools there are.
-            if by_name[name].rule == "unmatched" and by_name[name].layer == "global":
-                names.remove(name)
-        anything = self._foreseen(call, UNHEARD_OF)
-        for name in call.perhaps:
-            found = self._foreseen(call, name)
-            if not found.allowed and found.rule not in ("unmatched", anything.rule):
-                by_name[name] = found
-                names.append(name)
-        first = max(names, key=lambda name: _strictness(by_name[name]))  # of equals the first
-        others = tuple(name for name in names if name != first)
-        return replace(call, tool=first, also=others, perhaps=())
-
-    def _foreseen(self, call: ToolCall, name: str, *, granted: bool = False) -> Decision:
-        resource = self._resource(replace(call, tool=name))
-        return self._parts.gate.foresee(
-            self._facts.subject, Action.TOOL_CALL, resource, self._facts.narrowing, granted=granted
-        ).decision
-
-    def reveals(self, call: ToolCall, path: str) -> bool:
-        """``ToolGate.reveals``."""
-
-        same = self._at(call, path)
-        # What a person has to approve, she has approved for the call as a whole.
-        if not same.allowed and not same.needs_grant:
-            return False
-        return call.tool != FILE_SEARCH or self._at(call, path, FILE_READ).allowed
-
-    def conceals(self, call: ToolCall, path: str) -> bool:
-        """``ToolGate.conceals``."""
-        return self._at(call, path).hidden or self._at(call, path, FILE_READ).hidden
-
-    def path_denies(self) -> PathDenies:
-        """``ToolGate.path_denies``."""
-        known: dict[str, Value] = {"access_mode": self._mode(())}
-        if self._facts.delegation_id is not None:
-            known["delegation_id"] = self._facts.delegation_id
-        if self._facts.peer is not None:
-            known["peer"] = self._facts.peer
-        return self._parts.gate.path_denies(self._facts.subject, known)
-
-    def _at(self, call: ToolCall, path: str, tool: str | None = None) -> Decision:
-        """Return what policy says of ``call``, or of another tool, at ``path``."""
-        arguments: Mapping[str, JsonValue] = call.arguments if tool is None else {"path": path}
-        there = ToolCall(tool or call.tool, arguments, call.call_id, (path,), call.sifted)
-        return self._parts.gate.foresee(
-            self._facts.subject, Action.TOOL_CALL, self._resource(there), self._facts.narrowing
-        ).decision
 
     async def ended(
         self, call: ToolCall, *, error: str | None = None, result: Mapping[str, JsonValue] | None = None
@@ -243,7 +150,9 @@ class RunGate:
         record = self._parts.gate.foresee(
             self._facts.subject, Action.TOOL_CALL, wanted.resource, self._facts.narrowing, granted=True
         )
-        if not record.decision.allowed or not all(self._foreseen(call, one, granted=True).allowed for one in call.also):
+        if not record.decision.allowed or not all(
+            self._foresight.foreseen(call, one, granted=True).allowed for one in call.also
+        ):
             return None
         data = self._data(call, wanted, canonical, record)
         called = Called(call.call_id, self._facts.delegation_id, data, self._keys(), record.documents)
@@ -288,7 +197,7 @@ class RunGate:
             "rule": decision.rule,
             "layer": decision.layer,
             "reason": decision.reason,
-            "paths": [clean_line(path) for path in self._lent(call.paths)[:MAX_JOURNALLED_PATHS]],
+            "paths": [clean_line(path) for path in self._foresight.lent(call.paths)[:MAX_JOURNALLED_PATHS]],
             "role": self._facts.subject.role,
             "delegationId": self._facts.delegation_id,
             "peer": self._facts.peer,
@@ -367,29 +276,6 @@ class RunGate:
             return verdict
         return replace(verdict, layer="", rule="", reason=_ABSENT if call.paths else _NO_TOOL, hint="", hidden=True)
 
-    def _resource(self, call: ToolCall) -> Resource:
-        return tool_resource(
-            call.tool,
-            call.arguments,
-            self._lent(call.paths),
-            access_mode=self._mode(call.paths),
-            delegation_id=self._facts.delegation_id,
-            peer=self._facts.peer,
-            sifted=call.sifted,
-        )
-
-    def _lent(self, paths: Sequence[str]) -> tuple[str, ...]:
-        """Return paths of the view as rules, and grants that a person words, see them."""
-        return lent_paths(paths, [one.name for one in self._facts.resources])
-
-    def _mode(self, paths: Sequence[str]) -> Literal["ro", "rw"]:
-        """Return the narrowest access to whatever the call touches; of the whole lease where it names nothing."""
-        modes = {one.name: one.access_mode for one in self._facts.resources}
-        touched = {name for path in paths if (name := path.partition("/")[0]) in modes}
-        if touched:
-            return "ro" if any(modes[name] == "ro" for name in touched) else "rw"
-        return "rw" if "rw" in modes.values() else "ro"
-
     def _keys(self, cause: int | None = None) -> EventKeys:
         keys = self._facts.keys.model_copy(update={"agent_id": self._facts.subject.name})
         return keys if cause is None else keys.model_copy(update={"causation_id": cause})
@@ -406,13 +292,6 @@ class RunGate:
         if len(canonical) <= MAX_JOURNALLED_ARGUMENTS:
             data["arguments"] = canonical
         return data
-
-
-def _strictness(decision: Decision) -> int:
-    """Return how strict a decision is: what a rule denies is more than what none allows."""
-    if decision.allowed or decision.needs_grant:
-        return 0 if decision.allowed else 1
-    return 2 if decision.rule == "unmatched" else 3
 
 
 _ABSENT: Final = "there is no such file or directory"

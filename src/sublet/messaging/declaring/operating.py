@@ -60,7 +60,7 @@ class Declared(Protocol):
 
     @property
     def version(self) -> str:
-        """Return its version."""
+        """Return which version of it this is, as its author numbers them."""
 
     @property
     def origin(self) -> Origin:

@@ -58,7 +58,7 @@ class ClosedPath(Protocol):
 
     @property
     def how(self) -> Literal["hidden directory", "hidden file", "read-only"]:
-        """How it is closed."""
+        """What a program meets there: nothing, or something that it can't change."""
 
 
 class ConfinedLaunch(Protocol):
