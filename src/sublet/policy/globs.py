@@ -14,7 +14,8 @@ from typing import Final
 from sublet.protocol.path_globs import PathGlob
 from sublet.protocol.patterns import Pattern, glob
 
-MAX_MATCHERS: Final = 16_384
+MAX_MATCHERS: Final = 1_024
+"""Tests that are remembered beside those that the tables of rules hold: callers word patterns, too."""
 MAX_PATHS: Final = 512
 """Paths whose components are remembered: every rule over paths asks for those of the same few."""
 MAX_PATH_CHARS: Final = 512

@@ -28,8 +28,10 @@ from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.delivery.loops import Loops
 from sublet.policy.config import parse
 from sublet.policy.engine import Policy
+from sublet.policy.globs import MAX_MATCHERS, path_matcher
 from sublet.policy.lending import Protected
 from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.request_rules import MAX_NAMES, told_narrowing
 from sublet.protocol.assignment.prompts import Prompts
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import FollowUp
@@ -67,6 +69,19 @@ def _names() -> Iterator[object]:
         name = f"{number}{LONG}" if number % 2 else f"{number}a/b/" + "c/" * 100
         policy.decide(Subject("peer", name, role=name[:99]), Action.TOOL_CALL, Resource(name))
         policy.decide(Subject("agent", name), Action.WORKSPACE_LEND, Resource("/" + "d/" * 500 + str(number)))
+    yield policy
+
+
+@contextlib.contextmanager
+def _narrowed() -> Iterator[object]:
+    """Narrow requests by globs without end."""
+    policy = Policy(Protected(Path("/nowhere")), parse({"version": 1}))
+    for number in range(100):
+        names = [f"mcp.{number}x{one}*{'y' * 60}?z*" for one in range(MAX_NAMES)]
+        rules = told_narrowing({"deny": names, "only": [f"{name}q" for name in names]}).rules
+        policy.decide(Subject("agent", "coder"), Action.TOOL_CALL, Resource("mcp.1x1"), rules)
+    for number in range(2 * MAX_MATCHERS):
+        path_matcher(f"/{number}/*{'y' * 60}/**")
     yield policy
 
 
@@ -176,6 +191,12 @@ PROBES: Sequence[Probe] = (
         covers=("policy.globs:components", "policy.table:_subject_forms", "policy.table:_resource_forms"),
         attack=_names,
         left=4 << 20,
+    ),
+    KeptProbe(
+        name="rules: requests that are narrowed by globs without end",
+        covers=("policy.globs:matcher", "policy.globs:path_matcher", "policy.globs:_path_glob"),
+        attack=_narrowed,
+        left=8 << 20,
     ),
     KeptProbe(
         name="rooms: a member who fills a room by all that it offers",

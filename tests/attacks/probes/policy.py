@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from attacks.probe import CostProbe, Probe
+import pytest
+
+from attacks.probe import CostProbe, FailureProbe, Probe
 from sublet.policy.commands import command_matcher, words
 from sublet.policy.path_denies import PathDenies
 from sublet.policy.paths import lent_paths, touched_by
@@ -22,7 +25,44 @@ def _tree(number: int) -> tuple[list[Path], PathDenies]:
     return [root], PathDenies([Condition(glob="**/.env")], [Condition(scopes=("infra",))])
 
 
+async def _swapped() -> None:
+    """Take a directory away, or put a link in its place, while what a sandbox has to close is looked for."""
+    with tempfile.TemporaryDirectory(prefix="probe-") as name:
+        root, outside = Path(name, "lent"), Path(name, "outside")
+        for directory in (root / "a", root / "b", outside):
+            directory.mkdir(parents=True)
+            (directory / ".env").touch()
+        denies = _Swapping(root, outside)
+        with pytest.raises(OSError, match=r"symbolic link|Not a directory"):
+            closed_paths._closed([root], denies)
+        assert denies.seen == {"a", "b"}
+        (root / "a").unlink()
+        found = closed_paths._closed([root], PathDenies([Condition(glob="**/.env")], []))
+        assert [one.path for one in found] == [root / "b/.env"]
+
+
+class _Swapping(PathDenies):
+    """Puts a link in the place of a directory as soon as both were seen."""
+
+    def __init__(self, root: Path, outside: Path) -> None:
+        super().__init__([Condition(glob="**/.env")], [])
+        self._root, self._outside = root, outside
+        self.seen: set[str] = set()
+
+    def below(self, directory: str) -> bool:
+        self.seen.add(directory)
+        if self.seen == {"a", "b"} and not (self._root / "a").is_symlink():
+            shutil.rmtree(self._root / "a")
+            (self._root / "a").symlink_to(self._outside)
+        return True
+
+
 PROBES: Sequence[Probe] = (
+    FailureProbe(
+        name="policy: directories that become links while they are looked through",
+        covers=("supervisor.closed_paths:_closed", "supervisor.closed_paths:_Looking.below"),
+        throw=_swapped,
+    ),
     CostProbe(
         name="policy: a long command line",
         covers=("policy.commands:words",),
