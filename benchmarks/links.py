@@ -28,7 +28,7 @@ import asyncssh
 
 import sftp
 from _report import RELIABILITY, Row, add_options, markdown_table, show, write_part
-from sublet.a2a_server.peer_http import STREAM_SILENCE_SECONDS
+from sublet.a2a_client.peer_http import STREAM_SILENCE_SECONDS
 from sublet.daemon.lending.connection_watch import CONNECTION_GRACE_SECONDS
 from sublet.daemon.working.data_link import (
     FIRST_RETRY_SECONDS,

@@ -61,7 +61,7 @@ class Size:
 
 
 FULL = Size(rounds=9, sequential=256 * BLOCK, files=1000, stats=2000)
-QUICK = Size(rounds=3, sequential=64 * BLOCK, files=300, stats=600)
+QUICK = Size(rounds=2, sequential=64 * BLOCK, files=300, stats=600)
 
 
 # the two processes of ours

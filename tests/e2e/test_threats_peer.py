@@ -15,7 +15,7 @@ import anyio.to_thread
 import asyncssh
 import pytest
 
-from sublet.daemon.paths import resolve_home
+from sublet.daemon.config.paths import resolve_home
 from sublet.protocol.messages import Done, Error, Progress
 from sublet.workspace.mount import mount
 from support.daemons import Daemon, two_daemons

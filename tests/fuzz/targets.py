@@ -25,17 +25,19 @@ import typer
 from a2a.helpers import new_data_part
 from a2a.utils.errors import A2AError
 
-from sublet.a2a_server import assertion, hosts, json_rpc, parts, task_store
+from sublet.a2a_server import hosts, json_rpc, task_store
+from sublet.a2a_wire import assertion, parts
 from sublet.cli.commands.governance import policy as policy_commands
 from sublet.cli.options import values
-from sublet.daemon import config_file, lock
 from sublet.daemon.audit_log import log as audit_log
 from sublet.daemon.audit_log.chain import EMPTY, BrokenChain, read_entry
 from sublet.daemon.audit_log.segments import lines
 from sublet.daemon.audit_log.verify import verify
+from sublet.daemon.config import config_file
 from sublet.daemon.control import http as control_http
-from sublet.daemon.net import last_ports, network
+from sublet.daemon.net import base_url, last_ports, network
 from sublet.daemon.peering import identity, pair_link
+from sublet.daemon.process import lock
 from sublet.mcp_server import arguments, relay_session, toml_entry
 from sublet.mcp_server import connection as mcp_connection
 from sublet.policy import config as policy_config
@@ -115,8 +117,6 @@ EXEMPT: dict[str, str] = {
     "daemon.storage.stored:read_assignment": "reads a row that this daemon has written; test_journal spoils them",
     "daemon.storage.event_log:load_object": "reads only rows that this process has written into its own database",
     "workspace.audit.manifest:_parsed": "reads what its caller has found whole by its own digest",
-    "daemon.faces:_load": "takes names of modules that are constants",
-    "daemon.faces:load_face": "takes names of modules that are constants",
     "disk.private_dir:read": "returns a file as it is, of a size that is bounded",
     "daemon.approvals.approver:load": "reads the row that this daemon has written into its own database",
     "supervisor.sessions.control:_load": "takes an id; session_files is the decoder",
@@ -660,7 +660,7 @@ def _agents(data: bytes) -> None:
     assert agent_config.load_agents(_file("agent.json", data))
 
 
-@target("config_json", "daemon.config_file:read_config", raises=[SubletError])
+@target("config_json", "daemon.config.config_file:read_config", raises=[SubletError])
 def _config(data: bytes) -> None:
     config_file.read_config(_file("config.json", data))
 
@@ -685,7 +685,7 @@ def _keys(data: bytes) -> None:
             identity.load_tls(keys, ["localhost"]) if name.startswith("tls") else identity.load_identity(keys)
 
 
-@target("lock_owner", "daemon.lock:_parse")
+@target("lock_owner", "daemon.process.lock:_parse")
 def _owner(data: bytes) -> None:
     lock._parse(data)
 
@@ -704,7 +704,7 @@ def _addresses(data: bytes) -> None:
     network.is_loopback(_text(data))
     network.is_wildcard(_text(data))
     with contextlib.suppress(SubletError):
-        pair_link.check_url(_text(data))
+        base_url.check_url(_text(data))
     network.parse_host_port(_text(data))
 
 
@@ -730,7 +730,7 @@ def _control_answer(data: bytes) -> None:
 # faces
 
 
-@target("peer_assertion", "a2a_server.assertion:read_claim", raises=[assertion.AssertionRejected])
+@target("peer_assertion", "a2a_wire.assertion:read_claim", raises=[assertion.AssertionRejected])
 def _assertion(data: bytes) -> None:
     token = _text(data)
     with contextlib.suppress(assertion.AssertionRejected):

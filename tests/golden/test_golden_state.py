@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from golden.freeze import HERE, NAMES, look
-from sublet.daemon.faces import load_face_stores
+from sublet.app.stores import FACE_STORES
 from sublet.daemon.storage.state import LAYOUT, databases
 from sublet.migrations.layout import LayoutFiles
 from support.daemons import SUBLET, Daemon, wait_for
@@ -84,8 +84,8 @@ def test_a_state_of_this_version_is_frozen(tmp_path: Path) -> None:
     for version in reversed(VERSIONS):
         daemon = unpacked(version, "lender", tmp_path)
         state = daemon.home / "state"
-        found = [store.version() for store in databases(state, load_face_stores())]
-        if found == [store.schema.version for store in databases(state, load_face_stores())]:
+        found = [store.version() for store in databases(state, FACE_STORES)]
+        if found == [store.schema.version for store in databases(state, FACE_STORES)]:
             written = LayoutFiles(state, LAYOUT, "").read()
             assert written is not None
             assert written.layout == LAYOUT.version

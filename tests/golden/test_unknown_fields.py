@@ -17,12 +17,12 @@ from google.protobuf.struct_pb2 import Struct
 from nacl.signing import SigningKey
 from pydantic import TypeAdapter, ValidationError
 
-from sublet.a2a_server.answers import AnswerReader
-from sublet.a2a_server.card import offered_agents, offered_bus
-from sublet.daemon.api.daemon_api import PairRequest
+from sublet.a2a_client.answers import AnswerReader
+from sublet.a2a_wire.card import offered_agents, offered_bus
 from sublet.daemon.api.delegation_views import ErrorView
 from sublet.daemon.api.delegations import CreateDelegation
-from sublet.daemon.ports import BUS_WIRE, BusAddress
+from sublet.daemon.ports.given_to_a2a import PairRequest
+from sublet.daemon.ports.peer_link import BUS_WIRE, BusAddress
 from sublet.daemon.working.acceptance import choose_transport
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.codec import decode, encode

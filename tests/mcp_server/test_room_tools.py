@@ -14,7 +14,7 @@ from sublet.daemon.api.conversations import MessageFile
 from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.api.room_marks import EditMessage
 from sublet.daemon.api.room_people import ProfileView
-from sublet.daemon.paths import Home
+from sublet.daemon.config.paths import Home
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.fake_daemon_api import FakeDaemonApi

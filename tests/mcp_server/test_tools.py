@@ -15,7 +15,7 @@ from pydantic import FileUrl
 from sublet.daemon.api.audit_models import AuditReport, FileChange
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.delegation_views import ConditionView, ErrorView, FollowUpView, LeaseUsageView
-from sublet.daemon.paths import Home
+from sublet.daemon.config.paths import Home
 from sublet.mcp_server import call as call_module
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState

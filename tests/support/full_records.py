@@ -9,7 +9,13 @@ from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord
 AT = "2026-11-29T02:47:43.378Z"
 SIGNATURE = {"key": "a2V5", "recipient": "SHA256:x", "nonce": "n", "at": 7, "value": "dmFsdWU="}
 ERROR = {"code": "EXPIRED", "message": "m", "hint": "h", "from_peer": True, "retry_after_seconds": 3}
-TERMS: dict[str, Any] = {"keep_all": True, "no_delete": True, "writable": ["src"]}
+TERMS: dict[str, Any] = {
+    "keep_all": True,
+    "no_delete": True,
+    "writable": ["src"],
+    "deny": ["shell.exec"],
+    "only": ["file.*"],
+}
 """Each term of a lease, which both sides keep."""
 CHAIN = {"execution_chain": ["coder@node-a"], "lease_id": "l", "ttl": 9}
 CHANGES: dict[str, Any] = {

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sublet.daemon.api.daemon_api import Moved, PairReply, PairRequest
 from sublet.daemon.api.peers import AgentView
 from sublet.daemon.peering.identity import Identity, load_identity
 from sublet.daemon.peering.pairing import OwnAddress, PairingService
 from sublet.daemon.peering.peers import PeerStore
-from sublet.daemon.ports import BusAddress, PeerAddress, RemoteTask, Update
+from sublet.daemon.ports.given_to_a2a import Moved, PairReply, PairRequest
+from sublet.daemon.ports.peer_link import BusAddress, PeerAddress, RemoteTask, Update
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.protocol.messages import Accept, Error, Invite, Start

@@ -10,7 +10,7 @@ from typing import Any
 
 from nacl.signing import SigningKey
 
-from sublet.daemon.config import Bus, Listen
+from sublet.daemon.config.daemon_config import Bus, Listen
 from sublet.messaging.accepting.arrival import Arrival, ArrivalReport
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS

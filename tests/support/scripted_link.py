@@ -11,9 +11,9 @@ from typing import TypeAlias
 import anyio
 import asyncssh
 
-from sublet.daemon.api.daemon_api import Moved, PairReply, PairRequest
 from sublet.daemon.api.peers import AgentView
-from sublet.daemon.ports import BusAddress, PeerAddress, RemoteTask, Update
+from sublet.daemon.ports.given_to_a2a import Moved, PairReply, PairRequest
+from sublet.daemon.ports.peer_link import BusAddress, PeerAddress, RemoteTask, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import (
     Accept,

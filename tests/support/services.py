@@ -41,7 +41,7 @@ class Saboteur:
                 group.start_soon(fail)
                 await run_once(services, service)
 
-        monkeypatch.setattr("sublet.daemon.app.Services", made)
+        monkeypatch.setattr("sublet.app.running.Services", made)
         monkeypatch.setattr(Services, "run_once", functools.wraps(run_once)(run_or_fail))
 
     def names(self) -> set[str]:

@@ -15,7 +15,7 @@ from a2a.types import TaskState
 from sublet.a2a_server.ends import Ends
 from sublet.a2a_server.outbox import Outbox
 from sublet.a2a_server.work import TextWork
-from sublet.daemon.api.daemon_api import AskedBack, MessageApi
+from sublet.daemon.ports.given_to_a2a import AskedBack, MessageApi
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 
 log = structlog.get_logger(__name__)
@@ -89,6 +89,7 @@ class PlainAnswers:
                 owner=work.owner,
                 chain=work.chain,
                 answers=work.answers,
+                narrowing=work.narrowing,
             )
             async with aclosing(answer) as pieces:
                 async for piece in pieces:

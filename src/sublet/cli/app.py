@@ -127,7 +127,7 @@ def _broken(error: Exception, screen: Screen, *, debug: bool) -> int:
 
 def _log_path() -> str:
     from sublet.cli.reaching.start_report import log_path
-    from sublet.daemon.paths import resolve_home
+    from sublet.daemon.config.paths import resolve_home
 
     return log_path(resolve_home())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sublet.daemon.api.audit_models import AuditReport, DirectoryChange, FileChange
-from sublet.daemon.api.caution_words import without_names
+from sublet.daemon.api.cautions import without_names
 from sublet.daemon.api.delegation_views import ChangeSet, DelegationView, FollowUpView, SandboxView
 from sublet.mcp_server.answers import (
     QUOTE,

@@ -32,7 +32,7 @@ except ImportError:  # another interpreter
 if __name__ == "__main__":  # -I leaves nothing of ours on the path
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from sublet.daemon.paths import Home, resolve_home
+from sublet.daemon.config.paths import Home, resolve_home
 from sublet.mcp_server.relay_session import Lines, RelaySession
 
 TYPE_CHECKING = False

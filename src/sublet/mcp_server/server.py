@@ -135,7 +135,15 @@ class SubletServer:
             session.changed(uri)
 
     async def _list_tools(self, ctx: Context, params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
-        return t.ListToolsResult(tools=_LISTED)
+        shown = self._shown_to(ctx)
+        return t.ListToolsResult(tools=[tool for tool in _LISTED if tool.name in shown])
+
+    def _shown_to(self, ctx: Context) -> set[str]:
+        """Return the names of the tools that no rule hides from the host; an agent's own gate decides on its tools."""
+        if ctx.lifespan_context.agent is not None:
+            return set(self._tools)
+        caller = _subject(ctx)
+        return {name for name in self._tools if not self._calls.hides(caller, asking.TOOL_PREFIX + name)}
 
     async def _call_tool(
         self, ctx: Context, params: t.CallToolRequestParams
@@ -164,12 +172,15 @@ class SubletServer:
         self, ctx: Context, params: t.CallToolRequestParams
     ) -> t.CallToolResult | t.InputRequiredResult:
         deadline = anyio.current_time() + ANSWER_SECONDS
-        tool = self._tools.get(params.name)
-        if tool is None:
+        tool, shown = self._tools.get(params.name), self._shown_to(ctx)
+        if tool is None or tool.name not in shown:
             name = clean_line(params.name, 64)
-            raise SubletError(
-                LocalCode.INVALID_ARGUMENT, f"there is no tool {name!r}", f"The tools are {', '.join(self._tools)}."
-            )
+            if tool is not None:  # that it was tried is written down
+                tried = asking.asked_call(tool.name, params.arguments or {}, _subject(ctx), ctx.lifespan_context)
+                with contextlib.suppress(SubletError):
+                    await self._calls.begin(tried, name)
+            there = ", ".join(one for one in self._tools if one in shown)
+            raise SubletError(LocalCode.INVALID_ARGUMENT, f"there is no tool {name!r}", f"The tools are {there}.")
         bound = tool.bind(params.arguments or {})
         asked_call = None
         # The tools of an agent at work here are asked for by the gate of its run.

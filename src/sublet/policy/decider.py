@@ -140,4 +140,5 @@ def _decision(rule: Rule) -> Decision:
         rule.hint,
         needs_grant=rule.effect == "approval",
         hidden=rule.hide,
+        record=rule.record,
     )

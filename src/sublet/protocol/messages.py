@@ -16,6 +16,7 @@ from sublet.protocol.chain import MAX_ADDRESS_CHARS, MAX_CHAIN, Chain
 from sublet.protocol.errors import ErrorCode
 from sublet.protocol.lease_terms import LeaseTerms
 from sublet.protocol.patterns import Pattern
+from sublet.protocol.prompt_state import PromptState
 from sublet.protocol.wire import (
     DelegationId,
     EntityName,
@@ -253,15 +254,6 @@ class Start(Wire):
     lease: ActiveLease
     mount: Mount
     sublet: StartExtension = StartExtension()
-
-
-class PromptState(Wire):
-    """How far the agent is with one prompt: INVITE's, or that of a follow-up."""
-
-    follow_up_id: DelegationId | None = Field(default=None, description="None is the prompt of INVITE")
-    state: Literal["running", "done", "failed"]
-    reason: Short | None = Field(default=None, description="Where it failed: failed, timeout, limit or crashed")
-    exit_code: int | None = None
 
 
 Prompts = Annotated[list[PromptState], Field(max_length=MAX_FOLLOW_UPS + 1)]

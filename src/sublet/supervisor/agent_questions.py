@@ -11,7 +11,8 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.text import clean, clean_line
 from sublet.supervisor.model import Job
 from sublet.supervisor.router.model import MAX_OPTIONS
-from sublet.supervisor.tools import ASK_HUMAN, ToolAnswer, ToolCall, ToolOffer
+from sublet.supervisor.tool_gate import ToolCall
+from sublet.supervisor.tools import ASK_HUMAN, ToolAnswer, ToolOffer
 
 MAX_QUESTION_CHARS: Final = 4_000
 MAX_OPTION_CHARS: Final = 200

@@ -23,7 +23,7 @@ from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.agent_questions import AgentQuestion, AgentQuestions
 from sublet.supervisor.model import Outcome, Output, Provider
 from sublet.supervisor.sessions.control import SessionControl
-from sublet.supervisor.tools import ToolGate
+from sublet.supervisor.tool_gate import ToolGate
 
 MAX_REPAIRS_TOLD: Final = 5
 

@@ -17,7 +17,8 @@ from unittest.mock import patch
 import anyio
 import pytest
 
-from a2a_server import test_cancel, test_link, test_plain_clients
+from a2a_client import test_link
+from a2a_server import test_cancel, test_plain_clients
 from attacks.kit.as_probe import throwing
 from attacks.kit.neighbour import HOST
 from attacks.probe import CostProbe, FailureProbe, Probe
@@ -30,11 +31,11 @@ from daemon.working import test_data_link, test_executor, test_follow_ups
 from messaging.builtins import test_identity
 from messaging.delivery import test_idle
 from messaging.membership import test_forgetting
-from sublet.a2a_server.text_link import A2ATextLink
+from sublet.a2a_client.text_link import A2ATextLink
 from sublet.daemon.api.conversations import ConversationMessage
 from sublet.daemon.api.replays import ReplayRequest
 from sublet.daemon.audit_log.segments import lines, torn
-from sublet.daemon.ports import PeerAddress
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.daemon.supervising import replay_service
@@ -234,7 +235,7 @@ PROBES: Sequence[Probe] = (
     FailureProbe(
         name="again: an agent elsewhere that breaks off",
         covers=(
-            "a2a_server.text_link:_Exchange.run",
+            "a2a_client.text_link:_Exchange.run",
             "supervisor.output:flushed_regularly",
             "supervisor.remote_agent:RemoteAgentProvider.run",
         ),
@@ -255,7 +256,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: an answer to INVITE that is lost",
-        covers=("a2a_server.client:_begun",),
+        covers=("a2a_client.client:_begun",),
         throw=throwing(
             test_link.test_a_lost_answer_to_invite_is_asked_for_again,
             test_cancel.test_c41_before_the_invite_is_looked_at,

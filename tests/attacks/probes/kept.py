@@ -16,20 +16,22 @@ from attacks.kit.within import within
 from attacks.probe import KeptProbe, Probe
 from messaging.delivery.test_loops import LIMITS
 from messaging.extensions.test_all_together import WITH
-from sublet.a2a_server.client import MAX_SESSIONS, A2APeerLink
+from sublet.a2a_client.client import MAX_SESSIONS, A2APeerLink
 from sublet.a2a_server.ends import Ends
 from sublet.a2a_server.pairing import Attempts
 from sublet.daemon.lending.denial_notes import DenialNotes
 from sublet.daemon.peering.nonces import NonceMemory
-from sublet.daemon.ports import PeerAddress
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.rooms.answered import Answered
 from sublet.daemon.storage.store import Store
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.delivery.loops import Loops
 from sublet.policy.config import parse
 from sublet.policy.engine import Policy
+from sublet.policy.globs import MAX_MATCHERS, path_matcher
 from sublet.policy.lending import Protected
 from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.request_rules import MAX_NAMES, told_narrowing
 from sublet.protocol.assignment.prompts import Prompts
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import FollowUp
@@ -67,6 +69,19 @@ def _names() -> Iterator[object]:
         name = f"{number}{LONG}" if number % 2 else f"{number}a/b/" + "c/" * 100
         policy.decide(Subject("peer", name, role=name[:99]), Action.TOOL_CALL, Resource(name))
         policy.decide(Subject("agent", name), Action.WORKSPACE_LEND, Resource("/" + "d/" * 500 + str(number)))
+    yield policy
+
+
+@contextlib.contextmanager
+def _narrowed() -> Iterator[object]:
+    """Narrow requests by globs without end."""
+    policy = Policy(Protected(Path("/nowhere")), parse({"version": 1}))
+    for number in range(100):
+        names = [f"mcp.{number}x{one}*{'y' * 60}?z*" for one in range(MAX_NAMES)]
+        rules = told_narrowing({"deny": names, "only": [f"{name}q" for name in names]}).rules
+        policy.decide(Subject("agent", "coder"), Action.TOOL_CALL, Resource("mcp.1x1"), rules)
+    for number in range(2 * MAX_MATCHERS):
+        path_matcher(f"/{number}/*{'y' * 60}/**")
     yield policy
 
 
@@ -178,6 +193,12 @@ PROBES: Sequence[Probe] = (
         left=4 << 20,
     ),
     KeptProbe(
+        name="rules: requests that are narrowed by globs without end",
+        covers=("policy.globs:matcher", "policy.globs:path_matcher", "policy.globs:_path_glob"),
+        attack=_narrowed,
+        left=8 << 20,
+    ),
+    KeptProbe(
         name="rooms: a member who fills a room by all that it offers",
         covers=(
             "messaging.builtins.times:rfc3339",
@@ -232,7 +253,7 @@ PROBES: Sequence[Probe] = (
     ),
     KeptProbe(
         name="peers: addresses that move",
-        covers=("a2a_server.client:A2APeerLink.__init__",),
+        covers=("a2a_client.client:A2APeerLink.__init__",),
         attack=lambda: within(_addresses),
     ),
 )

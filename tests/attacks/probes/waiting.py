@@ -39,7 +39,8 @@ from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.tools import DELEGATE, ToolCall
+from sublet.supervisor.tool_gate import ToolCall
+from sublet.supervisor.tools import DELEGATE
 from sublet.workspace.view.change_watch import Changed, ChangeWatch
 from sublet.workspace.view.walk import WalkOverrunError
 from support.fake_daemon_api import FakeDaemonApi
@@ -120,8 +121,7 @@ class _Api(FakeDaemonApi):
 async def _delegated_on(base: Path) -> AsyncIterator[object]:
     """Let the agents of job after job delegate further."""
     config = AgentConfig.model_validate({"id": "coder", "provider": {"type": "acp", "argv": ["agent"]}})
-    tools = OnwardTools(lambda: [config], lambda _agent, _tool: True)
-    tools.use(_Api().table)
+    tools = OnwardTools(lambda: [config], lambda _agent, _tool: True, _Api().table)
     given, work = {"workspace_dir": "/w", "peer": "bob", "prompt": "Go."}, job(base, "Go.")
     with patch.object(onward, "MAX_JOBS", 20):
         for number in range(500):

@@ -17,7 +17,7 @@ import pytest
 from sublet.daemon.api.audit_models import MAX_BRIEF_NAMES, AuditReport
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.lending import delegation_run, delegator, late_news
-from sublet.daemon.ports import NotConnected
+from sublet.daemon.ports.peer_link import NotConnected
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.daemon.storage.resource_log import NOTHING, ResourceChange

@@ -16,14 +16,14 @@ from pydantic import Field, ValidationError
 from sublet import turns
 from sublet.daemon.api.base import Request, View
 from sublet.daemon.api.operation import Asks, AsksInside, Nothing, Operation, Segment, Streaming
+from sublet.daemon.config.paths import Home, resolve_home
 from sublet.daemon.control.client import ControlClient
 from sublet.daemon.control.server import ControlServer
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.answers import OWNER
 from sublet.daemon.operations.calling import Calls, read_answer, write_request
 from sublet.daemon.operations.routes import written
 from sublet.daemon.operations.table import OperationTable, serves
-from sublet.daemon.paths import Home, resolve_home
 from sublet.policy.model import Action, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.decisions import KeptDecisions, gatekeeper
@@ -217,6 +217,8 @@ async def test_policy_is_told_what_the_request_is_about() -> None:
     things = Things(gatekeeper(Journal(), log=log))  # type: ignore[arg-type]
     await things.change(Change(thing_id="t:1", name="four"), OWNER)
     await things.find(Find(name=""), OWNER)
+    with pytest.raises(SubletError):
+        await things.find(Find(name=""), Subject("mcp", "host"))
     decisions = [fields for kind, fields in log.entries if kind == "decision"]
     assert [(one["action"], one["resource"]) for one in decisions] == [("peer.manage", "t:1"), ("peer.manage", "*")]
     assert decisions[0]["attributes"] == {"size_bytes": 4}

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from nacl.signing import SigningKey
 
-from sublet.daemon.api.daemon_api import PairReply, PairRequest
 from sublet.daemon.peering.identity import load_tls
 from sublet.daemon.peering.pair_link import parse_link
 from sublet.daemon.peering.pair_proof import mac_key, prove_reply, prove_request
 from sublet.daemon.peering.pairing import MAX_LINKS, MAX_WRONG_PROOFS, OwnAddress
 from sublet.daemon.peering.peers import Peer, PeerStore
+from sublet.daemon.ports.given_to_a2a import PairReply, PairRequest
 from sublet.daemon.storage.event_log import Recorder
 from sublet.protocol import ids
 from sublet.protocol.encoding import b64

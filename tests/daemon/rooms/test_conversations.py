@@ -35,7 +35,7 @@ from sublet.daemon.api.room_news import (
     WatchRooms,
 )
 from sublet.daemon.api.rooms import CREATE_ROOM, INVITE_TO_ROOM, CreateRoom, InviteToRoom
-from sublet.daemon.config_file import MessagingConfig
+from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.rooms.addressing import Addresses, direct_name, direct_with
 from sublet.daemon.rooms.bus_port import BusPort

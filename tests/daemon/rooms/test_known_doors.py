@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.ports import BusAddress
+from sublet.daemon.ports.peer_link import BusAddress
 from sublet.daemon.rooms.known_doors import MAX_FILE_BYTES, KnownDoors
 
 ANN, BOB = BusAddress(7447), BusAddress(8001)

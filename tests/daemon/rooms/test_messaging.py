@@ -10,9 +10,9 @@ import anyio
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sublet.daemon.config_file import MessagingConfig
+from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.peering.peers import Peer
-from sublet.daemon.ports import BusAddress, PeerAddress
+from sublet.daemon.ports.peer_link import BusAddress, PeerAddress
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.entities import daemon_of, entity_of, load_entities
 from sublet.daemon.rooms.known_doors import KnownDoors

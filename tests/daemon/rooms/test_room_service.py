@@ -23,7 +23,7 @@ from sublet.daemon.api.rooms import (
     CreateRoom,
     InviteToRoom,
 )
-from sublet.daemon.config_file import MessagingConfig
+from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.rooms.addressing import Addresses
 from sublet.daemon.rooms.bus_port import BusPort

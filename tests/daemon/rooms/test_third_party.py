@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.config_file import MessagingConfig
+from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.rooms.third_party import GROUP, load_third_party
 from sublet.protocol.errors import LocalCode, SubletError
 

@@ -13,20 +13,20 @@ from typing import Any
 import anyio
 import pytest
 
-from sublet.daemon.config_file import MessagingConfig
+from sublet.daemon.config.config_file import MessagingConfig
+from sublet.daemon.ports.talking import TalkingWork
 from sublet.daemon.rooms import work_talk
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.lent_rooms import RESULT
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.work_talk import NOT_YET, WorkTalk
 from sublet.daemon.rooms.work_tools import WorkTools
-from sublet.daemon.working.talking import TalkingWork
 from sublet.messaging.service import MessagingService
 from sublet.protocol.assignment.prompts import Prompts
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.messages import FollowUp
 from sublet.supervisor.model import Deadline
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 from sublet.tasks import Service, Services
 from support import jobs
 from support.pairing import side

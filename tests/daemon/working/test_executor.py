@@ -12,7 +12,7 @@ import asyncssh
 import pytest
 from structlog.testing import capture_logs
 
-from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.daemon.storage.resource_log import NOTHING, ResourceChange

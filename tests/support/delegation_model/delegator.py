@@ -59,7 +59,14 @@ from sublet.protocol.delegation.outputs import (
 )
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, DelegationState, advance, is_terminal
-from sublet.protocol.messages import Accept, Done, FollowUp, Invite, PromptState, Start
+from sublet.protocol.messages import (
+    Accept,
+    Done,
+    FollowUp,
+    Invite,
+    Start,
+)
+from sublet.protocol.prompt_state import PromptState
 from sublet.protocol.times import rfc3339_of, unix_seconds
 from support.delegation_model.world import WALL, Process, World, check
 

@@ -103,6 +103,14 @@ class LeaseSaid:
             show_default=False,
         ),
     ] = False
+    deny: Annotated[
+        list[str] | None,
+        _limits("--deny", metavar="TOOL", help="The agent may not call it: shell.exec, network. Repeatable."),
+    ] = None
+    only: Annotated[
+        list[str] | None,
+        _limits("--only", metavar="TOOL", help="The agent may call this alone: file.*. Repeatable."),
+    ] = None
     watch: Annotated[
         bool,
         _going_along("--watch", help="Tell you and the peer's agent what others change meanwhile.", show_default=False),

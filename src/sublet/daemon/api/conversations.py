@@ -11,7 +11,7 @@ from typing import Annotated, Self
 from pydantic import Field, ValidationError, model_validator
 
 from sublet.daemon.api.base import Request, View
-from sublet.daemon.api.operation import Asks, AsksInside, Nothing, Operation
+from sublet.daemon.api.operation import Asks, AsksInside, Hides, Nothing, Operation
 from sublet.daemon.api.room_fields import ChannelName, MessageId, RefId
 from sublet.daemon.api.room_files import BlobHash
 from sublet.daemon.api.room_messages import MessageSent, MessageView, RecipientReceipt, Words
@@ -196,6 +196,7 @@ LIST_CONVERSATIONS = Operation(
     list[Conversation],
     asks=Asks(Action.ROOM_READ),
     summary="Return the rooms that the caller may read, those with unread messages first.",
+    hides=Hides(Action.ROOM_READ, "room_id"),
 )
 GET_CONVERSATION = Operation(
     "conversations.get",
@@ -242,6 +243,7 @@ SEARCH_MESSAGES = Operation(
     FoundMessages,
     asks=_READS,
     summary="Return messages that hold all words of a query, of the rooms that the caller may read.",
+    hides=Hides(Action.ROOM_READ, "room_id", "messages"),
 )
 READ_MESSAGE = Operation(
     "conversations.message",

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from sublet.daemon.api.base import Request, View
 from sublet.daemon.api.delegation_views import SandboxView
-from sublet.daemon.api.operation import ANY_SEGMENT, Asks, Nothing, Operation, Segment
+from sublet.daemon.api.operation import ANY_SEGMENT, Asks, Hides, Nothing, Operation, Segment
 from sublet.policy.model import Action
 
 DEFAULT_LINK_SECONDS = 600
@@ -147,6 +147,7 @@ LIST_PEERS = Operation(
     list[PeerView],
     asks=Asks(Action.PEER_MANAGE),
     summary="Return all paired daemons, without their agents.",
+    hides=Hides(Action.DELEGATION_CREATE, "name"),
 )
 RENAME_PEER = Operation(
     "peers.rename",

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from sublet.daemon.api.base import Request, View
-from sublet.daemon.api.operation import Asks, Nothing, Operation
+from sublet.daemon.api.operation import Asks, Hides, Nothing, Operation
 from sublet.daemon.api.room_fields import Entity, OneRoom, RoomName
 from sublet.policy.model import Action
 
@@ -89,6 +89,7 @@ LIST_ROOMS = Operation(
     asks=Asks(Action.ROOM_READ),
     summary="Return the rooms that the caller is a member of and may read: those of delegations, and then closed ones, "
     "last; of each the newest activity first.",
+    hides=Hides(Action.ROOM_READ, "room_id"),
 )
 CREATE_ROOM = Operation(
     "rooms.create",

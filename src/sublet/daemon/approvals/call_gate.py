@@ -18,7 +18,7 @@ from sublet.daemon.approvals.tool_gate import MAX_JOURNALLED_ARGUMENTS, GatePart
 from sublet.daemon.operations.asking import decisions_noted, note_decision
 from sublet.daemon.storage.event_log import Recorder
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
-from sublet.policy.model import Subject
+from sublet.policy.model import Action, Subject
 from sublet.policy.recorded import DECIDED
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
@@ -105,6 +105,10 @@ class CallGate:
             return Begun(entry=await self._ask(call, unknown, note))
         await gate.decide(call.caller, call.action, call.resource, note={**note, "approval": question.id})
         raise approval_required(question)
+
+    def hides(self, caller: Subject, tool: str) -> bool:
+        """``CallApi.hides``."""
+        return self._parts.gate.hides(caller, Action.TOOL_CALL, tool)
 
     async def ended(self, begun: Begun, error: str | None) -> None:
         """``CallApi.ended``."""

@@ -11,8 +11,10 @@ from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.api.delegation_fields import ListNewest
 from sublet.daemon.api.events import FOLLOW_EVENTS, READ_EVENTS, EventPage, FollowEvents, ReadEvents
 from sublet.daemon.api.pruning import PRUNE, PruneReport, PruneRequest
-from sublet.daemon.control.service_parts import PartOfService
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.pruning import Pruning
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.events import Event
 
@@ -20,8 +22,19 @@ HEARTBEAT_SECONDS: Final = 15.0
 """How long a feed is silent at most."""
 
 
-class HistoryService(PartOfService):
-    """What the journal tells."""
+class HistoryService:
+    """What the journal tells.
+
+    Args:
+        gate: asks policy.
+        journal: holds events and work done for peers.
+        pruning: forgets.
+    """
+
+    def __init__(self, gate: Gatekeeper, journal: Journal, pruning: Pruning) -> None:
+        self._gate = gate
+        self._journal = journal
+        self._pruning = pruning
 
     @serves(READ_EVENTS)
     async def read_events(self, request: ReadEvents, caller: Subject) -> EventPage:
@@ -33,9 +46,8 @@ class HistoryService(PartOfService):
         sessions = True
         if session_id is None and delegation_id is None:
             # Of all that happens, whoever may not read sessions gets the rest.
-            seen = await self._gate.decide(caller, Action.SESSION_READ, Resource("*"))
-            sessions = seen.allowed
-        return await self._parts.journal.wait_for_events(
+            sessions = self._gate.foresee(caller, Action.SESSION_READ, Resource("*")).decision.allowed
+        return await self._journal.wait_for_events(
             request.cursor, timeout=request.timeout, limit=request.limit, only=request.only(sessions=sessions)
         )
 
@@ -50,9 +62,9 @@ class HistoryService(PartOfService):
     @serves(LIST_ASSIGNMENTS)
     async def list_assignments(self, request: ListNewest, caller: Subject) -> list[AssignmentView]:
         now = time.time()
-        found = await self._parts.journal.list_assignments(limit=request.limit, active=request.active)
+        found = await self._journal.list_assignments(limit=request.limit, active=request.active)
         return [record.view(now) for record in found]
 
     @serves(PRUNE)
     async def prune(self, request: PruneRequest, caller: Subject) -> PruneReport:
-        return await self._parts.pruning.run(request)
+        return await self._pruning.run(request)

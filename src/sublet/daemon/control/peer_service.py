@@ -25,7 +25,7 @@ from sublet.daemon.api.peers import (
     PeerView,
     RenamePeer,
 )
-from sublet.daemon.gatekeeper import Gatekeeper, who
+from sublet.daemon.governing.gatekeeper import Gatekeeper, who
 from sublet.daemon.lending.delegator import Delegator
 from sublet.daemon.lending.lend_roots import LendRoots
 from sublet.daemon.operations.table import serves

@@ -12,7 +12,7 @@ from sublet.daemon.times import unix_seconds
 from sublet.protocol.delegation.model import Delegation, FollowUpNews, SaidFollowUp
 from sublet.protocol.delegation.outputs import Record
 from sublet.protocol.lifecycle import DelegationState
-from sublet.protocol.messages import PromptState
+from sublet.protocol.prompt_state import PromptState
 
 
 def delegation_of(record: DelegationRecord) -> Delegation:

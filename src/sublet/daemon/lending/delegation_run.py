@@ -14,17 +14,17 @@ import structlog
 from sublet import deadlines
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.reports import failed_result, refusal
-from sublet.daemon.background import in_background
-from sublet.daemon.cautions import build_files
+from sublet.daemon.lending.build_files import build_files
 from sublet.daemon.lending.going_along import GoingAlong
 from sublet.daemon.lending.holding import hold
 from sublet.daemon.lending.inviting import invitation, waiting
 from sublet.daemon.lending.keeper import DelegationKeeper, leads_to
 from sublet.daemon.lending.lent_access import DelegatorTools, LentAccess
 from sublet.daemon.lending.steering import Steering
-from sublet.daemon.ports import NotConnected, PeerAddress, RemoteTask, Update
+from sublet.daemon.ports.peer_link import NotConnected, PeerAddress, RemoteTask, Update
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.daemon.storage.resource_log import NOTHING, ResourceChange
+from sublet.daemon.tasks.background import in_background
 from sublet.protocol.delegation import phases
 from sublet.protocol.delegation.agreement import enforced_by
 from sublet.protocol.delegation.events import (

@@ -15,19 +15,19 @@ from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.base import MAX_PAGE, MAX_WAIT_SECONDS
 from sublet.daemon.api.delegation_views import DelegationView, LeaseQuota
 from sublet.daemon.api.delegations import CreateDelegation
-from sublet.daemon.background import in_background
 from sublet.daemon.lending.agreement import new_record
 from sublet.daemon.lending.audits import patch_of
 from sublet.daemon.lending.delegation_run import DelegationRun
 from sublet.daemon.lending.late_news import FindPeer, LateNews
 from sublet.daemon.lending.lent_access import DelegatorTools
-from sublet.daemon.lending.lent_resources import lent_directories
+from sublet.daemon.lending.recovery import end_interrupted
 from sublet.daemon.lending.steering import Approve, RestOf
-from sublet.daemon.own_tasks import OwnTasks
-from sublet.daemon.ports import PeerAddress
-from sublet.daemon.recovery import end_interrupted
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.lent_directories import lent_directories
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
+from sublet.daemon.tasks.background import in_background
+from sublet.daemon.tasks.own_tasks import OwnTasks
 from sublet.disk.set_aside import SetAside
 from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain

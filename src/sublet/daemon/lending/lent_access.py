@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 import anyio
 
 from sublet.daemon.api.delegation_views import LeaseUsageView
-from sublet.daemon.background import in_background
 from sublet.daemon.lending.change_notes import ChangeNotes
 from sublet.daemon.lending.connection_watch import ConnectionWatch
 from sublet.daemon.lending.credential import credential
@@ -24,9 +23,10 @@ from sublet.daemon.lending.lent_resources import prepared
 from sublet.daemon.lending.room_plans import NO_ROOMS, RoomPlans
 from sublet.daemon.lending.staged_tree import ReturnedTree, StagedTree, Trees, comes_back
 from sublet.daemon.net.network import is_loopback
-from sublet.daemon.ports import PeerAddress, PeerLink
+from sublet.daemon.ports.peer_link import PeerAddress, PeerLink
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.resource_log import ResourceChange
+from sublet.daemon.tasks.background import in_background
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol.bounds import MAX_TTL_SECONDS, AccessMode
 from sublet.protocol.errors import ErrorCode, SubletError

@@ -14,9 +14,9 @@ import structlog
 
 from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.reports import with_accounts
-from sublet.daemon.background import in_background
 from sublet.daemon.lending.audits import audited
 from sublet.daemon.storage.records import DelegationRecord
+from sublet.daemon.tasks.background import in_background
 from sublet.disk.removal import remove_tree
 from sublet.protocol.bounds import GitMode
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError

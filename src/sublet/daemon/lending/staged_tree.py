@@ -14,13 +14,13 @@ from sublet.daemon.api.delegation_views import ChangeSet as ChangeSetView
 from sublet.daemon.api.listing import listed
 from sublet.daemon.api.reports import change_set_view
 from sublet.daemon.api.results import ApplyResult, Conflict
-from sublet.daemon.background import in_background
 from sublet.daemon.lending.audits import audited
-from sublet.daemon.lending.lent_resources import lent_directories, owner_of, staged_keys
 from sublet.daemon.lending.lent_tree import LentTree, LiveTree
 from sublet.daemon.results.result_store import ResultStore, kept_places, put_on_branch
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.lent_directories import lent_directories, owner_of, staged_keys
 from sublet.daemon.storage.records import DelegationRecord, error_view
+from sublet.daemon.tasks.background import in_background
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.audit.auditor import Auditor

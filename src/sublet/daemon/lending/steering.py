@@ -16,7 +16,7 @@ import anyio
 from sublet.daemon.api.reports import refusal
 from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.lending.lent_access import LentAccess
-from sublet.daemon.ports import PeerAddress, PeerLink, RemoteTask
+from sublet.daemon.ports.peer_link import PeerAddress, PeerLink, RemoteTask
 from sublet.daemon.storage.records import FollowUpRecord
 from sublet.protocol.chain import Chain
 from sublet.protocol.delegation.events import (

@@ -18,16 +18,17 @@ from urllib.parse import urlsplit
 import anyio
 import structlog
 
-from sublet.daemon.api.daemon_api import PairReply, PairRequest
 from sublet.daemon.api.peers import DEFAULT_LINK_SECONDS, PairLink, PairLinkView, PeerView
+from sublet.daemon.net.base_url import check_url
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity, tls_fingerprint
 from sublet.daemon.peering.made_links import link_name, made_links, view_of
-from sublet.daemon.peering.pair_link import PairingLink, check_url, parse_link
+from sublet.daemon.peering.pair_link import PairingLink, parse_link
 from sublet.daemon.peering.pair_proof import id_hash, mac_key, prove_reply, prove_request, reply_holds, request_holds
 from sublet.daemon.peering.peer_names import Spoken
 from sublet.daemon.peering.peers import Peer, PeerStore, key_changed, pin
-from sublet.daemon.ports import PeerLink
+from sublet.daemon.ports.given_to_a2a import PairReply, PairRequest
+from sublet.daemon.ports.peer_link import PeerLink
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.times import rfc3339

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import anyio
 import structlog
 
-from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.api.peers import AgentView, PeerView
-from sublet.daemon.peering.pair_link import check_url
+from sublet.daemon.net.base_url import check_url
 from sublet.daemon.peering.peer_names import GivenName, Spoken, give_name, name_notes, why_not_renamed
-from sublet.daemon.ports import PeerAddress
+from sublet.daemon.ports.given_to_a2a import KnownPeer
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.torn_rows import RowsOf
@@ -154,7 +154,7 @@ class PeerStore:
         return next((peer for peer in self._by_name.values() if peer.node_id == node_id), None)
 
     def find_known(self, node_id: str) -> KnownPeer | None:
-        """Return the peer with that node id as the A2A face wants it (``FaceContext.find_peer``)."""
+        """Return the peer with that node id as the A2A face wants it (``A2AContext.find_peer``)."""
         peer = self.by_node_id(node_id)
         return peer.known() if peer else None
 

@@ -27,7 +27,6 @@ from sublet.daemon.api.results import (
     ReviewedFile,
     Undone,
 )
-from sublet.daemon.lending.lent_resources import lent_directories, owner_of, staged_keys
 from sublet.daemon.results.result_views import (
     ResultPart,
     conflicts_of,
@@ -36,6 +35,7 @@ from sublet.daemon.results.result_views import (
     reviewed_directory,
     reviewed_file,
 )
+from sublet.daemon.storage.lent_directories import lent_directories, owner_of, staged_keys
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.reporting import MAX_PATCH_BYTES

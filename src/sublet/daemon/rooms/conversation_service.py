@@ -35,7 +35,7 @@ from sublet.daemon.api.conversations import (
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.room_people import FIND_PROFILE, NamedProfile, ProfileView
 from sublet.daemon.api.rooms import RoomChange
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.finding import RoomFinder
 from sublet.daemon.rooms.speaking import Speaking, may_read

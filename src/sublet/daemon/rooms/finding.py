@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.rooms.addressing import MAX_SHOWN_CHARS, Addresses, direct_name
 from sublet.daemon.rooms.entities import daemon_of
 from sublet.daemon.rooms.speaking import Speaking

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
-from sublet.daemon.ports import BusAddress
+from sublet.daemon.ports.peer_link import BusAddress
 from sublet.disk.durable import write_whole
 from sublet.disk.plain_file import read_plain
 

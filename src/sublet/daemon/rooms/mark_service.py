@@ -22,7 +22,7 @@ from sublet.daemon.api.room_marks import (
     React,
 )
 from sublet.daemon.api.room_messages import MessageView
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking, may_read
 from sublet.daemon.rooms.views import message_view

@@ -17,7 +17,7 @@ from sublet.daemon.api.room_members import (
     RemoveMember,
 )
 from sublet.daemon.api.rooms import RoomChange, RoomDetail
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.views import detail_of

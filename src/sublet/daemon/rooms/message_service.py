@@ -20,7 +20,7 @@ from sublet.daemon.api.room_messages import (
     ReadMessages,
     SendMessage,
 )
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking, may_read
 from sublet.daemon.rooms.views import message_view

@@ -19,11 +19,11 @@ import anyio
 import structlog
 
 from sublet import deadlines
-from sublet.daemon.config_file import MessagingConfig
+from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity
 from sublet.daemon.peering.peers import Peer, PeerStore
-from sublet.daemon.ports import BUS_WIRE, BusAddress, PeerLink
+from sublet.daemon.ports.peer_link import BUS_WIRE, BusAddress, PeerLink
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.known_doors import KnownDoors
 from sublet.daemon.rooms.versions import Apart, rooms_apart

@@ -30,7 +30,7 @@ from sublet.daemon.api.room_news import (
     Watches,
     WatchRooms,
 )
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.answered import Answered
 from sublet.daemon.rooms.finding import RoomFinder

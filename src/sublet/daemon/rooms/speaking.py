@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sublet.daemon.api.room_fields import MEDIA_TYPE
 from sublet.daemon.api.room_messages import MessageReceipts, Words
 from sublet.daemon.api.rooms import RoomChange
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.rooms.entities import entity_of
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.plain import plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.rooms.addressing import Addresses
 from sublet.daemon.rooms.conversation_service import ConversationService

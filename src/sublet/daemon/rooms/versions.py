@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sublet.daemon.ports import BUS_WIRE, BusAddress
+from sublet.daemon.ports.peer_link import BUS_WIRE, BusAddress
 from sublet.protocol.text import clean_line
 
 

@@ -14,10 +14,10 @@ from typing import Any, Final
 import anyio
 import structlog
 
+from sublet.daemon.ports.talking import TalkingWork
 from sublet.daemon.rooms.entities import agent_of, daemon_of
 from sublet.daemon.rooms.lent_rooms import RESULT
 from sublet.daemon.rooms.messaging import Messaging
-from sublet.daemon.working.talking import TalkingWork
 from sublet.messaging.calls import message_calls, room_calls
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain

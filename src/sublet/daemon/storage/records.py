@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sublet.daemon.api.assignments import AssignmentView
 from sublet.daemon.api.audit_models import AuditReport
+from sublet.daemon.api.cautions import cautions
 from sublet.daemon.api.delegation_views import (
     SHOWN_AS_ASKED,
     ChangeSet,
@@ -23,8 +24,8 @@ from sublet.daemon.api.delegation_views import (
     SandboxView,
 )
 from sublet.daemon.api.delegations import CreateDelegation
-from sublet.daemon.cautions import cautions
 from sublet.daemon.times import unix_seconds
+from sublet.policy.request_rules import Narrowing
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, AccessMode, GitMode, TransportName
 from sublet.protocol.delegation.phases import lapsed
 from sublet.protocol.delegation.reasons import lease_over
@@ -278,6 +279,12 @@ class AssignmentRecord(Record):
     error: ErrorView | None = None
     outcome: Literal["done", "failed", "timeout", "limit", "cancelled", "crashed"] | None = None
     exit_code: int | None = None
+
+    @property
+    def narrowing(self) -> Narrowing:
+        """What the INVITE leaves of what its agent may call."""
+        terms = self.invite.sublet.terms
+        return Narrowing(tuple(terms.deny), tuple(terms.only))
 
     def view(self, now: float) -> AssignmentView:
         """Return the assignment as a face shows it at ``now`` (Unix seconds)."""

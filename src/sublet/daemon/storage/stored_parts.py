@@ -43,6 +43,8 @@ class StoredTerms(Stored):
     keep_all: bool = False
     no_delete: bool = False
     writable: list[str] = []
+    deny: list[str] = []
+    only: list[str] = []
 
 
 class StoredRequest(StoredTerms):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
@@ -35,13 +35,14 @@ from sublet.daemon.api.sessions import (
     SessionView,
     ShowSession,
 )
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.supervising.agents import AgentSet
 from sublet.daemon.supervising.runs import Runs
 from sublet.policy.guardrail.mask import Mask
 from sublet.policy.guardrail.options import GuardOptions
 from sublet.policy.model import Subject
+from sublet.policy.request_rules import NOT_NARROWED, Narrowing, narrowing
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKeys
@@ -74,6 +75,7 @@ class AdmittedRequest:
         metadata: how the supervisor is to take it.
         schema: JSON Schema of the answer.
         guard: how that is seen to.
+        narrowing: what is left of what the agents may call.
     """
 
     text: str
@@ -83,6 +85,7 @@ class AdmittedRequest:
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
     schema: Mapping[str, JsonValue] | None = None
     guard: GuardOptions = field(default_factory=GuardOptions)
+    narrowing: Narrowing = NOT_NARROWED
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,9 @@ class SupervisorService:
             await asyncio.to_thread(_check_schema, schema)
         if request.session_id is None:
             await self._parts.sessions.make_room(owner, MAX_SESSIONS_OF_AGENT)
-        asked = AdmittedRequest(request.text, caller, owner, chain, metadata, schema, guard)
+        asked = AdmittedRequest(
+            request.text, caller, owner, chain, metadata, schema, guard, narrowing(request.deny, request.only)
+        )
         async with aclosing(run_asked(self._parts, asked, request.session_id)) as updates:
             async for update in updates:
                 yield update
@@ -249,7 +254,7 @@ async def run_asked(
                 request_id=request_id,
                 chain=asked.chain,
                 emit=parts.emit,
-                job=job,
+                job=replace(job, narrowing=asked.narrowing),
                 report=report,
                 subject=asked.subject,
             )

@@ -10,13 +10,13 @@ import anyio
 import asyncssh
 import structlog
 
+from sublet.daemon.ports.talking import TalkingWork
 from sublet.daemon.working.data_link import DataLink, LinkState
 from sublet.daemon.working.decisions import Decisions
 from sublet.daemon.working.executor_tools import ExecutorTools
 from sublet.daemon.working.follow_ups import NextFollowUps
 from sublet.daemon.working.lease_job import make_job
 from sublet.daemon.working.refusals import broken
-from sublet.daemon.working.talking import TalkingWork
 from sublet.daemon.working.updates import Updates
 from sublet.disk.private_dir import make_fresh
 from sublet.disk.removal import is_removed
@@ -24,8 +24,9 @@ from sublet.protocol.assignment.events import AgentLaunched, PromptEnded, WorkEn
 from sublet.protocol.assignment.outputs import Prompt
 from sublet.protocol.assignment.verdict import Ended
 from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.protocol.messages import Done, PromptState, Start
+from sublet.protocol.messages import Done, Start
 from sublet.protocol.names import parse_plain_name
+from sublet.protocol.prompt_state import PromptState
 from sublet.protocol.text import clean_line
 from sublet.stop_time import within
 from sublet.supervisor.guarded_process import ReadyGuard

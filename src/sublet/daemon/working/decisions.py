@@ -17,7 +17,7 @@ import anyio
 import asyncssh
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.protocol.assignment import core, phases
 from sublet.protocol.assignment.events import Event, Undone

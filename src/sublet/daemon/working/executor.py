@@ -10,10 +10,10 @@ import anyio
 import asyncssh
 import structlog
 
-from sublet.daemon.api.daemon_api import KnownPeer
-from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.own_tasks import OwnTasks
+from sublet.daemon.governing.gatekeeper import Gatekeeper
+from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.tasks.own_tasks import OwnTasks
 from sublet.daemon.working.acceptance import Acceptance, choose_transport
 from sublet.daemon.working.assignments import Assignments
 from sublet.daemon.working.decisions import Decisions, Reply, accepted, check

@@ -7,17 +7,17 @@ import asyncio
 import anyio
 import structlog
 
-from sublet.daemon.own_tasks import OwnTasks
+from sublet.daemon.ports.talking import TalkingWork
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord, error_view
 from sublet.daemon.storage.resource_log import NOTHING, ResourceChange
+from sublet.daemon.tasks.own_tasks import OwnTasks
 from sublet.daemon.times import rfc3339
 from sublet.daemon.working.assignment_run import AssignmentRun
 from sublet.daemon.working.assignments import Assignments
 from sublet.daemon.working.decisions import Decisions
 from sublet.daemon.working.executor_tools import ExecutorTools
 from sublet.daemon.working.refusals import broken, names_of, stopping
-from sublet.daemon.working.talking import TalkingWork
 from sublet.protocol.assignment.events import WorkEnded
 from sublet.protocol.assignment.outputs import Begin, Free, Interrupt, Output, Record, Renew, TakeSlot, Tell, WindDown
 from sublet.protocol.errors import ErrorCode, SubletError

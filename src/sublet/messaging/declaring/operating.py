@@ -64,7 +64,7 @@ class Declared(Protocol):
 
     @property
     def version(self) -> str:
-        """Return which version of it this is."""
+        """Return which version of it this is, as its author numbers them."""
 
     @property
     def origin(self) -> Origin:

@@ -24,7 +24,7 @@ from sublet.supervisor.acp.tool_calls import in_view
 from sublet.supervisor.guarded_process import Ended, GuardedProcess
 from sublet.supervisor.model import Job
 from sublet.supervisor.program_run import DRAIN_SECONDS
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 
 MAX_TERMINALS: Final = 16
 """That were not released."""
@@ -141,7 +141,7 @@ class Terminals:
         terminal_id = f"terminal-{next(self._numbers)}"
         call = ToolCall(tools.SHELL_EXEC, arguments, terminal_id, (place,))
         if (refused := await self._asking.may(call, f"{call.tool} {' '.join((command, *args))}")) is not None:
-            raise acp.RequestError(_INTERNAL, f"it is not allowed: {refused}")
+            raise acp.RequestError(_INTERNAL, f"it is not allowed: {refused.reason}")
         reason = "it would begin outside of the lent directories" if place.startswith("/") else ""
         if len(self._all) >= MAX_TERMINALS:
             reason = f"there are {MAX_TERMINALS} terminals already; release some"

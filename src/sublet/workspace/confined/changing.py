@@ -13,8 +13,8 @@ import errno
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -27,6 +27,7 @@ from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.handles import OPEN_FILE
 from sublet.workspace.confined.held import HeldBelow
 from sublet.workspace.confined.later import NotKnownYet
+from sublet.workspace.confined.names import held_name, is_there
 from sublet.workspace.confined.shared import is_shared
 from sublet.workspace.kept.blocks import ALL, NOTHING, Span
 from sublet.workspace.kept.keeper import OverwriteKeeper
@@ -200,7 +201,7 @@ class ChangingFs(ConfinedFs):
             NotKnownYet: the copy has to be made first, which takes long.
         """
         name = parts[-1]
-        with self._parent(parts) as directory, _held(directory, name) as source:
+        with self._parent(parts) as directory, held_name(directory, name) as source:
             if not os.path.samestat(os.fstat(source), status):
                 raise refused(errno.ESTALE)
             if stat.S_ISLNK(status.st_mode):
@@ -338,7 +339,7 @@ class ChangingFs(ConfinedFs):
             if self._own.at(parts) is None:
                 raise self._denied(parts, HIDDEN)
         except FileNotFoundError:
-            if _is_there(directory, parts[-1]):
+            if is_there(directory, parts[-1]):
                 raise self._denied(parts, HIDDEN) from None
 
     def _check_draft(self, parts: Parts, status: os.stat_result, directory: int, name: bytes) -> None:
@@ -371,7 +372,7 @@ class ChangingFs(ConfinedFs):
         Raises:
             OSError: ``EEXIST`` or ``EDQUOT``.
         """
-        if self._quota.is_full_of_files and _is_there(directory, name):
+        if self._quota.is_full_of_files and is_there(directory, name):
             raise refused(errno.EEXIST)
         self._quota.add_file()
 
@@ -382,24 +383,3 @@ class ChangingFs(ConfinedFs):
         except OSError:
             self._quota.remove_file()
             raise
-
-
-@contextmanager
-def _held(directory: int, name: bytes) -> Iterator[int]:
-    """Hold what is under a name, whatever becomes of the name."""
-    try:
-        fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
-    except FileNotFoundError:
-        raise refused(errno.ESTALE) from None
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def _is_there(directory: int, name: bytes) -> bool:
-    try:
-        os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
