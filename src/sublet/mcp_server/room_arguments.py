@@ -90,7 +90,7 @@ class Change(Arguments):
         default=None, description="React with it; with remove, take it back"
     )
     message: Annotated[str, Field(min_length=1, max_length=MAX_BODY_CHARS)] | None = Field(
-        default=None, description="What your message says from now on"
+        default=None, description="What yours says from now on"
     )
     format: Format | None = None
     remove: bool = Field(default=False, description="Without emoji: delete your message")
@@ -111,9 +111,7 @@ class People(Arguments):
     query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARS)] | None = Field(
         default=None, description="find: words that a profile holds"
     )
-    entity: Address | None = Field(
-        default=None, description="profile: whose, yours by default; invite: whom, as @entity, AGENT@PEER or a peer"
-    )
+    entity: Address | None = Field(default=None, description="profile: whose, yours by default; invite: whom")
     room: Address | None = Field(default=None, description="invite: into which room")
     fields: Annotated[dict[str, JsonValue], Field(max_length=MAX_PROFILE_FIELDS)] = Field(
         default_factory=dict, description="describe: such as display_name, skills; null takes one away"
