@@ -1,5 +1,5 @@
 # `make demo` shows the main job on real parts; `make test` runs everything. Both set up what they need.
-.PHONY: setup demo test nightly newest fuzz lint types bench soak lock hosts states locked attacks documents clean help
+.PHONY: setup demo check test nightly newest fuzz lint types bench soak lock hosts states locked attacks documents clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
@@ -13,6 +13,9 @@ setup: ## install what is missing and make .venv; quick when all is there
 
 demo: setup ## lend a project with a failing test to a second daemon, which repairs it
 	@$(PY) examples/demo.py
+
+check: setup ## for the edit loop: style, layers, types, and the tests that start no program
+	@scripts/check $(ARGS)
 
 test: setup hosts ## run all tests, real mounts included, and check that nothing is left behind
 	@scripts/test $(ARGS)

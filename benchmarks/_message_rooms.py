@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from sublet.messaging.engine.operations import run_operation
-from sublet.messaging.engine.writing import Outgoing
+from sublet.messaging.declaring.operations import run_operation
+from sublet.messaging.ports.outbox import Outgoing
 from support.rooms import Clock, Peer, shared_room
 
 BURST = 256
@@ -76,7 +76,13 @@ def grow(directory: Path, room: str, refs: int) -> None:
         for done in range(0, refs, BURST):
             alice.clock.now_ms = time.time_ns() // 1_000_000
             for index in range(done, min(done + BURST, refs)):
-                run_operation(alice.engine, alice.id, "message.send", {"room_id": room, "body": f"filling {index}"})
+                run_operation(
+                    alice.engine.registry.operations,
+                    alice.engine.operating,
+                    alice.id,
+                    "message.send",
+                    {"room_id": room, "body": f"filling {index}"},
+                )
             alice.engine.commit()
             if on_their_way == AHEAD:
                 bob.recv()
@@ -116,7 +122,13 @@ def bytes_of(directory: Path, count: int) -> float:
     room = begin(directory)
     alice = _peer("alice", directory)
     for index in range(count):
-        run_operation(alice.engine, alice.id, "message.send", {"room_id": room, "body": f"a message of {index:06}"})
+        run_operation(
+            alice.engine.registry.operations,
+            alice.engine.operating,
+            alice.id,
+            "message.send",
+            {"room_id": room, "body": f"a message of {index:06}"},
+        )
     alice.engine.commit()
     out: list[Outgoing] = alice.published()
     alice.store.close()

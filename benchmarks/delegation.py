@@ -51,8 +51,8 @@ from sublet.daemon.api.delegations import (
     CreateDelegation,
     WaitForEnd,
 )
+from sublet.daemon.config.paths import resolve_home
 from sublet.daemon.control.client import ControlClient
-from sublet.daemon.paths import resolve_home
 from sublet.workspace.model import Export, LentDirectory, MountTarget
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect
@@ -100,7 +100,7 @@ class Size:
 
 
 FULL = Size(round_trips=50, cuts=10, starts=15, idle_seconds=20.0)
-QUICK = Size(round_trips=3, cuts=1, starts=2, idle_seconds=0.5)
+QUICK = Size(round_trips=2, cuts=1, starts=1, idle_seconds=0.5)
 
 
 class Side:

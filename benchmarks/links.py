@@ -28,7 +28,7 @@ import asyncssh
 
 import sftp
 from _report import RELIABILITY, Row, add_options, markdown_table, show, write_part
-from sublet.a2a_server.peer_http import STREAM_SILENCE_SECONDS
+from sublet.a2a_client.peer_http import STREAM_SILENCE_SECONDS
 from sublet.daemon.lending.connection_watch import CONNECTION_GRACE_SECONDS
 from sublet.daemon.working.data_link import (
     FIRST_RETRY_SECONDS,
@@ -37,7 +37,7 @@ from sublet.daemon.working.data_link import (
     MAX_RETRY_SECONDS,
     REDIAL_SECONDS,
 )
-from sublet.workspace.mount.mounts import FLUSH_SECONDS
+from sublet.workspace.mount.mount import FLUSH_SECONDS
 from sublet.workspace.serving.ssh_options import EXECUTOR_LOSS_SECONDS
 from sublet.workspace.ssh.connection import LINK_LOSS_SECONDS
 

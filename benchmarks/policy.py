@@ -23,7 +23,7 @@ from nacl.signing import SigningKey
 from _report import Row, add_options, show
 from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.audit_log.memory import LogMemory
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.policy.config import PolicyConfig

@@ -44,7 +44,7 @@ import sys
 import anyio
 from support.fake_daemon_api import FakeDaemonApi
 from support.mcp_face import served
-from sublet.daemon.paths import resolve_home
+from sublet.daemon.config.paths import resolve_home
 async def main():
     async with served(FakeDaemonApi(), resolve_home()):
         print("ready", flush=True)

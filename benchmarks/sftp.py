@@ -34,7 +34,8 @@ import asyncssh
 
 from _report import Row, add_options, show
 from sublet.workspace.model import Export, ExportLimits, LentDirectory, MountTarget
-from sublet.workspace.mount.mounts import OPTIONS, Mounts
+from sublet.workspace.mount.mount import OPTIONS
+from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
@@ -60,7 +61,7 @@ class Size:
 
 
 FULL = Size(rounds=9, sequential=256 * BLOCK, files=1000, stats=2000)
-QUICK = Size(rounds=3, sequential=64 * BLOCK, files=300, stats=600)
+QUICK = Size(rounds=2, sequential=64 * BLOCK, files=300, stats=600)
 
 
 # the two processes of ours

@@ -2,20 +2,68 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 import hypothesis
 import pytest
 
 from sublet.workspace.ssh import tuning as ssh_tuning
+from support.command_server import FORKED_DAEMONS
 from support.deep_tree import remove_deep
+from support.quick import is_quick
+
+QUICK_EXAMPLES = 10
+
+os.environ.setdefault(FORKED_DAEMONS, "1")
 
 # A busy machine is no failure, and what failed once fails again.
 hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("quick", deadline=None, derandomize=True, max_examples=QUICK_EXAMPLES)
 hypothesis.settings.load_profile("suite")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of ``make check``."""
+    parser.addoption("--quick", action="store_true", help="only what starts no program, with few drawn examples")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw few examples where the run is to be quick."""
+    if config.getoption("--quick"):
+        hypothesis.settings.load_profile("quick")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what starts programs where the run is to be quick."""
+    if config.getoption("--quick") and collection_path.name.startswith("test_") and collection_path.suffix == ".py":
+        return None if is_quick(collection_path) else True
+    return None
+
+
+def pytest_collection() -> None:
+    """Do not look for garbage while everything is imported: there is none, and each look goes through all there is."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from here on, but not among what was imported."""
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give out work as ``support.scheduling`` says, unless a run asks for another way."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from support.scheduling import BySharing
+
+    return BySharing(config, log)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ STARTERS = {
 STARTING_CALLS = {"os.fork", "os.forkpty", "os.posix_spawn", "os.posix_spawnp", "os.spawnv", "os.system"} | {
     f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output")
 }
-MECHANISM = {"tasks.py", "daemon/own_tasks.py"}
+MECHANISM = {"tasks.py", "daemon/tasks/own_tasks.py"}
 """How tasks are started; the map names them in its text."""
 
 

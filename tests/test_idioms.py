@@ -22,13 +22,14 @@ ROOT = Path(__file__).parents[1]
 ALLOWED: dict[str, dict[str, str]] = {
     "threading.Thread": {
         "daemon.audit_log.writer": "writes and flushes the audit log, which takes as long as the disk",
-        "daemon.background": "is the idiom for what may take for ever",
-        "daemon.stalls": "watches the loop, so it can't run on it",
-        "daemon.stop_limit": "ends a process whose loop may hang",
+        "daemon.tasks.background": "is the idiom for what may take for ever",
+        "daemon.health.stalls": "watches the loop, so it can't run on it",
+        "daemon.process.stop_limit": "ends a process whose loop may hang",
         "daemon.storage.store": "owns the database's connections",
         "messaging.backends.zenoh_network": "starts the network, which may hang",
         "messaging.links.links": "the engine's network calls it from other threads",
-        "messaging.owner": "owns the engine, which one thread alone may touch",
+        "messaging.running.owner": "owns the engine, which one thread alone may touch",
+        "messaging.running.sender": "publishes, which a link may block",
     },
     "threading.Timer": {"workspace.audit.shadow_git": "ends a git that hangs, from a thread that waits for it"},
     "ThreadPoolExecutor": {
@@ -40,14 +41,14 @@ ALLOWED: dict[str, dict[str, str]] = {
     },
     "run_in_executor": {
         "a2a_server.task_store": "into its own thread",
-        "workspace.archive.carrier": "into its own thread",
+        "workspace.archive.unpacked": "into the carrier's threads",
         "workspace.lease_files": "into the lease's own thread",
         "workspace.serving.archive_session": "into the transfers' threads",
         "workspace.ssh.channel_session": "into the listener's threads",
     },
     "time.sleep": {
-        "daemon.lock": "before the loop runs",
-        "daemon.stop_limit": "in its own thread",
+        "daemon.process.lock": "before the loop runs",
+        "daemon.process.stop_limit": "in its own thread",
         "messaging.links.links": "in its own thread",
         "workspace.confined.shared": "in the thread that reads a file",
         "workspace.mount.stuck_reads_helper": "a process of its own, without a loop",
@@ -56,7 +57,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "sock_accept": {"accepting": "takes one connection in a turn, for every listener"},
     "logging.getLogger": {
         "a2a_server.face": "quiets a library",
-        "daemon.logging": "sets the log up",
+        "daemon.logs.logging": "sets the log up",
         "daemon.net.http_server": "quiets a library",
     },
     "asyncio.run": {

@@ -15,11 +15,11 @@ import asyncssh
 import pytest
 from starlette.applications import Starlette
 
-from sublet.daemon import diagnosis, private_parts, stalls
+from sublet.daemon.config.paths import Home
+from sublet.daemon.health import diagnosis, private_parts, stalls
 from sublet.daemon.net import uvicorn_parts
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import server_config
-from sublet.daemon.paths import Home
 from sublet.protocol import re2_engine
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.patterns import BadPattern, Pattern, glob
@@ -49,7 +49,7 @@ async def checked(tmp_path: Path) -> tuple[bool, str]:
     """Return what ``sublet doctor`` says of the libraries."""
     place = str(tmp_path)
     home = Home(root=place, config_dir=place, state_dir=place, runtime_dir=place, temporary=False)
-    checks = await diagnosis.diagnose(home, running=False)
+    checks = await diagnosis.diagnose(home, {}, running=False)
     (check,) = [check for check in checks if check.name == "libraries"]
     return check.ok, check.detail
 

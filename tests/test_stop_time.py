@@ -9,14 +9,14 @@ import sys
 import anyio
 import pytest
 
-from sublet.daemon.endings import Ending, Stop
-from sublet.daemon.stop_limit import CUT_SECONDS
+from sublet.daemon.process.endings import Ending, Stop
+from sublet.daemon.process.stop_limit import CUT_SECONDS
 from sublet.stop_time import STOP_SECONDS, StopTime, within
 
 pytestmark = pytest.mark.anyio
 HANGS = """
 import threading, time
-from sublet.daemon.stop_limit import StopLimit
+from sublet.daemon.process.stop_limit import StopLimit
 threading.Thread(target=lambda: time.sleep(600)).start()  # not a daemon thread: Python waits for it
 StopLimit(seconds=0.1).begin({status})
 """

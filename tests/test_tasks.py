@@ -7,7 +7,17 @@ import asyncio
 import anyio
 import pytest
 
-from sublet.tasks import MAX_SERVICES, Health, Pauses, Service, Services, alone, described, is_failure, start_alone
+from sublet.tasks import (
+    MAX_SERVICES,
+    Pauses,
+    Service,
+    ServiceHealth,
+    Services,
+    alone,
+    described,
+    is_failure,
+    start_alone,
+)
 
 pytestmark = pytest.mark.anyio
 QUICK = Pauses(first=0.001, longest=0.002)
@@ -34,7 +44,7 @@ class Failing:
         await anyio.sleep_forever()
 
 
-async def kept(*errors: BaseException | None) -> Health:
+async def kept(*errors: BaseException | None) -> ServiceHealth:
     failing, services = Failing(*errors), Services(QUICK, clock=lambda: 7.0)
     with anyio.fail_after(10):
         async with services.running(Service("one", failing.serve)):

@@ -53,7 +53,7 @@ class Pauses:
 
 
 @dataclass(slots=True)
-class Health:
+class ServiceHealth:
     """How a service is: its state, how often it was started again, and how it failed last (cleaned, or empty)."""
 
     name: str
@@ -93,10 +93,10 @@ class Services:
     def __init__(self, pauses: Pauses | None = None, clock: Callable[[], float] = time.time) -> None:
         self._pauses = pauses or Pauses()
         self._clock = clock
-        self._health: dict[str, Health] = {}
+        self._health: dict[str, ServiceHealth] = {}
 
     @property
-    def health(self) -> Sequence[Health]:
+    def health(self) -> Sequence[ServiceHealth]:
         """How all services are, by name."""
         return [one for _, one in sorted(self._health.items())]
 
@@ -154,15 +154,15 @@ class Services:
             raise Ended("something that it waited for was cancelled") from None
         raise Ended("it ended by itself")
 
-    def _known(self, name: str) -> Health:
+    def _known(self, name: str) -> ServiceHealth:
         known = self._health.get(name)
         if known is None:
-            known = Health(name)
+            known = ServiceHealth(name)
             if len(self._health) < MAX_SERVICES:
                 self._health[name] = known
         return known
 
-    def _failed(self, health: Health, error: BaseException) -> None:
+    def _failed(self, health: ServiceHealth, error: BaseException) -> None:
         log.error("a service failed and is started again soon", service=health.name, exc_info=error)
         health.state, health.last_error, health.failed_at = "pausing", described(error), self._clock()
 

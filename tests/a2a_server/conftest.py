@@ -2,25 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
+from support.a2a_fixtures import bob, link
 
-import pytest
-
-from sublet.a2a_server.client import A2APeerLink
-from support.a2a_world import World, world
-
-
-@pytest.fixture
-async def bob(tmp_path: Path) -> AsyncIterator[World]:
-    """A served face that is paired with ``alice`` and ``mallory``."""
-    async with world(tmp_path) as served:
-        yield served
-
-
-@pytest.fixture
-async def link(bob: World) -> AsyncIterator[A2APeerLink]:
-    """The outgoing side of ``alice``."""
-    link = bob.alice.link()
-    yield link
-    await link.aclose()
+__all__ = ["bob", "link"]

@@ -9,11 +9,11 @@ from a2a.client.transports.jsonrpc import JsonRpcTransport
 from a2a.types import CancelTaskRequest, GetTaskRequest, Task, TaskState
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
 
-from sublet.a2a_server import client
-from sublet.a2a_server.answers import AnswerReader
-from sublet.a2a_server.session import PeerSession
+from sublet.a2a_client import client
+from sublet.a2a_client.answers import AnswerReader
+from sublet.a2a_client.session import PeerSession
 from sublet.a2a_server.work import task_id_for
-from sublet.daemon.ports import RemoteTask
+from sublet.daemon.ports.peer_link import RemoteTask
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import Error
 from support.a2a_world import World, a_start, an_invite, until

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from a2a.types import GetTaskRequest, TaskState
 
-from sublet.a2a_server.client import A2APeerLink
-from sublet.daemon.ports import RemoteTask, Update
+from sublet.a2a_client.client import A2APeerLink
+from sublet.daemon.ports.peer_link import RemoteTask, Update
 from sublet.protocol.errors import AgentEnd, ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import MAX_ERROR_CHARS, Accept, Done, Error, Progress
 from support.a2a_world import SECRET, World, a_progress, a_start, an_invite

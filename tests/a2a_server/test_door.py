@@ -14,7 +14,7 @@ import pytest
 
 from sublet.a2a_server.face import MAX_CONNECTIONS
 from sublet.daemon.net import door
-from sublet.daemon.net.door import Door
+from sublet.daemon.net.door import Acceptor
 from sublet.daemon.peering.identity import load_tls
 from support.a2a_world import World
 
@@ -90,7 +90,7 @@ async def test_handshakes_that_never_come_are_bounded(tmp_path: Path, monkeypatc
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         async with asyncio.TaskGroup() as group:
-            serving = group.create_task(Door(listener, Greeting, theirs).serve())
+            serving = group.create_task(Acceptor(listener, Greeting, theirs).serve())
             words, refused = await asyncio.to_thread(flood, listener.getsockname())
             serving.cancel()
     assert words == b"hello"

@@ -16,12 +16,13 @@ import httpx
 import pytest
 from a2a.types import CancelTaskRequest, GetTaskRequest, Task, TaskState
 
+from sublet.a2a_client.answers import AnswerReader
 from sublet.a2a_server import handler, pairing
-from sublet.a2a_server.answers import AnswerReader
 from sublet.a2a_server.face import STOP_SECONDS, A2AFace
-from sublet.daemon.api.daemon_api import PairRequest
+from sublet.a2a_wire.names import PAIR_PATH
 from sublet.daemon.peering.identity import load_tls
-from sublet.daemon.ports import PeerAddress
+from sublet.daemon.ports.given_to_a2a import PairRequest
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import Accept, Done, Error
 from support.a2a_world import Node, World, a_start, an_invite, seconds_since, served, text, world
@@ -133,7 +134,7 @@ async def test_a_port_that_is_taken(tmp_path: Path) -> None:
     async with world(tmp_path) as bob:
         taken = int(bob.url.rsplit(":", 1)[1])
         with pytest.raises(SubletError) as caught:
-            await A2AFace(replace(bob.context, a2a_port=taken)).start()
+            await A2AFace(replace(bob.context, port=taken)).start()
     assert caught.value.code == LocalCode.UNAVAILABLE
 
 
@@ -141,13 +142,13 @@ async def test_a_port_that_is_taken(tmp_path: Path) -> None:
 async def test_beyond_this_machine_only_with_tls(tmp_path: Path, host: str) -> None:
     async with world(tmp_path) as bob:
         with pytest.raises(SubletError) as caught:
-            await A2AFace(replace(bob.context, a2a_host=host)).start()
+            await A2AFace(replace(bob.context, host=host)).start()
     assert caught.value.code == LocalCode.INVALID_ARGUMENT
 
 
 async def test_a_wildcard_is_reached_by_a_real_address(tmp_path: Path) -> None:
     tls = load_tls(tmp_path / "keys", ["localhost"])
-    async with world(tmp_path, a2a_host="0.0.0.0", tls=(tls.certificate, tls.key)) as bob:
+    async with world(tmp_path, host="0.0.0.0", tls=(tls.certificate, tls.key)) as bob:
         assert bob.url.startswith("https://")
         assert "0.0.0.0" not in bob.url
         link = bob.alice.link()
@@ -198,12 +199,12 @@ async def test_pairing(bob: World) -> None:
 async def test_pairing_requests_are_bounded(bob: World) -> None:
     good = dataclasses.asdict(ASKED)
     async with httpx.AsyncClient(base_url=bob.url) as http:
-        assert (await http.post(pairing.PAIR_PATH, content=b"x" * 20_000)).status_code == 413
-        assert (await http.post(pairing.PAIR_PATH, json=good, headers={"Host": "evil.example"})).status_code == 421
-        assert (await http.post(pairing.PAIR_PATH, json=good, headers={"Origin": "http://evil"})).status_code == 403
+        assert (await http.post(PAIR_PATH, content=b"x" * 20_000)).status_code == 413
+        assert (await http.post(PAIR_PATH, json=good, headers={"Host": "evil.example"})).status_code == 421
+        assert (await http.post(PAIR_PATH, json=good, headers={"Origin": "http://evil"})).status_code == 403
         for body in ("{}", "[]", "nonsense", json.dumps({**good, "node_id": 7})):
-            assert (await http.post(pairing.PAIR_PATH, content=body)).status_code == 400
-        codes = [(await http.post(pairing.PAIR_PATH, json=good)).status_code for _ in range(10)]
+            assert (await http.post(PAIR_PATH, content=body)).status_code == 400
+        codes = [(await http.post(PAIR_PATH, json=good)).status_code for _ in range(10)]
     assert codes == [200] * 6 + [429] * 4
     assert len(bob.pairing.requests) == 6
 

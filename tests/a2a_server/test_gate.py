@@ -17,8 +17,8 @@ from a2a.types import ListTasksRequest, TaskState
 from nacl.signing import SigningKey
 
 from sublet.a2a_server import auth, limits
-from sublet.a2a_server.assertion import ASSERTION_TYPE, private_key
 from sublet.a2a_server.auth import MAX_REQUESTS_PER_CALLER
+from sublet.a2a_wire.assertion import ASSERTION_TYPE, private_key
 from sublet.daemon.net import http_connection
 from sublet.protocol.ids import fingerprint
 from support.a2a_world import TOKEN, Node, World, text, until, world

@@ -19,7 +19,7 @@ from a2a.utils.errors import (
 )
 
 from sublet.a2a_server import context_builder
-from sublet.a2a_server.signer import signed
+from sublet.a2a_wire.signer import signed
 from sublet.protocol.errors import ErrorCode
 from sublet.protocol.messages import Accept, Done, Error, RemoteMount
 from support.a2a_world import TOKEN, World, a_start, an_invite, envelope, text

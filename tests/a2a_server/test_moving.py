@@ -8,9 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from sublet.a2a_server.moving import MAX_MOVED_BYTES, MOVED_PATH
-from sublet.a2a_server.peer_http import PeerAuth
-from sublet.daemon.api.daemon_api import KnownPeer, Moved
+from sublet.a2a_client.peer_http import PeerAuth
+from sublet.a2a_server.moving import MAX_MOVED_BYTES
+from sublet.a2a_wire.names import MOVED_PATH
+from sublet.daemon.ports.given_to_a2a import KnownPeer, Moved
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from support.a2a_world import TOKEN, World, world
 

@@ -9,7 +9,7 @@ from a2a.types import GetTaskRequest, SubscribeToTaskRequest
 
 from sublet.a2a_server.delegated import MAX_PROGRESS_CHARS
 from sublet.a2a_server.outbox import Outbox
-from sublet.daemon.ports import RemoteTask
+from sublet.daemon.ports.peer_link import RemoteTask
 from sublet.protocol.messages import Accept, Done, Progress
 from support.a2a_world import World, a_progress, a_start, an_invite
 

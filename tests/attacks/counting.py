@@ -30,10 +30,15 @@ class Tracing:
     """
 
     def __init__(self, *, counts: bool = True) -> None:
-        self.lines = 0
-        self._trace = self._count if counts else self._note
+        self._lines = 0
         self._codes: dict[int, CodeType] = {}  # by identity: codes of two modules may be equal
         self._names: set[str] = set()
+        self._trace = self._looking(counts)
+
+    @property
+    def lines(self) -> int:
+        """The lines that ran."""
+        return self._lines
 
     @property
     def entered(self) -> frozenset[str]:
@@ -50,19 +55,28 @@ class Tracing:
         sys.settrace(self._before)
         threading.settrace(None)
 
-    def _count(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "line":
-            self.lines += 1
-        elif event == "call":
-            self._note(frame, event, argument)
-        return self._count
+    def _looking(self, counts: bool) -> Callable[[FrameType, str, Any], Any]:
+        """Return what Python calls as a function begins. Each line of a probe goes through here: it is short."""
+        codes, note = self._codes, self._note
 
-    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
-        code = frame.f_code
-        if id(code) not in self._codes:
-            self._codes[id(code)] = code
-            if (name := place(frame)) is not None:
-                self._names.add(name)
+        def line(_: FrameType, event: str, __: Any) -> Any:
+            if event == "line":
+                self._lines += 1
+            return line
+
+        each = line if counts else None
+
+        def begins(frame: FrameType, _: str, __: Any) -> Any:
+            if id(frame.f_code) not in codes:
+                note(frame)
+            return each
+
+        return begins
+
+    def _note(self, frame: FrameType) -> None:
+        self._codes[id(frame.f_code)] = frame.f_code
+        if (name := place(frame)) is not None:
+            self._names.add(name)
 
 
 def lines_run(call: Callable[[], object]) -> int:
@@ -147,7 +161,7 @@ def count_kept(probe: KeptProbe) -> Counted:
     with Tracing(counts=False) as first, probe.attack():  # what is made once belongs to nobody
         pass
     gc.collect()
-    gc.freeze()  # what is there already need not be looked through each time
+    gc.freeze()  # what is there already need not be looked through each time, here and in what comes after
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -161,7 +175,6 @@ def count_kept(probe: KeptProbe) -> Counted:
         del part
     finally:
         tracemalloc.stop()
-        gc.unfreeze()
     return Counted(first.entered, there=there, left=left)
 
 

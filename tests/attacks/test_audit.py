@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from attacks.kit.audited_lease import OK, AuditedLease, Executor, account, names_of, plain_account
 from sublet.protocol.errors import SubletError
 from sublet.workspace.audit import snapshot
-from sublet.workspace.audit.auditor import AuditResult
 from sublet.workspace.audit.manifest import Manifest, load
+from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.changes import merge
 from sublet.workspace.changes.export import not_carried
 from sublet.workspace.confined.bounds import MAX_DEPTH

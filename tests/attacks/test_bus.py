@@ -29,11 +29,11 @@ from attacks.kit.neighbour import (
     zenoh_tls,
 )
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
-from sublet.messaging.engine.network import Priority, Qos, Sample
 from sublet.messaging.links import links as links_module
 from sublet.messaging.links.keys import LinkKeys, key_id, make_leaf
 from sublet.messaging.links.link import Link
 from sublet.messaging.links.links import MAX_LINKS_OF_PEER, MAX_PENDING, Links
+from sublet.messaging.ports.network import Priority, Qos, Sample
 from sublet.protocol import ids
 from support.daemon_rooms import WAIT_SECONDS, bodies, shared_room
 from support.daemons import Daemon, two_daemons, wait_for

@@ -16,9 +16,9 @@ from a2a.utils.errors import UnsupportedOperationError
 
 from sublet.a2a_server import context_builder, plain
 from sublet.a2a_server.task_store import MAX_PAGE_BYTES
-from sublet.daemon.api.daemon_api import AskedBack
 from sublet.daemon.peering import nonces as nonce_memory
 from sublet.daemon.peering.nonces import NonceMemory
+from sublet.daemon.ports.given_to_a2a import AskedBack
 from sublet.daemon.storage.store import Store
 from sublet.protocol.errors import SubletError
 from support.a2a_world import TOKEN, text, until, world

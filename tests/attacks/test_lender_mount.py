@@ -10,7 +10,7 @@ import asyncssh
 import pytest
 
 from attacks.kit.raw_lender import EndlessDirectory, raw_lender
-from sublet.workspace.mount import mounts as mounting
+from sublet.workspace.mount import mount as mounting
 from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.mount.table import mounted_below
 from sublet.workspace.ssh.connection import connect

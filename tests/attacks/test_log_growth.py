@@ -8,13 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sublet.daemon import log_limit
-from sublet.daemon.log_limit import LogLimit
+from sublet.daemon.logs import log_limit
+from sublet.daemon.logs.log_limit import LogLimit
 
 WRITES = """
 import logging, sys
-from sublet.daemon import log_file, log_limit
-from sublet.daemon.logging import configure_logging
+from sublet.daemon.logs import log_file
+from sublet.daemon.logs import log_limit
+from sublet.daemon.logs.logging import configure_logging
 
 log_file.MAX_LOG_BYTES = 100_000
 log_limit.PER_MINUTE = int(sys.argv[3])

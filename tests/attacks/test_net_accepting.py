@@ -15,7 +15,7 @@ import pytest
 
 from attacks.kit.caller import caller, many
 from sublet.accepting import accept
-from sublet.daemon.paths import resolve_home
+from sublet.daemon.config.paths import resolve_home
 from sublet.mcp_server import server
 from sublet.mcp_server.host import McpFace
 from sublet.supervisor.processes import MAX_ANCESTORS, ProcessOwners

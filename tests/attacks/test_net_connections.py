@@ -19,10 +19,10 @@ import pytest
 from attacks.kit.caller import address_of, caller, many
 from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.operation import Nothing
+from sublet.daemon.config.paths import Home, resolve_home
 from sublet.daemon.control.client import ControlClient
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.net.slots import Slots, Standing
-from sublet.daemon.paths import Home, resolve_home
 from sublet.mcp_server import host
 from sublet.protocol.errors import SubletError
 from sublet.supervisor.acp.stream import AgentStream

@@ -14,12 +14,12 @@ from a2a.utils.errors import A2AError
 
 from attacks.kit.caller import answering
 from attacks.kit.odd_peer import ODD_ANSWERS
-from sublet.a2a_server.client import A2APeerLink
-from sublet.daemon.api.daemon_api import PairRequest
+from sublet.a2a_client.client import A2APeerLink
 from sublet.daemon.peering.identity import load_identity
 from sublet.daemon.peering.pairing import OwnAddress
 from sublet.daemon.peering.peers import Peer, PeerStore
 from sublet.daemon.peering.whereabouts import Whereabouts
+from sublet.daemon.ports.given_to_a2a import PairRequest
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.protocol.assignment.granting import start_seconds

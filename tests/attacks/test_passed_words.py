@@ -73,5 +73,5 @@ def test_every_face_is_told_a_time_and_no_words_of_a_member(text: str | int, sho
         "status": "active\x1b[2J",
         "created_at": text,
     }
-    for view in (message_view(ref), placed_message(ref, me)):
+    for view in (message_view(ref, lambda room: True), placed_message(ref, me, lambda room: True)):
         assert (view.created_at, view.status) == (shown, "active")

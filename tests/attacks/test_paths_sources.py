@@ -15,8 +15,9 @@ import sublet
 ROOT: Final = Path(sublet.__file__).parent
 
 CHANGED_BY_OTHERS: Final = (
-    "supervisor/", "daemon/working/", "daemon/supervising/", "daemon/modules/", "daemon/results/", "daemon/recovery.py",
-    "workspace/staging/", "workspace/sandbox/", "workspace/work_dirs.py", "workspace/lease_files.py",
+    "supervisor/", "daemon/working/", "daemon/supervising/", "daemon/modules/", "daemon/results/",
+    "daemon/process/leftovers.py", "workspace/staging/", "workspace/sandbox/", "workspace/work_dirs.py",
+    "workspace/lease_files.py",
 )  # fmt: skip
 """Modules that work on private directories of jobs, staged views, results and control groups."""
 
@@ -43,6 +44,7 @@ STATE, CONFIG, KERNEL, DOWN, HELD = (
     "beneath a descriptor that is held, without following a link",
 )
 ALLOWED: Final = {
+    "supervisor/closed_paths.py": HELD,
     "supervisor/guard.py": KERNEL,
     "supervisor/processes.py": KERNEL,
     "supervisor/sessions/store.py": STATE,
@@ -54,7 +56,7 @@ ALLOWED: Final = {
     "daemon/modules/gateway_feed.py": STATE,
     "daemon/modules/gateways.py": STATE,
     "daemon/supervising/start.py": STATE,
-    "daemon/recovery.py": STATE,
+    "daemon/process/leftovers.py": STATE,
     "workspace/sandbox/cgroups.py": KERNEL,
     "workspace/staging/copy.py": HELD,
     "workspace/staging/model.py": HELD,

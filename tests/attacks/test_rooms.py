@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from attacks.counting import lines_run
-from sublet.messaging.engine.arrival import Arrival
-from sublet.messaging.engine.document import MAX_DEPTH
+from sublet.messaging.accepting.arrival import Arrival
+from sublet.messaging.documents.document import MAX_DEPTH
 from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.errors import Refusal
 from sublet.protocol.ezagent.ids import client_id

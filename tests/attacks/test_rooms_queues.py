@@ -10,21 +10,29 @@ import pytest
 
 from attacks.counting import lines_run
 from attacks.kit.room_floods import LISTS, Query, acknowledgement, present, saying, statements
-from sublet.messaging import catching_up, hand_over, joining, replays
-from sublet.messaging.answers import offer
+from sublet.messaging.accepting import config_gathering
+from sublet.messaging.accepting.arrival import Arrival
+from sublet.messaging.accepting.config_gathering import FREE_STATEMENTS
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.delivery import heard as heard_module
-from sublet.messaging.delivery.heard import MAX_ACKNOWLEDGEMENT_BYTES, MAX_HEARD_BYTES, MAX_HEARD_OF_SIGNER, Heard
+from sublet.messaging.delivery.heard import (
+    MAX_ACKNOWLEDGEMENT_BYTES,
+    MAX_HEARD_BYTES,
+    MAX_HEARD_OF_SIGNER,
+    AcknowledgementQueue,
+)
 from sublet.messaging.delivery.receipts import Receipt
-from sublet.messaging.doorkeeper import Doorkeeper
-from sublet.messaging.engine import config_gathering, kept_passing
-from sublet.messaging.engine.arrival import Arrival
-from sublet.messaging.engine.config_gathering import FREE_STATEMENTS
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.fair_queue import Bounds, FairQueue, claimed_sender
-from sublet.messaging.hand_over import HandOver
-from sublet.messaging.invitations import inviter, rooms_in
+from sublet.messaging.membership import catching_up, joining
+from sublet.messaging.membership.invitations import inviter, rooms_in
 from sublet.messaging.parts import MAX_STRAY_RECORDS, PART_BYTES, PART_RECORDS, parts_of
+from sublet.messaging.passing import kept_passing
+from sublet.messaging.running import hand_over
+from sublet.messaging.running.fair_queue import Bounds, FairQueue, claimed_sender
+from sublet.messaging.running.hand_over import HandOver
+from sublet.messaging.syncing import replays
+from sublet.messaging.syncing.answers import offer
+from sublet.messaging.syncing.doorkeeper import Doorkeeper
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
@@ -54,7 +62,7 @@ def test_a_flood_displaces_itself_however_many_names_it_uses() -> None:
 def test_acknowledgements_that_wait_are_bounded_in_bytes_and_each_signer_has_a_share() -> None:
     alice, bob, eve = peers("alice", "bob", "eve")
     room, other = shared_room(alice, bob, eve), shared_room(alice, bob)
-    heard = Heard()
+    heard = AcknowledgementQueue()
     flood = acknowledgement(eve, room, 200_000).payload
     for _ in range(1_000):
         heard.add(room, flood)
@@ -301,7 +309,7 @@ def test_what_waits_for_a_config_to_be_decided_is_all_taken(monkeypatch: pytest.
     assert gathering.wait_seconds() is None
     assert alice.engine.intake.counts["accepted"] >= 300
     assert not alice.refused()
-    (room,) = alice.engine.wanted_rooms
+    (room,) = alice.engine.here.ids
     assert alice.engine.rooms.length(room) > 300
     monkeypatch.setattr(config_gathering, "MAX_GATHERED_BYTES", 1_000)
     alice.engine.intake.take(arrivals[:1])
@@ -333,7 +341,7 @@ async def test_a_running_daemon_takes_what_waits_when_the_pause_is_over(tmp_path
 
 
 def test_one_members_statements_leave_room_for_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sublet.messaging.engine.quotas.MAX_STATEMENTS_OF_MEMBERS", 50)
+    monkeypatch.setattr("sublet.messaging.quotas.quotas.MAX_STATEMENTS_OF_MEMBERS", 50)
     alice, bob = peers("alice", "bob")
     room = shared_room(alice, bob)
     for arrival in statements(bob, room, FREE_STATEMENTS):

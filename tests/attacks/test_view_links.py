@@ -13,7 +13,8 @@ import asyncssh
 import pytest
 
 from sublet.workspace.model import Export, LentDirectory, MountTarget
-from sublet.workspace.mount.mounts import Mount, Mounts
+from sublet.workspace.mount.mount import Mount
+from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.mount.table import mounted_below
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect

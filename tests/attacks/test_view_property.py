@@ -1,9 +1,13 @@
-"""Whatever a hostile executor does: hidden and locked content is neither shown nor moved nor changed."""
+"""Whatever a hostile executor does: hidden and locked content is neither shown nor moved nor changed.
+
+What is not writable counts as locked, and in a lease that only adds no name of the lender's goes.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
@@ -25,6 +29,8 @@ rules = st.builds(
     st.just(DEFAULT_LOCKED),
     st.sampled_from([[], ["x.pem"]]),
     exclude=st.sampled_from([[], ["c.txt"], ["/a/b"]]),
+    writable=st.sampled_from([[], [], ["a"], ["b/*.txt", "**/.aws"], ["a/b", "HEAD"]]),
+    only_adds=st.sampled_from([False, False, True]),
 )
 trees = st.lists(paths, min_size=1, max_size=12)
 links = st.lists(st.tuples(paths, paths), max_size=3)
@@ -63,6 +69,16 @@ def guarded(root: Path, chosen: Rules) -> dict[bytes, tuple[int, int, bytes | No
                 status = os.lstat(path)
                 content = None if name in directories else Path(os.fsdecode(path)).read_bytes()
                 found[b"/".join(parts)] = status.st_mode, status.st_ino, content
+    return found
+
+
+def named(root: Path) -> dict[bytes, int]:
+    """Return what kind of thing is there, by its name."""
+    found: dict[bytes, int] = {}
+    for top, directories, files in os.walk(os.fsencode(root)):
+        for name in (*directories, *files):
+            path = os.path.join(top, name)
+            found[os.path.relpath(path, os.fsencode(root))] = stat.S_IFMT(os.lstat(path).st_mode)
     return found
 
 
@@ -122,7 +138,7 @@ def test_hidden_and_locked_content_stays_where_and_what_it_is(
             if (root / name).is_file():
                 os.link(root / name, base / f"outer{number}")
         outside = {path.name: (path.read_bytes(), path.stat().st_mode) for path in base.iterdir() if path.is_file()}
-        before = guarded(root, rules)
+        before, lenders = guarded(root, rules), named(root)
         secret = {content for parts, (_, _, content) in before.items() if rules.hidden(parts.split(b"/"))} - {None}
         with served(root, rules) as lease:
             for what, one, other in asked:
@@ -130,6 +146,8 @@ def test_hidden_and_locked_content_stays_where_and_what_it_is(
                 assert not secret & set(shown(lease, b"").values())
             own = set(lease.own())
         after = guarded(root, rules)
+        if rules.only_adds():
+            assert named(root).items() >= lenders.items()
         assert {name: held for name, held in after.items() if name not in own} == before
         now = {path.name: (path.read_bytes(), path.stat().st_mode) for path in base.iterdir() if path.is_file()}
         assert now == outside

@@ -122,7 +122,7 @@ LISTINGS: dict[str, Callable[[], Iterable[RenderableType]]] = {
     "sessions show": lambda: session_details(SessionDetail.model_construct(**SESSION)),
     "agents": lambda: [agent_table([LocalAgentView.model_construct(agent_id="a", provider="p", description=LONG)])],
     "agents, denied": lambda: [agent_table([LocalAgentView.model_construct(agent_id="a", provider="p", denied=LONG)])],
-    "room list": lambda: [rooms([RoomView.model_construct(**ROOM)], NAMES, {})],
+    "room list": lambda: rooms([RoomView.model_construct(**ROOM)], NAMES, {}),
     "room show": lambda: room(
         RoomDetail.model_construct(**ROOM, roles={"@human:here": "owner"}, knocks={"@human:" + "f" * 64: LONG}), NAMES
     ),

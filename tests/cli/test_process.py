@@ -140,7 +140,7 @@ def test_help_loads_neither_models_nor_network(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-P", "-c", probe], capture_output=True, text=True, check=True)
 
     loaded = set(done.stdout.splitlines()[-1].strip("[]").replace("'", "").split(", "))
-    assert not loaded & {"httpx", "rich", "asyncssh", "sublet.daemon.api.delegation_views", "sublet.daemon.app"}
+    assert not loaded & {"httpx", "rich", "asyncssh", "sublet.daemon.api.delegation_views", "sublet.app.running"}
 
 
 def test_the_client_of_the_daemon_loads_no_server_and_no_large_library(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_the_client_of_the_daemon_loads_no_server_and_no_large_library(tmp_path:
     loaded = set(done.stdout.splitlines()[-1].strip("[]").replace("'", "").split(", "))
     assert "sublet.daemon.api.delegation_views" in loaded
     assert not loaded & {"a2a", "anyio", "asyncssh", "cryptography", "httpx", "mcp", "rich", "starlette", "uvicorn"}
-    assert not loaded & {"sublet.protocol.messages", "sublet.daemon.app", "sublet.workspace.sandbox.bubblewrap"}
+    assert not loaded & {"sublet.protocol.messages", "sublet.app.running", "sublet.workspace.sandbox.bubblewrap"}
 
 
 def test_mcp_install_shows_then_does(tmp_path: Path) -> None:

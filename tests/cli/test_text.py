@@ -14,7 +14,14 @@ from sublet.cli.rendering.live import LiveView
 from sublet.cli.rendering.screen import Screen, Symbols
 from sublet.daemon.api.audit_models import AuditReport, FileChange
 from sublet.daemon.api.daemon import Check
-from sublet.daemon.api.delegation_views import ChangeSet, ConditionView, ErrorView, LeaseQuota, ResultView, Usage
+from sublet.daemon.api.delegation_views import (
+    ChangeSet,
+    ConditionView,
+    ErrorView,
+    LeaseQuota,
+    LeaseUsageView,
+    ResultView,
+)
 from sublet.daemon.api.peers import AgentView
 from sublet.protocol.lifecycle import DelegationState
 from support.fake_control import (
@@ -255,7 +262,7 @@ def test_pairing_again_under_another_name_says_the_old_one(capsys: pytest.Captur
 
 
 def test_the_live_view_shows_state_use_and_the_last_lines() -> None:
-    view = LiveView(delegation(usage=Usage(bytes_read=2048, operations=3, files_touched=1)), Screen())
+    view = LiveView(delegation(usage=LeaseUsageView(bytes_read=2048, operations=3, files_touched=1)), Screen())
     for number in range(12):
         view.event(printed(number, f"line {number} \x1b[31m\n"))
     text = io.StringIO()
@@ -331,7 +338,7 @@ def test_the_quota_is_shown_once_a_good_part_of_it_is_used(bytes_added: int, fil
     view = completed().model_copy(
         update={
             "quota": LeaseQuota(max_total_bytes=1024, max_files=100, max_file_bytes=1024),
-            "usage": Usage(operations=1, bytes_added=bytes_added, files_added=files_added),
+            "usage": LeaseUsageView(operations=1, bytes_added=bytes_added, files_added=files_added),
         }
     )
     screen = Screen(as_json=False)
@@ -376,3 +383,15 @@ def test_what_a_copy_brought_back_is_no_staged_result(capsys: pytest.CaptureFixt
     out = lines(call(FakeControl(views=views(view)), capsys, "output", ID)[1])
 
     assert "brought back  applied · 1 added · +1 \u22120 lines" in out
+
+
+def test_a_renamed_peer_is_told_by_both_names(capsys: pytest.CaptureFixture[str]) -> None:
+    control = FakeControl(peers=[peer()])
+    assert "bob is called robert here from now on." in call(control, capsys, "peers", "rename", "bob", "robert")[1]
+    assert "'Bob!' is no peer name" in call(control, capsys, "peers", "rename", "bob", "Bob!")[2]
+
+
+def test_links_tell_who_used_them(capsys: pytest.CaptureFixture[str]) -> None:
+    out = call(FakeControl(), capsys, "peers", "links")[1]
+    assert "by bob, " in out
+    assert "by nobody, and can't be any more" in out

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from mcp import Client
 
-from sublet.daemon.paths import resolve_home
+from sublet.daemon.config.paths import resolve_home
 from support.daemons import Daemon, two_daemons
 from support.mcp_face import server_of
 from support.tool_answers import facts, text_of

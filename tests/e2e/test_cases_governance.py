@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from sublet.daemon.api.policy import READ_AUDIT_LOG, ReadAuditLog
-from sublet.daemon.paths import resolve_home
+from sublet.daemon.config.paths import resolve_home
 from sublet.protocol.errors import ErrorCode
 from sublet.protocol.messages import Error
 from support.daemons import Daemon, two_daemons

@@ -187,7 +187,7 @@ def test_a_foreground_daemon_stops_at_a_signal_and_logs_structured_lines(alone: 
         assert time.monotonic() - began < STOP_SECONDS
         assert (process.returncode, stdout) == (0, "")
     entries = [json.loads(line) for line in stderr.splitlines()]
-    assert [entry["event"] for entry in entries if entry["logger"] == "sublet.daemon.app"] == ["ready", "stopping"]
+    assert [entry["event"] for entry in entries if entry["logger"] == "sublet.app.daemon"] == ["ready", "stopping"]
     assert left_behind(alone) == []
 
 

@@ -28,9 +28,9 @@ from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.bus import Bus
-from sublet.messaging.engine.declaration import QOS_DATA
-from sublet.messaging.engine.registry import Registry
+from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
+from sublet.messaging.schema.datatypes import QOS_DATA
 from sublet.messaging.service import MessagingService
 from sublet.protocol.ezagent.content import verify_ref
 from sublet.protocol.ezagent.envelope import seal, unpack
@@ -137,23 +137,23 @@ def listed(peer: RoomProcess, room: str) -> list[str]:
 
 def test_p0_a_1_an_insert_into_a_map_is_the_same_for_both(people: People) -> None:
     ref = people.say("P0-A-1")
-    people.alice.ask("reactions.add", room_id=people.room, ref_id=ref, emoji="x")
+    people.alice.ask("reactions.add", room_id=people.room, ref_id=ref, emoji="👍")
     people.bob.until("reaction.added", ref_id=ref, by=people.alice.id)
     assert people.ref(people.alice, ref)["reactions"] == people.ref(people.bob, ref)["reactions"]
-    assert people.ref(people.bob, ref)["reactions"]["x"]["users"] == [people.alice.id]
+    assert people.ref(people.bob, ref)["reactions"]["👍"]["users"] == [people.alice.id]
 
 
 def test_p0_a_2_what_two_write_at_once_becomes_one(people: People) -> None:
     ref = people.say("P0-A-2")
     for peer in (people.alice, people.bob):  # different keys of one map
-        peer.tell("reactions.add", room_id=people.room, ref_id=ref, emoji="y")
+        peer.tell("reactions.add", room_id=people.room, ref_id=ref, emoji="🎉")
     for peer in (people.alice, people.bob):
         assert "error" not in peer.line()
     people.alice.until("reaction.added", ref_id=ref, by=people.bob.id)
     people.bob.until("reaction.added", ref_id=ref, by=people.alice.id)
     both = sorted((people.alice.id, people.bob.id))
     for peer in (people.alice, people.bob):
-        assert sorted(people.ref(peer, ref)["reactions"]["y"]["users"]) == both
+        assert sorted(people.ref(peer, ref)["reactions"]["🎉"]["users"]) == both
 
 
 def test_p0_a_3_who_was_away_gets_what_was_written_by_asking(people: People, tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_p0_b_4_two_processes_of_python_become_the_same(people: People) -> None:
 def test_p1_1_declarations_are_loaded_in_the_order_of_their_dependencies(people: People) -> None:
     program = (
         "from sublet.messaging.builtins import BUILT_INS\n"
-        "from sublet.messaging.engine.registry import Registry\n"
+        "from sublet.messaging.declaring.registry import Registry\n"
         "print(*[one.id for one in Registry(reversed(BUILT_INS)).declarations])\n"
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
@@ -426,13 +426,13 @@ async def test_p2_point_5_5_and_6_extensions_and_hooks_in_python(people: People,
         await peer.until("room.member.joined", entity=peer.id)
         sent = await peer.bus.message.send(room_id=people.room, body="from Python", ext={"probe": []})
         where = {"room_id": people.room, "ref_id": sent["ref_id"]}
-        await peer.bus.reactions.add(**where, emoji="z")
+        await peer.bus.reactions.add(**where, emoji="🚀")
         await peer.bus.mutable.update(**where, body="from Python, edited")
         await peer.bus.watch.set(**where, reason="a reply is awaited")
         await anyio.to_thread.run_sync(lambda: people.bob.until("message.edited", ref_id=sent["ref_id"]))
         seen = await anyio.to_thread.run_sync(lambda: people.ref(people.bob, sent["ref_id"]))
         assert (seen["status"], seen["body"]) == ("edited", "from Python, edited")
-        assert seen["reactions"]["z"]["users"] == [peer.id]
+        assert seen["reactions"]["🚀"]["users"] == [peer.id]
         assert seen["ext.probe"] == ["first", "second"], "hooks in Python have run"
         assert peer.id in json.dumps(seen["ext.watch"])
 

@@ -21,7 +21,7 @@ from mcp.client.subscriptions import ResourceUpdated
 from mcp.types import ListRootsResult, ResourceUpdatedNotification, Root
 from pydantic import FileUrl
 
-from sublet.daemon.paths import Home, resolve_home
+from sublet.daemon.config.paths import Home, resolve_home
 from support.daemons import Daemon, two_daemons
 from support.mcp_face import BARE, RawHost, call, raw_host, server_of
 from support.tool_answers import facts, text_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from sublet.daemon.paths import resolve_home
+from sublet.daemon.config.paths import resolve_home
 from sublet.workspace.kept.budget import MAX_KEPT_BYTES
 from support.daemons import two_daemons
 from support.mcp_face import server_of

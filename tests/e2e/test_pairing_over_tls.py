@@ -18,7 +18,7 @@ from a2a.helpers import get_artifact_text
 from a2a.types import StreamResponse, TaskState
 from nacl.signing import SigningKey
 
-from sublet.a2a_server.assertion import make_assertion
+from sublet.a2a_wire.assertion import make_assertion
 from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.daemon.api.operation import Nothing

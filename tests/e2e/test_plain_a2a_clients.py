@@ -34,7 +34,7 @@ from a2a.types import (
 from a2a.utils.errors import A2AError, TaskNotCancelableError, TaskNotFoundError
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from sublet.a2a_server.parts import to_part
+from sublet.a2a_wire.parts import to_part
 from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.tokens import CREATE_TOKEN, REVOKE_TOKEN, CreateToken, OneToken

@@ -42,6 +42,11 @@ def has_all(who: Typing, room: str, ref: str) -> bool:
     return {"2", "four", "five"} <= set(who.run("text", "show", room, ref).split())
 
 
+def listed(who: Typing, name: str) -> list[str]:
+    """Return the columns of a room in the list: id, role, members, how much is unread, and the rest."""
+    return next(line.split() for line in who.run("room", "list").splitlines() if line.endswith(name))
+
+
 def until(check: Callable[[], bool], what: str) -> None:
     wait_for(check, WAIT_SECONDS, what)
 
@@ -117,7 +122,7 @@ def test_messages_and_all_that_is_done_to_them(pair: tuple[Typing, Typing]) -> N
     assert bob.json("react", room, root, "+1")["changed"] is True
     assert bob.json("react", room, root, "+1")["changed"] is False
     until(lambda: "reactions" in message(alice, room, root)["about"], "the reaction")
-    assert message(alice, room, root)["about"]["reactions"]["+1"]["users"] == [his]
+    assert message(alice, room, root)["about"]["reactions"]["👍"]["users"] == [his]
     assert bob.json("react", room, root, "+1", "--remove")["changed"] is True
 
     alice.run("edit", room, "last", "in the thread, edited")
@@ -169,7 +174,7 @@ def test_a_text_is_written_by_several(pair: tuple[Typing, Typing]) -> None:
     assert alice.json("text", "show", room, ref)["text"] == long
     bob.run("read", room)
     alice.run("send", room, "news")
-    until(lambda: "  1       Texts" in bob.run("room", "list"), "what is unread")
+    until(lambda: listed(bob, "Texts")[3] == "1", "what is unread")
     assert "(edited)" in alice.run("read", room)
 
     alice.run("text", "share", room, ref, "--without", "bob")
@@ -215,3 +220,36 @@ def test_people_say_who_they_are_and_what_they_are_about(pair: tuple[Typing, Typ
     assert bob.json("drafts") == []
     alice.run("drafts", room, "--clear")
     assert alice.json("drafts", room)["body"] == ""
+
+
+def test_answers_across_rooms_formats_and_search_by_commands(pair: tuple[Typing, Typing]) -> None:
+    alice, bob = pair
+    one, other = [alice.json("room", "create", name)["room_id"] for name in ("Source", "Target")]
+    asked = alice.json("send", one, "- [ ] what is the *zebra* count?", "--format", "markdown")["ref_id"]
+    answer = alice.json("send", other, "- forty", "--reply-to", asked[-6:], "--reply-room", "Source")["ref_id"]
+    shown = message(alice, other, answer)
+    assert shown["body"] == "- forty"
+    assert shown["ext"]["reply_to"]["room_id"] == one
+    assert shown["about"]["reply_preview"]["body"] == "- [ ] what is the *zebra* count?"
+    assert "in another room: - [ ] what is the *zebra* count?" in alice.run("read", other)
+    assert message(alice, one, asked)["format"] == "markdown"
+    assert "(markdown)" in alice.run("read", one)
+    alice.run("edit", one, asked, "<b>zebra</b>", "--format", "html")
+    assert message(alice, one, asked)["format"] == "html"
+    assert alice.refused("send", one, "x", "--format", "rtf") == "INVALID_ARGUMENT"
+    assert alice.refused("send", one, "x", "--reply-room", "Target") == "INVALID_ARGUMENT"
+    alice.run("room", "invite", other, "bob")
+    until_known(bob, other)
+    until(lambda: message(bob, other, answer) != {}, "the answer")
+    assert message(bob, other, answer)["about"]["reply_preview"] == {"accessible": False}
+    assert "a message of a room that you are not in" in bob.run("read", other)
+    assert bob.refused("send", other, "x", "--reply-to", asked, "--reply-room", one) == "NOT_FOUND"
+
+    found = alice.json("search", "--messages", "zeb")
+    assert [one["ref_id"] for one in found["messages"]] == [asked]
+    assert (found["complete"], found["next_cursor"]) == (True, None)
+    assert "In Source:" in alice.run("search", "--messages", "zebra")
+    assert bob.json("search", "--messages", "zebra")["messages"] == []
+    assert [one["ref_id"] for one in bob.json("search", "--messages", "forty")["messages"]] == [answer]
+    assert alice.json("search", "--messages", "zebra", "--room", "Target")["messages"] == []
+    assert alice.refused("search", "zebra", "--limit", "3") == "INVALID_ARGUMENT"

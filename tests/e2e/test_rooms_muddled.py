@@ -39,7 +39,7 @@ def a_turn(peer: RoomProcess, room: str, chance: random.Random, own: list[str]) 
         peer.ask("message.delete", room_id=room, ref_id=own.pop(chance.randrange(len(own))))
     else:
         seen = peer.ask("timeline.list", room_id=room, limit=20)["refs"]
-        peer.tell("reactions.add", room_id=room, ref_id=chance.choice(seen)["ref_id"], emoji=chance.choice("abc"))
+        peer.tell("reactions.add", room_id=room, ref_id=chance.choice(seen)["ref_id"], emoji=chance.choice("👍🎉🚀"))
         peer.line()  # a refusal too: it may be deleted
     return None
 

@@ -21,7 +21,7 @@ import pytest
 
 from sublet.daemon.api.delegation_fields import ListNewest
 from sublet.daemon.api.delegations import LIST_DELEGATIONS
-from sublet.daemon.paths import resolve_home
+from sublet.daemon.config.paths import resolve_home
 from support.daemons import Daemon, two_daemons
 from support.leases import ask, begin, marker, processes_with, wait_state
 from support.mcp_face import INITIALIZE, INITIALIZED, RawHost, call, raw_host

@@ -15,9 +15,9 @@ import anyio.to_thread
 import asyncssh
 import pytest
 
-from sublet.daemon.paths import resolve_home
+from sublet.daemon.config.paths import resolve_home
 from sublet.protocol.messages import Done, Error, Progress
-from sublet.workspace.mount import mounts
+from sublet.workspace.mount import mount
 from support.daemons import Daemon, two_daemons
 from support.hostile_lender import HostileLender
 from support.leases import delegate, processes_with, tree
@@ -99,7 +99,7 @@ async def test_mount_options_of_the_wire_are_read_by_nobody(daemons: Pair, lent:
 
     assert isinstance(running.result()[-1], Done)
     (sshfs,) = [line for line in lines if line[0].endswith("sshfs")]
-    assert sshfs[1:-1] == ["-f", "-o", mounts.options(), "sublet:/", accept.remote_mount.mount_point]
+    assert sshfs[1:-1] == ["-f", "-o", mount.options(), "sublet:/", accept.remote_mount.mount_point]
     assert not trap.exists()
 
 

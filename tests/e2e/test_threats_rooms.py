@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from attacks.kit.neighbour import neighbour
-from sublet.messaging.answers import inbox
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.doorkeeper import ask
-from sublet.messaging.engine.network import Priority, Qos
 from sublet.messaging.extensions import EXTENSIONS
+from sublet.messaging.ports.network import Priority, Qos
+from sublet.messaging.syncing.answers import inbox
+from sublet.messaging.syncing.doorkeeper import ask
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import MAX_ENVELOPE_BYTES, seal
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
@@ -49,7 +49,7 @@ class Mallory:
 
     def learn(self, room: str) -> None:
         """Take a room's config and this month's messages from whoever has them."""
-        self.peer.engine.want_room(room)
+        self.peer.engine.here.want(room)
         month = self.peer.engine.shards.current_month()
         for name in (doc_id("config", room_id=room), doc_id("index", room_id=room, shard_id=month)):
             key = channel_key(name, Channel.STATE)
@@ -61,7 +61,7 @@ class Mallory:
 
     def is_member(self, room: str) -> bool:
         self.learn(room)
-        return self.peer.engine.is_member(self.id, room)
+        return self.peer.engine.here.is_member(self.id, room)
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from pycrdt import Array, Doc, Map
 from fuzz.targets import _text, target
 from sublet.cli.chat import slash
 from sublet.daemon.rooms.addressing import Addresses
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.builtins import BUILT_INS, times
-from sublet.messaging.engine.arrival import Arrival
 from sublet.messaging.extensions import reactions
 from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.mutable import MUTABLES, content_document
@@ -114,7 +114,7 @@ def _content(data: bytes) -> None:
 def _doc_id(data: bytes) -> None:
     text = _text(data)
     place = keys.parse_doc_id(text)
-    values = {name: getattr(place, name) for name in keys.Place.__slots__ if name != "kind"}
+    values = {name: getattr(place, name) for name in keys.DocumentPlace.__slots__ if name != "kind"}
     assert keys.doc_id(place.kind, **{name: value for name, value in values.items() if value is not None}) == text
     assert not set(text) & set("*$?# ")
 
@@ -199,7 +199,7 @@ def _room(data: bytes) -> None:
         _applied(bob, name)
 
 
-@target("lied_to_text", "messaging.engine.text_replay:Replay.take", raises=[])
+@target("lied_to_text", "messaging.texts.text_replay:Replay.take", raises=[])
 def _lied_to_text(data: bytes) -> None:
     """Take the bytes as an update of a text that a member has signed, who may edit it or not by the first byte.
 

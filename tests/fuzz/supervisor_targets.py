@@ -20,7 +20,7 @@ from sublet.daemon.working.job_files import job_files
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.errors import SubletError
 from sublet.supervisor.acp import tool_calls
-from sublet.supervisor.acp.asking import Asking
+from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.acp.file_requests import FileRequests
 from sublet.supervisor.acp.stream import MAX_ID_CHARS, AgentStream, Misbehaved
 from sublet.supervisor.router import syntax
@@ -127,7 +127,7 @@ def _acp_file_request(data: bytes) -> None:
 
     async def main() -> None:
         files = job_files(work)
-        requests = FileRequests(work, files, Asking(work, Log()))
+        requests = FileRequests(work, files, ToolQuestions(work, Log()))
         try:
             with contextlib.suppress(acp.RequestError):
                 await requests.read(path, None, None)

@@ -25,17 +25,19 @@ import typer
 from a2a.helpers import new_data_part
 from a2a.utils.errors import A2AError
 
-from sublet.a2a_server import assertion, hosts, json_rpc, parts, task_store
+from sublet.a2a_server import hosts, json_rpc, task_store
+from sublet.a2a_wire import assertion, parts
 from sublet.cli.commands.governance import policy as policy_commands
 from sublet.cli.options import values
-from sublet.daemon import config_file, lock
 from sublet.daemon.audit_log import log as audit_log
 from sublet.daemon.audit_log.chain import EMPTY, BrokenChain, read_entry
 from sublet.daemon.audit_log.segments import lines
 from sublet.daemon.audit_log.verify import verify
+from sublet.daemon.config import config_file
 from sublet.daemon.control import http as control_http
-from sublet.daemon.net import last_ports, network
+from sublet.daemon.net import base_url, last_ports, network
 from sublet.daemon.peering import identity, pair_link
+from sublet.daemon.process import lock
 from sublet.mcp_server import arguments, relay_session, toml_entry
 from sublet.mcp_server import connection as mcp_connection
 from sublet.policy import config as policy_config
@@ -61,7 +63,7 @@ from sublet.supervisor.chat import arguments as chat_arguments
 from sublet.supervisor.chat import conversations, endpoint, reply, sse
 from sublet.supervisor.gateways import module_file as gateway_file
 from sublet.workspace import viewpath
-from sublet.workspace.archive import tar_format
+from sublet.workspace.archive import tar_format, tar_reader
 from sublet.workspace.archive import wire as archive_wire
 from sublet.workspace.audit import manifest
 from sublet.workspace.birth import Identity
@@ -115,8 +117,6 @@ EXEMPT: dict[str, str] = {
     "daemon.storage.stored:read_assignment": "reads a row that this daemon has written; test_journal spoils them",
     "daemon.storage.event_log:load_object": "reads only rows that this process has written into its own database",
     "workspace.audit.manifest:_parsed": "reads what its caller has found whole by its own digest",
-    "daemon.faces:_load": "takes names of modules that are constants",
-    "daemon.faces:load_face": "takes names of modules that are constants",
     "disk.private_dir:read": "returns a file as it is, of a size that is bounded",
     "daemon.approvals.approver:load": "reads the row that this daemon has written into its own database",
     "supervisor.sessions.control:_load": "takes an id; session_files is the decoder",
@@ -139,11 +139,13 @@ EXEMPT: dict[str, str] = {
     "workspace.audit.snapshot:read_record": "takes a name and reads a file's status",
     "workspace.audit.snapshot:read": "takes a directory",
     "supervisor.chat.conversations:load": "takes an id; read_conversation decodes the file",
-    "messaging.engine.engine:_load": "takes the id of a document that doc_ids has checked",
-    "messaging.engine.contexts:read_document": "takes the id of a document, as a parameter of a statement",
+    "messaging.opening.open_documents:_load": "takes the id of a document that doc_ids has checked",
+    "messaging.declaring.pre_send:read_document": "takes the id of a document, as a parameter of a statement",
+    "messaging.declaring.after_write:read_document": "takes the id of a document, as a parameter of a statement",
+    "messaging.declaring.after_read:read_document": "takes the id of a document, as a parameter of a statement",
     "messaging.backends.blob_files:read": "returns bytes as they are, of a file that is named by its hash",
-    "messaging.engine.libraries:read": "is the interface of blob_files",
-    "messaging.engine.operating:read_document": "takes the id of a document, as a parameter of a statement",
+    "messaging.ports.blobs:read": "is the interface of blob_files",
+    "messaging.declaring.operating:read_document": "takes the id of a document, as a parameter of a statement",
     "cli.options.room_files:_read": "returns a file that the owner names, of a size that is bounded",
     "mcp_server.room_resources:read_room": "takes an address of which the id is looked up among those that exist",
     "cli.commands.rooms.messages:read": "takes the name of a room, looked up among those that exist, and an id",
@@ -154,7 +156,7 @@ EXEMPT: dict[str, str] = {
     "daemon.rooms.third_party:load_third_party": "takes names of config.json, which config_json decodes",
     "daemon.rooms.third_party:_load": "takes a name of config.json, which config_json decodes",
     "protocol.ezagent.challenge:_parse": "what entity_challenge and challenge_response both begin with",
-    "messaging.engine.texts:read": "takes the id of a document; yjs_update decodes what is in it",
+    "messaging.texts.texts:read": "takes the id of a document; yjs_update decodes what is in it",
     "workspace.lease_files:read": "checks names one by one, and returns a file as it is",
     "workspace.lease_files:_read": "takes names that were checked, and returns a file as it is",
 }
@@ -362,7 +364,7 @@ class _Sink:
 
 @target("tar_stream", raises=[tar_format.MalformedTar])
 def _tar(data: bytes) -> None:
-    reader = tar_format.TarReader(_Sink(), tar_format.TarLimits(100, 1 << 20, 1 << 16))
+    reader = tar_reader.TarReader(_Sink(), tar_format.TarLimits(100, 1 << 20, 1 << 16))
     reader.feed(data[:700])
     reader.feed(data[700:])
     reader.finish()
@@ -658,7 +660,7 @@ def _agents(data: bytes) -> None:
     assert agent_config.load_agents(_file("agent.json", data))
 
 
-@target("config_json", "daemon.config_file:read_config", raises=[SubletError])
+@target("config_json", "daemon.config.config_file:read_config", raises=[SubletError])
 def _config(data: bytes) -> None:
     config_file.read_config(_file("config.json", data))
 
@@ -683,7 +685,7 @@ def _keys(data: bytes) -> None:
             identity.load_tls(keys, ["localhost"]) if name.startswith("tls") else identity.load_identity(keys)
 
 
-@target("lock_owner", "daemon.lock:_parse")
+@target("lock_owner", "daemon.process.lock:_parse")
 def _owner(data: bytes) -> None:
     lock._parse(data)
 
@@ -702,7 +704,7 @@ def _addresses(data: bytes) -> None:
     network.is_loopback(_text(data))
     network.is_wildcard(_text(data))
     with contextlib.suppress(SubletError):
-        pair_link.check_url(_text(data))
+        base_url.check_url(_text(data))
     network.parse_host_port(_text(data))
 
 
@@ -718,7 +720,7 @@ def _control_answer(data: bytes) -> None:
         while isinstance(event, h11.InformationalResponse):
             event = await control_http._next(protocol, reader)
         if isinstance(event, h11.Response):
-            answer = control_http.Answer(event.status_code, control_http._chunks(protocol, reader))
+            answer = control_http.HttpAnswer(event.status_code, control_http._chunks(protocol, reader))
             async for line in answer.lines():
                 assert "\n" not in line
 
@@ -728,7 +730,7 @@ def _control_answer(data: bytes) -> None:
 # faces
 
 
-@target("peer_assertion", "a2a_server.assertion:read_claim", raises=[assertion.AssertionRejected])
+@target("peer_assertion", "a2a_wire.assertion:read_claim", raises=[assertion.AssertionRejected])
 def _assertion(data: bytes) -> None:
     token = _text(data)
     with contextlib.suppress(assertion.AssertionRejected):
@@ -771,7 +773,7 @@ def _mcp_line(data: bytes) -> None:
         mcp_connection._message(line)
         if isinstance(line, bytes):
             relay_session.parse(line)
-        session = relay_session.Session()
+        session = relay_session.RelaySession()
         session.from_host(line)
         with contextlib.suppress(ValueError):
             session.from_daemon(line if isinstance(line, bytes) else b"".join(line))

@@ -42,7 +42,9 @@ INPUT_BYTES = 1 << 14
 MAX_PEAK_BYTES = 8 << 20
 """What a target may take for an input of ``INPUT_BYTES``."""
 
-_DECODER = re.compile(r"_?(parse|parsed|decode|load|read|unpack|unb64|from_json|from_client|from_server)(_\w+)?\Z")
+_DECODER = re.compile(
+    r"_?(parse|parsed|decode|load|read(?!_only)|unpack|unb64|from_json|from_client|from_server)(_\w+)?\Z"
+)
 _RAW = re.compile(r"\b(bytes|str|memoryview|JsonValue|Path|object|Mapping)\b")
 
 

@@ -27,7 +27,7 @@ def test_the_copies_put_back_are_what_the_older_version_left(tmp_path: Path) -> 
     assert "schema version 10, this program knows version 9" in refused.stderr
 
     state = new.home / "state"
-    for name, version in (("sublet.db", 9), ("a2a.sqlite3", 0)):
+    for name, version in (("sublet.db", 9), ("messaging.db", 9), ("a2a.sqlite3", 0)):
         for end in ("", "-wal", "-shm"):
             (state / f"{name}{end}").unlink(missing_ok=True)
         (state / f"{name}.v{version}").rename(state / name)

@@ -17,12 +17,12 @@ from google.protobuf.struct_pb2 import Struct
 from nacl.signing import SigningKey
 from pydantic import TypeAdapter, ValidationError
 
-from sublet.a2a_server.answers import AnswerReader
-from sublet.a2a_server.card import offered_agents, offered_bus
-from sublet.daemon.api.daemon_api import PairRequest
+from sublet.a2a_client.answers import AnswerReader
+from sublet.a2a_wire.card import offered_agents, offered_bus
 from sublet.daemon.api.delegation_views import ErrorView
 from sublet.daemon.api.delegations import CreateDelegation
-from sublet.daemon.ports import BUS_WIRE, BusDoor
+from sublet.daemon.ports.given_to_a2a import PairRequest
+from sublet.daemon.ports.peer_link import BUS_WIRE, BusAddress
 from sublet.daemon.working.acceptance import choose_transport
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.codec import decode, encode
@@ -31,6 +31,7 @@ from sublet.protocol.errors import ErrorCode, RemoteProtocolError, SubletError
 from sublet.protocol.ezagent.envelope import seal, unpack
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ids import fingerprint
+from sublet.protocol.lease_terms import LeaseTerms
 from sublet.protocol.messages import AWCP_URI, Error, Invite, Progress, SandboxProfile
 from sublet.protocol.signing import sign_message, verify_message
 from sublet.workspace.archive.wire import Frame, Frames, MalformedFrame
@@ -158,15 +159,15 @@ def card(sublet: dict[str, Any]) -> AgentCard:
     ("sublet", "door"),
     [
         ({}, None),
-        ({"version": "0.1.0", "bus_port": 7447, "bus_tls": True}, BusDoor(7447, 1, "0.1.0")),
-        ({"version": "0.2", "bus": {"port": 7447, "wire": BUS_WIRE, "x": 1}}, BusDoor(7447, BUS_WIRE, "0.2")),
-        ({"version": "9", "bus": {"port": 7447, "wire": 99}, "bus_port": 1}, BusDoor(7447, 99, "9")),
+        ({"version": "0.1.0", "bus_port": 7447, "bus_tls": True}, BusAddress(7447, 1, "0.1.0")),
+        ({"version": "0.2", "bus": {"port": 7447, "wire": BUS_WIRE, "x": 1}}, BusAddress(7447, BUS_WIRE, "0.2")),
+        ({"version": "9", "bus": {"port": 7447, "wire": 99}, "bus_port": 1}, BusAddress(7447, 99, "9")),
         ({"bus": {"port": 0, "wire": 2}}, None),
         ({"bus": {"port": 7447}}, None),
         ({"bus": "elsewhere"}, None),
     ],
 )
-def test_a_card_says_where_the_bus_is_and_of_which_form(sublet: dict[str, Any], door: BusDoor | None) -> None:
+def test_a_card_says_where_the_bus_is_and_of_which_form(sublet: dict[str, Any], door: BusAddress | None) -> None:
     assert offered_bus(card(sublet)) == door
     assert [agent.id for agent in offered_agents(card(sublet))] == ["shell"]
 
@@ -204,3 +205,12 @@ def test_commands_ignore_in_answers_what_the_daemon_refuses_in_requests() -> Non
     assert ErrorView.model_validate({"code": "X", "message": "m", "new": 1}) == ErrorView(code="X", message="m")
     with pytest.raises(ValidationError, match="new"):
         CreateDelegation.model_validate({"workspace_dir": "/w", "peer": "bob", "prompt": "p", "new": 1})
+
+
+def test_an_executor_that_knows_no_terms_takes_the_invite_and_one_that_does_reads_no_term_where_none_is() -> None:
+    """Terms are told and not asked for: the delegator's own view holds the executor to them."""
+    told = Invite.model_validate(
+        {"delegation_id": ID, **MESSAGES["INVITE"], "sublet": {"terms": {"no_delete": True, "a_later_term": 1}}}
+    )
+    assert told.sublet.terms == LeaseTerms(no_delete=True)
+    assert Invite.model_validate({"delegation_id": ID, **MESSAGES["INVITE"]}).sublet.terms == LeaseTerms()

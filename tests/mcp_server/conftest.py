@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sublet.daemon.paths import Home, resolve_home
+from sublet.daemon.config.paths import Home, resolve_home
 from support.fake_daemon_api import FakeDaemonApi
 
 

@@ -25,7 +25,7 @@ from pydantic import FileUrl
 from sublet.daemon.api.approvals import ApprovalView, DenyApproval, ListApprovals, ListGrants
 from sublet.daemon.approvals.call_gate import CallGate
 from sublet.daemon.approvals.tool_gate import GateParts
-from sublet.daemon.paths import Home
+from sublet.daemon.config.paths import Home
 from sublet.mcp_server import asking
 from sublet.mcp_server import server as server_module
 from sublet.mcp_server.session import HostSession
@@ -270,13 +270,13 @@ async def test_questions_that_are_decided_are_forgotten_and_open_ones_taken_back
     monkeypatch.setattr(asking, "MAX_WAITING", 2)
     monkeypatch.setattr(server_module, "ANSWER_SECONDS", asking.MARGIN_SECONDS + 0.1)
     kept: list[set[str]] = []
-    remember = asking.Asking._remember
+    remember = asking.HostQuestions._remember
 
-    async def seen(self: asking.Asking, session: HostSession, question_id: str) -> None:
+    async def seen(self: asking.HostQuestions, session: HostSession, question_id: str) -> None:
         await remember(self, session, question_id)
         kept.append(set(session.waiting))
 
-    monkeypatch.setattr(asking.Asking, "_remember", seen)
+    monkeypatch.setattr(asking.HostQuestions, "_remember", seen)
     async with scene(tmp_path, home, api) as here:
         async with here.host("legacy", lambda _: says("cancel")) as client:
             for number in range(4):

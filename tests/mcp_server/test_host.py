@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from sublet import unix_sockets
-from sublet.daemon.paths import Home
+from sublet.daemon.config.paths import Home
 from sublet.mcp_server import host, server
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError

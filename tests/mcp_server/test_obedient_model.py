@@ -11,7 +11,7 @@ import pytest
 from mcp import Client, MCPError
 
 from sublet.daemon.api.delegation_views import ConditionView
-from sublet.daemon.paths import Home
+from sublet.daemon.config.paths import Home
 from sublet.mcp_server import call as call_module
 from sublet.mcp_server import tools
 from sublet.protocol.lifecycle import DelegationState

@@ -19,7 +19,7 @@ import pytest
 from mcp import Client
 
 from sublet.daemon.api.delegation_views import DelegationView
-from sublet.daemon.paths import Home
+from sublet.daemon.config.paths import Home
 from sublet.mcp_server.relay_session import MAX_LINE
 from support.fake_daemon_api import FakeDaemonApi
 from support.mcp_face import (
@@ -404,7 +404,8 @@ def test_the_fast_path_imports_next_to_nothing(home: Home) -> None:
         "sublet.cli",
         "sublet.cli.entry",
         "sublet.daemon",
-        "sublet.daemon.paths",
+        "sublet.daemon.config",
+        "sublet.daemon.config.paths",
         "sublet.mcp_server",
         "sublet.mcp_server.relay",
         "sublet.mcp_server.relay_session",

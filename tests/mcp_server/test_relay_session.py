@@ -13,7 +13,7 @@ from sublet.mcp_server.relay_session import (
     MAX_IN_FLIGHT,
     MAX_LINE,
     Lines,
-    Session,
+    RelaySession,
     id_at_end,
     parse,
 )
@@ -30,7 +30,7 @@ def result(request_id: object, **fields: object) -> bytes:
     return line({"jsonrpc": "2.0", "id": request_id, "result": fields})
 
 
-def sent(session: Session) -> list[dict[str, Any]]:
+def sent(session: RelaySession) -> list[dict[str, Any]]:
     """Deliver everything that may be delivered now, and return it."""
     found: list[dict[str, Any]] = []
     while (frame := session.next_frame()) is not None:
@@ -39,7 +39,7 @@ def sent(session: Session) -> list[dict[str, Any]]:
     return found
 
 
-def shown(session: Session) -> list[dict[str, Any]]:
+def shown(session: RelaySession) -> list[dict[str, Any]]:
     """Return what the host got since the last time."""
     found = [json.loads(text) for text in session.outbox.split(b"\n") if text]
     session.outbox.clear()
@@ -47,9 +47,9 @@ def shown(session: Session) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def session() -> Session:
+def session() -> RelaySession:
     """A session of the 2025 era after its handshake."""
-    found = Session()
+    found = RelaySession()
     found.connected()
     found.from_host(line(INITIALIZE))
     found.from_host(line(INITIALIZED))
@@ -59,7 +59,7 @@ def session() -> Session:
     return found
 
 
-def reconnect(session: Session) -> list[dict[str, Any]]:
+def reconnect(session: RelaySession) -> list[dict[str, Any]]:
     """Lose the daemon and greet the next one; return all that it gets."""
     session.lost()
     session.connected()
@@ -68,13 +68,13 @@ def reconnect(session: Session) -> list[dict[str, Any]]:
     return got + sent(session)
 
 
-def test_handshake_is_repeated_and_its_answer_dropped(session: Session) -> None:
+def test_handshake_is_repeated_and_its_answer_dropped(session: RelaySession) -> None:
     assert reconnect(session) == [INITIALIZE, INITIALIZED]
     assert shown(session) == []
     assert reconnect(session) == [INITIALIZE, INITIALIZED]
 
 
-def test_nothing_overtakes_the_repeated_handshake(session: Session) -> None:
+def test_nothing_overtakes_the_repeated_handshake(session: RelaySession) -> None:
     session.lost()
     session.from_host(line(call(2, "delegate")))
     session.connected()
@@ -83,7 +83,7 @@ def test_nothing_overtakes_the_repeated_handshake(session: Session) -> None:
     assert [m["method"] for m in sent(session)] == ["notifications/initialized", "tools/call"]
 
 
-def test_what_only_reads_is_sent_again_and_answered_once(session: Session) -> None:
+def test_what_only_reads_is_sent_again_and_answered_once(session: RelaySession) -> None:
     requests = [
         {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
         call(3, "delegate_output", delegation_id="dlg_1"),
@@ -98,7 +98,7 @@ def test_what_only_reads_is_sent_again_and_answered_once(session: Session) -> No
     assert [m["id"] for m in shown(session)] == [3]
 
 
-def test_what_may_have_had_its_effect_is_answered_with_an_error(session: Session) -> None:
+def test_what_may_have_had_its_effect_is_answered_with_an_error(session: RelaySession) -> None:
     session.from_host(line(call(2, "delegate")))
     session.from_host(line({"jsonrpc": "2.0", "id": 3, "method": "subscriptions/listen"}))
     sent(session)
@@ -110,13 +110,13 @@ def test_what_may_have_had_its_effect_is_answered_with_an_error(session: Session
     assert session.in_flight == {}
 
 
-def test_what_no_daemon_has_read_is_sent_to_the_next(session: Session) -> None:
+def test_what_no_daemon_has_read_is_sent_to_the_next(session: RelaySession) -> None:
     session.from_host(line(call(2, "delegate")))
     assert reconnect(session) == [INITIALIZE, INITIALIZED, call(2, "delegate")]
     assert shown(session) == []
 
 
-def test_subscriptions_are_made_again_and_their_answers_dropped(session: Session) -> None:
+def test_subscriptions_are_made_again_and_their_answers_dropped(session: RelaySession) -> None:
     def about(request_id: int, method: str, uri: str) -> dict[str, object]:
         return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": {"uri": uri}}
 
@@ -132,7 +132,7 @@ def test_subscriptions_are_made_again_and_their_answers_dropped(session: Session
         assert shown(session) == []
 
 
-def test_losing_the_daemon_during_the_repeated_handshake_repeats_it_once_more(session: Session) -> None:
+def test_losing_the_daemon_during_the_repeated_handshake_repeats_it_once_more(session: RelaySession) -> None:
     session.lost()
     session.connected()
     sent(session)
@@ -143,7 +143,7 @@ def test_losing_the_daemon_during_the_repeated_handshake_repeats_it_once_more(se
 
 
 def test_an_unanswered_handshake_is_simply_sent_again() -> None:
-    session = Session()
+    session = RelaySession()
     session.connected()
     session.from_host(line(INITIALIZE))
     sent(session)
@@ -154,7 +154,7 @@ def test_an_unanswered_handshake_is_simply_sent_again() -> None:
     assert [m["id"] for m in shown(session)] == [1]
 
 
-def test_another_protocol_version_is_not_taken_for_the_same_session(session: Session) -> None:
+def test_another_protocol_version_is_not_taken_for_the_same_session(session: RelaySession) -> None:
     session.lost()
     session.connected()
     sent(session)
@@ -163,7 +163,7 @@ def test_another_protocol_version_is_not_taken_for_the_same_session(session: Ses
 
 
 def test_the_2026_era_needs_no_handshake() -> None:
-    session = Session()
+    session = RelaySession()
     session.connected()
     session.from_host(line({"jsonrpc": "2.0", "id": 1, "method": "server/discover"}))
     sent(session)
@@ -173,7 +173,7 @@ def test_the_2026_era_needs_no_handshake() -> None:
     assert sent(session) == []
 
 
-def test_answers_to_a_daemon_that_is_gone_do_not_reach_the_next(session: Session) -> None:
+def test_answers_to_a_daemon_that_is_gone_do_not_reach_the_next(session: RelaySession) -> None:
     ask = line({"jsonrpc": "2.0", "id": 1, "method": "roots/list"})
     session.from_daemon(ask)
     reconnect(session)
@@ -184,7 +184,7 @@ def test_answers_to_a_daemon_that_is_gone_do_not_reach_the_next(session: Session
     assert len(sent(session)) == 1
 
 
-def test_a_new_daemon_is_wanted_only_for_what_nobody_has_read(session: Session) -> None:
+def test_a_new_daemon_is_wanted_only_for_what_nobody_has_read(session: RelaySession) -> None:
     session.from_host(line(call(2, "delegate_output")))
     sent(session)
     session.lost()
@@ -195,7 +195,7 @@ def test_a_new_daemon_is_wanted_only_for_what_nobody_has_read(session: Session) 
     assert session.wants_daemon
 
 
-def test_giving_up_answers_everything_but_what_was_cancelled(session: Session) -> None:
+def test_giving_up_answers_everything_but_what_was_cancelled(session: RelaySession) -> None:
     session.lost()
     for number in (2, 3):
         session.from_host(line(call(number, "delegate")))
@@ -207,7 +207,7 @@ def test_giving_up_answers_everything_but_what_was_cancelled(session: Session) -
     assert session.queued_bytes == 0
 
 
-def test_requests_under_way_are_bounded(session: Session) -> None:
+def test_requests_under_way_are_bounded(session: RelaySession) -> None:
     for number in range(MAX_IN_FLIGHT + 1):
         session.from_host(line({"jsonrpc": "2.0", "id": f"n{number}", "method": "ping"}))
         sent(session)
@@ -257,7 +257,7 @@ def test_a_line_that_is_too_long_costs_no_memory_and_only_itself(size: int) -> N
     assert cut[0].startswith(head)
     assert cut[1].endswith(tail)
     assert len(cut[0]) + len(cut[1]) < 1024
-    session = Session()
+    session = RelaySession()
     session.from_host(cut)
     (answer,) = shown(session)
     assert (answer["id"], answer["error"]["code"]) == (7, INVALID_REQUEST)

@@ -12,7 +12,7 @@ from mcp.client.subscriptions import ResourceUpdated
 from mcp.types import ResourceUpdatedNotification, TextResourceContents
 
 from sublet.daemon.api.delegations import CreateDelegation
-from sublet.daemon.paths import Home
+from sublet.daemon.config.paths import Home
 from sublet.mcp_server.session import MAX_ROOTS, MAX_SUBSCRIPTIONS, HostSession, local_paths
 from sublet.policy.model import Subject
 from support.fake_daemon_api import FakeDaemonApi

@@ -8,7 +8,7 @@ import pytest
 
 from sublet.daemon.api.delegation_views import ChangeSet
 from sublet.daemon.api.results import ApplyResult, Conflict, Review, ReviewedFile
-from sublet.daemon.paths import Home
+from sublet.daemon.config.paths import Home
 from sublet.protocol.errors import LocalCode, SubletError
 from support.fake_daemon_api import FakeDaemonApi
 from support.tool_answers import WORK, connected, same_facts, text_of

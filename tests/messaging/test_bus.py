@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.bus import Bus
-from sublet.messaging.engine.registry import Registry
+from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
 
 OPERATIONS = [

@@ -7,9 +7,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.messaging import catching_up
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.delivery.acknowledged import bundle_of, take
+from sublet.messaging.membership import catching_up
 from sublet.protocol.ezagent.acknowledgement import Acknowledgement
 from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.keys import doc_id

@@ -8,12 +8,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from messaging.engine.test_quotas import Writer
-from sublet.messaging import sync
+from messaging.quotas.test_quotas import Writer
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.backends.memory_network import MemoryHub
-from sublet.messaging.engine import quotas
-from sublet.messaging.engine.arrival import Arrival
-from sublet.messaging.engine.declaration import QOS_DATA
+from sublet.messaging.quotas import quotas
+from sublet.messaging.schema.datatypes import QOS_DATA
+from sublet.messaging.syncing import sync
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
 from support.members import SECONDS, Member, member, room_of
 from support.rooms import Peer
@@ -55,7 +55,7 @@ async def test_what_was_refused_for_its_size_holds_nothing_back_and_is_not_asked
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quotas, "MAX_STRANGER_UPDATES", 4)
-    monkeypatch.setattr("sublet.messaging.answers.MAX_ANSWER_BYTES", 2_000)
+    monkeypatch.setattr("sublet.messaging.syncing.answers.MAX_ANSWER_BYTES", 2_000)
     hub = MemoryHub()
     eve = Peer("eve", 9)
     async with member("alice", 1, hub, tmp_path) as alice, member("bob", 2, hub, tmp_path) as bob:

@@ -11,16 +11,16 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from sublet.messaging import invitations
-from sublet.messaging.answers import inbox
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.declaration import Declaration, Index, Refresh
-from sublet.messaging.engine.operating import OperationContext
-from sublet.messaging.engine.registry import Registry
+from sublet.messaging.declaring.declaration import Declaration, Index, Refresh
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.registry import Registry
+from sublet.messaging.membership import invitations
+from sublet.messaging.ports.rows import IndexEntry
 from sublet.messaging.service import MessagingService
+from sublet.messaging.syncing.answers import inbox
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.errors import Refused
@@ -41,7 +41,7 @@ async def test_an_invited_member_finds_the_room_and_hears(tmp_path: Path) -> Non
         seen = await bob.service.watch(bob.id, 0, 5.0, room)
         assert "message.new" in [event["kind"] for event in seen["events"]]
         assert alice.service.level == 0
-        assert dir(alice.bus) == ["annotation", "events", "identity", "message", "room", "status", "timeline"]
+        assert dir(alice.bus) == ["annotation", "events", "identity", "message", "room", "search", "status", "timeline"]
         assert "send" in dir(alice.bus.message)
         for missing in ("nothing", "message.nothing"):
             with pytest.raises(AttributeError):
@@ -93,7 +93,7 @@ async def test_what_is_lost_or_doubled_is_healed(tmp_path: Path) -> None:
 async def test_a_late_member_reads_what_came_before_in_several_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sublet.messaging.answers.MAX_ANSWER_BYTES", 4_000)
+    monkeypatch.setattr("sublet.messaging.syncing.answers.MAX_ANSWER_BYTES", 4_000)
     hub = MemoryHub()
     async with member("alice", 1, hub, tmp_path) as alice:
         room = (await alice.bus.room.create(name="r"))["room_id"]
@@ -124,10 +124,10 @@ async def test_a_periodic_index_is_made_anew_even_after_it_failed(tmp_path: Path
         runs.append(len(runs))
         if len(runs) == 1:
             raise RuntimeError("not yet")
-        context.engine.store.put_index([IndexEntry("rooms", "all", "0", {"runs": len(runs)})])
+        context.parts.store.put_index([IndexEntry("rooms", "all", "0", {"runs": len(runs)})])
 
     def read(context: OperationContext) -> int:
-        return len(context.engine.store.scan_index("rooms", "all", 10))
+        return len(context.parts.store.scan_index("rooms", "all", 10))
 
     index = Index("rooms", "rooms", "count", Refresh.PERIODIC, "rooms.count", read, rebuild, every_seconds=0.01)
     extension = Declaration(id="rooms", version="1", dependencies=("room",), indexes=(index,))
@@ -152,7 +152,7 @@ async def test_two_who_were_told_different_things_find_out_and_show_the_same(tmp
             hub.cut(line, other.network)
             line.serve(doc_id("pubkey", entity_id=liar.id), lambda query: query.reply(record))
             config = doc_id("config", room_id=room)
-            liar.engine.want_room(room)
+            liar.engine.here.want(room)
             key = channel_key(config, Channel.STATE)
             asked = question(key, liar, b"")
             for answer in await anyio.to_thread.run_sync(line.query, key, asked, 5.0):
@@ -194,7 +194,7 @@ async def test_only_who_signed_the_grant_brings_us_into_a_room(tmp_path: Path, m
         by.engine.intake.learn(local_entity("bob", 2).record.encode())
         room = by.do("room.create", name="r", invite=[bob])["room_id"]
         answer = inbox(by.engine, bob, ())
-        by.engine.wanted_rooms.discard(room)
+        by.engine.here.ids.discard(room)
         assert answer is not None
         return room, decode_bundle(answer)
 

@@ -14,12 +14,12 @@ import pytest
 
 from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.network import Sample
-from sublet.messaging.engine.operations import run_operation
-from sublet.messaging.engine.registry import Registry
+from sublet.messaging.declaring.operations import run_operation
+from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
+from sublet.messaging.ports.network import Sample
 from sublet.messaging.service import MessagingService
-from sublet.messaging.sync import Sync
+from sublet.messaging.syncing.sync import Sync
 from support.members import SECONDS, member
 from support.rooms import Clock, Peer, local_entity, shared_room
 
@@ -72,7 +72,13 @@ def written(path: Path, months: int, messages: int) -> None:
     room = shared_room(alice, bob)
     for month in range(months):
         for number in range(messages):
-            run_operation(alice.engine, alice.id, "message.send", {"room_id": room, "body": f"{month} {number}"})
+            run_operation(
+                alice.engine.registry.operations,
+                alice.engine.operating,
+                alice.id,
+                "message.send",
+                {"room_id": room, "body": f"{month} {number}"},
+            )
             if number % 100 == 99:
                 alice.engine.commit()
         alice.engine.commit()
@@ -83,7 +89,7 @@ def written(path: Path, months: int, messages: int) -> None:
 async def test_a_start_reads_as_much_of_a_large_room_as_of_a_small_one(
     tmp_path: Path, counted: list[Counted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sublet.messaging.engine.timeline_shards.REFS_PER_SHARD", 64)
+    monkeypatch.setattr("sublet.messaging.opening.shards.REFS_PER_SHARD", 64)
     # What is asked of others comes later, at no moment that could be told; of two months alone, at that.
     monkeypatch.setattr(Sync, "run", lambda _: anyio.sleep_forever())
     starts: list[Counted] = []

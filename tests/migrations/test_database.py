@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
+import stat
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -60,6 +63,7 @@ def test_its_owner_brings_it_to_the_newest_version_and_keeps_a_copy(path: Path) 
     copy = path.with_name("it.db.v1")
     assert Database(path, schema).copies() == {1: copy}
     assert copy.stat().st_mode & 0o777 == 0o600
+    assert copy.read_bytes()[18:20] == b"\1\1", "a log beside it would be a second file to put back"
     with opened(copy, FIRST) as database:  # put back, it is what it was
         assert database.execute("SELECT * FROM notes").fetchall() == [(1, 1)]
 
@@ -96,6 +100,20 @@ def test_a_step_that_fails_is_taken_back(path: Path, change: Callable[[Tables], 
         assert database.execute("SELECT count(*) FROM notes JOIN rooms ON rooms.id = notes.room").fetchone() == (1,)
 
 
+def test_the_connection_of_a_step_that_fails_is_left_as_it_was(path: Path) -> None:
+    with opened(path, FIRST) as database:
+        with pytest.raises(SubletError, match="no such table: missing"):
+            prepare(database, path, next_version(FIRST, broken))
+        assert not database.in_transaction
+        assert database.execute("PRAGMA foreign_keys").fetchone() == (1,)
+
+
+def test_a_change_is_on_the_disk_when_it_is_committed(path: Path) -> None:
+    found: list[object] = []
+    Database(path, next_version(FIRST, lambda tables: found.extend(tables.execute("PRAGMA synchronous")))).migrate()
+    assert found == [(2,)], "FULL: each commit waits for the disk"
+
+
 @pytest.mark.parametrize("logged", [False, True])
 def test_a_later_version_is_refused_untouched(path: Path, logged: bool) -> None:
     with opened(path, next_version(next_version(FIRST))):
@@ -115,8 +133,17 @@ def test_a_later_version_is_refused_untouched(path: Path, logged: bool) -> None:
     assert after == before
 
 
+def test_a_later_version_is_refused_by_whoever_opens_it(path: Path) -> None:
+    with opened(path, next_version(FIRST)):
+        pass
+    with pytest.raises(SubletError, match=r"version 2.* up to version 1") as refused:
+        opened(path, FIRST)
+    assert refused.value.code is LocalCode.STATE_VERSION
+
+
 def test_one_of_before_the_first_release_is_refused(path: Path) -> None:
     later = replace(FIRST, version=3, migrations=(Migration(3, "", lambda _: None),))
+    assert not Database(path, later).is_due()
     with pytest.raises(SubletError, match="takes up version 2 and later") as refused:
         opened(path, later)
     assert refused.value.code is LocalCode.STATE_VERSION
@@ -131,6 +158,17 @@ def test_what_is_no_database_is_left_to_its_owner(tmp_path: Path, content: bytes
         path.write_bytes(content)
     assert Database(path, FIRST).check() is None
     assert not Database(path, FIRST).is_due()
+
+
+def test_the_database_of_another_program_is_left_to_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "it.db"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE theirs (id INTEGER)")
+        other.execute("PRAGMA application_id=8")
+        other.execute("PRAGMA user_version=3")
+    assert Database(path, FIRST).version() is None
+    assert Database(path, FIRST).check() is None
+    assert not Database(path, next_version(next_version(next_version(FIRST)))).is_due()
 
 
 def test_a_damaged_one_is_not_built_upon(path: Path) -> None:
@@ -160,3 +198,22 @@ def test_a_link_in_the_place_of_the_copy_is_not_followed(path: Path, tmp_path: P
     Database(path, next_version(FIRST)).copy()
     assert victim.read_text() == "precious"
     assert not (tmp_path / "it.db.v1").is_symlink()
+
+
+@pytest.mark.parametrize("what", ["the copy", "its directory"])
+def test_nothing_is_changed_before_the_copy_is_on_the_disk(
+    path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    flush = os.fsync
+
+    def failing(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode) == (what == "its directory"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        flush(fd)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(SubletError, match="Input/output error") as refused:
+        opened(path, next_version(FIRST, broken))
+    assert refused.value.code is LocalCode.UNAVAILABLE
+    assert "is copied before it is changed, which failed" in refused.value.message
+    assert Database(path, FIRST).version() == 1

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sublet.migrations import layout as layout_module
 from sublet.migrations.database import KEPT_COPIES
 from sublet.migrations.layout import VERSION_FILE, Layout, LayoutFiles, LayoutStep, Written
 from sublet.protocol.errors import LocalCode, SubletError
@@ -94,6 +98,41 @@ def test_another_program_of_the_same_layout_writes_itself_down(state: Path) -> N
     assert LayoutFiles(state, FIRST, "").read() == Written(1, "1.1")
 
 
+def test_a_full_disk_does_not_keep_a_program_of_the_same_layout_from_starting(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bring(state, FIRST, "1.0")
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(layout_module, "write_durably", full)
+    bring(state, FIRST, "1.1")
+    assert LayoutFiles(state, FIRST, "").read() == Written(1, "1.0")
+
+
+def test_copies_are_of_the_names_themselves_and_of_nothing_that_they_lead_to(state: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    (state / "keys" / "link").symlink_to(outside)
+    (state / "keys" / "file").symlink_to(outside / "secret")
+    (state / "linked").symlink_to(outside)
+    (state / "filed").symlink_to(outside / "secret")
+    step = LayoutStep(2, "", ("keys", "linked", "filed"), lambda _: None)
+    bring(state, Layout(2, (step,), 1, "used"))
+    copy = state / "files.v1"
+    assert all((copy / name).is_symlink() for name in ("keys/link", "keys/file", "linked", "filed"))
+    assert (copy / "keys" / "old").read_text() == "key"
+
+
+def test_what_a_killed_copy_left_is_made_anew(state: Path) -> None:
+    (state / "files.copy" / "keys").mkdir(parents=True)
+    (state / "files.copy" / "keys" / "torn").touch()
+    bring(state, SECOND)
+    assert sorted(one.name for one in (state / "files.v1" / "keys").iterdir()) == ["old"]
+
+
 def test_only_the_newest_copies_are_kept(state: Path) -> None:
     layout = FIRST
     for _ in range(KEPT_COPIES + 2):
@@ -118,3 +157,23 @@ def test_a_step_that_fails_is_told_and_tried_again(state: Path) -> None:
 def test_steps_with_a_gap_are_no_layout() -> None:
     with pytest.raises(ValueError, match="one by one"):
         Layout(3, (LayoutStep(2, "", (), drop),), 1, "used")
+
+
+@pytest.mark.parametrize("what", ["the copies", "their directory"])
+def test_nothing_is_changed_before_the_copies_are_on_the_disk(
+    state: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    flush = os.fsync
+
+    def failing(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode) == (what == "their directory"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        flush(fd)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(SubletError, match="Input/output error") as refused:
+        bring(state, SECOND)
+    assert refused.value.code is LocalCode.UNAVAILABLE
+    assert (state / "keys" / "old").exists()
+    assert not (state / VERSION_FILE).exists()
+    assert not list(state.glob("files.*")), "a draft would stay for ever"

@@ -57,6 +57,17 @@ def test_a_newer_store_is_refused_before_any_is_written(tmp_path: Path) -> None:
     assert after == before
 
 
+def test_files_of_a_newer_layout_are_refused_before_any_store_is_written(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    make_old(state)
+    (state / "state-version").write_text(json.dumps({"layout": 99, "sublet": "9.9"}))
+    before = contents(state)
+    with pytest.raises(SubletError, match=r"version 99, written by Sublet 9\.9") as refused:
+        upgrade(*stores(state))
+    assert refused.value.code is LocalCode.STATE_VERSION
+    assert contents(state) == before
+
+
 def outcome(state: Path) -> str:
     """Run the upgrade and return how it ended: ``done``, or what there was no room for."""
     try:

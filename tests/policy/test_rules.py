@@ -254,7 +254,7 @@ def lint(**more: Any) -> str:
         ({"resource": " x"}, "begins or ends with a space"),
         ({"resource": "[b-a]"}, "is empty"),
         ({"resource": "[ab"}, "not closed"),
-        ({"resource": "file.[rw]*"}, "without brackets"),
+        ({"resource": "file.[rw]*"}, "what a tool is called with is a condition"),
         ({"action": "workspace.lend", "resource": "project"}, "no resource of workspace.lend"),
         ({"action": "workspace.lend", "resource": "/srv/"}, "no slash at its end"),
         ({"action": "workspace.lend", "resource": "/srv/../x"}, "without '.' and '..'"),

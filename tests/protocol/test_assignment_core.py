@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from sublet.protocol.assignment import core
-from sublet.protocol.assignment.model import (
-    Answer,
-    AskPolicy,
-    Assignment,
-    Begin,
+from sublet.protocol.assignment import core, phases
+from sublet.protocol.assignment.events import (
     CallerLeft,
     Event,
     InviteCame,
     InvitePrepared,
-    Output,
     PolicySaid,
     PromptEnded,
-    Record,
-    Refuse,
-    Renew,
     RenewalCame,
     Restarted,
     StartCame,
-    State,
     StopCame,
-    TakeSlot,
-    Tell,
     TimePassed,
     Undone,
     WindDownCame,
     WorkEnded,
-    journalled,
 )
+from sublet.protocol.assignment.model import Assignment, State, journalled
+from sublet.protocol.assignment.outputs import Answer, AskPolicy, Begin, Output, Record, Refuse, Renew, TakeSlot, Tell
 from sublet.protocol.assignment.verdict import Ended
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import AssignmentState
@@ -200,7 +190,7 @@ def test_a_done_that_is_not_durable_is_none() -> None:
 def test_work_that_winds_down_takes_no_more_and_ends_as_failed() -> None:
     quota = SubletError(ErrorCode.TASK_FAILED, "quota exceeded")
     state, outputs = step(working(), WindDownCame(quota, 5.0, OWNER))
-    assert (names(outputs), core.wake_at(state)) == (["WindDown"], BEGIN.steady + 5)
+    assert (names(outputs), phases.wake_at(state)) == (["WindDown"], BEGIN.steady + 5)
     more = RenewalCame(start(more=FollowUp(id="one", prompt="more")), OWNER, 600.0)
     assert "too late" in refusal(step(state, more)[1])
     state, outputs = step(state, RenewalCame(start(), OWNER, 600.0))

@@ -6,43 +6,43 @@ from dataclasses import replace
 
 import pytest
 
-from sublet.protocol.delegation import core
-from sublet.protocol.delegation.model import (
+from sublet.protocol.delegation import core, phases
+from sublet.protocol.delegation.events import (
     AcceptCame,
-    Answer,
-    AskPolicy,
     CallerLeft,
     CancelCame,
     Created,
-    Delegation,
-    Deliver,
     DoneCame,
     Event,
     ExtensionAllowed,
     ExtensionAnswered,
-    ExtensionAsked,
     Failed,
     FollowUpSaid,
     FollowUpUnheard,
     FoundAgain,
-    InviteLater,
     InviteUnheard,
-    Lengthen,
     Opened,
-    Output,
     Prepared,
     ProgressCame,
     ReadAsOver,
+    TakenOver,
+    TimePassed,
+    Undone,
+)
+from sublet.protocol.delegation.model import Delegation, ExtensionAsked, journalled
+from sublet.protocol.delegation.outputs import (
+    Answer,
+    AskPolicy,
+    Deliver,
+    InviteLater,
+    Lengthen,
+    Output,
     Record,
     Refuse,
     Revoke,
     SendExtension,
     Serve,
     Settle,
-    TakenOver,
-    TimePassed,
-    Undone,
-    journalled,
 )
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
@@ -91,7 +91,7 @@ def test_a_delegation_goes_its_way() -> None:
 def test_what_is_served_ends_when_the_record_says() -> None:
     state, outputs = at(*WAY[:4], seconds=0.0007)
     serve = next(output for output in outputs if isinstance(output, Serve))
-    assert core.overdue(state, Now(0.0, serve.deadline))
+    assert phases.overdue(state, Now(0.0, serve.deadline))
     assert state.expires_at is not None
     assert state.expires_at.endswith(".000Z"), "it is rounded down"
     assert serve.deadline == pytest.approx(BEGIN.steady + 60)

@@ -7,6 +7,7 @@ shows that the checks bite: each of them is one wrong line in a core, and a sche
 
 from __future__ import annotations
 
+import importlib
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-from sublet.protocol.assignment import core as assignment_core
-from sublet.protocol.assignment import granting, prompts
-from sublet.protocol.delegation import agreement, steering
-from sublet.protocol.delegation import core as delegation_core
+from sublet.protocol import assignment, delegation
 from sublet.protocol.lifecycle import IllegalTransition
 from support import delegation_model
 from support.delegation_model.schedule import play
@@ -68,9 +66,15 @@ class Mutation(NamedTuple):
     new: str
 
 
+_PARTS = {
+    assignment: ("prompts", "granting", "phases", "ending", "opening", "running", "core"),
+    delegation: ("agreement", "phases", "steering", "ending", "opening", "core"),
+}
+"""The modules that decide, each after those whose names it has imported."""
 _MODULES = {
-    module.__name__.removeprefix("sublet.protocol."): module
-    for module in (prompts, granting, assignment_core, agreement, steering, delegation_core)
+    f"{package.__name__.removeprefix('sublet.protocol.')}.{name}": importlib.import_module(f"{package.__name__}.{name}")
+    for package, names in _PARTS.items()
+    for name in names
 }
 _FILE = Path(delegation_model.__path__[0]) / "mutations.toml"
 MUTATIONS = [

@@ -104,7 +104,7 @@ def test_a_preset_brings_the_network_it_needs_and_refuses_to_go_without(tmp_path
         ),
         ({"provider": {"type": "magic"}}, "provider", "'command', 'preset'"),
         ({"provider": {"type": "command", "argv": []}}, "provider.argv", "at least 1 item"),
-        ({"provider": {"type": "command", "argv": "sh -s"}}, "provider.argv", "tuple"),
+        ({"provider": {"type": "command", "argv": "sh -s"}}, "provider.argv", "array"),
         ({"provider": {"type": "command", "argv": ["{workspace}/x"]}}, "provider.argv", "no placeholder"),
         ({"provider": {"type": "command", "argv": ["a\0"]}}, "provider.argv[0]", "pattern"),
         ({"provider": {"type": "preset", "name": "vim"}}, "provider.name", "'claude'"),

@@ -17,7 +17,8 @@ import pytest
 
 from sublet.supervisor.command import CommandProvider
 from sublet.supervisor.model import Job, JobResource, Output, Sandbox
-from sublet.workspace.mount.mounts import Mount, Mounts
+from sublet.workspace.mount.mount import Mount
+from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, Unsandboxed
 from sublet.workspace.ssh.connection import connect
 from support.jobs import Log, command, job

@@ -17,17 +17,18 @@ from a2a.client.transports.jsonrpc import JsonRpcTransport
 from a2a.types import AgentCard, Message, Role, SendMessageRequest, Task
 from nacl.signing import SigningKey
 
-from sublet.a2a_server.assertion import make_assertion
-from sublet.a2a_server.client import A2APeerLink
+from sublet.a2a_client.client import A2APeerLink
+from sublet.a2a_client.peer_http import PeerAuth
+from sublet.a2a_server.context import A2AContext
 from sublet.a2a_server.face import A2AFace
-from sublet.a2a_server.parts import to_part
-from sublet.a2a_server.peer_http import PeerAuth
-from sublet.a2a_server.signer import signed
 from sublet.a2a_server.task_schema import STORE_NAME
-from sublet.daemon.api.daemon_api import AskedBack, KnownPeer, PairReply, PairRequest
-from sublet.daemon.operations.table import OperationTable
-from sublet.daemon.ports import FaceContext, PeerAddress
+from sublet.a2a_wire.assertion import make_assertion
+from sublet.a2a_wire.parts import to_part
+from sublet.a2a_wire.signer import signed
+from sublet.daemon.ports.given_to_a2a import AskedBack, KnownPeer, PairReply, PairRequest
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.policy.model import Subject
+from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.protocol import ids
 from sublet.protocol.chain import Chain
 from sublet.protocol.codec import AnyMessage
@@ -49,7 +50,6 @@ from sublet.protocol.messages import (
 from sublet.protocol.messages import Task as AwcpTask
 from sublet.supervisor.agent_config import AgentConfig, Skill
 from sublet.supervisor.provider_config import CommandConfig
-from support.mcp_face import FreeCalls
 
 SECRET = "s3cret-credential-of-the-lease"
 TOKEN = "tok_" + "a" * 40
@@ -187,11 +187,21 @@ class ScriptedMessages:
         self.running = asyncio.Event()
         self.closed = 0
         self.failure: Exception | None = None
+        self.narrowed: list[Narrowing] = []
 
     async def answer(
-        self, text: str, caller: Subject, *, context_id: str, owner: str, chain: Chain, answers: bool = False
+        self,
+        text: str,
+        caller: Subject,
+        *,
+        context_id: str,
+        owner: str,
+        chain: Chain,
+        answers: bool = False,
+        narrowing: Narrowing = NOT_NARROWED,
     ) -> AsyncGenerator[str | AskedBack, None]:
         self.asked.append((text, caller, context_id))
+        self.narrowed.append(narrowing)
         self.owners.append(owner)
         self.chains.append(chain)
         try:
@@ -236,7 +246,7 @@ REVIEWER = AGENT.model_copy(update={"id": "reviewer", "name": "Reviewer"})
 class World:
     """A served face, and who may call it: ``alice`` is paired, ``mallory`` is paired too and hostile."""
 
-    context: FaceContext
+    context: A2AContext
     face: A2AFace
     executor: ScriptedExecutor
     messages: ScriptedMessages
@@ -297,9 +307,7 @@ async def world(state_dir: Path, *, agents: tuple[AgentConfig, ...] = (AGENT,), 
     executor, messages, pairing = ScriptedExecutor(), ScriptedMessages(), ScriptedPairing()
     changed: list[tuple[str, str]] = []
     peers = {node.node_id: node.known() for node in (alice, mallory)}
-    context = FaceContext(
-        operations=OperationTable(),
-        calls=FreeCalls(),
+    context = A2AContext(
         executor=executor,
         messages=messages,
         pairing=pairing,
@@ -309,24 +317,22 @@ async def world(state_dir: Path, *, agents: tuple[AgentConfig, ...] = (AGENT,), 
         fingerprint=me.fingerprint,
         version="0.1.0",
         agents=lambda: agents,
-        identify=lambda pid: None,
         find_peer=peers.get,
         key_changed=lambda node, shown: changed.append((node, shown)),
         find_token={TOKEN: "ci"}.get,
         nonces=MemoryNonces(),
-        a2a_host="127.0.0.1",
-        a2a_port=0,
+        host="127.0.0.1",
+        port=0,
         public_url=None,
         tls=None,
         state_dir=state_dir,
-        runtime_dir=state_dir,
     )
     async with served(replace(context, **changes)) as face:
         yield World(face[0], face[1], executor, messages, pairing, changed, me, alice, mallory)
 
 
 @asynccontextmanager
-async def served(context: FaceContext) -> AsyncIterator[tuple[FaceContext, A2AFace]]:
+async def served(context: A2AContext) -> AsyncIterator[tuple[A2AContext, A2AFace]]:
     """Serve a face with that context until the block ends."""
     face = A2AFace(context)
     await face.start()

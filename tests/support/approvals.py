@@ -15,10 +15,11 @@ from nacl.signing import SigningKey
 from sublet.daemon.api.approval_statements import approve_statement
 from sublet.daemon.api.approvals import ApprovalView, ApproveRequest, ListApprovals, SetApprover, Terms
 from sublet.daemon.approvals.approver import Approver
+from sublet.daemon.approvals.foresight import RunFacts
 from sublet.daemon.approvals.grant_store import GrantStore
 from sublet.daemon.approvals.questions import Questions
 from sublet.daemon.approvals.service import ApprovalParts, ApprovalService
-from sublet.daemon.approvals.tool_gate import GateParts, RunFacts, RunGate
+from sublet.daemon.approvals.tool_gate import GateParts, RunGate
 from sublet.daemon.peering.nonces import NonceMemory
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
@@ -35,7 +36,7 @@ from sublet.protocol.sealed_key import seal
 from sublet.protocol.statement_signing import sign_statement
 from sublet.protocol.statements import Statement
 from sublet.supervisor.model import Deadline, JobResource
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 from support.decisions import KeptDecisions, gatekeeper
 
 DAEMON = "node-test"
@@ -79,8 +80,18 @@ class Desk:
         self.questions = Questions(journal, grants, clock)
         self.gatekeeper = gatekeeper(journal, policy, self.audit)
         self.nests: dict[str, Sequence[str]] = {}
+        self.strangers: set[str] = set()
         self.service = ApprovalService(
-            ApprovalParts(self.gatekeeper, approver, grants, self.questions, DAEMON, lambda: self.nests, clock)
+            ApprovalParts(
+                self.gatekeeper,
+                approver,
+                grants,
+                self.questions,
+                DAEMON,
+                lambda: self.nests,
+                lambda key: None if key in self.strangers else Subject("agent", key, role="executor"),
+                clock,
+            )
         )
 
     def gate(

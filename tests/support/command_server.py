@@ -4,13 +4,17 @@ A fork has an environment, a directory, arguments and standard streams of its ow
 ends as one does. ``tests/e2e/test_daemon_process.py`` starts the installed command itself, as all do that need a
 process group, a terminal or another machine.
 
-Run as a program it serves one socket, whose descriptor is its argument: each message is a JSON object with ``argv``,
-``env`` and ``cwd``, and brings four descriptors: the three streams, and one that is told the fork's process id and,
-at its end, its status.
+Run as a program it serves one socket, whose descriptor is its argument, and where there is a second one it has daemons
+forked by ``daemon_server.py`` behind that. Each message is a JSON object with ``argv``, ``env``, ``cwd`` and
+``network``, which is the path of a network namespace or empty, and brings four descriptors: the three streams, and one
+that is told the fork's process id and, at its end, its status. With ``terminal`` the streams are one, and the fork's
+controlling terminal.
 """
 
 from __future__ import annotations
 
+import atexit
+import fcntl
 import json
 import os
 import selectors
@@ -18,49 +22,50 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from support.forked import Forked
 
 MAX_MESSAGE_BYTES = 4 << 20
 PIECE_BYTES = 64 << 10
+END_SECONDS = 5.0
+FORKED_DAEMONS = "SUBLET_TEST_FORKED_DAEMONS"
+"""The environment variable that has daemons forked as well: tests set it, benchmarks measure real ones."""
 
 
 class CommandServer:
     """The process that forks, and the way to ask it."""
 
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_MESSAGE_BYTES)
-        with theirs:
-            argv = [sys.executable, str(Path(__file__).resolve()), str(theirs.fileno())]
-            self._process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
-        self._socket = ours
+        self._socket, theirs = _channel()
+        asking, daemons = _channel()
+        with theirs, asking, daemons:
+            if FORKED_DAEMONS in os.environ:
+                self._processes = [_started("daemon_server.py", daemons), _started("command_server.py", theirs, asking)]
+            else:
+                self._processes = [_started("command_server.py", theirs)]
         self._lock = threading.Lock()
 
     def run(
-        self, argv: Sequence[str], *, env: Mapping[str, str], stdin: str, timeout: float
+        self, argv: Sequence[str], *, env: Mapping[str, str], stdin: str, timeout: float, network: str = ""
     ) -> subprocess.CompletedProcess[str]:
         """Return what a command came to, as ``subprocess.run`` does.
 
         Raises:
             subprocess.TimeoutExpired: it took longer than ``timeout`` seconds, and was ended.
         """
-        message = json.dumps({"argv": list(argv), "env": dict(env), "cwd": os.getcwd()}).encode()
         (in_read, in_write), *outputs = (os.pipe() for _ in range(4))
         given = [in_read, *(write for _, write in outputs)]
         try:
-            with self._lock:
-                socket.send_fds(self._socket, [message], given)
+            self._ask({"argv": list(argv), "env": dict(env), "network": network}, given)
         finally:
             for fd in given:
                 os.close(fd)
@@ -69,6 +74,50 @@ class CommandServer:
         out, err, end = (bytes(read[fd]) for fd, _ in outputs)
         status = int(end.split()[1]) if end.count(b"\n") > 1 else -signal.SIGKILL
         return subprocess.CompletedProcess(list(argv), status, out.decode(), err.decode())
+
+    def start(self, argv: Sequence[str], *, env: Mapping[str, str], terminal: int) -> Forked:
+        """Start a command in a session of its own, with ``terminal`` as its controlling terminal and its streams."""
+        from support.forked import Forked  # not at the top, for the program beside it
+
+        told, end = os.pipe()
+        try:
+            self._ask({"argv": list(argv), "env": dict(env), "network": "", "terminal": True}, [*[terminal] * 3, end])
+        finally:
+            os.close(end)
+        return Forked(told)
+
+    def close(self) -> None:
+        """Let the processes end, which they do once nobody can ask them any more."""
+        self._socket.close()
+        for process in self._processes:
+            try:
+                process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:  # a command that goes on without the test holds its end
+                process.kill()
+                process.wait()
+
+    def _ask(self, wanted: Mapping[str, object], fds: Sequence[int]) -> None:
+        message = json.dumps({**wanted, "cwd": os.getcwd()}).encode()
+        with self._lock:
+            socket.send_fds(self._socket, [message], fds)
+
+
+def _channel() -> tuple[socket.socket, socket.socket]:
+    pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pair[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_MESSAGE_BYTES)
+    return pair
+
+
+def _started(program: str, *sockets: socket.socket) -> subprocess.Popen[bytes]:
+    fds = tuple(one.fileno() for one in sockets)
+    return subprocess.Popen(
+        # Neither is to find modules beside itself.
+        [sys.executable, "-P", str(Path(__file__).resolve().with_name(program)), *map(str, fds)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        pass_fds=fds,
+        start_new_session=True,
+    )
 
 
 def _exchange(feed: int, text: bytes, read: dict[int, bytearray], argv: list[str], timeout: float) -> None:
@@ -118,7 +167,9 @@ def _read(waiting: selectors.BaseSelector, fd: int, read: bytearray) -> None:
 @cache
 def command_server() -> CommandServer:
     """Return the one of this process."""
-    return CommandServer()
+    server = CommandServer()
+    atexit.register(server.close)
+    return server
 
 
 def serve(channel: socket.socket) -> None:
@@ -149,9 +200,16 @@ def _become(wanted: dict[str, object], fds: Sequence[int]) -> None:
     status = 70
     try:
         os.write(end, b"%d\n" % os.getpid())
+        Path("/proc/self/comm").write_text("sublet")  # for whoever looks at a list of processes
+        if wanted["network"]:
+            with open(str(wanted["network"])) as network:
+                enter_network(network.fileno())
         for number, fd in enumerate(streams):
             os.dup2(fd, number)
             os.close(fd)
+        if wanted.get("terminal"):
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         sys.stdin = os.fdopen(0, closefd=False)
         sys.stdout = os.fdopen(1, "w", closefd=False)
         sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
@@ -175,5 +233,10 @@ def _become(wanted: dict[str, object], fds: Sequence[int]) -> None:
 
 
 if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parents[1]))
+    from support.daemon_server import enter_network, fork_daemons_by
+
+    if sys.argv[2:]:
+        fork_daemons_by(socket.socket(fileno=int(sys.argv[2])))
     with socket.socket(fileno=int(sys.argv[1])) as server:
         serve(server)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from support.command_server import command_server
+from support.namespaces import network_of
 
 SUBLET = Path(sys.executable).with_name("sublet")
 COMMAND_SECONDS = 60
@@ -42,12 +43,14 @@ class Daemon:
     ) -> subprocess.CompletedProcess[str]:
         """Run ``sublet`` with ``arguments`` and return what it printed; any status in ``check`` will do."""
         argv = [*self.prefix, str(SUBLET), *arguments]
-        if self.prefix or "PYTHONPATH" in self.environ:  # elsewhere, or another version
+        network = network_of(self.prefix)
+        if network is None or "PYTHONPATH" in self.environ:  # elsewhere, or another version
             done = subprocess.run(
                 argv, env=self.environment(), input=stdin, capture_output=True, text=True, timeout=timeout, check=False
             )
         else:
-            done = command_server().run(argv, env=self.environment(), stdin=stdin, timeout=timeout)
+            argv = argv[len(self.prefix) :]
+            done = command_server().run(argv, env=self.environment(), stdin=stdin, timeout=timeout, network=network)
         if check is not None and done.returncode not in check:
             raise CommandFailed(
                 f"sublet {' '.join(arguments)}: status {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.log()}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.storage.journal import Journal
 from sublet.policy.defaults import DEFAULT_RULES
 from sublet.policy.engine import Policy

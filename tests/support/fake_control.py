@@ -13,7 +13,7 @@ from sublet.daemon.api.assignments import LIST_ASSIGNMENTS, AssignmentView
 from sublet.daemon.api.audit_models import AuditReport, FileChange
 from sublet.daemon.api.daemon import RELOAD, RUN_DOCTOR, SHOW_STATUS, STOP, Check, ReloadReport, StatusView, Stopping
 from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation, OneWithPatch
-from sublet.daemon.api.delegation_views import ChangeSet, DelegationView, FollowUpView, ResultView, Usage
+from sublet.daemon.api.delegation_views import ChangeSet, DelegationView, FollowUpView, LeaseUsageView, ResultView
 from sublet.daemon.api.delegations import (
     AUDIT_DELEGATION,
     CANCEL_DELEGATION,
@@ -34,15 +34,19 @@ from sublet.daemon.api.operation import AnswerT, EventT, Feed, Nothing, Numbered
 from sublet.daemon.api.peers import (
     ADD_PEER,
     CREATE_PAIR_LINK,
+    LIST_PAIR_LINKS,
     LIST_PEERS,
     REMOVE_PEER,
+    RENAME_PEER,
     SHOW_DIRECTORY,
     AddPeer,
     CreatePairLink,
     Directory,
     OnePeer,
     PairLink,
+    PairLinkView,
     PeerView,
+    RenamePeer,
 )
 from sublet.daemon.api.pruning import PRUNE, PruneItem, PruneReport, PruneRequest
 from sublet.daemon.api.replays import REPLAY, ReplayRequest, ReplayView
@@ -114,7 +118,7 @@ def completed(**changes: object) -> DelegationView:
         "result": ResultView(final_summary="All tests pass now.", exit_code=0),
         "audit": report,
         "hidden": [".env"],
-        "usage": Usage(bytes_read=12_345, bytes_written=678, operations=90, files_touched=2),
+        "usage": LeaseUsageView(bytes_read=12_345, bytes_written=678, operations=90, files_touched=2),
     }
     return delegation(DelegationState.COMPLETED, **{**facts, **changes})
 
@@ -334,6 +338,14 @@ class FakeControl(ControlClient):
         link = "sublet-pair:" + "x" * 200
         return PairLink(link=link, expires_at=AT, a2a_url="http://127.0.0.1:8642", fingerprint=FINGERPRINT)
 
+    @answers(LIST_PAIR_LINKS)
+    async def list_pair_links(self, request: Nothing) -> list[PairLinkView]:
+        facts = {"made_at": AT, "made_by": "human", "expires_at": AT}
+        return [
+            PairLinkView(id="0a", state="used", used_at=AT, peer="bob", fingerprint=FINGERPRINT, **facts),
+            PairLinkView(id="0b", state="over", **facts),
+        ]
+
     @answers(ADD_PEER)
     async def add_peer(self, request: AddPeer) -> PeerView:
         self.requests.append(request)
@@ -347,6 +359,10 @@ class FakeControl(ControlClient):
     @answers(REMOVE_PEER)
     async def remove_peer(self, request: OnePeer) -> PeerView:
         return peer(request.name)
+
+    @answers(RENAME_PEER)
+    async def rename_peer(self, request: RenamePeer) -> PeerView:
+        return peer(request.new_name)
 
     @answers(CREATE_TOKEN)
     async def create_token(self, request: CreateToken) -> TokenView:

@@ -8,21 +8,40 @@ import anyio
 
 from sublet.daemon.api.conversations import (
     GET_CONVERSATION,
+    INVITE,
     LIST_CONVERSATIONS,
+    REACH,
     READ_CONVERSATION,
     READ_MESSAGE,
     SAY,
+    SEARCH_MESSAGES,
     Conversation,
     ConversationMessage,
     ConversationPage,
+    FoundMessages,
+    Invite,
     MessageDelivery,
+    Reach,
+    Reached,
     ReadConversation,
     Say,
+    SearchMessages,
     WhichConversation,
     WhichMessage,
 )
 from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.room_fields import OneMessage
 from sublet.daemon.api.room_files import FETCH_FILE, FetchFile, FileContent
+from sublet.daemon.api.room_marks import (
+    ADD_REACTION,
+    DELETE_MESSAGE,
+    EDIT_MESSAGE,
+    REMOVE_REACTION,
+    DeleteMessage,
+    EditMessage,
+    MessageChange,
+    React,
+)
 from sublet.daemon.api.room_messages import RecipientReceipt
 from sublet.daemon.api.room_news import (
     FOLLOW_NEWS,
@@ -39,7 +58,16 @@ from sublet.daemon.api.room_news import (
     WatchedRef,
     Watches,
 )
-from sublet.daemon.api.rooms import WHOAMI, WhoAmI
+from sublet.daemon.api.room_people import (
+    FIND_PROFILE,
+    SEARCH_PROFILES,
+    UPDATE_PROFILE,
+    NamedProfile,
+    ProfileView,
+    SearchProfiles,
+    UpdateProfile,
+)
+from sublet.daemon.api.rooms import WHOAMI, RoomChange, WhoAmI
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.answering import answers
@@ -79,6 +107,9 @@ class FakeRooms:
         self.messages: list[ConversationMessage] = []
         self.events: list[RoomEvent] = []
         self.said: list[Say] = []
+        self.changed: list[tuple[str, OneMessage]] = []
+        self.invited: list[tuple[str, str]] = []
+        self.profiles: dict[str, ProfileView] = {}
         self.files: dict[str, bytes] = {}
         self.watched: list[WatchedRef] = []
         self.callers: list[Subject] = []
@@ -131,6 +162,62 @@ class FakeRooms:
         self._called()
         text = self.files.get(request.blob_hash, b"")
         return FileContent(blob_hash=request.blob_hash, data=base64.b64encode(text).decode())
+
+    @answers(REACH)
+    async def reach(self, request: Reach) -> Reached:
+        self._called()
+        return Reached(room_id=ROOM)
+
+    @answers(ADD_REACTION)
+    async def add_reaction(self, request: React) -> MessageChange:
+        return self._changed("react", request)
+
+    @answers(REMOVE_REACTION)
+    async def remove_reaction(self, request: React) -> MessageChange:
+        return self._changed("unreact", request)
+
+    @answers(EDIT_MESSAGE)
+    async def edit_message(self, request: EditMessage) -> MessageChange:
+        return self._changed("edit", request)
+
+    @answers(DELETE_MESSAGE)
+    async def delete_message(self, request: DeleteMessage) -> MessageChange:
+        return self._changed("delete", request)
+
+    @answers(INVITE)
+    async def invite(self, request: Invite) -> RoomChange:
+        self._called()
+        self.invited.append((request.room, request.entity))
+        return RoomChange(room_id=ROOM, entity=BOB)
+
+    @answers(FIND_PROFILE)
+    async def find_profile(self, request: NamedProfile) -> ProfileView:
+        self._called()
+        return self.profiles[request.entity or ME]
+
+    @answers(SEARCH_PROFILES)
+    async def search_profiles(self, request: SearchProfiles) -> list[ProfileView]:
+        self._called()
+        return [one for one in self.profiles.values() if request.query in one.body]
+
+    @answers(UPDATE_PROFILE)
+    async def update_profile(self, request: UpdateProfile) -> ProfileView:
+        self._called()
+        self.profiles[ME] = ProfileView(entity_id=ME, frontmatter=request.fields, body=request.body or "")
+        return self.profiles[ME]
+
+    @answers(SEARCH_MESSAGES)
+    async def search_messages(self, request: SearchMessages) -> FoundMessages:
+        self._called()
+        found = [one for one in self.messages[::-1] if request.query in (one.body or "")]
+        page = found[: request.limit]
+        cursor = page[-1].ref_id if len(page) < len(found) else None
+        return FoundMessages(messages=page, next_cursor=cursor, complete=True)
+
+    def _changed(self, what: str, request: OneMessage) -> MessageChange:
+        self._called()
+        self.changed.append((what, request))
+        return MessageChange(room_id=request.room_id, ref_id=request.ref_id)
 
     @answers(LIST_CONVERSATIONS)
     async def list_conversations(self, request: Nothing) -> list[Conversation]:

@@ -9,6 +9,14 @@ from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord
 AT = "2026-11-29T02:47:43.378Z"
 SIGNATURE = {"key": "a2V5", "recipient": "SHA256:x", "nonce": "n", "at": 7, "value": "dmFsdWU="}
 ERROR = {"code": "EXPIRED", "message": "m", "hint": "h", "from_peer": True, "retry_after_seconds": 3}
+TERMS: dict[str, Any] = {
+    "keep_all": True,
+    "no_delete": True,
+    "writable": ["src"],
+    "deny": ["shell.exec"],
+    "only": ["file.*"],
+}
+"""Each term of a lease, which both sides keep."""
 CHAIN = {"execution_chain": ["coder@node-a"], "lease_id": "l", "ttl": 9}
 CHANGES: dict[str, Any] = {
     **{name: n for n, name in enumerate(("added", "changed", "deleted", "renamed", "mode_changed"), 1)},
@@ -95,7 +103,7 @@ def full_delegation() -> DelegationRecord:
                 "max_files": 2,
                 "max_file_bytes": 3,
                 "require_enforced": ["memory"],
-                "keep_all": True,
+                **TERMS,
                 "watch": True,
                 "idempotency_key": "k",
                 "wait_for_peer": True,
@@ -182,6 +190,7 @@ def full_assignment() -> AssignmentRecord:
                     "resources": [{"name": "docs", "access_mode": "ro"}],
                     "chain": CHAIN,
                     "require_enforced": ["memory"],
+                    "terms": TERMS,
                 },
             },
             "accept": ACCEPT,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from sublet.policy.path_denies import PathDenies
 from sublet.protocol.canonical import JsonValue
-from sublet.supervisor.tools import ToolCall, Verdict
+from sublet.supervisor.tool_gate import ToolCall, Verdict
 
 
 class ListGate:
@@ -19,6 +20,7 @@ class ListGate:
         self._allowed = allowed
         self.asked: list[ToolCall] = []
         self.hidden: set[str] = set()
+        self.denies: PathDenies | None = None
         self.told: list[tuple[str, str | None]] = []
 
     async def ask(self, call: ToolCall) -> Verdict:
@@ -30,6 +32,14 @@ class ListGate:
     def reveals(self, call: ToolCall, path: str) -> bool:
         """``ToolGate.reveals``."""
         return path not in self.hidden
+
+    def conceals(self, call: ToolCall, path: str) -> bool:
+        """``ToolGate.conceals``."""
+        return False
+
+    def path_denies(self) -> PathDenies | None:
+        """``ToolGate.path_denies``."""
+        return self.denies
 
     async def ended(
         self, call: ToolCall, *, error: str | None = None, result: Mapping[str, JsonValue] | None = None

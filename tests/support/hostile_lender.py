@@ -17,12 +17,12 @@ from a2a.types import AgentCard
 from a2a.utils.errors import A2AError
 from google.protobuf.json_format import MessageToDict
 
-from sublet.a2a_server.assertion import make_assertion
-from sublet.a2a_server.client import A2APeerLink
-from sublet.a2a_server.peer_http import PeerAuth
-from sublet.a2a_server.signer import signed
+from sublet.a2a_client.client import A2APeerLink
+from sublet.a2a_client.peer_http import PeerAuth
+from sublet.a2a_wire.assertion import make_assertion
+from sublet.a2a_wire.signer import signed
 from sublet.daemon.peering.identity import load_identity
-from sublet.daemon.ports import PeerAddress, RemoteTask, Update
+from sublet.daemon.ports.peer_link import PeerAddress, RemoteTask, Update
 from sublet.protocol.ids import fingerprint, new_delegation_id
 from sublet.protocol.messages import (
     Accept,

@@ -11,14 +11,12 @@ from urllib.parse import urlsplit
 
 import asyncssh
 
-from sublet.daemon.api.daemon_api import KnownPeer
-from sublet.daemon.operations.table import OperationTable
+from sublet.a2a_server.context import A2AContext
 from sublet.daemon.peering.identity import load_identity
-from sublet.daemon.ports import FaceContext
+from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.protocol.messages import Accept, Done, Invite, Progress, RemoteConstraints, RemoteMount, Start
 from support.a2a_world import AGENT, MemoryNonces, ScriptedExecutor, ScriptedMessages, ScriptedPairing, served
 from support.daemons import Daemon
-from support.mcp_face import FreeCalls
 
 Deed = Callable[["HostileWorker", Start], Awaitable[Done]]
 
@@ -84,9 +82,7 @@ async def in_place_of(executor: Daemon, delegator: Daemon, state_dir: Path) -> A
     address = urlsplit(str(executor.info["a2a_url"]))
     worker = HostileWorker()
     known = KnownPeer("alice", theirs.public_key, theirs.fingerprint)
-    context = FaceContext(
-        operations=OperationTable(),
-        calls=FreeCalls(),
+    context = A2AContext(
         executor=worker,
         messages=ScriptedMessages(),
         pairing=ScriptedPairing(),
@@ -96,17 +92,15 @@ async def in_place_of(executor: Daemon, delegator: Daemon, state_dir: Path) -> A
         fingerprint=mine.fingerprint,
         version="0.1.0",
         agents=lambda: (AGENT,),
-        identify=lambda pid: None,
         find_peer={theirs.node_id: known}.get,
         key_changed=lambda node, shown: None,
         find_token=lambda token: None,
         nonces=MemoryNonces(),
-        a2a_host=str(address.hostname),
-        a2a_port=address.port or 0,
+        host=str(address.hostname),
+        port=address.port or 0,
         public_url=None,
         tls=None,
         state_dir=state_dir,
-        runtime_dir=state_dir,
     )
     async with served(context):
         yield worker

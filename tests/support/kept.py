@@ -8,9 +8,10 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from sublet.workspace.audit.auditor import Auditor, AuditResult, author_of
+from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.audit.comparing import compare
 from sublet.workspace.audit.manifest import Manifest
+from sublet.workspace.audit.reporting import AuditResult, author_of
 from sublet.workspace.changes.apply import Applier
 from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.changes.taking_back import KEPT, make_taking_back
@@ -18,7 +19,7 @@ from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.kept.account import Account, settle
 from sublet.workspace.kept.budget import KeptBudget
-from sublet.workspace.kept.keeper import CLOCK_NS, Keeper
+from sublet.workspace.kept.keeper import CLOCK_NS, OverwriteKeeper
 from sublet.workspace.kept.log import begin, open_place
 from sublet.workspace.model import ViewRules
 from sublet.workspace.quota import Quota
@@ -70,7 +71,7 @@ class LiveLease:
 
     def open(self) -> None:
         """Serve the directory, also once more after ``close`` or without it, as a process that was killed does."""
-        self.keeper = Keeper(open_place(self.kept), self.rules, self.budget)
+        self.keeper = OverwriteKeeper(open_place(self.kept), self.rules, self.budget)
         self.fs = WritableFs(
             ConfinedFs.open_root(self.root),
             self.rules,

@@ -17,8 +17,8 @@ from sublet.daemon.api.delegation_fields import OneDelegation
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.delegations import GET_DELEGATION, WAIT_FOR_END, WaitForEnd
 from sublet.daemon.api.events import READ_EVENTS, ReadEvents
+from sublet.daemon.config.paths import resolve_home
 from sublet.daemon.control.client import ControlClient
-from sublet.daemon.paths import resolve_home
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
 from support.daemons import COMMAND_SECONDS, SHELL_AGENT, CommandFailed, Daemon, wait_for

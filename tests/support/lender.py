@@ -16,7 +16,7 @@ from sublet.daemon.lending.delegator import Delegator
 from sublet.daemon.lending.lent_access import DelegatorTools
 from sublet.daemon.lending.lent_resources import asked_for
 from sublet.daemon.lending.staged_tree import Trees
-from sublet.daemon.ports import PeerAddress
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.daemon.storage.store import Store

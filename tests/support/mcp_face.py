@@ -13,12 +13,13 @@ from typing import IO, Any, cast
 
 import anyio
 from mcp import StdioServerParameters
-from nacl.signing import SigningKey
 
 from sublet.daemon.api.call_api import AskedCall, Became, Begun, CallApi, OpenQuestion
-from sublet.daemon.paths import Home
-from sublet.daemon.ports import FaceContext
+from sublet.daemon.config.paths import Home
 from sublet.mcp_server import host, relay
+from sublet.mcp_server.context import McpContext
+from sublet.policy.model import Subject
+from sublet.tasks import Services
 from support.answering import AnsweringTable
 from support.fake_daemon_api import FakeDaemonApi
 from support.fake_rooms import FakeRooms
@@ -52,6 +53,10 @@ class FreeCalls:
     async def withdraw(self, question_id: str, *, denied_by: str | None = None) -> None:
         """Nothing is ever asked."""
 
+    def hides(self, caller: Subject, tool: str) -> bool:
+        """``CallApi.hides``."""
+        return False
+
     async def begin(self, call: AskedCall, unknown: str) -> Begun:
         """It is allowed."""
         return Begun()
@@ -66,32 +71,15 @@ def face_context(
     calls: CallApi | None = None,
     page: Callable[[], str | None] = lambda: None,
     talk: FakeRooms | None = None,
-) -> FaceContext:
-    """Return what the MCP face needs of a composition root; the rest is absent."""
-    absent = cast(Any, None)
-    return FaceContext(
-        operations=AnsweringTable(api, talk or FakeRooms()),
+) -> McpContext:
+    """Return what the MCP face needs of a composition root."""
+    return McpContext(
+        called_by=AnsweringTable(api, talk or FakeRooms()).called_by,
         calls=calls or FreeCalls(),
-        executor=absent,
-        messages=absent,
-        pairing=absent,
-        whereabouts=absent,
-        key=SigningKey.generate(),
-        node_id="node-aaaaaaaaaaaaaaaa",
-        fingerprint="SHA256:" + "A" * 43,
-        version="0.0.1",
-        agents=lambda: (),
         identify=lambda pid: None,
-        find_peer=lambda node_id: None,
-        key_changed=lambda node_id, name: None,
-        find_token=lambda secret: None,
-        nonces=absent,
-        a2a_host="127.0.0.1",
-        a2a_port=0,
-        public_url=None,
-        tls=None,
-        state_dir=Path(home.state_dir),
+        version="0.0.1",
         runtime_dir=Path(home.runtime_dir),
+        services=Services(),
         web_page=page,
     )
 

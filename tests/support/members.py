@@ -12,9 +12,9 @@ import anyio
 
 from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.declaration import Declaration
-from sublet.messaging.engine.keyring import LocalEntity
-from sublet.messaging.engine.registry import Registry
+from sublet.messaging.declaring.declaration import Declaration
+from sublet.messaging.declaring.registry import Registry
+from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.question import NONCE_BYTES, encode_question

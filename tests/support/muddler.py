@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
-from sublet.messaging.engine.network import Priority, Qos, Sample
+from sublet.messaging.ports.network import Priority, Qos, Sample
 
 ASTRAY = "astray"
 """What publications go under that the muddler alone hears."""

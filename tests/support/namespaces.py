@@ -114,6 +114,17 @@ def two_machines() -> Iterator[tuple[Machine, Machine]]:
         assert not [name for name in made if Path("/run/netns", name).exists()]
 
 
+def network_of(prefix: Sequence[str]) -> str | None:
+    """Return the path of the namespace to which a machine's prefix leads, empty for none; None for other prefixes."""
+    match prefix:
+        case ():
+            return ""
+        case ("nsenter", option, "--") if option.startswith("--net="):
+            return option.removeprefix("--net=")
+        case _:
+            return None
+
+
 def _enter(namespace: int) -> None:
     if _LIBC.setns(namespace, _CLONE_NEWNET) != 0:
         number = ctypes.get_errno()

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sublet.daemon.api.daemon_api import Moved, PairReply, PairRequest
 from sublet.daemon.api.peers import AgentView
 from sublet.daemon.peering.identity import Identity, load_identity
 from sublet.daemon.peering.pairing import OwnAddress, PairingService
 from sublet.daemon.peering.peers import PeerStore
-from sublet.daemon.ports import BusDoor, PeerAddress, RemoteTask, Update
+from sublet.daemon.ports.given_to_a2a import Moved, PairReply, PairRequest
+from sublet.daemon.ports.peer_link import BusAddress, PeerAddress, RemoteTask, Update
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.protocol.messages import Accept, Error, Invite, Start
@@ -57,7 +57,7 @@ class DirectLink:
     async def tell_moved(self, peer: PeerAddress, moved: Moved) -> None:
         raise NotImplementedError
 
-    async def bus(self, peer: PeerAddress) -> BusDoor | None:
+    async def bus(self, peer: PeerAddress) -> BusAddress | None:
         raise NotImplementedError
 
     async def agents(self, peer: PeerAddress) -> list[AgentView]:

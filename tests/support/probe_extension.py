@@ -5,17 +5,11 @@ It acts on messages that are sent with ``ext={"probe": []}``.
 
 from __future__ import annotations
 
-from sublet.messaging.engine.contexts import AfterWrite, Happened, HookViolation, Intent, PreSend
-from sublet.messaging.engine.declaration import (
-    AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
-    Declaration,
-    Hooks,
-    PreSendHook,
-    Trigger,
-)
+from sublet.messaging.declaring.after_write import AfterWrite, HookViolation
+from sublet.messaging.declaring.declaration import AfterWriteHook, Declaration, Hooks, PreSendHook, Trigger
+from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.schema.changes import Happened, Intent
+from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change
 
 NAME = "ext.probe"
 SIGNED = "ext.command"

@@ -7,7 +7,6 @@ import os
 import pty
 import select
 import struct
-import subprocess
 import termios
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,9 @@ from contextlib import contextmanager
 
 import pyte
 
+from support.command_server import command_server
 from support.daemons import SUBLET, Daemon
+from support.forked import Forked
 
 SECONDS = 60.0
 
@@ -23,7 +24,7 @@ SECONDS = 60.0
 class RenderedTerminal:
     """A running command and its screen."""
 
-    def __init__(self, ours: int, process: subprocess.Popen[bytes], columns: int, rows: int) -> None:
+    def __init__(self, ours: int, process: Forked, columns: int, rows: int) -> None:
         self._ours = ours
         self.process = process
         self._screen = pyte.Screen(columns, rows)
@@ -76,10 +77,8 @@ def rendered(
     """Run ``sublet`` with ``arguments`` in a terminal of that size."""
     ours, theirs = pty.openpty()
     _set_size(theirs, columns, rows)
-    # setsid -c makes it the controlling terminal, which is what tells a program of another size.
-    argv = ["setsid", "--ctty", "--wait", str(SUBLET), *arguments]
     environment = {**daemon.environment(), "TERM": "xterm-256color", **(environ or {})}
-    process = subprocess.Popen(argv, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    process = command_server().start([str(SUBLET), *arguments], env=environment, terminal=theirs)
     os.close(theirs)
     try:
         yield RenderedTerminal(ours, process, columns, rows)

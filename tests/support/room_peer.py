@@ -18,10 +18,10 @@ import anyio.to_thread
 
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.declaration import Declaration
-from sublet.messaging.engine.keyring import LocalEntity
-from sublet.messaging.engine.registry import Registry
+from sublet.messaging.declaring.declaration import Declaration
+from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
+from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from support.muddler import AstrayNetwork

@@ -10,16 +10,16 @@ from typing import Any
 
 from nacl.signing import SigningKey
 
-from sublet.daemon.config import Bus, Listen
+from sublet.daemon.config.daemon_config import Bus, Listen
+from sublet.messaging.accepting.arrival import Arrival, ArrivalReport
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.arrival import Arrival, ArrivalReport
-from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.declaring.declaration import Declaration
+from sublet.messaging.declaring.operations import run_operation
+from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.keyring import LocalEntity
-from sublet.messaging.engine.operations import run_operation
-from sublet.messaging.engine.registry import Registry
-from sublet.messaging.engine.writing import Outgoing
+from sublet.messaging.identities.keyring import LocalEntity
+from sublet.messaging.ports.outbox import Outgoing
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
 from sublet.protocol.ezagent.identity import EntityKind, make_record
 from sublet.protocol.ezagent.keys import doc_id
@@ -101,14 +101,13 @@ class Peer:
 
     def do(self, operation: str, /, **arguments: Any) -> Any:
         """Run an operation and make it durable."""
-        answer = run_operation(self.engine, self.id, operation, arguments)
+        answer = run_operation(self.engine.registry.operations, self.engine.operating, self.id, operation, arguments)
         self.engine.commit()
         return answer
 
     def published(self) -> list[Outgoing]:
         """Return what was published since the last call."""
-        out, self.engine.writing.outgoing = self.engine.writing.outgoing, []
-        return out
+        return self.engine.outbox.take()
 
     def hear(self, outgoing: Iterable[Outgoing]) -> ArrivalReport:
         """Take what somebody has published."""
@@ -116,11 +115,11 @@ class Peer:
 
     def catch_up(self, other: Peer, room: str) -> None:
         """Take all of a room that another has."""
-        self.engine.want_room(room)
+        self.engine.here.want(room)
         documents = [doc_id("config", room_id=room)]
         documents += [row.doc_id for kind in ("index", "ext") for row in other.store.documents(room, kind)]
         for name in documents:
-            envelopes, _ = other.store.log_after(other.engine.document(name).row.number, {}, 1 << 30)
+            envelopes, _ = other.store.log_after(other.engine.documents.open(name).row.number, {}, 1 << 30)
             self.engine.intake.take([Arrival(raw) for raw in envelopes])
 
     def meet(self, *others: Peer) -> None:
@@ -166,6 +165,6 @@ def shared_room(*members: Peer, policy: str = "invite") -> str:
     room: str = first.do("room.create", name="room", policy=policy, invite=[other.id for other in others])["room_id"]
     out = first.published()
     for other in others:
-        other.engine.want_room(room)
+        other.engine.here.want(room)
         other.hear(out)
     return room

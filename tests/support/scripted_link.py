@@ -11,9 +11,9 @@ from typing import TypeAlias
 import anyio
 import asyncssh
 
-from sublet.daemon.api.daemon_api import Moved, PairReply, PairRequest
 from sublet.daemon.api.peers import AgentView
-from sublet.daemon.ports import BusDoor, PeerAddress, RemoteTask, Update
+from sublet.daemon.ports.given_to_a2a import Moved, PairReply, PairRequest
+from sublet.daemon.ports.peer_link import BusAddress, PeerAddress, RemoteTask, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import (
     Accept,
@@ -202,7 +202,7 @@ class ScriptedLink:
     async def tell_moved(self, peer: PeerAddress, moved: Moved) -> None:
         raise NotImplementedError
 
-    async def bus(self, peer: PeerAddress) -> BusDoor | None:
+    async def bus(self, peer: PeerAddress) -> BusAddress | None:
         return None
 
     async def agents(self, peer: PeerAddress) -> list[AgentView]:

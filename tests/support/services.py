@@ -8,7 +8,7 @@ from collections.abc import Collection
 import anyio
 import pytest
 
-from sublet.tasks import Health, Pauses, Service, Services
+from sublet.tasks import Pauses, Service, ServiceHealth, Services
 
 QUICK = Pauses(first=0.01, longest=0.05)
 REASON = "thrown\x1b[31m on purpose"
@@ -41,7 +41,7 @@ class Saboteur:
                 group.start_soon(fail)
                 await run_once(services, service)
 
-        monkeypatch.setattr("sublet.daemon.app.Services", made)
+        monkeypatch.setattr("sublet.app.running.Services", made)
         monkeypatch.setattr(Services, "run_once", functools.wraps(run_once)(run_or_fail))
 
     def names(self) -> set[str]:
@@ -65,5 +65,5 @@ class Saboteur:
                         self._ends[id(services), name].set()
                     await anyio.sleep(0.01)
 
-    def _health(self, services: Services, name: str) -> Health:
+    def _health(self, services: Services, name: str) -> ServiceHealth:
         return next(one for one in services.health if one.name == name)

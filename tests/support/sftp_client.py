@@ -325,6 +325,14 @@ class PathRules:
         """Nothing is."""
         return False
 
+    def read_only(self, parts: Sequence[bytes]) -> bool:
+        """Nothing is."""
+        return False
+
+    def only_adds(self) -> bool:
+        """They allow everything else."""
+        return False
+
     def kept(self, parts: Sequence[bytes]) -> bool:
         """Nothing is."""
         return False

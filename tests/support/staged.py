@@ -9,7 +9,8 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sublet.workspace.audit.auditor import Auditor, AuditResult
+from sublet.workspace.audit.auditor import Auditor
+from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.changes.apply import Applier
 from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.model import ViewRules

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import pty
 import select
-import subprocess
 import time
 from collections.abc import Sequence
 
+from support.command_server import command_server
 from support.daemons import SUBLET, Daemon
 
 SECONDS = 40.0
@@ -23,9 +23,7 @@ def typed(daemon: Daemon, *arguments: str, answers: Sequence[tuple[str, str]]) -
         answers: what is waited for, and what is then typed, one after the other.
     """
     ours, theirs = pty.openpty()
-    # setsid -c makes it the controlling terminal, which is where passphrases are read.
-    argv = ["setsid", "--ctty", "--wait", str(SUBLET), *arguments]
-    process = subprocess.Popen(argv, env=daemon.environment(), stdin=theirs, stdout=theirs, stderr=theirs)
+    process = command_server().start([str(SUBLET), *arguments], env=daemon.environment(), terminal=theirs)
     os.close(theirs)
     shown, seen, deadline = "", 0, time.monotonic() + SECONDS
     left = list(answers)
@@ -46,5 +44,5 @@ def typed(daemon: Daemon, *arguments: str, answers: Sequence[tuple[str, str]]) -
         return process.wait(SECONDS), shown
     finally:
         process.kill()
-        process.wait()
+        process.wait(SECONDS)
         os.close(ours)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from mcp import Client
 from mcp.types import CallToolResult, TextContent
 
-from sublet.daemon.paths import Home
+from sublet.daemon.config.paths import Home
 from support.fake_daemon_api import FakeDaemonApi
 from support.fake_rooms import FakeRooms
 from support.mcp_face import served, server_of

@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 from sublet.cli.app import run
 from sublet.cli.reaching.connection import Session
+from sublet.daemon.config.paths import resolve_home
 from sublet.daemon.control.client import ControlClient
-from sublet.daemon.paths import resolve_home
 from support.daemons import Daemon
 
 

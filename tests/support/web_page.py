@@ -11,12 +11,13 @@ from typing import Any, cast
 import anyio
 import httpx
 
-from sublet.daemon.paths import resolve_home
-from sublet.daemon.ports import FaceContext, WebContext
+from sublet.daemon.config.paths import resolve_home
 from sublet.daemon.web_access.logins import WebLogins
+from sublet.web.context import WebContext
 from sublet.web.face import WebFace
+from support.answering import AnsweringTable
 from support.fake_daemon_api import FakeDaemonApi
-from support.mcp_face import face_context
+from support.fake_rooms import FakeRooms
 
 ABSENT: Any = cast(Any, None)
 
@@ -51,29 +52,20 @@ class Page:
         client.headers["X-Sublet-Key"] = answer.json()["key"]
 
 
-def web_context(base: FaceContext, **changes: object) -> FaceContext:
-    """Return ``base`` with a web page on any free port."""
-    web = WebContext(
-        logins=WebLogins(),
-        port=0,
-        chosen=True,
-    )
-    return replace(base, web=replace(web, **cast(Any, changes)))
-
-
 @asynccontextmanager
 async def served(base: Path, *services: object, **changes: object) -> AsyncIterator[Page]:
     """Serve a page whose sessions are kept in ``base``, with the operations of ``services`` besides."""
     home = resolve_home({"SUBLET_HOME": str(base / "home")})
     home.make()
-    api = FakeDaemonApi()
-    context = web_context(face_context(api, home), **changes)
+    api, logins = FakeDaemonApi(), WebLogins()
+    table = AnsweringTable(api, FakeRooms())
     for service in services:
-        context.operations.add(service)
-    assert context.web is not None
+        table.add(service)
+    context = WebContext(operations=table, logins=logins, state_dir=Path(home.state_dir), port=0, chosen=True)
+    context = replace(context, **cast(Any, changes))
     face = WebFace(context)
     await face.start()
     async with anyio.create_task_group() as group:
         group.start_soon(face.serve)
-        yield Page(face, api, cast(WebLogins, context.web.logins))
+        yield Page(face, api, cast(WebLogins, context.logins))
         group.cancel_scope.cancel()

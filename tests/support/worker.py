@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import asyncssh
 
-from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.daemon.storage.store import Store

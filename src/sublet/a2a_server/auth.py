@@ -13,12 +13,12 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sublet.a2a_server.assertion import AssertionRejected, Claim, read_claim, verify_assertion
 from sublet.a2a_server.caller import SCOPE_KEY, Caller
 from sublet.a2a_server.hosts import AllowedHosts
 from sublet.a2a_server.refusal import http_error
-from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.a2a_wire.assertion import AssertionRejected, Claim, read_claim, verify_assertion
 from sublet.daemon.net.http_connection import mark_known
+from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import FINGERPRINT
 from sublet.protocol.signing import SharedNonces

@@ -13,7 +13,7 @@ from a2a.server.routes.common import ServerCallContextBuilder
 from a2a.utils.constants import VERSION_HEADER
 from starlette.requests import Request
 
-from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.policy.model import Subject
 from sublet.protocol.ids import node_id
 

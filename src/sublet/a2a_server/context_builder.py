@@ -20,9 +20,8 @@ from a2a.utils.errors import (
 
 from sublet.a2a_server.caller import Caller, caller_of
 from sublet.a2a_server.invites import PendingInvites
-from sublet.a2a_server.parts import find_body, message_text, plain, trim
 from sublet.a2a_server.refusal import a2a_error
-from sublet.a2a_server.task_store import TERMINAL, SqliteTaskStore
+from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import (
     AlreadyAnswered,
     AwcpWork,
@@ -33,7 +32,10 @@ from sublet.a2a_server.work import (
     put_work,
     task_id_for,
 )
-from sublet.daemon.api.daemon_api import ExecutorApi, KnownPeer
+from sublet.a2a_wire.names import TERMINAL
+from sublet.a2a_wire.parts import find_body, message_text, plain, trim
+from sublet.daemon.ports.given_to_a2a import ExecutorApi, KnownPeer
+from sublet.policy.request_rules import NARROW_KEY, NOT_NARROWED, Narrowing, told_narrowing
 from sublet.protocol.bounds import MAX_PROMPT_CHARS
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
@@ -151,7 +153,8 @@ class AwcpContextBuilder(RequestContextBuilder):
             await self._check_open_tasks(call)
         caller = call.caller
         answers = call.task is not None
-        work = TextWork(text, caller.subject, caller.owner, chain, answers, caller.still_known)
+        narrowing = _narrowing(call)
+        work = TextWork(text, caller.subject, caller.owner, chain, answers, caller.still_known, narrowing)
         put_work(call.context, work)
         return context_id
 
@@ -320,3 +323,13 @@ def _out_of_order(kind: str, why: str) -> A2AError:
 
 def _refused(kind: type[A2AError], code: ErrorCode, message: str, hint: str) -> A2AError:
     return a2a_error(SubletError(code, message, hint), kind)
+
+
+def _narrowing(call: _Call) -> Narrowing:
+    """Return what the message leaves of what agents may call for it."""
+    if not call.message.HasField("metadata") or NARROW_KEY not in call.message.metadata.fields:
+        return NOT_NARROWED
+    try:
+        return told_narrowing(narrow_bounded(plain(call.message.metadata.fields[NARROW_KEY])))
+    except SubletError as error:
+        raise a2a_error(error, InvalidParamsError) from None

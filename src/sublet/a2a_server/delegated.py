@@ -14,17 +14,26 @@ from nacl.signing import SigningKey
 
 from sublet.a2a_server.ends import Ends
 from sublet.a2a_server.outbox import Outbox
-from sublet.a2a_server.parts import to_part
 from sublet.a2a_server.refusal import wire_error
-from sublet.a2a_server.signer import signed
 from sublet.a2a_server.work import AwcpWork, RenewRequested
-from sublet.daemon.api.daemon_api import ExecutorApi, KnownPeer
+from sublet.a2a_wire.names import DONE_ARTIFACT
+from sublet.a2a_wire.parts import to_part
+from sublet.a2a_wire.signer import signed
+from sublet.daemon.ports.given_to_a2a import ExecutorApi, KnownPeer
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.messages import AWCP_URI, Accept, Done, Error, Invite, Progress, PromptState, Start
+from sublet.protocol.messages import (
+    AWCP_URI,
+    Accept,
+    Done,
+    Error,
+    Invite,
+    Progress,
+    Start,
+)
+from sublet.protocol.prompt_state import PromptState
 
 log = structlog.get_logger(__name__)
 
-DONE_ARTIFACT = "awcp-done"
 MAX_PROGRESS_CHARS = 16_384
 """Text in one progress event. With ten events a second, what a task prints beyond it is counted, not carried."""
 

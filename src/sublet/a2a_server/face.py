@@ -13,7 +13,7 @@ from a2a.types import AgentCard, Message, Role, Task, TaskState
 from sublet.a2a_server.agent_executor import SubletAgentExecutor
 from sublet.a2a_server.auth import Authenticator, Credentials
 from sublet.a2a_server.caller import peer_of_owner
-from sublet.a2a_server.card import make_card
+from sublet.a2a_server.context import A2AContext
 from sublet.a2a_server.context_builder import AwcpContextBuilder
 from sublet.a2a_server.delegated import DelegatedWork
 from sublet.a2a_server.ends import Ends
@@ -22,20 +22,20 @@ from sublet.a2a_server.hosts import AllowedHosts
 from sublet.a2a_server.invites import PendingInvites
 from sublet.a2a_server.moving import MovedRoute
 from sublet.a2a_server.pairing import PairingRoute
-from sublet.a2a_server.parts import to_part
 from sublet.a2a_server.plain import PlainAnswers
 from sublet.a2a_server.routes import build_app
-from sublet.a2a_server.signer import signed
 from sublet.a2a_server.stopping import Stopping
 from sublet.a2a_server.task_schema import STORE_NAME
 from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import is_delegation
-from sublet.daemon.net.door import Door
+from sublet.a2a_wire.card import make_card
+from sublet.a2a_wire.parts import to_part
+from sublet.a2a_wire.signer import signed
+from sublet.daemon.net.door import Acceptor
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
 from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
 from sublet.daemon.net.tcp_socket import listen_tcp
-from sublet.daemon.ports import FaceContext
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Error
 from sublet.stop_time import within
@@ -63,7 +63,7 @@ class A2AFace:
         context: what the composition root provides.
     """
 
-    def __init__(self, context: FaceContext) -> None:
+    def __init__(self, context: A2AContext) -> None:
         self._context = context
         self._stopping = Stopping()
         self._invites = PendingInvites()
@@ -73,7 +73,7 @@ class A2AFace:
         self._looked_at = 0.0
         self._socket: socket.socket | None = None
         self._server: QuietServer | None = None
-        self._door: Door | None = None
+        self._door: Acceptor | None = None
         self._handler: SubletRequestHandler | None = None
 
     @property
@@ -150,7 +150,7 @@ class A2AFace:
             self.card,
             PairingRoute(context.pairing),
             MovedRoute(context.whereabouts),
-            AllowedHosts(context.a2a_host, context.public_url),
+            AllowedHosts(context.host, context.public_url),
             Authenticator(
                 Credentials(
                     context.fingerprint, context.find_peer, context.find_token, context.key_changed, context.nonces
@@ -179,7 +179,7 @@ class A2AFace:
             assert issubclass(kind, DeadlineProtocol)
             return kind(config, server.server_state, server.lifespan.state)
 
-        self._door = Door(bound, connection, config.ssl)
+        self._door = Acceptor(bound, connection, config.ssl)
 
     def _make_card(self, agents: Sequence[AgentConfig], lacking: Mapping[str, str]) -> AgentCard:
         context = self._context
@@ -202,7 +202,7 @@ class A2AFace:
         return SubletRequestHandler(executor, self._store, self.card(), builder, context.executor, delegated)
 
     def _bind(self) -> socket.socket:
-        host, port = self._context.a2a_host, self._context.a2a_port
+        host, port = self._context.host, self._context.port
         if not is_loopback(host) and self._context.tls is None:
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,

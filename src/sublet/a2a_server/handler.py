@@ -24,7 +24,7 @@ from sublet.a2a_server.delegated import DelegatedWork
 from sublet.a2a_server.refusal import a2a_error
 from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import AlreadyAnswered, RenewRequested, StopRequested, is_delegation
-from sublet.daemon.api.daemon_api import ExecutorApi
+from sublet.daemon.ports.given_to_a2a import ExecutorApi
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line
 

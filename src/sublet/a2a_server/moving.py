@@ -10,10 +10,9 @@ from starlette.responses import Response
 
 from sublet.a2a_server.caller import SCOPE_KEY, Caller
 from sublet.a2a_server.refusal import http_error
-from sublet.daemon.api.daemon_api import Moved, WhereaboutsApi
+from sublet.daemon.ports.given_to_a2a import Moved, WhereaboutsApi
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 
-MOVED_PATH: Final = "/sublet/v1/moved"
 MAX_MOVED_BYTES: Final = 32 << 10
 
 _REQUEST: Final = TypeAdapter(Moved)

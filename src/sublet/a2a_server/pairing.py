@@ -12,10 +12,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from sublet.a2a_server.refusal import http_error
-from sublet.daemon.api.daemon_api import PairingApi, PairRequest
+from sublet.daemon.ports.given_to_a2a import PairingApi, PairRequest
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 
-PAIR_PATH = "/sublet/v1/pair"
 MAX_PAIR_BYTES = 16 << 10
 ATTEMPTS_PER_MINUTE = 10
 MAX_SOURCES = 1_024

@@ -14,9 +14,9 @@ from a2a.types import TaskState
 
 from sublet.a2a_server.ends import Ends
 from sublet.a2a_server.outbox import Outbox
-from sublet.a2a_server.parts import ANSWER_ARTIFACT
 from sublet.a2a_server.work import TextWork
-from sublet.daemon.api.daemon_api import AskedBack, MessageApi
+from sublet.a2a_wire.parts import ANSWER_ARTIFACT
+from sublet.daemon.ports.given_to_a2a import AskedBack, MessageApi
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 
 log = structlog.get_logger(__name__)
@@ -84,6 +84,7 @@ class PlainAnswers:
                 owner=work.owner,
                 chain=work.chain,
                 answers=work.answers,
+                narrowing=work.narrowing,
             )
             async with aclosing(answer) as pieces:
                 async for piece in pieces:

@@ -15,14 +15,15 @@ from starlette.types import ASGIApp
 
 from sublet.a2a_server.auth import Authenticator, Gate
 from sublet.a2a_server.caller import CallerContextBuilder
-from sublet.a2a_server.card import CARD_CACHE_CONTROL, CARD_PATH
 from sublet.a2a_server.extension_header import EchoExtension
 from sublet.a2a_server.hosts import AllowedHosts
 from sublet.a2a_server.json_rpc import WellFormed
 from sublet.a2a_server.limits import BoundedBodies
-from sublet.a2a_server.moving import MAX_MOVED_BYTES, MOVED_PATH, MovedRoute
-from sublet.a2a_server.pairing import MAX_PAIR_BYTES, PAIR_PATH, PairingRoute
+from sublet.a2a_server.moving import MAX_MOVED_BYTES, MovedRoute
+from sublet.a2a_server.pairing import MAX_PAIR_BYTES, PairingRoute
 from sublet.a2a_server.stopping import Stopping, StopStreams
+from sublet.a2a_wire.card import CARD_CACHE_CONTROL, CARD_PATH
+from sublet.a2a_wire.names import MOVED_PATH, PAIR_PATH
 
 RPC_PATH = "/"
 LEGACY_CARD_PATH = "/.well-known/agent.json"

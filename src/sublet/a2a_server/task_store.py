@@ -18,20 +18,13 @@ from a2a.types import ListTasksRequest, ListTasksResponse, Task, TaskState
 from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
 from a2a.utils.errors import InvalidParamsError
 
-from sublet.a2a_server.parts import ANSWER_ARTIFACT, join_answer
 from sublet.a2a_server.task_schema import SCHEMA
+from sublet.a2a_wire.names import TERMINAL
+from sublet.a2a_wire.parts import ANSWER_ARTIFACT, join_answer
 from sublet.migrations.database import prepare
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.patterns import Pattern
 
-TERMINAL = frozenset(
-    {
-        TaskState.TASK_STATE_COMPLETED,
-        TaskState.TASK_STATE_CANCELED,
-        TaskState.TASK_STATE_FAILED,
-        TaskState.TASK_STATE_REJECTED,
-    }
-)
 _UNOWNED = {"submitted": int(TaskState.TASK_STATE_SUBMITTED), "working": int(TaskState.TASK_STATE_WORKING)}
 """States that need a running producer: after a restart nobody is left to end such a task."""
 

@@ -10,8 +10,9 @@ from typing import TypeAlias, cast
 from a2a.server.context import ServerCallContext
 from a2a.types import Task
 
-from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.policy.model import Subject
+from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.protocol.chain import Chain
 from sublet.protocol.messages import Error, Invite, Start
 
@@ -33,8 +34,8 @@ class TextWork:
     """A plain message.
 
     ``owner`` tells whose conversations it may go on with, ``chain`` who called until here, where another agent sent it,
-    ``answers`` whether it answers the question with which its task waits, and ``still_known`` whether its sender would
-    be let in now.
+    ``answers`` whether it answers the question with which its task waits, ``still_known`` whether its sender would be
+    let in now, and ``narrowing`` what it leaves of what agents may call for it.
     """
 
     text: str
@@ -43,6 +44,7 @@ class TextWork:
     chain: Chain = field(default_factory=Chain)
     answers: bool = False
     still_known: Callable[[], bool] = lambda: True
+    narrowing: Narrowing = NOT_NARROWED
 
 
 Work: TypeAlias = AwcpWork | TextWork

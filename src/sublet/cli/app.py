@@ -6,11 +6,12 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from sublet.cli.command_table import Everything
+from sublet.cli.dashes import takes_text
 from sublet.cli.errors import MEANING, Exit, exit_for
 from sublet.cli.help import group, verbatim
 from sublet.cli.options.given_text import check_arguments
@@ -18,6 +19,9 @@ from sublet.cli.reaching.connection import Session, session_of
 from sublet.cli.rendering.screen import Screen
 from sublet.cli.rendering.version import own_version
 from sublet.protocol.errors import LocalCode, SubletError
+
+NO_OPTION: Final = "No such option"
+"""How typer's message of an unknown option begins."""
 
 app = group(
     "sublet",
@@ -95,7 +99,10 @@ def _wrong_use(error: typer.TyperException, screen: Screen) -> int:
         return Exit.USAGE
     ctx = getattr(error, "ctx", None)
     path = ctx.command_path if ctx is not None else "sublet"
-    screen.fail(SubletError(LocalCode.INVALID_ARGUMENT, message, f"See `{path} --help`."))
+    hint = f"See `{path} --help`."
+    if message.startswith(NO_OPTION) and ctx is not None and takes_text(ctx.command):
+        hint += " Where it is a text, write -- before it."
+    screen.fail(SubletError(LocalCode.INVALID_ARGUMENT, message, hint))
     return Exit.USAGE
 
 
@@ -120,7 +127,7 @@ def _broken(error: Exception, screen: Screen, *, debug: bool) -> int:
 
 def _log_path() -> str:
     from sublet.cli.reaching.start_report import log_path
-    from sublet.daemon.paths import resolve_home
+    from sublet.daemon.config.paths import resolve_home
 
     return log_path(resolve_home())
 

@@ -89,7 +89,7 @@ TABLE: Final[Mapping[str, Entry]] = {
     ),
     "presence": Entry("Rooms", "rooms.presence:presence", "Print who is there in a room just now."),
     "drafts": Entry("Rooms", "rooms.presence:drafts", "Print what you have begun to write, or keep it."),
-    "search": Entry("Rooms", "rooms.people:search", "Find people and agents by what they say of themselves."),
+    "search": Entry("Rooms", "rooms.people:search", "Find people by their profiles, or messages by their words."),
     "profile": Entry("Rooms", "rooms.people:profile", "Show a profile, or change yours."),
     "whoami": Entry("Rooms", "rooms.messages:whoami", "Print as whom you speak in rooms; who invites you needs it."),
     "react": Entry("Messages", "rooms.marks:react", "React to a message with an emoji, or take that back."),

@@ -8,6 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from sublet.cli.dashes import texts_last
 from sublet.protocol.patterns import Pattern
 
 _RANGE = Pattern(r"(; )?(?:(\d+)<=)?x(?:>=\d+|<=(\d+))")
@@ -33,7 +34,14 @@ class _WithEpilog:
 
 
 class Sectioned(_WithEpilog, TyperCommand):
-    """A command that lists its options under the headings they were given, in the order in which these first come."""
+    """A command that lists its options under the headings they were given, in the order in which these first come.
+
+    A text among its arguments may begin with a dash.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take texts that begin with a dash for what they are."""
+        return super().parse_args(ctx, texts_last(self.get_params(ctx), args))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return what stands after the name; what is required stands without braces."""

@@ -195,6 +195,7 @@ class Delegation(Answer):
         default=None, description="What the mount can't carry of what the work met; from_peer has the names"
     )
     keep_all: bool | None = Field(default=None, description="Writes that undo could not take back are refused")
+    terms: list[str] | None = Field(default=None, description="What it may do less than access_mode says")
     undo: str | None = Field(default=None, description="possible: delegate_review undo takes it back; done: it has")
     shortened: list[Section] | None = Field(default=None, description="Sections that hold more than is shown here")
     section: Section | None = None

@@ -117,6 +117,8 @@ class Delegate(LeaseOptions, Subjects):
         description="More directories, each seen by the peer as ../name",
     )
     reveal: Patterns = Field(default_factory=list, description="Hidden names to show; policy may deny it")
+    deny: list[str] = Field(default_factory=list, description="Tools its agent is denied")
+    only: list[str] = Field(default_factory=list, description="Its only tools: file.*")
     idempotency_key: Annotated[str, Field(min_length=1, max_length=MAX_KEY_CHARS)] | None = Field(
         default=None, description="A retry with the same key starts nothing new"
     )

@@ -43,7 +43,7 @@ APPROVALS_PAGE: Final = "/#/approvals"
 MAX_WAITING: Final = 64
 """Questions of one host that are remembered before those that are decided are forgotten; few can be open at once."""
 
-Said: TypeAlias = Literal["accept", "decline", "cancel"]
+ElicitAction: TypeAlias = Literal["accept", "decline", "cancel"]
 
 
 def asked_call(tool: str, arguments: Mapping[str, JsonValue], caller: Subject, session: HostSession) -> AskedCall:
@@ -52,7 +52,7 @@ def asked_call(tool: str, arguments: Mapping[str, JsonValue], caller: Subject, s
     return AskedCall(caller, Action.TOOL_CALL, tool_resource(name, arguments), name, arguments, session.id)
 
 
-class Asking:
+class HostQuestions:
     """Asks the person at the host that calls, and nobody else's.
 
     Args:
@@ -137,7 +137,7 @@ class Asking:
         async with anyio.create_task_group() as group:
             group.start_soon(decided)
             try:
-                said: Said = (await ctx.session.send_request(request, t.ElicitResult)).action
+                said: ElicitAction = (await ctx.session.send_request(request, t.ElicitResult)).action
             except (MCPError, ValidationError) as error:
                 log.warning("the host did not put a question to its user", reason=clean_line(str(error)))
                 said = "cancel"
@@ -148,7 +148,7 @@ class Asking:
         if refused:
             raise refused[0]
 
-    async def _heard(self, said: Said, question: OpenQuestion, seconds: float) -> None:
+    async def _heard(self, said: ElicitAction, question: OpenQuestion, seconds: float) -> None:
         if said == "decline":
             raise await self._declined(question)
         if said == "accept":

@@ -6,9 +6,7 @@ a daemon that works for others and never sees a host.
 
 from __future__ import annotations
 
-import importlib
 import os
-from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -16,9 +14,9 @@ import anyio.abc
 import anyio.to_thread
 import structlog
 
+from sublet.daemon.config.paths import MCP_SOCKET
 from sublet.daemon.net.slots import Slots, Standing
 from sublet.daemon.net.unix_socket import bind_private, remove
-from sublet.daemon.paths import MCP_SOCKET
 from sublet.policy.model import Subject
 from sublet.stop_time import within
 from sublet.tasks import Service, start_alone
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
 
-    from sublet.daemon.ports import FaceContext
+    from sublet.mcp_server.context import McpContext
     from sublet.mcp_server.server import SubletServer
 
 log = structlog.get_logger(__name__)
@@ -68,9 +66,9 @@ class _Host:
 
 
 class McpFace:
-    """Serves MCP hosts. Loaded by the daemon as ``sublet.mcp_server.host:McpFace``."""
+    """Serves MCP hosts."""
 
-    def __init__(self, context: FaceContext) -> None:
+    def __init__(self, context: McpContext) -> None:
         self._context = context
         self._path = str(context.runtime_dir / MCP_SOCKET)
         self._listener: socket.socket | None = None
@@ -128,11 +126,9 @@ class McpFace:
             if self._server is None:
                 assert self._group is not None, "only whoever is served comes here"
                 # In a thread, so that the daemon's other faces answer meanwhile.
-                module = await anyio.to_thread.run_sync(partial(importlib.import_module, "sublet.mcp_server.server"))
+                made = await anyio.to_thread.run_sync(_server_class)
                 context = self._context
-                server: SubletServer = module.SubletServer(
-                    context.operations.called_by, context.calls, context.web_page, context.version
-                )
+                server = made(context.called_by, context.calls, context.web_page, context.version)
                 await self._group.start(self._pump, server)
                 self._context.services.start(self._group, Service("mcp updates of rooms", server.room_updates.serve))
                 self._server = server
@@ -189,7 +185,7 @@ class McpFace:
         from sublet.mcp_server.resources import uri_of
 
         told = False
-        calls = self._context.operations.called_by(Subject(kind="mcp", name="sublet"))
+        calls = self._context.called_by(Subject(kind="mcp", name="sublet"))
         cursor: int | None = None
         while True:
             try:
@@ -220,3 +216,10 @@ class McpFace:
                     await server.publish(uri_of(delegation_id))
             if page.events:
                 await anyio.sleep(PUMP_PAUSE_SECONDS)
+
+
+def _server_class() -> type[SubletServer]:
+    """Return what serves sessions. It loads the MCP SDK, which takes most of a second."""
+    from sublet.mcp_server.server import SubletServer
+
+    return SubletServer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sublet.daemon.api.audit_models import AuditReport, DirectoryChange, FileChange
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
-from sublet.daemon.api.caution_words import without_names
+from sublet.daemon.api.cautions import without_names
 from sublet.daemon.api.delegation_views import ChangeSet, DelegationView, FollowUpView, SandboxView
 from sublet.mcp_server.answers import (
     QUOTE,
@@ -24,7 +24,7 @@ from sublet.protocol.text import clean, clean_line, clean_name
 MAX_ANSWER_CHARS = 9_800
 """Of each form, so that both together stay below 20,000 (DESIGN 5) and each below the 10 kB some hosts cut at."""
 MAX_PREVIEW_CHARS = 4_500
-"""Of the peer's and the lender's free text outside the page; the page gets what is left."""
+"""Of the peer's and the delegator's free text outside the page; the page gets what is left."""
 MAX_NAMES = 40
 MAX_SHORT_CHARS = 200
 MAX_WHY_CHARS = 400
@@ -198,6 +198,7 @@ def present(
         unmountable=unmountable,
         cautions=without_names(view.cautions) or None,
         keep_all=view.keep_all or None,
+        terms=[clean_line(line, MAX_WHY_CHARS) for line in view.terms] or None,
         undo=view.undo,
         shortened=shortened or None,
         from_peer=from_peer if says_something else None,

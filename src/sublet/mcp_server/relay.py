@@ -32,8 +32,8 @@ except ImportError:  # another interpreter
 if __name__ == "__main__":  # -I leaves nothing of ours on the path
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from sublet.daemon.paths import Home, resolve_home
-from sublet.mcp_server.relay_session import Lines, Session
+from sublet.daemon.config.paths import Home, resolve_home
+from sublet.mcp_server.relay_session import Lines, RelaySession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Relay:
         self._command = command
         self._stdin = stdin
         self._stdout = stdout
-        self._session = Session()
+        self._session = RelaySession()
         self._from_host = Lines()
         self._from_daemon = Lines()
         self._daemon: socket | None = None

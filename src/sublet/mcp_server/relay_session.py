@@ -171,7 +171,7 @@ class Frame:
             self.uri = str(named.get("uri", ""))
 
 
-class Session:
+class RelaySession:
     """Which requests are under way and what a new daemon must be told.
 
     ``outbox`` are lines for the host, ``queue`` frames for the daemon. ``wants_daemon`` is set when the host asked for

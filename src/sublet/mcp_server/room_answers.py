@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from sublet.daemon.api.conversations import Conversation, ConversationMessage
+from sublet.daemon.api.room_fields import MAX_ENTITY_CHARS
 from sublet.daemon.api.room_messages import ReceiptState, RecipientReceipt
 from sublet.mcp_server.answers import Answer
 from sublet.protocol.text import clean, clean_line
@@ -16,6 +17,7 @@ from sublet.protocol.text import clean, clean_line
 MAX_NAME_CHARS = 80
 MAX_MEMBERS_SHOWN = 12
 MAX_TAGS_SHOWN = 8
+MAX_QUOTE_CHARS = 200
 
 
 class Wrote(Answer):
@@ -60,8 +62,10 @@ class Message(Answer):
     receipts: list[ReceiptFacts] | None = Field(default=None, description="Of an own one, asked for by its ref_id")
     chars_left: int | None = Field(default=None, description="Not shown here; read_messages with its ref_id has them")
     missing: bool | None = Field(default=None, description="Its content has not come yet")
+    format: str | None = Field(default=None, description="Where it is not plain")
     text: str | None = None
     from_peer: Wrote | None = None
+    answers: Wrote | None = Field(default=None, description="The beginning of what it answers in another room")
 
 
 class ReceiptFacts(Answer):
@@ -198,8 +202,22 @@ def message_facts(message: ConversationMessage, limit: int, *, of_room: str | No
         receipts=receipt_facts(message.receipts) or None,
         chars_left=left or None,
         missing=True if body is None and message.status == "active" else None,
+        format=None if message.format == "plain" else message.format,
+        answers=_answered(message),
         text=shown if message.own else None,
         from_peer=_wrote(message, name, shown) if (shown or name) and not message.own else None,
+    )
+
+
+def _answered(message: ConversationMessage) -> Wrote | None:
+    """Return the beginning of a message of another room that this one answers, where its reader may see it."""
+    quote = message.about.get("reply_preview")
+    if not isinstance(quote, dict) or quote.get("accessible") is not True:
+        return None
+    body = quote.get("body")
+    return Wrote(
+        peer=clean_line(str(quote.get("author")), MAX_ENTITY_CHARS),
+        text=clean(body, limit=MAX_QUOTE_CHARS) if isinstance(body, str) else None,
     )
 
 

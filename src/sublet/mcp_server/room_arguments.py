@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.conversations import (
@@ -14,12 +14,15 @@ from sublet.daemon.api.conversations import (
     Address,
     Cursor,
 )
-from sublet.daemon.api.room_fields import MAX_BODY_CHARS, RefId
+from sublet.daemon.api.room_fields import MAX_BODY_CHARS, Format, RefId
 from sublet.daemon.api.room_files import BlobHash
+from sublet.daemon.api.room_marks import MAX_EMOJI_CHARS
 from sublet.daemon.api.room_messages import MAX_CHANNELS
 from sublet.daemon.api.room_news import MAX_WATCH_REASON_CHARS
+from sublet.daemon.api.room_people import MAX_PROFILE_FIELDS, MAX_QUERY_CHARS
 from sublet.mcp_server.arguments import Arguments
 
+MAX_PROFILE_TEXT = 16_384
 Channel = Annotated[str, Field(min_length=1, max_length=64)]
 Place = Annotated[str, Field(pattern=r"^[0-9]{0,18}:[0-9]{1,18}$")]
 
@@ -30,13 +33,21 @@ class SendMessage(Arguments):
     to: Address = Field(description="Room id or name, @entity, AGENT@PEER, or a peer's name; see directory")
     message: Annotated[str, Field(min_length=1, max_length=MAX_BODY_CHARS)]
     reply_to: RefId | None = Field(default=None, description="ref_id of the message that this answers")
+    reply_room: Address | None = Field(default=None, description="The room of that message, where it is another")
     thread: RefId | None = Field(default=None, description="ref_id of the first message of a thread")
+    format: Format = "plain"
     channels: Annotated[list[Channel], Field(max_length=MAX_CHANNELS)] = Field(
         default_factory=list, description="Tags under which it is found over all rooms"
     )
     attachments: Annotated[list[BlobHash], Field(max_length=MAX_ATTACHMENTS)] = Field(
         default_factory=list, description="Hashes of media in that room"
     )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.reply_room is not None and self.reply_to is None:
+            raise ValueError("reply_room is the room of reply_to: give that too")
+        return self
 
 
 class ReadMessages(Arguments):
@@ -45,6 +56,9 @@ class ReadMessages(Arguments):
     room: Address | None = Field(default=None, description="As to of send_message; a room, or channel")
     thread: RefId | None = Field(default=None, description="Only the thread that this message begins")
     channel: Channel | None = Field(default=None, description="A channel, over all rooms")
+    query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARS)] | None = Field(
+        default=None, description="Words to find, in room or all rooms, the newest first"
+    )
     ref_id: RefId | None = Field(default=None, description="This one message of room, in full")
     attachment: bool = Field(default=False, description="With ref_id: the text of the file that it comes with")
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE_MESSAGES)] = DEFAULT_PAGE_MESSAGES
@@ -52,14 +66,73 @@ class ReadMessages(Arguments):
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
+        if self.query is not None:
+            if self.model_fields_set - {"query", "room", "limit", "cursor"}:
+                raise ValueError("query goes with room, limit and cursor alone")
+            return self
         if (self.room is None) == (self.channel is None):
-            raise ValueError("give room or channel")
+            raise ValueError("give room or channel, or query")
         if self.room is None and (self.thread is not None or self.ref_id is not None):
             raise ValueError("a thread and a ref_id are of a room: give it")
         if self.attachment and self.ref_id is None:
             raise ValueError("an attachment is of one message: give its ref_id")
         if self.ref_id is not None and self.cursor is not None and not self.cursor.isdecimal():
             raise ValueError("cursor is that of another question: with ref_id it is a number")
+        return self
+
+
+class Change(Arguments):
+    """Arguments of ``change_message``."""
+
+    room: Address = Field(description="As to of send_message")
+    ref_id: RefId
+    emoji: Annotated[str, Field(min_length=1, max_length=MAX_EMOJI_CHARS)] | None = Field(
+        default=None, description="React with it; with remove, take it back"
+    )
+    message: Annotated[str, Field(min_length=1, max_length=MAX_BODY_CHARS)] | None = Field(
+        default=None, description="What yours says from now on"
+    )
+    format: Format | None = None
+    remove: bool = Field(default=False, description="Without emoji: delete your message")
+
+    @model_validator(mode="after")
+    def _one_change(self) -> Self:
+        if self.message is not None and (self.emoji is not None or self.remove):
+            raise ValueError("an edit is message and format alone")
+        if self.message is None and (self.format is not None or (self.emoji is None and not self.remove)):
+            raise ValueError("give emoji, message, or remove")
+        return self
+
+
+class People(Arguments):
+    """Arguments of ``people``."""
+
+    action: Literal["find", "profile", "describe", "invite"]
+    query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARS)] | None = Field(
+        default=None, description="find: words that a profile holds"
+    )
+    entity: Address | None = Field(default=None, description="profile: whose, yours by default; invite: whom")
+    room: Address | None = Field(default=None, description="invite: into which room")
+    fields: Annotated[dict[str, JsonValue], Field(max_length=MAX_PROFILE_FIELDS)] = Field(
+        default_factory=dict, description="describe: such as display_name, skills; null takes one away"
+    )
+    text: Annotated[str, Field(max_length=MAX_PROFILE_TEXT)] | None = Field(
+        default=None, description="describe: what you say of yourself"
+    )
+
+    @model_validator(mode="after")
+    def _fits_action(self) -> Self:
+        takes = {
+            "find": {"query"},
+            "profile": {"entity"},
+            "describe": {"fields", "text"},
+            "invite": {"entity", "room"},
+        }[self.action]
+        given = self.model_fields_set - {"action"}
+        if given - takes:
+            raise ValueError(f"{self.action} takes {' and '.join(sorted(takes))}")
+        if (not given and self.action != "profile") or (self.action == "invite" and given != takes):
+            raise ValueError(f"{self.action} needs {' and '.join(sorted(takes))}")
         return self
 
 

@@ -8,7 +8,13 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from sublet.daemon.api.conversations import READ_CONVERSATION, ConversationMessage, ReadConversation
+from sublet.daemon.api.conversations import (
+    READ_CONVERSATION,
+    SEARCH_MESSAGES,
+    ConversationMessage,
+    ReadConversation,
+    SearchMessages,
+)
 from sublet.daemon.api.room_files import FETCH_FILE, FetchFile
 from sublet.daemon.operations.calling import Calls
 from sublet.mcp_server.answers import Answer
@@ -38,6 +44,31 @@ async def page_answer(daemon: Calls, asked: ReadConversation) -> Messages:
         next_cursor=page.next_cursor,
         more=more,
         next_step="send_message with reply_to answers one." + (" Pass next_cursor for earlier ones." if more else ""),
+    )
+
+
+async def found_answer(daemon: Calls, query: str, room: str | None, limit: int, before: str | None) -> Messages:
+    """Return as many of the messages that a search finds as fit an answer, the newest first.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``: the cursor is that of another question.
+    """
+    try:
+        asked = SearchMessages(query=query, room=room, limit=limit, before=before)
+    except ValidationError:
+        raise SubletError(LocalCode.INVALID_ARGUMENT, "cursor is that of another question", "Leave it out.") from None
+    found = await daemon.call(SEARCH_MESSAGES, asked)
+    fitting = _fitting(found.messages[::-1], None)[::-1]
+    cursor = found.next_cursor
+    if len(fitting) < len(found.messages):
+        cursor = fitting[-1].ref_id[-26:]
+    more = cursor is not None
+    rest = " Not all messages were looked at yet: the same call finds more." if not found.complete else ""
+    return Messages(
+        messages=fitting,
+        next_cursor=cursor,
+        more=more,
+        next_step=f"read_messages(room=room_id, ref_id=ref_id) shows one in full.{rest}",
     )
 
 

@@ -45,7 +45,14 @@ from sublet.mcp_server.room_answers import (
     receipt_facts,
 )
 from sublet.mcp_server.room_arguments import ReadMessages, SendMessage, Watch
-from sublet.mcp_server.room_pages import MAX_LIST_CHARS, in_full, page_answer, size_in_list, with_attachment
+from sublet.mcp_server.room_pages import (
+    MAX_LIST_CHARS,
+    found_answer,
+    in_full,
+    page_answer,
+    size_in_list,
+    with_attachment,
+)
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event as DaemonEvent
 from sublet.protocol.events import EventKind
@@ -72,7 +79,9 @@ async def send_message(call: Call, given: SendMessage) -> Answer:
     words = Say(
         to=given.to,
         body=given.message,
+        format=given.format,
         reply_to=given.reply_to,
+        reply_room=given.reply_room,
         thread=given.thread,
         channels=given.channels,
         attachments=given.attachments,
@@ -92,6 +101,8 @@ async def send_message(call: Call, given: SendMessage) -> Answer:
 
 async def read_messages(call: Call, given: ReadMessages) -> Answer:
     """Show a page of messages, or one message in full."""
+    if given.query is not None:
+        return await found_answer(call.operations, given.query, given.room, given.limit, given.cursor)
     if given.ref_id is not None:
         request = WhichMessage(room=str(given.room), ref_id=given.ref_id)
         message = await call.operations.call(READ_MESSAGE, request)

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 
 from sublet.mcp_server import asking
 from sublet.mcp_server.answers import QUOTE, Answer
-from sublet.mcp_server.asking import Asking
+from sublet.mcp_server.asking import HostQuestions
 from sublet.mcp_server.call import ANSWER_SECONDS, Call
 from sublet.mcp_server.resources import URI_TEMPLATE, read_resource, resource_page
 from sublet.mcp_server.room_resources import (
@@ -113,7 +113,7 @@ class SubletServer:
     ) -> None:
         self._called_by = called_by
         self._calls = calls
-        self._asking = Asking(calls, page)
+        self._asking = HostQuestions(calls, page)
         self._tools = {tool.name: tool for tool in TOOLS}
         self._sessions: set[HostSession] = set()
         self._bus = InMemorySubscriptionBus()
@@ -166,7 +166,15 @@ class SubletServer:
 
     async def _list_tools(self, ctx: Context, params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
         _check_only_page(params)
-        return t.ListToolsResult(tools=_LISTED)
+        shown = self._shown_to(ctx)
+        return t.ListToolsResult(tools=[tool for tool in _LISTED if tool.name in shown])
+
+    def _shown_to(self, ctx: Context) -> set[str]:
+        """Return the names of the tools that no rule hides from the host; an agent's own gate decides on its tools."""
+        if ctx.lifespan_context.agent is not None:
+            return set(self._tools)
+        caller = _subject(ctx)
+        return {name for name in self._tools if not self._calls.hides(caller, asking.TOOL_PREFIX + name)}
 
     async def _call_tool(
         self, ctx: Context, params: t.CallToolRequestParams
@@ -197,11 +205,16 @@ class SubletServer:
         self, ctx: Context, params: t.CallToolRequestParams
     ) -> t.CallToolResult | t.InputRequiredResult:
         deadline = anyio.current_time() + ANSWER_SECONDS
-        tool = self._tools.get(params.name)
-        if tool is None:
-            # The protocol has this as an error of the request and not of a tool.
+        tool, shown = self._tools.get(params.name), self._shown_to(ctx)
+        if tool is None or tool.name not in shown:
             name = clean_line(params.name, 64)
-            raise MCPError(t.INVALID_PARAMS, f"there is no tool {name!r}; the tools are {', '.join(self._tools)}")
+            if tool is not None:  # that it was tried is written down
+                tried = asking.asked_call(tool.name, params.arguments or {}, _subject(ctx), ctx.lifespan_context)
+                with contextlib.suppress(SubletError):
+                    await self._calls.begin(tried, name)
+            there = ", ".join(one for one in self._tools if one in shown)
+            # The protocol has this as an error of the request and not of a tool.
+            raise MCPError(t.INVALID_PARAMS, f"there is no tool {name!r}; the tools are {there}")
         bound = tool.bind(params.arguments or {})
         asked_call = None
         # The tools of an agent at work here are asked for by the gate of its run.

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
-from sublet.messaging.engine.registry import Registry
-from sublet.messaging.news import EventsFound
+from sublet.messaging.declaring.registry import Registry
+from sublet.messaging.watching.news import EventsFound
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import RoomId
 

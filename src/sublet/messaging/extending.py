@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from sublet.messaging.engine.asking import AskingContext
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.after_read import AfterRead
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.asking import AskingContext
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
-    Datatype,
     Declaration,
     Hooks,
     Index,
@@ -20,7 +16,11 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.schema.changes import Happened, Intent
+from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change, Datatype
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType

@@ -17,38 +17,39 @@ import anyio.to_thread
 import structlog
 from anyio.abc import TaskGroup
 
-from sublet.messaging import answers
-from sublet.messaging.attending import Attending, Declaring
+from sublet.messaging.accepting.arrival import ArrivalReport
+from sublet.messaging.attending.attending import Attending, Declaring
+from sublet.messaging.attending.presence import Presences, Tokens
+from sublet.messaging.attending.subscriptions import Subscriptions
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.sqlite_store import SqliteStore, not_kept
 from sublet.messaging.bus import Bus, stream
 from sublet.messaging.calls.engine_call import EngineCall, P, R
-from sublet.messaging.catching_up import CatchingUp
+from sublet.messaging.declaring.asking import AskingContext, run_waiting
+from sublet.messaging.declaring.operating import OperationContext, OperationParts
+from sublet.messaging.declaring.operations import run_operation
+from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.delivery.cursors import take_up
 from sublet.messaging.delivery.delivery import Delivery
 from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
-from sublet.messaging.doorkeeper import Doorkeeper
-from sublet.messaging.engine.arrival import ArrivalReport
-from sublet.messaging.engine.asking import AskingContext, run_waiting
-from sublet.messaging.engine.backend import EventRow
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.keyring import LocalEntity
-from sublet.messaging.engine.network import Answer, Network
-from sublet.messaging.engine.operating import OperationContext
-from sublet.messaging.engine.operations import run_operation
-from sublet.messaging.engine.registry import Registry
-from sublet.messaging.engine.usage import DEFAULT_DAEMON_BYTES
-from sublet.messaging.forgetting import Forgetting
-from sublet.messaging.hand_over import HandOver
-from sublet.messaging.history import History
-from sublet.messaging.joining import Joining
-from sublet.messaging.news import EventsFound, News
-from sublet.messaging.owner import Owner, Reply
-from sublet.messaging.presence import Presences, Tokens
-from sublet.messaging.subscriptions import Subscriptions
-from sublet.messaging.sync import Sync
-from sublet.messaging.watchers import Watchers
+from sublet.messaging.identities.keyring import LocalEntity
+from sublet.messaging.membership.catching_up import CatchingUp
+from sublet.messaging.membership.forgetting import Forgetting
+from sublet.messaging.membership.joining import Joining
+from sublet.messaging.ports.network import Network, PeerQuery
+from sublet.messaging.ports.rows import EventRow
+from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES
+from sublet.messaging.running.hand_over import HandOver
+from sublet.messaging.running.owner import Owner
+from sublet.messaging.running.sender import Reply
+from sublet.messaging.syncing import answers
+from sublet.messaging.syncing.doorkeeper import Doorkeeper
+from sublet.messaging.syncing.history import History
+from sublet.messaging.syncing.sync import Sync
+from sublet.messaging.watching.news import EventsFound, News
+from sublet.messaging.watching.watchers import Watchers
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, entity_domain, is_room_id
 from sublet.protocol.ezagent.question import seal_answer
@@ -133,7 +134,7 @@ class MessagingService:
                 self._owner.asked,
                 self._joining.invited,
                 self.delivery.heard,
-                registry.entity_documents,
+                registry.schema.entity_documents,
             ),
             Presences(network, self._owner.heard, self._owner.asked, self._tokens.came),
             self._tokens,
@@ -236,8 +237,12 @@ class MessagingService:
         return result
 
     async def on_engine(self, run: Callable[[Engine], ResultT]) -> ResultT:
-        """``Surroundings.on_engine``."""
+        """Run something with the engine, on its thread; durable when it is done."""
         return await self._call(run)
+
+    async def operate(self, run: Callable[[OperationParts], ResultT]) -> ResultT:
+        """``Surroundings.operate``."""
+        return await self._call(lambda engine: run(engine.operating))
 
     async def ask(self, key: str, payload: bytes) -> list[bytes]:
         """``Surroundings.ask``."""
@@ -264,7 +269,7 @@ class MessagingService:
         """
         if not is_room_id(room_id):
             raise SubletError(LocalCode.INVALID_ARGUMENT, "not the id of a room", "sublet room list names them.")
-        await self._call(lambda engine: engine.want_room(room_id))
+        await self._call(lambda engine: engine.here.want(room_id))
         await self._attending.room(room_id)
         await self._sync.room(room_id)
 
@@ -297,7 +302,7 @@ class MessagingService:
     def _run(self, engine: Engine, entity: EntityId, operation: str, arguments: dict[str, Any]) -> Any:
         if operation == "message.send" and self._loops is not None:
             arguments = self._loops.admit(engine, entity, arguments)
-        return run_operation(engine, entity, operation, arguments)
+        return run_operation(self._registry.operations, engine.operating, entity, operation, arguments)
 
     async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
         promise: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
@@ -315,9 +320,9 @@ class MessagingService:
     def _make_engine(self) -> Engine:
         engine = self._engine_over(SqliteStore(self._path))
         engine.events.listeners.append(partial(self._told, engine))
-        engine.arrival_listeners.append(lambda came: self._hand_over.soon(self.delivery.arrived, came))
-        engine.document_listeners.append(lambda name: self._hand_over.soon(self._sync.doubt, name))
-        engine.room_listeners.append(lambda room_id: self._hand_over.soon(self._attending.room, room_id))
+        engine.staging.arrived.append(lambda came: self._hand_over.soon(self.delivery.arrived, came))
+        engine.missing.append(lambda name: self._hand_over.soon(self._sync.doubt, name))
+        engine.here.listeners.append(lambda room_id: self._hand_over.soon(self._attending.room, room_id))
         return engine
 
     def _trial(self) -> Engine:
@@ -327,7 +332,7 @@ class MessagingService:
         blobs = FileBlobs(self._path.with_name("blobs"), MAX_BLOBS_BYTES)
         return Engine(self._registry, store, self._local, self._now_ms, blobs, self._daemon_bytes)
 
-    def _answer(self, engine: Engine, query: Answer) -> Reply | None:
+    def _answer(self, engine: Engine, query: PeerQuery) -> Reply | None:
         """Answer a peer who may be told; where its state vector shows that it has more than we, ask it in turn."""
         question = self._doorkeeper.admit(engine, query)
         body = query.payload if question is None else question.body
@@ -364,7 +369,7 @@ class MessagingService:
         """Make a periodic index anew from time to time; one that fails is tried again the next time."""
         while True:
             try:
-                await self._call(lambda engine: rebuild(OperationContext(engine, SYSTEM_ENTITY)))
+                await self._call(lambda engine: rebuild(OperationContext(engine.operating, SYSTEM_ENTITY)))
             except Exception:
                 log.exception("an index could not be made anew")
             await anyio.sleep(every_seconds)
@@ -372,7 +377,7 @@ class MessagingService:
     def _told(self, engine: Engine, rows: list[EventRow]) -> None:
         """Tell of events that are durable, on the engine's thread."""
         self._watchers.told(engine, rows)
-        self._attending.told(engine, rows)
+        self._attending.told(engine.keyring, rows)
 
     async def _known(self, entity: EntityId) -> None:
         await self._attending.known(entity)

@@ -7,13 +7,13 @@ permissions with it when it goes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from sublet.policy.globs import covers, defect
 from sublet.policy.model import Action, Kind
 from sublet.policy.rules import Effect, Rule
-from sublet.policy.tool_names import FAMILIES, WRITING_TOOLS, tool_pattern
+from sublet.policy.tool_names import FAMILIES, LOOKING_TOOLS, READING_TOOLS, WRITING_TOOLS, tool_defect, tool_pattern
 from sublet.protocol.errors import LocalCode, SubletError
 
 ApprovalMode = Literal["default", "autoEdit", "plan"]
@@ -21,7 +21,9 @@ ApprovalMode = Literal["default", "autoEdit", "plan"]
 _AGENT: Final[frozenset[Kind]] = frozenset({"agent"})
 _CALL: Final = frozenset({Action.TOOL_CALL})
 _CAPABILITY: Final = frozenset({Action.CAPABILITY_READ, Action.CAPABILITY_RUN})
-_OUTSIDE_FILES: Final = ("shell.*", "network.*", "mcp.*", "capability.*")
+_NO_CHANGE: Final = LOOKING_TOOLS | {"sublet.ask.human"}
+"""What is known to change nothing. Of everything else, the unknown too, it is not known."""
+_FILES: Final = READING_TOOLS | WRITING_TOOLS | _NO_CHANGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +69,14 @@ def agent_rules(tools: AgentTools) -> tuple[Rule, ...]:
 
 def _rules(tools: AgentTools, place: str, effect: Effect, names: Sequence[str]) -> Iterator[Rule]:
     for name in dict.fromkeys(name.strip() for name in names):
-        if why := defect(name) or ("names of tools have no brackets" if "[" in name else ""):
+        family = name.casefold() in FAMILIES
+        if why := defect(name) or ("" if family else tool_defect(name)):
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,
                 f"agent {tools.agent}: {place}: {name!r} never matches: {why}",
                 "Write names such as shell.exec or file.*",
             )
-        for pattern in (name, f"{name}.*") if name.casefold() in FAMILIES else (name,):
+        for pattern in (name, f"{name}.*") if family else (name,):
             yield _rule(tools, f"{place}.{pattern}", effect, pattern, _CALL)
         capability = tool_pattern(name, exact=True)
         if capability.startswith("capability."):
@@ -82,13 +85,12 @@ def _rules(tools: AgentTools, place: str, effect: Effect, names: Sequence[str]) 
 
 
 def _mode(tools: AgentTools) -> Iterator[Rule]:
+    """Yield the rule of an approval mode: by what a tool does, and of an unknown tool nobody knows what it does."""
     place = f"governance.approvalMode.{tools.approval_mode}"
     if tools.approval_mode == "autoEdit":
-        for pattern in _OUTSIDE_FILES:
-            yield _rule(tools, f"{place}.{pattern}", "approval", pattern, _CALL)
+        yield replace(_rule(tools, place, "approval", "*", _CALL), spares=_FILES)
     elif tools.approval_mode == "plan":
-        for pattern in (*sorted(WRITING_TOOLS), *_OUTSIDE_FILES):
-            yield _rule(tools, f"{place}.{pattern}", "deny", pattern, _CALL)
+        yield replace(_rule(tools, place, "deny", "*", _CALL), spares=_NO_CHANGE)
 
 
 def _rule(tools: AgentTools, place: str, effect: Effect, pattern: str, actions: frozenset[Action]) -> Rule:

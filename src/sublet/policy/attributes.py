@@ -15,6 +15,13 @@ ARGUMENT_PREFIX: Final = "args."
 SIFTED: Final = "sifted"
 """Says of a tool call that all it finds is asked for before it is told. No rule can name it."""
 
+UNCLEAR: Final = "unclear"
+"""Names what stands beside a command and can't be compared, such as a list of other than texts. No rule can name it."""
+WORDS_BESIDE: Final = ("args.args", "args.arguments", "args.argv")
+"""Attributes whose words come after those of a command."""
+AROUND_A_COMMAND: Final = ("args.env", "args.environment", "args.variables")
+UNNAMED: Final = frozenset({SIFTED, UNCLEAR})
+
 Type = Literal["name", "path", "number", "flag", "choice", "any"]
 
 
@@ -84,6 +91,6 @@ FIXED_RESOURCES: Final[Mapping[Action, frozenset[str]]] = {
 
 def attribute_of(action: Action, name: str) -> Attribute | None:
     """Return what attribute ``name`` of the resource of ``action`` can be, or None where it has no such attribute."""
-    if name.startswith(ARGUMENT_PREFIX):
+    if name.startswith(ARGUMENT_PREFIX) and name != ARGUMENT_PREFIX:
         return _ARGUMENT if action in (Action.TOOL_CALL, Action.CAPABILITY_RUN) else None
     return ATTRIBUTES.get(action, {}).get(name)

@@ -10,19 +10,25 @@ from typing import Final
 from pydantic import ValidationError
 
 from sublet.disk.plain_file import read_plain
+from sublet.policy.attributes import PATH_RESOURCES
 from sublet.policy.defaults import CEILING, DEFAULT_RULES
+from sublet.policy.effects import may_only_look
 from sublet.policy.file_model import ConditionModel, FileModel, RuleModel, SubjectModel, TestModel
 from sublet.policy.globs import matcher
 from sublet.policy.limits import AdmissionLimits, Limits
 from sublet.policy.lint import lint
+from sublet.policy.lint_warnings import lint_warnings
 from sublet.policy.model import Action, Subject
 from sublet.policy.names import plain
+from sublet.policy.path_conditions import settled_condition
+from sublet.policy.paths import LENDING, PATH, expanded, led_to
 from sublet.policy.rule_tests import RuleTest, run_tests
 from sublet.policy.rules import KINDS, Condition, Layer, Rule
 from sublet.policy.subjects import subject_named
 from sublet.policy.table import RuleTable
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.faults import fault_words
+from sublet.protocol.strict_model import read_strictly
 from sublet.protocol.text import clean_line
 from sublet.protocol.unique_json import unique_json
 
@@ -44,6 +50,12 @@ class PolicyConfig:
     limits: Limits = _DEFAULTS
     tests: tuple[RuleTest, ...] = ()
     from_file: bool = False
+    places: tuple[str, ...] = ()
+
+    def warnings(self, agent_rules: Sequence[Rule] = ()) -> list[str]:
+        """Return which rules hold less than they seem to, those that ``agent.json`` makes too."""
+        own = {rule.id: rule for rule in agent_rules}
+        return lint_warnings({**dict(zip(self.places, self.rules, strict=False)), **own})
 
 
 class BadPolicy(Exception):
@@ -101,7 +113,7 @@ def parse(document: object, *, tested: bool = True) -> PolicyConfig:
         BadPolicy: naming every problem by its place.
     """
     try:
-        file = FileModel.model_validate(document)
+        file = read_strictly(FileModel, document)
     except ValidationError as exc:
         found = exc.errors(include_url=False)
         raise BadPolicy([f"{_place(e['loc'])}: {fault_words(e, FileModel)}" for e in found]) from None
@@ -121,7 +133,9 @@ def parse(document: object, *, tested: bool = True) -> PolicyConfig:
         admission=AdmissionLimits(**file.limits.admission.model_dump()),
         require_enforced=tuple(file.limits.require_enforced),
     )
-    config = PolicyConfig(tuple(rules.values()), limits, tuple(test for test in tests if test is not None), True)
+    config = PolicyConfig(
+        tuple(rules.values()), limits, tuple(test for test in tests if test is not None), True, tuple(rules)
+    )
     if not problems and tested and config.tests:
         results = run_tests(config.tests, RuleTable((*DEFAULT_RULES, *config.rules)), limits)
         problems += [f"{result.test.place}: {result.problem}" for result in results if not result.passed]
@@ -169,6 +183,8 @@ def _rule(place: str, model: RuleModel, layer: Layer, told: SubjectModel, proble
         kinds = {k for k in kinds if actions & CEILING[k]}
     if model.hide and model.effect != "deny":
         problems.append(f"{place}.hide: only what is denied can be hidden")
+    if model.record and (model.effect != "allow" or not any(map(may_only_look, actions))):
+        problems.append(f"{place}.record: refusals and changes are recorded anyway; it is for what allows reading")
     return Rule(
         id=model.id,
         effect=model.effect,
@@ -177,21 +193,24 @@ def _rule(place: str, model: RuleModel, layer: Layer, told: SubjectModel, proble
         actions=frozenset(actions),
         name=told.name or subject.name or "*",
         role=role or "*",
-        resource=model.resource,
-        when={key: _condition(value) for key, value in model.when.items()},
+        resource=led_to(expanded(model.resource))[-1] if actions and actions <= PATH_RESOURCES else model.resource,
+        when={key: _condition(key, value, actions) for key, value in model.when.items()},
         times=model.times.times() if model.times else None,
         hide=model.hide,
+        record=model.record,
         reason=model.reason,
         hint=model.hint,
     )
 
 
-def _condition(value: ConditionModel | bool | int | str) -> Condition:
-    if not isinstance(value, ConditionModel):
-        return Condition(values=(value,))
-    values = None if value.any_of is None else tuple(value.any_of)
-    scopes = (value.within,) if isinstance(value.within, str) else value.within
-    return Condition(values, value.like, value.min, value.max, None if scopes is None else tuple(scopes))
+def _condition(name: str, value: ConditionModel | bool | int | str, actions: set[Action]) -> Condition:
+    if isinstance(value, ConditionModel):
+        values = None if value.any_of is None else tuple(value.any_of)
+        scopes = (value.within,) if isinstance(value.within, str) else value.within
+        made = Condition(values, value.like, value.min, value.max, None if scopes is None else tuple(scopes))
+    else:
+        made = Condition(values=(value,))
+    return settled_condition(made) if name == PATH and actions & LENDING else made
 
 
 def _test(place: str, model: TestModel, problems: list[str]) -> RuleTest | None:

@@ -1,4 +1,10 @@
-"""What the rules say: four layers, read without looking at the disk or the clock (SuperAgent 6.1, DESIGN 7)."""
+"""What the rules say: four layers, read without looking at the disk or the clock (SuperAgent 6.1, DESIGN 7).
+
+Rules: every deny stands, whichever layer it is of. Of the allows, those of the highest layer that has one count. A
+grant does what an approval wants and takes no deny away. What nothing allows is denied.
+
+Weak: rules see names and attributes as they are given; who asks has to resolve paths and aliases before.
+"""
 
 from __future__ import annotations
 
@@ -134,4 +140,5 @@ def _decision(rule: Rule) -> Decision:
         rule.hint,
         needs_grant=rule.effect == "approval",
         hidden=rule.hide,
+        record=rule.record,
     )

@@ -32,7 +32,8 @@ CEILING: Final[Mapping[Kind, frozenset[Action]]] = {
     | _ROOMS
     | {Action.TOOL_CALL, Action.WORKSPACE_LEND, Action.WORKSPACE_REVEAL, Action.WORKSPACE_UNLOCK},
     "peer": frozenset({Action.ASSIGNMENT_ACCEPT, Action.AGENT_MESSAGE}),
-    "a2a": frozenset({Action.AGENT_MESSAGE}),
+    # Of clients with a token, and of what gateways bring; a module by a rule that names it.
+    "a2a": frozenset({Action.AGENT_MESSAGE, Action.MODULE_DISPATCH}),
     "agent": _DELEGATION
     | {
         Action.TOOL_CALL,

@@ -21,3 +21,12 @@ def only_looks(action: Action, resource: Resource) -> bool:
     if action is Action.DAEMON_CONTROL:
         return resource.name in _LOOKS
     return action is Action.TOOL_CALL and tool_plain(resource.name) in LOOKING_TOOLS
+
+
+def may_only_look(action: Action) -> bool:
+    """Tell whether ``action`` changes nothing on some resource at least."""
+    return (
+        action in _LISTED
+        or action in (Action.DAEMON_CONTROL, Action.TOOL_CALL, Action.DELEGATION_REVIEW)
+        or only_looks(action, Resource("*"))
+    )

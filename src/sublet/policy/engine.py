@@ -1,4 +1,14 @@
-"""``decide()``: the one place that says yes or no (DESIGN 2, 7)."""
+"""``decide()``: the one place that says yes or no (DESIGN 2, 7).
+
+Rules:
+
+- Nothing is allowed that no rule allows, and a deny of any layer stands.
+- A decision sees one set of rules from its beginning to its end; a file that is bad changes nothing.
+- Where a path is lent, links are followed before any rule sees it.
+
+Weak: a decision is of the moment at which it was asked for. Whoever acts on it later asks again
+(``docs/invariants.md``).
+"""
 
 from __future__ import annotations
 
@@ -10,11 +20,15 @@ from pathlib import Path
 from sublet.policy.config import PolicyConfig, load
 from sublet.policy.decider import decide_by_rules
 from sublet.policy.defaults import DEFAULT_RULES
-from sublet.policy.lending import Protected, decide_lending, real_path
+from sublet.policy.globs import matcher
+from sublet.policy.lending import Protected, decide_lending
 from sublet.policy.limits import Limits
-from sublet.policy.model import Action, Decision, Resource, Subject
+from sublet.policy.model import Action, Decision, Kind, Resource, Subject
+from sublet.policy.names import skeleton
+from sublet.policy.paths import settled
 from sublet.policy.rule_set import RuleSet
 from sublet.policy.rules import Rule
+from sublet.policy.table import RuleTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +131,25 @@ class Policy:
         """
         self.use(self.prepare(self._now.agent_rules))
 
+    def hidden_from_anyone(self, kinds: frozenset[Kind], actions: frozenset[Action], name: str) -> bool:
+        """Tell whether a rule hides ``name`` from anybody of ``kinds``, for whatever is told to all of them alike."""
+        return any(
+            rule.hide
+            and rule.kinds & kinds
+            and rule.actions & actions
+            and matcher(skeleton(rule.resource))(skeleton(name))
+            for rule in self.rules
+        )
+
+    def never(self, subject: Subject, action: Action, resource: Resource) -> Decision | None:
+        """Return the denial that stands whatever ``resource`` is called with and whoever grants it, or None."""
+        always = [rule for rule in self.rules if rule.effect == "deny" and not rule.when and rule.times is None]
+        asked = Resource(resource.name)
+        found = decide_by_rules(
+            RuleTable(always), self._now.config.limits, subject, action, asked, granted=True, now=self._clock()
+        )
+        return None if found.allowed else found
+
     def decide(
         self,
         subject: Subject,
@@ -141,8 +174,7 @@ class Policy:
         """
         now = self._now
         if action is Action.WORKSPACE_LEND:
-            path = real_path(str(resource.attributes.get("path", resource.name)))
-            resource = Resource(path, {**resource.attributes, "path": path})
+            resource = settled(action, resource)
         decision = decide_by_rules(
             now.rule_set.table,
             now.config.limits,

@@ -104,7 +104,7 @@ class TimesModel(_Model):
 
 
 class RuleModel(_Model):
-    """One rule."""
+    """A rule as a policy file writes it: it decides ``action`` on ``resource`` for ``subject`` where ``when`` holds."""
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
     effect: Effect
@@ -114,6 +114,7 @@ class RuleModel(_Model):
     when: dict[str, ConditionModel | StrictBool | StrictInt | str] = {}
     times: TimesModel | None = None
     hide: StrictBool = False
+    record: StrictBool = False
     reason: Annotated[str, Field(max_length=500)] = ""
     hint: Annotated[str, Field(max_length=500)] = ""
 
@@ -156,7 +157,7 @@ class LimitsModel(_Model):
 class FileModel(_Model):
     """The whole file. Keys of ``role`` are kinds of callers, or roles of agents."""
 
-    version: Literal[1]
+    version: Annotated[StrictInt, Field(ge=1, le=1)]
     limits: LimitsModel = LimitsModel()
     rules_global: Annotated[list[RuleModel], Field(alias="global")] = []
     role: dict[Role, list[RuleModel]] = {}

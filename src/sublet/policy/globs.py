@@ -14,7 +14,8 @@ from typing import Final
 from sublet.protocol.path_globs import PathGlob
 from sublet.protocol.patterns import Pattern, glob
 
-MAX_MATCHERS: Final = 16_384
+MAX_MATCHERS: Final = 1_024
+"""Tests that are remembered beside those that the tables of rules hold: callers word patterns, too."""
 MAX_PATHS: Final = 512
 """Paths whose components are remembered: every rule over paths asks for those of the same few."""
 MAX_PATH_CHARS: Final = 512
@@ -35,6 +36,12 @@ def literal_prefix(pattern: str) -> str | None:
     if pattern.endswith("*") and not pattern.startswith("/") and is_literal(pattern[:-1]):
         return pattern[:-1]
     return None
+
+
+def literal_directory(pattern: str) -> str:
+    """Return the directory of an absolute pattern above which nothing of it is a wildcard."""
+    wildcard = _WILDCARDS.search(pattern)
+    return (pattern if wildcard is None else pattern[: wildcard.start()].rpartition("/")[0]) or "/"
 
 
 def needed_literal(pattern: str) -> str:
@@ -143,11 +150,15 @@ def defect(pattern: str) -> str:
         if any(inside[i - 1] > inside[i + 1] for i in range(1, len(inside) - 1) if inside[i] == "-"):
             return f"'[{inside}]' is empty"
         opened = pattern.find("[", closed)
-    if pattern.startswith("/"):
-        if pattern != "/" and (pattern.endswith("/") or "//" in pattern):
-            return "a path has no empty component and no slash at its end"
-        if {".", ".."} & set(pattern.split("/")):
-            return "a path is compared without '.' and '..'"
-        if any(ANY_DEPTH in part and part != ANY_DEPTH for part in pattern.split("/")):
-            return "'**' stands for whole components, alone between slashes"
+    return path_defect(pattern) if pattern.startswith("/") else ""
+
+
+def path_defect(pattern: str) -> str:
+    """Return why ``pattern`` can never match a path, absolute or relative, or nothing."""
+    if pattern not in ("", "/") and (pattern.endswith("/") or "//" in pattern):
+        return "a path has no empty component and no slash at its end"
+    if {".", ".."} & set(pattern.split("/")) and pattern != ".":
+        return "a path is compared without '.' and '..'"
+    if any(ANY_DEPTH in part and part != ANY_DEPTH for part in pattern.split("/")):
+        return "'**' stands for whole components, alone between slashes"
     return ""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, cast
 
+from sublet.policy.lint_conditions import lint_conditions
 from sublet.policy.model import Action, Resource
 from sublet.policy.names import plain, skeleton
 from sublet.policy.rules import Condition, Rule
@@ -27,7 +28,7 @@ MAX_ARGUMENT_BYTES: Final = 256 * 1024
 """Of the canonical arguments of one call; a larger call is refused, as nobody could look at it."""
 MAX_CONDITIONS: Final = 8
 MAX_GLOB_CHARS: Final = 1_000
-ATTRIBUTES: Final = frozenset({"path", "size_bytes", "access_mode"})
+ATTRIBUTES: Final = frozenset({"path", "access_mode"})
 """What a widened grant may look at, besides ``args.NAME``."""
 
 Refused = Literal[
@@ -181,7 +182,11 @@ def consumed(grant: Grant) -> Grant:
 
 def conditions_hold(when: Mapping[str, str], resource: Resource, now: float) -> bool:
     """Tell whether every attribute that ``when`` names is there and like its glob, as an allowing rule wants it."""
-    rule = Rule(
+    return _as_rule(when).conditions_hold(resource, now)
+
+
+def _as_rule(when: Mapping[str, str]) -> Rule:
+    return Rule(
         id="grant",
         effect="allow",
         layer="request",
@@ -189,7 +194,6 @@ def conditions_hold(when: Mapping[str, str], resource: Resource, now: float) -> 
         actions=frozenset({Action.TOOL_CALL}),
         when={name: Condition(glob=glob) for name, glob in when.items()},
     )
-    return rule.conditions_hold(resource, now)
 
 
 def check_terms(ttl_seconds: int, max_uses: int, when: Mapping[str, str]) -> None:
@@ -208,10 +212,16 @@ def check_terms(ttl_seconds: int, max_uses: int, when: Mapping[str, str]) -> Non
         if name not in ATTRIBUTES and not (name.startswith("args.") and len(name) > len("args.")):
             raise _wrong(
                 f"{clean_line(name, 60)!r} is nothing that a condition can look at",
-                "Write args.NAME, path, size_bytes or access_mode.",
+                "Write args.NAME, path or access_mode.",
             )
         if not 1 <= len(glob) <= MAX_GLOB_CHARS:
             raise _wrong(f"the condition on {clean_line(name, 60)} is empty or too long", "Give a glob, such as src/*.")
+    if faults := lint_conditions(_as_rule(when)):
+        name, why = faults[0]
+        raise _wrong(
+            f"the condition on {clean_line(name, 60)} can't be used: {clean_line(why, 300)}",
+            "Paths are relative to the lent directory; a command is matched word by word, as in args.command='make *'.",
+        )
 
 
 def check_issuer(issuer: str, agent: str, nests: Mapping[str, Iterable[str]], chain: Sequence[str] = ()) -> None:

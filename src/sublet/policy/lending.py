@@ -43,11 +43,6 @@ class Protected:
     own: tuple[Path, ...] = ()
 
 
-def real_path(path: str) -> str:
-    """Return where ``path`` leads once every link is followed; what is no absolute path stays as it is."""
-    return path if not os.path.isabs(path) or "\0" in path else os.path.realpath(path)
-
-
 def decide_lending(subject: Subject, path: str, protected: Protected) -> Decision:
     """Decide whether ``subject`` may lend the directory ``path``.
 

@@ -14,6 +14,7 @@ from sublet.policy.model import Action
 from sublet.policy.names import plain, skeleton
 from sublet.policy.rules import Rule
 from sublet.policy.table import resource_pattern
+from sublet.policy.tool_names import tool_defect
 
 RESERVED_IDS: Final = ("default.", "agent.json.", "limits.", "lending.")
 RESERVED: Final = frozenset({"ceiling", "unmatched", "grant"})
@@ -52,8 +53,8 @@ def _patterns(rule: Rule) -> list[tuple[str, str]]:
     if not any(_possible(action, rule) for action in rule.actions):
         named = ", ".join(sorted(rule.actions))
         problems.append((".resource", f"never matches: no resource of {named} is named like {rule.resource!r}"))
-    if Action.TOOL_CALL in rule.actions and len(rule.actions) == 1 and "[" in rule.resource:
-        problems.append((".resource", "never matches: names of tools are compared without brackets"))
+    if rule.actions == {Action.TOOL_CALL} and (why := tool_defect(rule.resource)):
+        problems.append((".resource", f"never matches: {why}"))
     return problems
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from sublet.policy.attributes import Attribute, attribute_of
-from sublet.policy.globs import components, defect, matcher
+from sublet.policy.commands import COMMAND_LINES, command_defect, words
+from sublet.policy.globs import defect, matcher
 from sublet.policy.names import plain, skeleton
+from sublet.policy.path_conditions import path_faults
+from sublet.policy.paths import PATH
 from sublet.policy.rules import Condition, Rule
 
 
@@ -19,10 +22,18 @@ def lint_conditions(rule: Rule) -> list[tuple[str, str]]:
             problems.append((name, "says nothing; give any_of, like, within, min or max"))
         elif condition.minimum is not None and condition.maximum is not None and condition.minimum > condition.maximum:
             problems.append((name, "min is greater than max, so the rule never matches"))
+        elif name == PATH and not _wrong_type(condition, known[0]):
+            having = [action for action in rule.actions if attribute_of(action, name) is not None]
+            problems += [(name, why) for why in path_faults(condition, having)]
         else:
             reasons = [_impossible(condition, attribute) for attribute in known]
             if all(reasons):
                 problems.append((name, f"never holds: {reasons[0]}"))
+            elif not any(attribute.type != "name" for attribute in known):
+                problems += [(name, why) for why in _no_names(condition)]
+        problems += [(name, why) for why in _at_odds(name, condition)]
+        if rule.exact and name in COMMAND_LINES:
+            problems += [(name, f"never matches: {why}") for why in _no_command(condition)]
     return problems
 
 
@@ -36,7 +47,6 @@ def _impossible(condition: Condition, attribute: Attribute) -> str:
         _wrong_type(condition, attribute)
         or _out_of_range(condition, attribute)
         or _no_choice(condition, attribute)
-        or _no_path(condition, attribute)
         or (defect(condition.glob) if condition.glob is not None else "")
     )
 
@@ -44,7 +54,7 @@ def _impossible(condition: Condition, attribute: Attribute) -> str:
 def _wrong_type(condition: Condition, attribute: Attribute) -> str:
     kind = attribute.type
     if kind == "any":
-        return ""
+        return "within is for the attribute path, as arguments are what the agent writes" if condition.scopes else ""
     if kind != "number" and (condition.minimum is not None or condition.maximum is not None):
         return "min and max are for numbers, and this is none"
     if kind in ("number", "flag") and condition.glob is not None:
@@ -93,10 +103,24 @@ def _no_choice(condition: Condition, attribute: Attribute) -> str:
     return ""
 
 
-def _no_path(condition: Condition, attribute: Attribute) -> str:
-    if condition.scopes is None or attribute.type not in ("path", "any"):
-        return ""
-    for scope in condition.scopes:
-        if components(scope) is None or "*" in scope:
-            return f"{scope!r} is no path: write whole components, without '..' and wildcards"
-    return ""
+def _no_names(condition: Condition) -> list[str]:
+    texts = [value for value in condition.values or () if isinstance(value, str)]
+    return [f"{text!r} never matches: {why}" for text in texts if (why := defect(text))]
+
+
+def _at_odds(name: str, condition: Condition) -> list[str]:
+    """Return that no value that the condition names is as its other parts want it."""
+    if condition.values is None or condition == Condition(values=condition.values):
+        return []
+    if any(condition.holds(name, value, exact=False) for value in condition.values):
+        return []
+    return ["never holds: none of the values is as the rest of the condition wants it"]
+
+
+def _no_command(condition: Condition) -> list[str]:
+    found = [command_defect(condition.glob)] if condition.glob is not None else []
+    lines = [value for value in condition.values or () if isinstance(value, str)]
+    found += [
+        "" if words(line) else f"{line!r} is not one simple command, so write a rule for its tool" for line in lines
+    ]
+    return [why for why in found if why]

@@ -94,7 +94,8 @@ class Decision:
     """The answer, with the layer and rule that gave it, so that ``policy explain`` and audit rows can name them.
 
     ``needs_grant``: not allowed as it stands, but a grant for exactly this call would allow it; never set together with
-    ``allowed``. ``hidden``: whoever asked is told what it would be told of a name that does not exist.
+    ``allowed``. ``hidden``: whoever asked is told what it would be told of a name that does not exist. ``record``: it
+    is written down although it lets nobody change anything.
     """
 
     allowed: bool
@@ -104,6 +105,7 @@ class Decision:
     hint: str = ""
     needs_grant: bool = False
     hidden: bool = False
+    record: bool = False
 
     @property
     def outcome(self) -> Literal["allow", "deny", "needs_grant"]:

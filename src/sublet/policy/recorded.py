@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from sublet.policy.attributes import ARGUMENT_PREFIX
 from sublet.policy.model import Action, Decision, Kind, Resource, Subject, Value
+from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.policy.rule_set import RuleSet
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.documents import Document
@@ -38,6 +39,7 @@ class Record:
     granted: bool
     at: float
     decision: Decision
+    narrowing: Narrowing = NOT_NARROWED
 
     @property
     def documents(self) -> tuple[Document, ...]:
@@ -72,15 +74,16 @@ class Record:
             layer=self.decision.layer,
             rule=self.decision.rule,
             left_out=left_out,
-        ).model_dump(mode="json", by_alias=True, exclude={"attributes", "missing"})
-        return {**made, "attributes": attributes, "missing": missing}
+        ).model_dump(mode="json", by_alias=True, exclude={"attributes", "missing", "request"})
+        narrowed: dict[str, JsonValue] = {"request": self.narrowing.data()} if self.narrowing else {}
+        return {**made, "attributes": attributes, "missing": missing, **narrowed}
 
 
 class RecordedDecision(BaseModel):
     """What an event holds of a decision.
 
     ``rules`` is the digest of the rules that decided; ``missing`` are attributes that were compared and are not
-    recorded, ``left_out`` says how many arguments no rule looked at.
+    recorded, ``left_out`` says how many arguments no rule looked at; ``request`` is what the caller narrowed itself.
     """
 
     model_config = ConfigDict(
@@ -101,6 +104,7 @@ class RecordedDecision(BaseModel):
     rule: str
     missing: list[str] = []
     left_out: int
+    request: dict[Literal["deny", "only"], list[StrictStr]] = {}
 
     @property
     def said(self) -> dict[str, JsonValue]:
@@ -155,6 +159,7 @@ def decide_again(
         Subject(found.kind, found.name, role=found.role),
         found.action,
         Resource(found.resource, attributes),
+        Narrowing(tuple(found.request.get("deny", ())), tuple(found.request.get("only", ()))).rules,
         granted=found.granted,
         now=found.at,
     )

@@ -44,10 +44,17 @@ class RuleSet:
         return document({"version": _FORMAT, "rules": [_shown(rule) for rule in self.rules], "accessModes": modes})
 
     def decide(
-        self, subject: Subject, action: Action, resource: Resource, *, granted: bool = False, now: float
+        self,
+        subject: Subject,
+        action: Action,
+        resource: Resource,
+        request: Sequence[Rule] = (),
+        *,
+        granted: bool = False,
+        now: float,
     ) -> Decision:
         """Return what these rules say; arguments as of ``Policy.decide``, ``now`` in Unix seconds."""
-        return decide_by_rules(self.table, self.limits, subject, action, resource, granted=granted, now=now)
+        return decide_by_rules(self.table, self.limits, subject, action, resource, request, granted=granted, now=now)
 
     def compared_arguments(self, action: Action, kind: Kind) -> frozenset[str]:
         """Return which arguments of a call any rule looks at, as names of attributes."""

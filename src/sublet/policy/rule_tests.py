@@ -5,13 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from sublet.policy.attributes import ATTRIBUTES, UNNAMED, attribute_of
 from sublet.policy.decider import decide_by_rules
 from sublet.policy.limits import Limits
 from sublet.policy.model import Action, Decision, Resource, Subject, Value
+from sublet.policy.paths import PATH, settled, touched_by, written
 from sublet.policy.table import RuleTable
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +54,54 @@ class TestResult:
 
 
 def run_tests(tests: Sequence[RuleTest], table: RuleTable, limits: Limits) -> list[TestResult]:
-    """Return the results, in order. No directory is looked up: what may be lent at all is not for rules to say."""
+    """Return the results, in order. Links are followed, as a gate does; what may be lent at all is not for rules."""
     results = []
     for test in tests:
-        decision = decide_by_rules(
-            table,
-            limits,
-            test.subject,
-            test.action,
-            asked_resource(test.action, test.resource, test.attributes, test.arguments),
-            now=time.time() if test.at is None else test.at,
-        )
+        try:
+            asked = asked_resource(test.action, test.resource, test.attributes, test.arguments)
+        except SubletError as error:
+            results.append(TestResult(test, _NOT_ASKED, error.message))
+            continue
+        now = time.time() if test.at is None else test.at
+        decision = decide_by_rules(table, limits, test.subject, test.action, asked, now=now)
         results.append(TestResult(test, decision, _problem(test, decision)))
     return results
 
 
 def asked_resource(
-    action: Action, name: str, attributes: Mapping[str, Value], arguments: Mapping[str, JsonValue]
+    action: Action,
+    name: str,
+    attributes: Mapping[str, Value],
+    arguments: Mapping[str, JsonValue],
+    *,
+    recorded: bool = False,
 ) -> Resource:
-    """Return the resource of a question that a person has written."""
-    if action in (Action.TOOL_CALL, Action.CAPABILITY_RUN) and arguments:
-        made = tool_resource(name, arguments)
-        return Resource(name, {**made.attributes, **attributes})
-    return Resource(name, attributes)
+    """Return the resource of a question that a person has written, as a gate would ask for it. Looks at the disk.
+
+    ``recorded`` is a question that a gate has asked: what it does not name was not known.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` for an attribute or arguments that the action does not have.
+    """
+    for given in attributes:
+        if given not in UNNAMED and attribute_of(action, given) is None:
+            known = sorted(ATTRIBUTES.get(action, {}))
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                f"{action} has no attribute {clean_line(given, 80)!r}",
+                f"It has: {', '.join(known)}." if known else "It has none.",
+            )
+    called = action in (Action.TOOL_CALL, Action.CAPABILITY_RUN)
+    if arguments and not called:
+        raise SubletError(LocalCode.INVALID_ARGUMENT, f"{action} has no arguments", "Give attributes instead.")
+    if called:
+        named = arguments and action is Action.TOOL_CALL and PATH not in attributes and not recorded
+        paths = touched_by(name, arguments) if named else ()
+        attributes = {**tool_resource(name, arguments, paths).attributes, **attributes}
+    return settled(action, written(action, name, attributes))
+
+
+_NOT_ASKED: Final = Decision(False, "global", "unmatched", "it can't be asked")
 
 
 def _problem(test: RuleTest, decision: Decision) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import escape as glob_escape
 from typing import ClassVar, Final, Literal, get_args
 
 from sublet.policy.attributes import ARGUMENT_PREFIX, SIFTED
+from sublet.policy.commands import COMMAND_LINES, command_matcher, command_of, words
 from sublet.policy.globs import components, matcher, may_match_below, path_matcher, within
 from sublet.policy.model import Action, Kind, Resource
 from sublet.policy.names import plain, skeleton
@@ -54,6 +55,16 @@ class Condition:
             return not exact
         return (self.minimum is None or value >= self.minimum) and (self.maximum is None or value <= self.maximum)
 
+    def allows_command(self, command: Sequence[str] | None) -> bool:
+        """Tell whether the words of a command are those of one of ``values`` and like ``glob``; none are never."""
+        if command is None or self.scopes is not None or self.minimum is not None or self.maximum is not None:
+            return False
+        if self.values is not None and not any(
+            isinstance(line, str) and words(line) == tuple(command) for line in self.values
+        ):
+            return False
+        return self.glob is None or command_matcher(self.glob)(command)
+
     def may_hold_below(self, directory: str) -> bool:
         """Tell whether a path in ``directory`` could satisfy every part that is given, as for what denies."""
         for wanted in (self.values, self.scopes):
@@ -71,7 +82,8 @@ class Rule:
     all to satisfy the condition, a deny or an approval any. A search or a move reaches all below the paths that it
     names, so a deny or an approval over paths meets it from the directories above as well; a deny does not where all
     that is found is asked for by itself (``SIFTED``). ``times`` is when the rule holds at all. ``hide`` makes a deny
-    look like the absence of what was asked for.
+    look like the absence of what was asked for. ``record`` writes down what an allow lets be read. ``spares`` are
+    canonical names of tools that the rule does not speak of.
     """
 
     __pydantic_config__: ClassVar = READ_STRICTLY
@@ -89,6 +101,8 @@ class Rule:
     role: str = "*"
     times: Times | None = None
     hide: bool = False
+    spares: frozenset[str] = frozenset()
+    record: bool = False
 
     @property
     def exact(self) -> bool:
@@ -99,6 +113,8 @@ class Rule:
         """Tell whether the attributes, and the time in Unix seconds, are as the rule wants them."""
         if self.times is not None and not self.times.hold(now):
             return False
+        if self.spares and tool_plain(resource.name) in self.spares:
+            return False
         exact = self.exact
         trees = not exact and bool(PATH_ATTRIBUTES & self.when.keys()) and tool_plain(resource.name) in TREE_TOOLS
         trees = trees and not (self.effect == "deny" and resource.attributes.get(SIFTED) is True)
@@ -106,6 +122,9 @@ class Rule:
             value = resource.attributes.get(attribute)
             if value is None:
                 if exact:
+                    return False
+            elif exact and attribute in COMMAND_LINES:
+                if not condition.allows_command(command_of(attribute, resource.attributes)):
                     return False
             elif isinstance(value, tuple):
                 satisfied = all if exact else any

@@ -11,7 +11,7 @@ from sublet.policy.model import Action, Kind, Resource, Subject
 from sublet.policy.names import MAX_FORMS, MAX_REMEMBERED_CHARS, plain, skeleton
 from sublet.policy.pattern_index import PatternIndex
 from sublet.policy.rules import Layer, Rule
-from sublet.policy.tool_names import tool_pattern, tool_plain, tool_skeletons
+from sublet.policy.tool_names import tool_exacts, tool_pattern, tool_skeletons
 
 LAYERS: Final[tuple[Layer, ...]] = ("global", "role", "agent", "request")
 """From low to high."""
@@ -28,6 +28,7 @@ class Question(NamedTuple):
     role: str
     role_loose: str
     resource_name: str
+    resource_exact: tuple[str, ...]
     resource_loose: tuple[str, ...]
 
 
@@ -37,7 +38,7 @@ def question(subject: Subject, action: Action, resource: Resource, now: float) -
     name, name_loose, role, role_loose = known(subject.name, subject.role)
     forms = _resource_forms if len(resource.name) <= MAX_REMEMBERED_CHARS else _resource_forms.__wrapped__
     exact, loose = forms(resource.name, action is Action.TOOL_CALL)
-    return Question(subject, resource, now, name, name_loose, role, role_loose, exact, loose)
+    return Question(subject, resource, now, name, name_loose, role, role_loose, exact[0], exact, loose)
 
 
 @functools.lru_cache(maxsize=MAX_FORMS)
@@ -46,8 +47,8 @@ def _subject_forms(name: str, role: str) -> tuple[str, str, str, str]:
 
 
 @functools.lru_cache(maxsize=MAX_FORMS)
-def _resource_forms(name: str, is_tool: bool) -> tuple[str, tuple[str, ...]]:
-    return (tool_plain(name), tool_skeletons(name)) if is_tool else (plain(name), (skeleton(name),))
+def _resource_forms(name: str, is_tool: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return (tool_exacts(name), tool_skeletons(name)) if is_tool else ((plain(name),), (skeleton(name),))
 
 
 def resource_pattern(pattern: str, action: Action, *, exact: bool) -> str:
@@ -95,7 +96,9 @@ class _Bucket:
         """Return the first rule that matches."""
         if self._exact:
             index = self._paths if asked.resource_name.startswith("/") else self._index
-            found, name, role = index.find(asked.resource_name), asked.name, asked.role
+            forms = asked.resource_exact
+            found = index.find(forms[0]) if len(forms) == 1 else [one for form in forms for one in index.find(form)]
+            name, role = asked.name, asked.role
         else:
             found, name, role = self._loosely(asked), asked.name_loose, asked.role_loose
         best: _Compiled | None = None

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from sublet.policy.attributes import ARGUMENT_PREFIX, SIFTED
+from sublet.policy.attributes import ARGUMENT_PREFIX, AROUND_A_COMMAND, SIFTED, UNCLEAR, WORDS_BESIDE
 from sublet.policy.model import Resource, Value
 from sublet.protocol.canonical import JsonValue
 
 MAX_ARGUMENT_ATTRIBUTES: Final = 256
 MAX_ARGUMENT_DEPTH: Final = 8
+_BESIDE_A_COMMAND: Final = (*WORDS_BESIDE, *AROUND_A_COMMAND)
 
 
 def tool_resource(
@@ -66,17 +67,25 @@ def _flatten(
             _flatten(f"{attribute}.", value, found, depth + 1, met)
             continue
         met[attribute] = met.get(attribute, 0) + 1
+        compared = _compared(value)
         if met[attribute] > 1:
             found.pop(attribute, None)
-        elif len(found) < MAX_ARGUMENT_ATTRIBUTES:
-            match value:
-                case bool() | int() | str():
-                    found[attribute] = value
-                case list() if value and all(isinstance(item, str) for item in value):
-                    found[attribute] = tuple(str(item) for item in value)
-                case _:
-                    pass
+        elif compared is not None and len(found) < MAX_ARGUMENT_ATTRIBUTES:
+            found[attribute] = compared
+        if attribute not in found and value not in (None, []) and attribute.startswith(_BESIDE_A_COMMAND):
+            found[UNCLEAR] = True
     return size
+
+
+def _compared(value: JsonValue) -> Value | None:
+    """Return a value as rules compare it, or None."""
+    match value:
+        case bool() | int() | str():
+            return value
+        case list() if value and all(isinstance(item, str) for item in value):
+            return tuple(str(item) for item in value)
+        case _:
+            return None
 
 
 def _size(value: JsonValue) -> int:

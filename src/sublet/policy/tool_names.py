@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sublet.policy.globs import matcher
 from sublet.policy.names import plain, remembered, skeleton
 from sublet.protocol.patterns import SPACE, Pattern
 
@@ -15,27 +16,55 @@ LOOKING_TOOLS: Final = READING_TOOLS | {"sublet.delegate.output", "sublet.direct
 """Those, and tools for MCP hosts that only tell."""
 TREE_TOOLS: Final = frozenset({"file.search", "file.move"})
 """Those that reach all that lies below the paths that they name."""
+_OURS: Final = frozenset(
+    {
+        *READING_TOOLS,
+        *WRITING_TOOLS,
+        "shell.exec",
+        "network.fetch",
+        "sublet.ask.human",
+        "sublet.delegate",
+        "sublet.delegate.cancel",
+        "sublet.delegate.output",
+        "sublet.delegate.review",
+        "sublet.directory",
+        "sublet.read.messages",
+        "sublet.send.message",
+        "sublet.watch",
+    }
+)
+"""All tools of the families in which nobody else has any."""
+_CLOSED: Final = frozenset(name.partition(".")[0] for name in _OURS)
 FAMILIES: Final = frozenset({"file", "shell", "network", "mcp", "capability", "agent", "module"})
 """First parts of tool names; in ``agent.json``, a family alone means all of its tools."""
 
 _WRAPPERS: Final = ("functions.", "default.api.", "tools.", "tool.")
 """What chat models put before a name; it names no other tool."""
 
+_PROVIDERS: Final = ("acp.",)
+"""Before names that an agent's own program gave its tools; what follows is the name."""
+
 _ALIASES: Final = {
     alias: name
     for name, aliases in {
-        "file.read": "read read.file readfile read.text.file fs.read.text.file open.file view.file cat",
+        "file.read": (
+            "read notebookread read.many.files read.file readfile read.text.file fs.read.text.file open.file view.file "
+            "cat"
+        ),
         "file.write": "write write.file writefile write.text.file fs.write.text.file create.file",
         "file.edit": "edit edit.file editfile multiedit multi.edit apply.patch patch str.replace notebookedit",
         "file.list": "ls list.dir list.directory list.files listdir dir",
         "file.search": "grep glob search search.files search.file.content ripgrep find",
-        "file.move": "mv move.file rename rename.file movefile",
-        "file.delete": "rm delete.file remove.file unlink deletefile rmdir",
+        "file.move": "mv move move.file rename rename.file movefile",
+        "file.delete": "rm delete delete.file remove.file unlink deletefile rmdir",
         "shell.exec": (
-            "bash shell exec sh run.shell.command run.command execute.command exec.command shell.command shell.run "
-            "terminal terminal.create terminal.run local.shell run.terminal.cmd execute command"
+            "bash bashoutput killbash killshell zsh shell exec sh run.shell.command run.command execute.command "
+            "exec.command shell.command shell.run terminal terminal.create terminal.run local.shell run.terminal.cmd "
+            "execute command"
         ),
-        "network.fetch": "fetch web.fetch webfetch url.fetch http.get curl wget browse",
+        "network.fetch": (
+            "fetch web.fetch webfetch websearch web.search google.web.search url.fetch http.get curl wget browse"
+        ),
     }.items()
     for alias in aliases.split()
 }
@@ -44,12 +73,19 @@ _ALIASES: Final = {
 MAX_PARTS: Final = 16
 """Of how many parts the longest ending of a name has that counts as a name of its own."""
 
+_NEVER_IN_A_NAME = Pattern(rf"[^a-z0-9{SPACE}._:/\\*?-]")
 _SEPARATORS = Pattern(rf"[{SPACE}._:/\\-]+")
 
 
 def tool_plain(name: str) -> str:
-    """Return the form that allows compare: parts in lower case with dots between them, known aliases replaced."""
-    return _tool(plain(name.lstrip("/")))
+    """Return the canonical name: parts in lower case with dots between them, known aliases replaced."""
+    return _own(_tool(plain(name.lstrip("/"))))
+
+
+def tool_exacts(name: str) -> tuple[str, ...]:
+    """Return the forms that allows compare: the canonical name, and for a program's own tool that with ``acp.``."""
+    whole, own = _tool(plain(name.lstrip("/"))), tool_plain(name)
+    return (own,) if whole == own else (own, whole)
 
 
 @remembered
@@ -59,7 +95,8 @@ def tool_skeletons(name: str) -> tuple[str, ...]:
     ``mcp__files__file_delete`` is also ``files.file.delete`` and ``file.delete``.
     """
     dotted = _SEPARATORS.sub(".", skeleton(name.lstrip("/"))).strip(".")
-    forms = [_tool(dotted)]
+    whole = _tool(dotted)
+    forms = list(dict.fromkeys((_own(whole), whole)))
     parts = dotted.split(".")
     for kept in range(min(len(parts) - 1, MAX_PARTS), 1, -1):
         form = _tool(".".join(parts[-kept:]))
@@ -78,6 +115,39 @@ def _tool(name: str) -> str:
     return _ALIASES.get(dotted, dotted)
 
 
+def _own(name: str) -> str:
+    """Return a canonical name without the provider before it."""
+    for provider in _PROVIDERS:
+        if name.startswith(provider) and not name.removeprefix(provider).startswith(("*", "?")):
+            return _tool(name.removeprefix(provider))
+    return name
+
+
+def is_known(name: str) -> bool:
+    """Tell whether ``name`` is one of our tools, by whatever alias."""
+    return tool_plain(name) in _OURS
+
+
 def tool_pattern(pattern: str, *, exact: bool) -> str:
     """Return a glob over tool names in the form that allows (``exact``) or denies compare."""
-    return _tool((plain if exact else skeleton)(pattern.lstrip("/")))
+    return _own(_tool((plain if exact else skeleton)(pattern.lstrip("/"))))
+
+
+def tool_defect(pattern: str) -> str:
+    """Return why a pattern over tool names can match no tool, or would match far more than it says; or nothing."""
+    bare = skeleton(pattern.lstrip("/"))
+    if _NEVER_IN_A_NAME.search(bare) is not None:
+        return "names of tools have letters, digits, '.', '_' and '-'; what a tool is called with is a condition"
+    form = _tool(bare)
+    if not form.strip("*.?") and form != "*":
+        return "it names no tool"
+    if form == "*" and bare != "*":
+        return "it would be every tool; write '*' for that"
+    if form in FAMILIES | _CLOSED and form not in _OURS:
+        return f"no tool has this name; for all of the family write {form}.*"
+    family = form.partition(".")[0]
+    if family in _CLOSED and "." in form and not any(map(matcher(form), _OURS)):
+        return (
+            f"there is no such tool; there are {', '.join(sorted(name for name in _OURS if name.startswith(family)))}"
+        )
+    return ""

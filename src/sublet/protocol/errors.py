@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sublet.protocol.canonical import JsonValue
 
 if TYPE_CHECKING:
-    from sublet.protocol.messages import PromptState
+    from sublet.protocol.prompt_state import PromptState
 
 
 class ErrorCode(StrEnum):

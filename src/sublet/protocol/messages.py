@@ -14,7 +14,9 @@ from pydantic import Field, StringConstraints, TypeAdapter, model_validator
 from sublet.protocol.bounds import MAX_FOLLOW_UPS, MAX_RESOURCES, MAX_TTL_SECONDS, AccessMode, ResultMode
 from sublet.protocol.chain import MAX_ADDRESS_CHARS, MAX_CHAIN, Chain
 from sublet.protocol.errors import ErrorCode
+from sublet.protocol.lease_terms import LeaseTerms
 from sublet.protocol.patterns import Pattern
+from sublet.protocol.prompt_state import PromptState
 from sublet.protocol.wire import (
     DelegationId,
     EntityName,
@@ -117,6 +119,9 @@ class InviteExtension(SubletExtension):
         default_factory=list,
         max_length=16,
         description="What the executor has to enforce, not only declare: items of sandbox_profile and resource limits",
+    )
+    terms: LeaseTerms = Field(
+        default=LeaseTerms(), description="What may be done less than access_mode says; the delegator enforces it"
     )
 
 
@@ -249,15 +254,6 @@ class Start(Wire):
     lease: ActiveLease
     mount: Mount
     sublet: StartExtension = StartExtension()
-
-
-class PromptState(Wire):
-    """How far the agent is with one prompt: INVITE's, or that of a follow-up."""
-
-    follow_up_id: DelegationId | None = Field(default=None, description="None is the prompt of INVITE")
-    state: Literal["running", "done", "failed"]
-    reason: Short | None = Field(default=None, description="Where it failed: failed, timeout, limit or crashed")
-    exit_code: int | None = None
 
 
 Prompts = Annotated[list[PromptState], Field(max_length=MAX_FOLLOW_UPS + 1)]

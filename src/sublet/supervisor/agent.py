@@ -107,7 +107,7 @@ class UnifiedAgentOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class AgentHealth:
     """Whether an agent could work now, and what is missing where not."""
 
     ok: bool
@@ -123,7 +123,7 @@ class UnifiedAgent(Protocol):
 
     @property
     def role(self) -> str:
-        """Its role."""
+        """What it is for, as ``agent.json`` says; policy has a layer of rules for each role."""
 
     @property
     def provider(self) -> str:
@@ -139,7 +139,7 @@ class UnifiedAgent(Protocol):
             SubletError: it could not be done, with the code of the reason.
         """
 
-    async def health(self) -> Health:
+    async def health(self) -> AgentHealth:
         """Tell whether it could work now, in at most a few seconds."""
 
     async def shutdown(self) -> None:

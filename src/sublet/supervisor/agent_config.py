@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeVar, cast
 
 from pydantic import (
+    BeforeValidator,
     Field,
     StringConstraints,
     TypeAdapter,
@@ -21,13 +22,15 @@ from pydantic import (
 )
 
 from sublet.disk.plain_file import read_plain
+from sublet.policy.request_rules import Narrowing
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.faults import fault_words
+from sublet.protocol.strict_model import read_strictly
 from sublet.protocol.text import clean_line
 from sublet.protocol.unique_json import unique_json
 from sublet.supervisor.config_parts import Directory, Id, Line, Part, Variable
-from sublet.supervisor.governance_config import GovernanceConfig, ToolsConfig, check_governance, check_tools
+from sublet.supervisor.governance_config import GOVERNING, GovernanceConfig, ToolsConfig, check_governance, check_tools
 from sublet.supervisor.model_config import MAX_MCP_SERVERS, McpServerConfig, ModelConfig, ServerName
 from sublet.supervisor.presets import PRESETS
 from sublet.supervisor.provider_config import (
@@ -64,10 +67,19 @@ class SessionConfig(Part):
     )
 
 
+def _boolean(value: object) -> object:
+    """Return ``value``; 1 equals true in Python and is none in JSON."""
+    if not isinstance(value, bool):
+        raise ValueError("Input should be true")
+    return value
+
+
 class SandboxConfig(Part):
     """What the agent may do here (AWCP 7.2)."""
 
-    cwd_only: Literal[True] = Field(default=True, description="The agent sees its lease, and what 'readable' names")
+    cwd_only: Annotated[Literal[True], BeforeValidator(_boolean)] = Field(
+        default=True, description="The agent sees its lease, and what 'readable' names"
+    )
     allow_network: bool | None = Field(
         default=None, description="Whether it shares this machine's network; by default what a preset needs, else not"
     )
@@ -231,6 +243,20 @@ class AgentConfig(Part):
         return self
 
 
+def check_governed(config: AgentConfig, narrowing: Narrowing) -> None:
+    """Refuse a request that is narrowed, for an agent that does not ask before each tool.
+
+    Raises:
+        SubletError: ``POLICY_DENIED``.
+    """
+    if narrowing and config.provider.type not in GOVERNING | {"super"}:
+        raise SubletError(
+            LocalCode.POLICY_DENIED,
+            f"agent {config.id} does not ask before each tool, so a request to it can't be narrowed to some of them",
+            "Ask an agent of type acp, iflow or model, or lend read-only.",
+        )
+
+
 class AgentList(Part):
     """Several agents, of which the first is the one that is asked where none is named; or none at all."""
 
@@ -268,8 +294,8 @@ def load_agents(path: Path) -> list[AgentConfig]:
     body = {key: value for key, value in document.items() if key != "$schema"}
     try:
         if "agents" in body:
-            return list(AgentList.model_validate(body).agents)
-        only = AgentConfig.model_validate(body)
+            return list(read_strictly(AgentList, body).agents)
+        only = read_strictly(AgentConfig, body)
         if only.provider.type == "super":
             raise _invalid(path, "provider.workers", 'its workers are agents of the same file: write {"agents": […]}')
         return [only]

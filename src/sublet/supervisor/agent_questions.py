@@ -11,7 +11,8 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.text import clean, clean_line
 from sublet.supervisor.model import Job
 from sublet.supervisor.router.model import MAX_OPTIONS
-from sublet.supervisor.tools import ASK_HUMAN, ToolAnswer, ToolCall, ToolOffer
+from sublet.supervisor.tool_gate import ToolCall
+from sublet.supervisor.tools import ASK_HUMAN, ToolAnswer, ToolOffer
 
 MAX_QUESTION_CHARS: Final = 4_000
 MAX_OPTION_CHARS: Final = 200
@@ -38,7 +39,7 @@ _OFFER: Final = ToolOffer(
 
 
 @dataclass(slots=True)
-class Asked:
+class AgentQuestion:
     """What an agent has asked in one run; empty where it has not."""
 
     question: str = ""
@@ -63,15 +64,15 @@ class AgentQuestions:
         delegators: asks those who lend; None where nobody does.
     """
 
-    def __init__(self, may: Callable[[str, str], bool], lenders: LeaseQuestions | None = None) -> None:
+    def __init__(self, may: Callable[[str, str], bool], delegators: LeaseQuestions | None = None) -> None:
         self._may = may
-        self._lenders = lenders
-        self._open: dict[str, Asked] = {}
+        self._delegators = delegators
+        self._open: dict[str, AgentQuestion] = {}
 
     @contextmanager
-    def collected(self, job_id: str) -> Iterator[Asked]:
+    def collected(self, job_id: str) -> Iterator[AgentQuestion]:
         """Take the question of a run, by its job, while the block runs."""
-        asked = self._open[job_id] = Asked()
+        asked = self._open[job_id] = AgentQuestion()
         try:
             yield asked
         finally:
@@ -88,7 +89,9 @@ class AgentQuestions:
         options = tuple(clean_line(str(one), MAX_OPTION_CHARS) for one in (given if isinstance(given, list) else []))
         asked = self._open.get(job.delegation_id)
         if asked is None:
-            told = await self._lenders.ask(job.delegation_id, question, options) if self._lenders is not None else None
+            told = None
+            if self._delegators is not None:
+                told = await self._delegators.ask(job.delegation_id, question, options)
             if told is not None:
                 return ToolAnswer(told)
             why = "nobody can be asked in this task; say in your answer what you would have to know"

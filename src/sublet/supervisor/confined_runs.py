@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ import anyio
 from sublet import deadlines
 from sublet.stop_time import within
 from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.closed_paths import closed_paths
 from sublet.supervisor.guarded_process import NO_INPUT, Ended, GuardedProcess
 from sublet.supervisor.held_job import HeldJob
 from sublet.supervisor.job_env import job_environment, make_home
@@ -87,7 +88,7 @@ class ConfinedRuns:
             OSError: it can't be started.
         """
         held = await self._open()
-        launch = await asyncio.to_thread(self._launch, argv, names)
+        launch = replace(await asyncio.to_thread(self._launch, argv, names), closed=await closed_paths(self._job))
         confined = await asyncio.to_thread(self._sandbox.wrap, launch)
         return await GuardedProcess.start(
             confined, launch.env, launch.cwd, stdin, groups=held.cage.descriptors, watched=held.watched()
@@ -194,5 +195,5 @@ class _Collected:
         self._pieces.append(output.text)
 
     def text(self) -> str:
-        """Return it."""
+        """Return what was printed until now, and where characters were left out of it."""
         return "".join(self._pieces)

@@ -32,7 +32,7 @@ class Entry(Protocol):
 
     @property
     def name(self) -> str:
-        """The name."""
+        """The last part of its path, as a client of the view sees it."""
 
     @property
     def kind(self) -> str:
@@ -92,7 +92,10 @@ class Matches(Protocol):
 
 
 class LeaseFiles(Protocol):
-    """The files of one lease."""
+    """Reads, changes and searches the files of one lease for an agent that has no mount of its own.
+
+    All methods raise ``OSError`` as the lease's own file system does: for a hidden name as for one that is not there.
+    """
 
     async def read(self, path: ViewPath, offset: int, size: int) -> FilePart:
         """Return up to ``size`` bytes from ``offset`` of a regular file."""

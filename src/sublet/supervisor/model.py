@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
 from sublet.supervisor.guarded_process import ReadyGuard
-from sublet.supervisor.tools import ToolGate
+from sublet.supervisor.tool_gate import ToolGate
 
 Stream = Literal["stdout", "stderr", "note"]
 EndReason = Literal["done", "failed", "timeout", "limit", "cancelled", "crashed"]
@@ -83,6 +84,8 @@ class Job:
     """JSON Schema of the answer, for a provider that can hold its model to it; the guardrail checks in any case."""
     chain: Chain = field(default_factory=Chain)
     """Who called whom until this job came; what the job calls in turn goes on with it (``protocol.chain``)."""
+    narrowing: Narrowing = NOT_NARROWED
+    """What whoever asked for the job leaves of what its agents may call."""
     guard: ReadyGuard | None = None
     """Started ahead for a provider that runs a program; whoever made the job closes it."""
 
@@ -142,6 +145,18 @@ def runs_program(provider: Provider) -> bool:
     return getattr(provider, "runs_program", False) is True
 
 
+class Closed(Protocol):
+    """A path that is there and that a program does not see, or can't change."""
+
+    @property
+    def path(self) -> Path:
+        """Absolute."""
+
+    @property
+    def how(self) -> Literal["hidden directory", "hidden file", "read-only"]:
+        """What a program meets there: nothing, or something that it can't change."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """A process to start: never a shell line. ``cwd``, ``writable`` and ``readable`` exist; nothing else is visible."""
@@ -154,6 +169,8 @@ class Launch:
     allow_network: bool
     scratch_bytes: int | None = None
     """What its ``/tmp`` may hold, where it has one of its own."""
+    closed: Sequence[Closed] = ()
+    """What it does not see, or can't change, of what it sees otherwise."""
 
 
 class Sandbox(Protocol):

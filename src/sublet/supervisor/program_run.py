@@ -16,6 +16,7 @@ from sublet import deadlines
 from sublet.protocol.patterns import Pattern
 from sublet.stop_time import within
 from sublet.supervisor.agent_config import LimitsConfig
+from sublet.supervisor.closed_paths import ClosedPath, closed_paths
 from sublet.supervisor.guarded_process import NO_INPUT, Ended, GuardedProcess
 from sublet.supervisor.held_job import HeldJob
 from sublet.supervisor.job_env import PROMPT, copy_login, job_environment, make_home, write_prompt
@@ -124,9 +125,10 @@ class ProgramRunner:
         Raises:
             SubletError: the sandbox refuses the launch.
         """
+        closed = await closed_paths(job)
         try:
             with anyio.CancelScope(shield=True):  # what is opened has to be known, to be closed
-                launch, argv, prompt = await asyncio.to_thread(self._prepare, job)
+                launch, argv, prompt = await asyncio.to_thread(self._prepare, job, closed)
         except OSError as error:
             failure = f"its private directory can't be made: {error.strerror}"
             return ProgramEnd(None, None, Capture("stdout", report), Capture("stderr", report), 0.0, failure)
@@ -236,7 +238,7 @@ class ProgramRunner:
             scratch_bytes=limits.scratch_bytes,
         )
 
-    def _prepare(self, job: Job) -> tuple[Launch, Sequence[str], int]:
+    def _prepare(self, job: Job, closed: Sequence[ClosedPath]) -> tuple[Launch, Sequence[str], int]:
         """Make the files of the run, the launch, and a descriptor of the prompt.
 
         Runs in a thread: it looks at disks, though never at the mount.
@@ -273,6 +275,7 @@ class ProgramRunner:
             readable=readable if job.access_mode == "rw" else [job.mount_point, *readable],
             allow_network=self._plan.allow_network,
             scratch_bytes=self._limits.scratch_bytes,
+            closed=closed,
         )
         argv = list(self._sandbox.wrap(launch))
         return launch, argv, write_prompt(job)  # last, since nothing may fail between that and its being closed

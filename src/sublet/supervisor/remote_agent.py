@@ -19,7 +19,8 @@ from sublet.supervisor.a2a_config import A2aConfig
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.model import Deadline, Job, Outcome, Report
 from sublet.supervisor.output import Capture, flushed_regularly
-from sublet.supervisor.tools import NETWORK_FETCH, ToolCall
+from sublet.supervisor.tool_gate import ToolCall
+from sublet.supervisor.tools import NETWORK_FETCH
 
 MAX_SUMMARY_CHARS: Final = 8_000
 MAX_ANSWER_CHARS: Final = 2_000_000

@@ -16,9 +16,9 @@ from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean
 from sublet.supervisor.agent import (
+    AgentHealth,
     AgentInitContext,
     AgentRunContext,
-    Health,
     UnifiedAgentInput,
     UnifiedAgentOutput,
 )
@@ -70,9 +70,9 @@ class SuperAgent:
     async def shutdown(self) -> None:
         """``UnifiedAgent.shutdown``: whatever it started ended with each call."""
 
-    async def health(self) -> Health:
+    async def health(self) -> AgentHealth:
         """``UnifiedAgent.health``."""
-        return Health(ok=True)
+        return AgentHealth(ok=True)
 
     async def handle(self, request: UnifiedAgentInput, ctx: AgentRunContext) -> UnifiedAgentOutput:
         """Have the workers work on ``request``: ``UnifiedAgent.handle``.

@@ -17,9 +17,16 @@ from sublet.protocol.canonical import JsonValue, canonical_json
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.text import clean
-from sublet.supervisor.agent import AgentInitContext, AgentRunContext, Health, UnifiedAgentInput, UnifiedAgentOutput
+from sublet.supervisor.agent import (
+    AgentHealth,
+    AgentInitContext,
+    AgentRunContext,
+    UnifiedAgentInput,
+    UnifiedAgentOutput,
+)
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.dispatch import MAX_SUMMARY_CHARS, Ask, Dispatcher, ModuleHub
+from sublet.supervisor.later_routes import asked_by, unguarded
 from sublet.supervisor.questions import PENDING, PendingQuestion, no_question, pending
 from sublet.supervisor.router.classifier import Classifier
 from sublet.supervisor.router.model import (
@@ -46,7 +53,6 @@ AGENT: Final = "agent"
 """In the metadata of a request: the agent that the caller names."""
 ANSWER: Final = "answer"
 """In the metadata of a request: that its text answers the session's question."""
-MAX_REASON_CHARS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +140,22 @@ class SupervisorAgent:
         if self._classifier is not None:
             await self._classifier.aclose()
 
-    async def health(self) -> Health:
+    async def health(self) -> AgentHealth:
         """``UnifiedAgent.health``."""
-        return Health(ok=True, detail="" if self._around.agents() else "no agent is offered")
+        return AgentHealth(ok=True, detail="" if self._around.agents() else "no agent is offered")
 
     def candidates(self, caller: Subject) -> tuple[Candidate, ...]:
-        """Return the agents as ``caller`` may or may not have them."""
+        """Return the agents as ``caller`` may or may not have them, without those that are hidden from it."""
         action = action_for(caller)
+        decided = [(one, self._around.may(caller, action, one.id)) for one in self._around.agents()]
         return tuple(
-            candidate_of(one, self._around.may(caller, action, one.id), self._around.load(one.id))
-            for one in self._around.agents()[:MAX_CANDIDATES]
-        )
+            candidate_of(one, decision, self._around.load(one.id)) for one, decision in decided if not decision.hidden
+        )[:MAX_CANDIDATES]
+
+    def modules(self, caller: Subject) -> tuple[str, ...]:
+        """Return the modules that ``/hub`` reaches, without those that are hidden from ``caller``."""
+        names = self._around.modules.names()
+        return tuple(one for one in names if not self._around.may(caller, Action.MODULE_DISPATCH, one).hidden)
 
     async def handle(self, request: UnifiedAgentInput, ctx: AgentRunContext) -> UnifiedAgentOutput:
         """Decide where ``request`` goes and return what came of it: ``UnifiedAgent.handle``.
@@ -174,7 +185,7 @@ class SupervisorAgent:
         try:
             output = await self._carried_out(route, request, inner, question)
         except GuardrailFailed as failed:
-            route = _unguarded(route, failed)
+            route = unguarded(route, failed)
             question = self._question(route, text, session, request, ctx)
             output = await self._carried_out(route, request, inner, question)
         except SubletError as error:
@@ -192,7 +203,7 @@ class SupervisorAgent:
             raise
         if route.decision == "dispatch_agent" and output.decision == "ask_human":
             asking = route.target
-            route = _asked_by(asking, output)
+            route = asked_by(asking, output)
             question = self._question(route, text, session, request, ctx, asking)
             output = await self._carried_out(route, request, inner, question)
         await self._remember(session, route, question)
@@ -261,7 +272,7 @@ class SupervisorAgent:
             text=text,
             agent=named if isinstance(named, str) else "",
             candidates=self.candidates(ctx.subject),
-            modules=tuple(self._around.modules.names()[:MAX_MODULES]),
+            modules=self.modules(ctx.subject)[:MAX_MODULES],
             last_route=routing.last_dispatch if routing else None,
             snapshot_changed=routing is not None
             and routing.capability_snapshot_version != self._around.snapshot_version(),
@@ -345,30 +356,6 @@ class SupervisorAgent:
 
     async def _note(self, ctx: AgentRunContext, message: SessionMessage) -> None:
         await self._sessions.record(ctx.finger_session_id, message.model_copy(update={"request_id": ctx.request_id}))
-
-
-def _asked_by(agent_id: str, output: UnifiedAgentOutput) -> Route:
-    """Return where a request goes whose agent has a question."""
-    return Route(
-        decision="ask_human",
-        confidence=1,
-        reason=f"agent {agent_id} asks",
-        rule="agent",
-        message=output.text,
-        options=output.options,
-    )
-
-
-def _unguarded(route: Route, failed: GuardrailFailed) -> Route:
-    """Return where a request goes whose answer did not pass the guardrail (SuperAgent 10, step 6)."""
-    reason = clean(failed.message, MAX_REASON_CHARS)
-    message = ""
-    if failed.on_failure == "ask_human":
-        message = (
-            f"Agent {route.target} gave no answer that can be used: {failed.message}. How should it go on?\n\n"
-            f"Its last answer, in its own words, which are no instructions:\n{failed.reply}"
-        )
-    return Route(decision=failed.on_failure, confidence=1, reason=reason, rule="guardrail", message=message)
 
 
 def action_for(caller: Subject) -> Action:

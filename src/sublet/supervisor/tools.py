@@ -7,14 +7,13 @@ daemon passes in.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
-
-if TYPE_CHECKING:
-    from sublet.supervisor.model import Job
+from sublet.supervisor.model import Job
+from sublet.supervisor.tool_gate import ToolCall
 
 FILE_READ: Final = "file.read"
 FILE_WRITE: Final = "file.write"
@@ -33,37 +32,6 @@ SEND_MESSAGE: Final = "sublet.send_message"
 WATCH: Final = "sublet.watch"
 """Names that mean the same whichever provider asks. Others are ``mcp.SERVER.TOOL``, ``capability.ID`` and, where a
 provider's own tool fits none of these, ``PROVIDER.NAME``."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """One call that an agent wants to make.
-
-    Args:
-        tool: its name, as above.
-        arguments: exactly those it is called with; a grant is bound to their digest.
-        call_id: names the call within its run.
-        paths: files and directories it touches, inside the mount, relative to the lease's view with ``/`` between
-            parts and the resource's name first; a path outside of it is given as absolute.
-        sifted: whether ``ToolGate.reveals`` is asked about all that it finds before any of it is told.
-    """
-
-    tool: str
-    arguments: Mapping[str, JsonValue]
-    call_id: str
-    paths: tuple[str, ...] = field(default=())
-    sifted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a call may be made, by which layer and rule, and what the agent is told where it may not."""
-
-    allowed: bool
-    layer: str
-    rule: str
-    reason: str
-    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +81,3 @@ class JoinedTools:
             if any(offer.tool == call.tool for offer in source.offers(agent_id)):
                 return await source.call(call, job, agent_id)
         raise SubletError(LocalCode.NOT_FOUND, f"there is no tool {call.tool[:100]!r} any more")
-
-
-class ToolGate(Protocol):
-    """Stands before every tool of one run."""
-
-    async def ask(self, call: ToolCall) -> Verdict:
-        """Decide on ``call``, and wait for a person where policy wants one; a refusal is an answer, no exception.
-
-        Journals ``tool_call`` before it allows, ``policy_rejected`` where it refuses, ``approval_required`` where a
-        person is waited for. Cancelling the call takes the question back.
-        """
-
-    def reveals(self, call: ToolCall, path: str) -> bool:
-        """Tell whether ``call``, which was allowed, may tell of what it finds at ``path``: it may, where policy allows
-        the same call there and, for a search, reading it. Nothing is written down; fit for other threads.
-        """
-
-    async def ended(
-        self, call: ToolCall, *, error: str | None = None, result: Mapping[str, JsonValue] | None = None
-    ) -> None:
-        """Journal ``tool_result``, or ``tool_error`` where ``error`` says why it failed; of a call that was allowed."""

@@ -14,13 +14,19 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.documents import Documented
 from sublet.protocol.errors import AgentEnd, ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import EventKeys, EventKind
-from sublet.supervisor.agent import AgentInitContext, AgentRunContext, Health, UnifiedAgentInput, UnifiedAgentOutput
+from sublet.supervisor.agent import (
+    AgentHealth,
+    AgentInitContext,
+    AgentRunContext,
+    UnifiedAgentInput,
+    UnifiedAgentOutput,
+)
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.agent_questions import AgentQuestions, Asked
+from sublet.supervisor.agent_questions import AgentQuestion, AgentQuestions
 from sublet.supervisor.model import Outcome, Output, Provider
 from sublet.supervisor.readiness import lacks, takes
 from sublet.supervisor.sessions.control import SessionControl
-from sublet.supervisor.tools import ToolGate
+from sublet.supervisor.tool_gate import ToolGate
 
 MAX_REPAIRS_TOLD: Final = 5
 
@@ -71,14 +77,14 @@ class WorkerAgent:
     async def shutdown(self) -> None:
         """``UnifiedAgent.shutdown``: whatever it started ended with each call."""
 
-    async def health(self) -> Health:
+    async def health(self) -> AgentHealth:
         """``UnifiedAgent.health``."""
         try:
             self._provider()
         except (SubletError, KeyError) as error:
-            return Health(ok=False, detail=str(error))
+            return AgentHealth(ok=False, detail=str(error))
         missing = await to_thread.run_sync(lacks, self._config)
-        return Health(ok=not missing, detail="; ".join(map(str, missing)))
+        return AgentHealth(ok=not missing, detail="; ".join(map(str, missing)))
 
     async def handle(self, request: UnifiedAgentInput, ctx: AgentRunContext) -> UnifiedAgentOutput:
         """Have the provider work on ``request``: ``UnifiedAgent.handle``.
@@ -98,7 +104,7 @@ class WorkerAgent:
         if request.schema is None:
             # Only who was called by a person or a client has somebody to ask.
             asks = self._questions if not ctx.chain.execution_chain else None
-            with asks.collected(ctx.job.delegation_id) if asks else nullcontext(Asked()) as asked:
+            with asks.collected(ctx.job.delegation_id) if asks else nullcontext(AgentQuestion()) as asked:
                 output = self._output(await self._run(request.text, ctx, warnings), warnings)
             if not asked.question:
                 return output

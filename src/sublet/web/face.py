@@ -10,8 +10,8 @@ import structlog
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
 from sublet.daemon.net.tcp_socket import listen_tcp
-from sublet.daemon.ports import FaceContext
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.web.context import WebContext
 from sublet.web.headers import OwnPageOnly
 from sublet.web.routes import PageApi
 from sublet.web.sessions import Sessions
@@ -29,12 +29,11 @@ log = structlog.get_logger(__name__)
 
 
 class WebFace:
-    """Serves the page. Loaded by the daemon as ``sublet.web.face:WebFace``, unless it is switched off."""
+    """Serves the page, unless it is switched off."""
 
-    def __init__(self, context: FaceContext) -> None:
-        assert context.web is not None, "a page that is switched off is not made"
-        self._web = context.web
-        self._api = PageApi(context.operations, context.web, Sessions(context.state_dir / SESSIONS_FILE))
+    def __init__(self, context: WebContext) -> None:
+        self._context = context
+        self._api = PageApi(context.operations, context.logins, Sessions(context.state_dir / SESSIONS_FILE))
         self._socket: socket.socket | None = None
         self._address = ""
 
@@ -77,13 +76,13 @@ class WebFace:
 
     def _bind(self) -> socket.socket:
         try:
-            return listen_tcp(HOST, self._web.port, BACKLOG)
+            return listen_tcp(HOST, self._context.port, BACKLOG)
         except OSError as error:
-            if error.errno == errno.EADDRINUSE and not self._web.chosen:
+            if error.errno == errno.EADDRINUSE and not self._context.chosen:
                 # Somebody was quicker since it was looked at; nobody has to find the page but by its link.
                 return listen_tcp(HOST, 0, BACKLOG)
             raise SubletError(
                 LocalCode.UNAVAILABLE,
-                f"the web page can't listen on {HOST}:{self._web.port}: {error.strerror or error}",
+                f"the web page can't listen on {HOST}:{self._context.port}: {error.strerror or error}",
                 "Choose another port with --web PORT; 0 is any free one, and --web off goes without.",
             ) from error

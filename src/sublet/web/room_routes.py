@@ -7,6 +7,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sublet.daemon.api.conversations import SEARCH_MESSAGES
 from sublet.daemon.api.operation import AnyOperation
 from sublet.daemon.api.room_files import FETCH_FILE
 from sublet.daemon.api.room_messages import READ_MESSAGES, SEND_MESSAGE
@@ -27,6 +28,7 @@ OF_ROOMS: Final[tuple[tuple[str, AnyOperation], ...]] = (
     ("/api/rooms/{room_id}/messages", READ_MESSAGES),
     ("/api/rooms/{room_id}/messages", SEND_MESSAGE),
     ("/api/rooms/{room_id}/files", FETCH_FILE),
+    ("/api/messages", SEARCH_MESSAGES),
 )
 """The operations on rooms that the page may call, by where they are on the page."""
 

@@ -37,17 +37,17 @@ from sublet.daemon.api.peers import LIST_PEERS
 from sublet.daemon.api.policy import LIST_DENIALS, SHOW_POLICY
 from sublet.daemon.api.results import REVIEW_RESULT, UNDO_RESULT
 from sublet.daemon.api.sessions import LIST_AGENTS, LIST_SESSIONS
+from sublet.daemon.api.web_logins import WebLoginCheck
 from sublet.daemon.net.http_connection import mark_known
 from sublet.daemon.net.waits import Waits
 from sublet.daemon.operations.answers import OWNER, Endpoint, answer, failure, guarded, no_route
 from sublet.daemon.operations.reading import read_body, read_query
 from sublet.daemon.operations.routes import OperationRoutes
 from sublet.daemon.operations.table import OperationTable
-from sublet.daemon.ports import WebContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.web.assets import load_assets
 from sublet.web.room_routes import MAX_MESSAGE_BYTES, RoomRoutes
-from sublet.web.sessions import NewSession, Session, Sessions
+from sublet.web.sessions import NewSession, Sessions, WebSession
 
 log = structlog.get_logger(__name__)
 
@@ -103,13 +103,13 @@ class PageApi:
 
     Args:
         operations: what the daemon can be asked; the page takes ``OF_THE_PAGE``.
-        web: who may log in.
+        logins: who may log in.
         sessions: who has.
     """
 
-    def __init__(self, operations: OperationTable, web: WebContext, sessions: Sessions) -> None:
+    def __init__(self, operations: OperationTable, logins: WebLoginCheck, sessions: Sessions) -> None:
         self._operations = operations
-        self._logins = web.logins
+        self._logins = logins
         self._sessions = sessions
         self._waits = Waits()
         self._made = self._routes(MAX_BODY_BYTES)
@@ -220,7 +220,7 @@ def _anything(_: Request) -> None:
     """Refuse nothing more: ``OwnPageOnly`` has."""
 
 
-def _session_of(request: Request) -> Session:
+def _session_of(request: Request) -> WebSession:
     found = request.state.session
-    assert isinstance(found, Session)
+    assert isinstance(found, WebSession)
     return found

@@ -30,7 +30,7 @@ _SECRET_BYTES = 32
 log = structlog.get_logger(__name__)
 
 
-class Session(BaseModel):
+class WebSession(BaseModel):
     """One login, as it is remembered: hashes of its secrets, and when it ends."""
 
     model_config = ConfigDict(defer_build=True, frozen=True)
@@ -49,7 +49,7 @@ class NewSession:
     seconds: int
 
 
-_SESSIONS: TypeAdapter[list[Session]] = TypeAdapter(list[Session])
+_SESSIONS: TypeAdapter[list[WebSession]] = TypeAdapter(list[WebSession])
 
 
 class Sessions:
@@ -70,11 +70,13 @@ class Sessions:
         """Return a new session."""
         cookie, key = secrets.token_urlsafe(_SECRET_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
         kept = [one for one in self._sessions if self._holds(one)][-(MAX_SESSIONS - 1) :]
-        made = Session(cookie_hash=_hashed(cookie), key_hash=_hashed(key), expires_at=self._clock() + SESSION_SECONDS)
+        made = WebSession(
+            cookie_hash=_hashed(cookie), key_hash=_hashed(key), expires_at=self._clock() + SESSION_SECONDS
+        )
         await self._keep([*kept, made])
         return NewSession(cookie, key, SESSION_SECONDS)
 
-    def find(self, cookie: str, key: str) -> Session | None:
+    def find(self, cookie: str, key: str) -> WebSession | None:
         """Return the session that has both secrets, if it has not ended."""
         cookie_hash, key_hash = _hashed(cookie), _hashed(key)
         for one in self._sessions:
@@ -82,19 +84,19 @@ class Sessions:
                 return one if self._holds(one) else None
         return None
 
-    def goes_on(self, session: Session) -> bool:
+    def goes_on(self, session: WebSession) -> bool:
         """Tell whether it has not ended."""
         return session in self._sessions and self._holds(session)
 
-    async def end(self, session: Session) -> None:
+    async def end(self, session: WebSession) -> None:
         """Log out."""
         await self._keep([one for one in self._sessions if one != session])
 
-    def _holds(self, session: Session) -> bool:
+    def _holds(self, session: WebSession) -> bool:
         # One from the future of a clock that was set back since is none.
         return self._clock() < session.expires_at <= self._clock() + SESSION_SECONDS
 
-    async def _keep(self, sessions: list[Session]) -> None:
+    async def _keep(self, sessions: list[WebSession]) -> None:
         # In force at once, whatever the disk does.
         self._sessions = sessions
         try:
@@ -104,7 +106,7 @@ class Sessions:
             log.warning("logins could not be remembered, and end with this process", reason=error.strerror)
 
 
-def _read(path: Path) -> list[Session]:
+def _read(path: Path) -> list[WebSession]:
     try:
         return _SESSIONS.validate_json(read_plain(path, MAX_FILE_BYTES, follow=False))[-MAX_SESSIONS:]
     except (OSError, ValidationError):

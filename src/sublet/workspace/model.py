@@ -47,6 +47,12 @@ class ViewRules(Protocol):
     def locked(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name may be read, but neither written, created, renamed nor removed."""
 
+    def read_only(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name is ``locked`` since only others are lent for writing."""
+
+    def only_adds(self) -> bool:
+        """Tell whether the lease may remove, rename and replace nothing but what it has made itself."""
+
     def kept(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name may be created, but is neither changed nor removed once it is there."""
 

@@ -14,11 +14,15 @@ from sublet.workspace.birth import Identity
 
 MAX_OWN_BYTES: Final = 1 << 20
 """What the names of one directory of a lease may take; nothing more is made then."""
+MAX_BORN_BYTES: Final = 2 << 20
+"""What is remembered of the files that a lease has made, in one directory; all others count as the delegator's."""
 _ENTRY_BYTES: Final = 250
+_BORN_BYTES: Final = 100
+"""Bytes that a remembered file takes besides its identity, about."""
 _BETWEEN: Final = b"//"
 """Between two paths, neither of which holds an empty name."""
 
-Step = Literal["made", "moved", "gone"]
+Step = Literal["made", "moved", "gone", "born", "dead"]
 Tell = Callable[[Step, bytes], object]
 
 
@@ -39,6 +43,28 @@ class OwnNames:
         self.tell = tell
         self._top = _Node()
         self._bytes = 0
+        self._born: set[bytes] = set()
+        self._born_bytes = 0
+
+    def born(self, identity: Identity) -> None:
+        """Note that the lease made this, whatever it is called, where it may remove nothing but that."""
+        text = identity.text()
+        weight = len(text) + _BORN_BYTES
+        if text not in self._born and self._born_bytes + weight <= MAX_BORN_BYTES:
+            self._born.add(text)
+            self._born_bytes += weight
+            self.tell("born", text)
+
+    def dead(self, identity: Identity | None) -> None:
+        """Note that this was removed: what has its inode later is another one. None is nothing."""
+        if identity is not None and (text := identity.text()) in self._born:
+            self._born.remove(text)
+            self._born_bytes -= len(text) + _BORN_BYTES
+            self.tell("dead", text)
+
+    def bore(self, identity: Identity) -> bool:
+        """Tell whether the lease made this, as far as that is remembered."""
+        return identity.text() in self._born
 
     def __bool__(self) -> bool:
         """Tell whether there are any."""
@@ -82,6 +108,9 @@ class OwnNames:
             old, _, new = text.partition(_BETWEEN)
             if old and new:
                 self.moved(old.split(b"/"), new.split(b"/"))
+        elif step in ("born", "dead"):
+            if (identity := Identity.read(text)) is not None:
+                (self.born if step == "born" else self.dead)(identity)
         else:
             self.gone(text.split(b"/"))
 

@@ -14,7 +14,7 @@ from nacl.signing import SigningKey
 
 from attacks.flood import Flood, Target
 from attacks.kit.neighbour import HOST, Neighbour, identity_key
-from sublet.messaging.engine.network import Priority, Qos
+from sublet.messaging.ports.network import Priority, Qos
 from sublet.protocol.ezagent.envelope import seal
 
 HOLD_SECONDS = 0.2
@@ -95,7 +95,7 @@ FLOODS = [
     Flood(
         name="bus: envelopes of nobody",
         who="peer",
-        covers=["messaging.arrivals:Arrivals.hear", "messaging.engine.waiting:WaitingForKeys.keep"],
+        covers=["messaging.running.arrivals:Arrivals.hear", "messaging.intake.waiting:WaitingForKeys.keep"],
         run=envelopes,
     ),
 ]

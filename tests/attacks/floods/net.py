@@ -14,10 +14,10 @@ import httpx
 
 from attacks.flood import Flood, Target
 from attacks.kit.caller import address_of, caller, many
-from sublet.a2a_server.assertion import make_assertion
-from sublet.a2a_server.client import A2APeerLink
+from sublet.a2a_client.client import A2APeerLink
+from sublet.a2a_wire.assertion import make_assertion
 from sublet.daemon.peering.identity import load_identity
-from sublet.daemon.ports import PeerAddress
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ids import fingerprint
 from support.worker import invite

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sublet.daemon.paths import resolve_home
+from sublet.daemon.config.paths import resolve_home
 from support.fake_daemon_api import FakeDaemonApi
 from support.fake_rooms import FakeRooms
 

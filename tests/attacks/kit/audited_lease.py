@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sublet.workspace.audit.auditor import Auditor, AuditResult
+from sublet.workspace.audit.auditor import Auditor
+from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.model import LeaseUsage, ViewRules

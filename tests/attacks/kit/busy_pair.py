@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 from structlog.testing import capture_logs
 
-from daemon.test_app import Running, paired
+from app.test_running import Running, paired
 from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.delegation_fields import OneDelegation

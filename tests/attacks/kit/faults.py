@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from sublet.tasks import alone
 
-MECHANISM = ("sublet.tasks:", "sublet.daemon.own_tasks:", "anyio.")
+MECHANISM = ("sublet.tasks:", "sublet.daemon.tasks.own_tasks:", "anyio.")
 PREFIX = "sublet."
 REASON = "thrown on purpose"
 

@@ -20,7 +20,7 @@ from attacks.floods import bus, net
 from attacks.kit.caller import address_of, caller
 from attacks.kit.executor import CLOSE, OPENDIR, READDIR, STAT, connected, extended, hose, on_handle, rename
 from attacks.kit.neighbour import identity_key
-from sublet.messaging.engine.network import Priority, Qos
+from sublet.messaging.ports.network import Priority, Qos
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.envelope import seal
 from support.sftp_client import NO_ATTRIBUTES, string

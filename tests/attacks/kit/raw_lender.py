@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 import asyncssh
 
 from sublet.workspace.model import MountTarget
-from sublet.workspace.sftp.wire import Answer, Op, Status
+from sublet.workspace.sftp.wire import Op, ReplyType, Status
 from support.sftp_lender import LEASE, public_line
 
 U32 = struct.Struct(">I")
@@ -38,16 +38,16 @@ class EndlessDirectory:
     def __call__(self, kind: int, number: int, body: bytes) -> bytes:
         """Return the answer to one request."""
         if kind == Op.INIT:
-            return U32.pack(5) + bytes([Answer.VERSION]) + U32.pack(3)
+            return U32.pack(5) + bytes([ReplyType.VERSION]) + U32.pack(3)
         if kind in (Op.LSTAT, Op.STAT, Op.FSTAT):
-            return answer(Answer.ATTRS, number, DIRECTORY)
+            return answer(ReplyType.ATTRS, number, DIRECTORY)
         if kind == Op.OPENDIR:
-            return answer(Answer.HANDLE, number, U32.pack(1) + b"h")
+            return answer(ReplyType.HANDLE, number, U32.pack(1) + b"h")
         if kind == Op.READDIR:
             first, self.told = self.told, self.told + 5_000
-            return answer(Answer.NAME, number, names([b"%x" % one for one in range(first, self.told)]))
+            return answer(ReplyType.NAME, number, names([b"%x" % one for one in range(first, self.told)]))
         code = Status.OK if kind == Op.CLOSE else Status.NO_SUCH_FILE
-        return answer(Answer.STATUS, number, U32.pack(code) + U32.pack(0) * 2)
+        return answer(ReplyType.STATUS, number, U32.pack(code) + U32.pack(0) * 2)
 
 
 class _Session(asyncssh.SSHServerSession[bytes]):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.arrival import Arrival
-from sublet.messaging.engine.network import Sample
 from sublet.messaging.extensions.presence import PRESENCES
+from sublet.messaging.ports.network import Sample
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.ids import client_id

@@ -17,7 +17,8 @@ from unittest.mock import patch
 import anyio
 import pytest
 
-from a2a_server import test_cancel, test_link, test_plain_clients
+from a2a_client import test_link
+from a2a_server import test_cancel, test_plain_clients
 from attacks.kit.as_probe import throwing
 from attacks.kit.neighbour import HOST
 from attacks.probe import CostProbe, FailureProbe, Probe
@@ -27,14 +28,14 @@ from daemon.lending import test_delegator, test_steering
 from daemon.rooms import test_conversations, test_work_talk
 from daemon.web_access import test_logins
 from daemon.working import test_data_link, test_executor, test_follow_ups
-from messaging import test_forgetting
 from messaging.builtins import test_identity
 from messaging.delivery import test_idle
-from sublet.a2a_server.text_link import A2ATextLink
+from messaging.membership import test_forgetting
+from sublet.a2a_client.text_link import A2ATextLink
 from sublet.daemon.api.conversations import ConversationMessage
 from sublet.daemon.api.replays import ReplayRequest
 from sublet.daemon.audit_log.segments import lines, torn
-from sublet.daemon.ports import PeerAddress
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.daemon.supervising import replay_service
@@ -42,9 +43,9 @@ from sublet.daemon.supervising.replay_service import ReplayService
 from sublet.mcp_server.room_pages import in_full
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
-from sublet.messaging.engine.held import Held, Need
-from sublet.messaging.engine.quotas import Quotas
-from sublet.messaging.engine.sequence import Node, YataList
+from sublet.messaging.documents.held import HeldUpdate, Need
+from sublet.messaging.documents.sequence import Node, YataList
+from sublet.messaging.quotas.quotas import Quotas
 from sublet.policy.engine import Policy
 from sublet.policy.grants import _within
 from sublet.policy.lending import Protected
@@ -191,14 +192,14 @@ def _chain(size: int) -> tuple[Quotas, Any]:
     held = [_waiting(f"@s{client}:a", client, (client + 1, 0)) for client in range(2, size // 8)]
     held = [*reversed(held), _waiting(MEMBER, 1, (2, 0))]
     rooms = SimpleNamespace(counts=lambda _room, signer, _part, _at: signer == MEMBER)
-    engine = SimpleNamespace(rooms=rooms)
-    return Quotas(cast("Any", engine)), SimpleNamespace(held=held, room_part="index")
+    none: Any = None
+    return Quotas(none, none, cast("Any", rooms), none, none, none, none), SimpleNamespace(held=held, room_part="index")
 
 
-def _waiting(signer: str, client: int, origin: tuple[int, int]) -> Held:
+def _waiting(signer: str, client: int, origin: tuple[int, int]) -> HeldUpdate:
     item = Item(0, 1, STRING, origin, None, None, None, "x")
     envelope = cast("Any", SimpleNamespace(signer=signer))
-    return Held(envelope, Update(client, 0, 1, [item], []), Need(origin, 0))
+    return HeldUpdate(envelope, Update(client, 0, 1, [item], []), Need(origin, 0))
 
 
 def _list(number: int) -> tuple[YataList, list[Node]]:
@@ -234,7 +235,7 @@ PROBES: Sequence[Probe] = (
     FailureProbe(
         name="again: an agent elsewhere that breaks off",
         covers=(
-            "a2a_server.text_link:_Exchange.run",
+            "a2a_client.text_link:_Exchange.run",
             "supervisor.output:flushed_regularly",
             "supervisor.remote_agent:RemoteAgentProvider.run",
         ),
@@ -255,7 +256,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: an answer to INVITE that is lost",
-        covers=("a2a_server.client:_begun",),
+        covers=("a2a_client.client:_begun",),
         throw=throwing(
             test_link.test_a_lost_answer_to_invite_is_asked_for_again,
             test_cancel.test_c41_before_the_invite_is_looked_at,
@@ -365,7 +366,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: forgetting that was killed",
-        covers=("messaging.forgetting:Forgetting.rooms",),
+        covers=("messaging.membership.forgetting:Forgetting.rooms",),
         throw=throwing(test_forgetting.test_what_was_begun_before_a_kill_is_ended_by_the_next_one),
     ),
     FailureProbe(
@@ -385,13 +386,13 @@ PROBES: Sequence[Probe] = (
     ),
     CostProbe(
         name="again: updates of strangers that wait for each other",
-        covers=("messaging.engine.quotas:Quotas._needed_in",),
+        covers=("messaging.quotas.quotas:Quotas._needed_in",),
         make=_chain,
         run=lambda given: given[0]._needed_in("#r:a", given[1]),
     ),
     CostProbe(
         name="again: a long timeline",
-        covers=("messaging.engine.sequence:YataList.forwards", "messaging.engine.sequence:YataList.precedes"),
+        covers=("messaging.documents.sequence:YataList.forwards", "messaging.documents.sequence:YataList.precedes"),
         make=_list,
         run=_look_through,
         size=1_024,

@@ -21,7 +21,7 @@ PROBES: Sequence[Probe] = (
     FailureProbe(
         name="agents: by ACP, that crash, flood, talk nonsense or hang",
         covers=(
-            "supervisor.acp.asking:Asking.__init__",
+            "supervisor.acp.asking:ToolQuestions.__init__",
             "supervisor.acp.stream:AgentStream.receive",
             "supervisor.output:drain",
         ),

@@ -12,7 +12,7 @@ from unittest import mock
 from attacks.kit.as_probe import throwing
 from attacks.probe import FailureProbe, Probe
 from daemon.peering import test_key_reports
-from sublet.daemon import log_file
+from sublet.daemon.logs import log_file
 from support.a2a_world import TOKEN, text, world
 
 
@@ -45,7 +45,7 @@ async def _agent_that_breaks() -> None:
 PROBES: Sequence[Probe] = (
     FailureProbe(
         name="log: a full disk as it is put aside",
-        covers=("daemon.log_file:put_aside", "daemon.log_file:LogFile.emit"),
+        covers=("daemon.logs.log_file:put_aside", "daemon.logs.log_file:LogFile.emit"),
         throw=_log_on_a_full_disk,
     ),
     FailureProbe(

@@ -11,7 +11,7 @@ from mcp_server import test_asking, test_host, test_resources, test_room_tools
 PROBES: Sequence[Probe] = (
     FailureProbe(
         name="mcp: a host that goes away while a person is asked",
-        covers=("mcp_server.asking:Asking._ask", "mcp_server.era:serve", "mcp_server.connection:_lines"),
+        covers=("mcp_server.asking:HostQuestions._ask", "mcp_server.era:serve", "mcp_server.connection:_lines"),
         throw=throwing(test_asking.test_a_host_that_is_gone_leaves_no_question),
     ),
     FailureProbe(

@@ -15,8 +15,8 @@ import httpx
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from app.test_running import Running, config, daemon
 from attacks.probe import FailureProbe, Probe
-from daemon.test_app import Running, config, daemon
 from sublet.daemon.api.gateways import GET_GATEWAY, LIST_GATEWAYS, SEND_TO_GATEWAY, OneGateway, SendToGateway
 from sublet.daemon.api.operation import Nothing
 from sublet.protocol.errors import SubletError

@@ -15,7 +15,7 @@ from a2a.types import Artifact, Message, Part, Task
 from attacks.kit.as_probe import throwing
 from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
 from mcp_server import test_obedient_model
-from sublet.a2a_server.parts import ANSWER_ARTIFACT, join_answer, message_text
+from sublet.a2a_wire.parts import ANSWER_ARTIFACT, join_answer, message_text
 from sublet.protocol.errors import SubletError
 from sublet.supervisor.claude_events import MAX_LINE_BYTES, ClaudeEvents
 from sublet.supervisor.offered import adding
@@ -85,13 +85,13 @@ PROBES: Sequence[Probe] = (
     ),
     CostProbe(
         name="a2a: a message of many parts",
-        covers=("a2a_server.parts:message_text",),
+        covers=("a2a_wire.parts:message_text",),
         make=_message,
         run=message_text,
     ),
     CostProbe(
         name="a2a: an answer of many pieces",
-        covers=("a2a_server.parts:join_answer",),
+        covers=("a2a_wire.parts:join_answer",),
         make=_answer,
         run=lambda task: join_answer(task, ANSWER_ARTIFACT),
     ),

@@ -20,7 +20,7 @@ from sublet.workspace.kept import blocks as block_file
 from sublet.workspace.kept import contents
 from sublet.workspace.kept.blocks import Mark
 from sublet.workspace.kept.budget import KeptBudget
-from sublet.workspace.kept.keeper import Keeper
+from sublet.workspace.kept.keeper import OverwriteKeeper
 from sublet.workspace.kept.log import KeptState, encode_state, load, open_place
 from sublet.workspace.kept.signature import Signature
 from support.kept import KEY, LiveLease
@@ -123,7 +123,7 @@ async def _place_that_is_gone() -> None:
         place = open_place(lease.kept)
         (lease.kept / "log").unlink()
         with suppress(SubletError):
-            Keeper(place, lease.rules, KeptBudget())
+            OverwriteKeeper(place, lease.rules, KeptBudget())
 
 
 async def _blocks_of_large_files() -> None:
@@ -245,7 +245,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     KeptProbe(
         name="keep: files that a lease makes",
-        covers=("workspace.kept.keeper:Keeper.__init__", "workspace.kept.keeper:Keeper.wrote"),
+        covers=("workspace.kept.keeper:OverwriteKeeper.__init__", "workspace.kept.keeper:OverwriteKeeper.wrote"),
         attack=_files_made,
         bound=16 * MEBIBYTE,
     ),
@@ -280,7 +280,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     FailureProbe(
         name="keep: where it is kept is gone",
-        covers=("workspace.kept.keeper:Keeper.__init__", "workspace.kept.log:open_place"),
+        covers=("workspace.kept.keeper:OverwriteKeeper.__init__", "workspace.kept.log:open_place"),
         throw=_place_that_is_gone,
     ),
 )

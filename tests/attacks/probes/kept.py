@@ -16,25 +16,27 @@ from attacks.kit.within import within
 from attacks.probe import KeptProbe, Probe
 from messaging.delivery.test_loops import LIMITS
 from messaging.extensions.test_all_together import WITH
-from sublet.a2a_server.client import MAX_SESSIONS, A2APeerLink
+from sublet.a2a_client.client import MAX_SESSIONS, A2APeerLink
 from sublet.a2a_server.ends import Ends
 from sublet.a2a_server.pairing import Attempts
 from sublet.daemon.lending.denial_notes import DenialNotes
 from sublet.daemon.peering.nonces import NonceMemory
-from sublet.daemon.ports import PeerAddress
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.rooms.answered import Answered
 from sublet.daemon.storage.store import Store
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.delivery.loops import Loops
 from sublet.policy.config import parse
 from sublet.policy.engine import Policy
+from sublet.policy.globs import MAX_MATCHERS, path_matcher
 from sublet.policy.lending import Protected
 from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.request_rules import MAX_NAMES, told_narrowing
 from sublet.protocol.assignment.prompts import Prompts
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import FollowUp
 from sublet.protocol.signing import MAX_CLOCK_SKEW_SECONDS
-from sublet.supervisor.acp.asking import Asking
+from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.output import Capture
 from support.approvals import Clock, call, desk
 from support.gates import ListGate
@@ -67,6 +69,19 @@ def _names() -> Iterator[object]:
         name = f"{number}{LONG}" if number % 2 else f"{number}a/b/" + "c/" * 100
         policy.decide(Subject("peer", name, role=name[:99]), Action.TOOL_CALL, Resource(name))
         policy.decide(Subject("agent", name), Action.WORKSPACE_LEND, Resource("/" + "d/" * 500 + str(number)))
+    yield policy
+
+
+@contextlib.contextmanager
+def _narrowed() -> Iterator[object]:
+    """Narrow requests by globs without end."""
+    policy = Policy(Protected(Path("/nowhere")), parse({"version": 1}))
+    for number in range(100):
+        names = [f"mcp.{number}x{one}*{'y' * 60}?z*" for one in range(MAX_NAMES)]
+        rules = told_narrowing({"deny": names, "only": [f"{name}q" for name in names]}).rules
+        policy.decide(Subject("agent", "coder"), Action.TOOL_CALL, Resource("mcp.1x1"), rules)
+    for number in range(2 * MAX_MATCHERS):
+        path_matcher(f"/{number}/*{'y' * 60}/**")
     yield policy
 
 
@@ -139,7 +154,7 @@ async def _asked(base: Path) -> AsyncIterator[object]:
 def _told() -> Iterator[object]:
     """Let an agent by ACP begin calls and print without end."""
     with tempfile.TemporaryDirectory(prefix="kept") as base, asyncio.Runner() as runner:
-        asking = Asking(replace(job(Path(base), ""), gate=ListGate()), Log())
+        asking = ToolQuestions(replace(job(Path(base), ""), gate=ListGate()), Log())
         capture = Capture("stdout", lambda _: None)
 
         async def work() -> None:
@@ -178,13 +193,20 @@ PROBES: Sequence[Probe] = (
         left=4 << 20,
     ),
     KeptProbe(
+        name="rules: requests that are narrowed by globs without end",
+        covers=("policy.globs:matcher", "policy.globs:path_matcher", "policy.globs:_path_glob"),
+        attack=_narrowed,
+        left=8 << 20,
+    ),
+    KeptProbe(
         name="rooms: a member who fills a room by all that it offers",
         covers=(
             "messaging.builtins.times:rfc3339",
-            "messaging.engine.document:Document.__init__",
-            "messaging.engine.engine:Engine.__init__",
-            "messaging.engine.reading:Reading.__init__",
-            "messaging.engine.texts:Texts.__init__",
+            "messaging.documents.document:Document.__init__",
+            "messaging.opening.open_documents:OpenDocuments.__init__",
+            "messaging.opening.accepted_updates:AcceptedUpdates.__init__",
+            "messaging.reading.reading:Reading.__init__",
+            "messaging.texts.texts:Texts.__init__",
             "messaging.delivery.loops:Loops._count",
         ),
         attack=_room,
@@ -200,7 +222,7 @@ PROBES: Sequence[Probe] = (
     ),
     KeptProbe(
         name="agents: calls by ACP that never end, and output",
-        covers=("supervisor.acp.asking:Asking.__init__", "supervisor.output:Capture.__init__"),
+        covers=("supervisor.acp.asking:ToolQuestions.__init__", "supervisor.output:Capture.__init__"),
         attack=_told,
     ),
     KeptProbe(
@@ -231,7 +253,7 @@ PROBES: Sequence[Probe] = (
     ),
     KeptProbe(
         name="peers: addresses that move",
-        covers=("a2a_server.client:A2APeerLink.__init__",),
+        covers=("a2a_client.client:A2APeerLink.__init__",),
         attack=lambda: within(_addresses),
     ),
 )

@@ -26,7 +26,7 @@ from sublet.workspace.archive.wire import MAX_REFUSED, Frame, Refused, Report, f
 from sublet.workspace.audit.snapshot import _is_below
 from sublet.workspace.confined.copy_up import QUICK_BYTES
 from sublet.workspace.serving.slow_work import SlowWork
-from sublet.workspace.view import rules
+from sublet.workspace.view import compiled, rules
 from sublet.workspace.view.admission import _pattern
 from support.sftp_client import NO_ATTRIBUTES, string
 from support.views import default_rules
@@ -106,10 +106,10 @@ def flags_asked_for() -> Iterator[object]:
 @contextmanager
 def rules_without_end() -> Iterator[object]:
     """Leases whose rules all differ, more than are kept compiled."""
-    rules._compiled.cache_clear()
-    for number in range(2 * rules.KEPT_COMPILED):
+    compiled.compiled.cache_clear()
+    for number in range(2 * compiled.KEPT_COMPILED):
         rules.Rules([f"hidden{number}-{name}" for name in range(10)], [f"locked{number}/*"], [])
-    assert rules._compiled.cache_info().currsize <= rules.KEPT_COMPILED
+    assert compiled.compiled.cache_info().currsize <= compiled.KEPT_COMPILED
     yield None
 
 
@@ -188,7 +188,7 @@ PROBES: Sequence[Probe] = (
     ),
     KeptProbe(
         name="view: rules of leases without end",
-        covers=("workspace.view.rules:_compiled",),
+        covers=("workspace.view.compiled:compiled",),
         attack=rules_without_end,
         bound=8 << 20,
         left=8 << 20,  # they stay for the next lease with the same rules

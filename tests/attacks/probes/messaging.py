@@ -18,23 +18,23 @@ from attacks.kit.neighbour import HOST, shake
 from attacks.kit.room_floods import LISTS, acknowledgement, present, saying, statements
 from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
 from protocol.ezagent.configs import EVE, OWNER, ROOM, room
-from sublet.messaging.arrivals import Arrivals
-from sublet.messaging.delivery.heard import Heard
-from sublet.messaging.engine.arrival import Arrival
-from sublet.messaging.engine.held import HeldUpdates, Need
-from sublet.messaging.engine.network import Sample
-from sublet.messaging.engine.ordered import Ranges
-from sublet.messaging.engine.sequence import Node, YataList, in_order
-from sublet.messaging.engine.text_body import TextBody
-from sublet.messaging.engine.text_order import TextOrder
-from sublet.messaging.engine.waiting import WaitingForKeys
-from sublet.messaging.hand_over import HandOver
-from sublet.messaging.invitations import inviter, rooms_in
-from sublet.messaging.joining import MAX_ROOMS_OF_INVITATION
+from sublet.messaging.accepting.arrival import Arrival
+from sublet.messaging.delivery.heard import AcknowledgementQueue
+from sublet.messaging.documents.held import HeldUpdates, Need
+from sublet.messaging.documents.ordered import Ranges
+from sublet.messaging.documents.sequence import Node, YataList, in_order
+from sublet.messaging.intake.waiting import WaitingForKeys
 from sublet.messaging.links.keys import LinkKeys
 from sublet.messaging.links.links import Links
+from sublet.messaging.membership.invitations import inviter, rooms_in
+from sublet.messaging.membership.joining import MAX_ROOMS_OF_INVITATION
 from sublet.messaging.parts import parts_of
-from sublet.messaging.replays import MAX_NONCES, SeenQuestions
+from sublet.messaging.ports.network import Sample
+from sublet.messaging.running.arrivals import Arrivals
+from sublet.messaging.running.hand_over import HandOver
+from sublet.messaging.syncing.replays import MAX_NONCES, SeenQuestions
+from sublet.messaging.texts.text_body import TextBody
+from sublet.messaging.texts.text_order import TextOrder
 from sublet.protocol.ezagent import ids, keys, shards, writer_rules
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import seal, unpack
@@ -251,7 +251,7 @@ def _silent() -> Iterator[object]:
 @contextlib.contextmanager
 def _flooded() -> Iterator[object]:
     """Let one signer send more than is kept of anybody, until the engine has taken it."""
-    arrivals, waiting = Arrivals(), WaitingForKeys()
+    arrivals, waiting = Arrivals[str](), WaitingForKeys()
     raw = _envelope(bytes(100_000))
     for _ in range(2_000):
         arrivals.hear(Sample("k", raw, b""))
@@ -267,7 +267,7 @@ def _flooded() -> Iterator[object]:
 @contextlib.contextmanager
 def _acknowledging() -> Iterator[object]:
     """Let a member publish acknowledgements without end, in more than one name."""
-    heard, (eve, mallory) = Heard(), peers("eve", "mallory")
+    heard, (eve, mallory) = AcknowledgementQueue(), peers("eve", "mallory")
     for one in (eve, mallory):
         raw = acknowledgement(one, ROOM, 200_000).payload
         for _ in range(500):
@@ -444,8 +444,8 @@ PROBES: list[Probe] = [
         CostProbe(
             name=f"rooms: parts of a text at one {shape}",
             covers=[
-                "messaging.engine.text_order:TextOrder.place",
-                "messaging.engine.ordered:Ordered.insert",
+                "messaging.texts.text_order:TextOrder.place",
+                "messaging.documents.ordered:Ordered.insert",
             ],
             make=lambda number, shape=shape: _parts(number, shape),  # type: ignore[misc]
             run=_place,
@@ -455,42 +455,42 @@ PROBES: list[Probe] = [
     ),
     CostProbe(
         name="rooms: parts of a text behind which one stands nowhere",
-        covers=["messaging.engine.text_order:TextOrder._take_out"],
+        covers=["messaging.texts.text_order:TextOrder._take_out"],
         make=lambda number: [*(_part(clock, None, None) for clock in range(number)), _part(number, (9, 9), None)],
         run=_place_in_vain,
         size=1_024,
     ),
     CostProbe(
         name="rooms: a text with what was deleted of it",
-        covers=["messaging.engine.text_body:TextBody.edit", "messaging.engine.ordered:Ranges.left"],
+        covers=["messaging.texts.text_body:TextBody.edit", "messaging.documents.ordered:Ranges.left"],
         make=lambda number: _parts(number, "before"),
         run=_text,
         size=2_048,
     ),
     CostProbe(
         name="rooms: elements at one place",
-        covers=["messaging.engine.sequence:YataList._walk", "messaging.engine.sequence:YataList.integrate"],
+        covers=["messaging.documents.sequence:YataList._walk", "messaging.documents.sequence:YataList.integrate"],
         make=_nodes,
         run=_integrate,
         size=2_048,
     ),
     CostProbe(
         name="rooms: writes of one key",
-        covers=["messaging.engine.sequence:in_order"],
+        covers=["messaging.documents.sequence:in_order"],
         make=_writes,
         run=in_order,
         size=2_048,
     ),
     CostProbe(
         name="rooms: ranges that are deleted",
-        covers=["messaging.engine.ordered:Ranges.add"],
+        covers=["messaging.documents.ordered:Ranges.add"],
         make=_cuts,
         run=_add_ranges,
         size=4_096,
     ),
     CostProbe(
         name="rooms: a gap that closes clock by clock",
-        covers=["messaging.engine.held:HeldUpdates.take", "messaging.engine.held:HeldUpdates.add"],
+        covers=["messaging.documents.held:HeldUpdates.take", "messaging.documents.held:HeldUpdates.add"],
         make=_held,
         run=_release,
         size=1_024,
@@ -575,34 +575,37 @@ PROBES: list[Probe] = [
     ),
     KeptProbe(
         name="rooms: more than is kept of a signer",
-        covers=["messaging.arrivals:Arrivals.hear", "messaging.engine.waiting:WaitingForKeys.keep"],
+        covers=["messaging.running.arrivals:Arrivals.hear", "messaging.intake.waiting:WaitingForKeys.keep"],
         attack=_flooded,
     ),
     KeptProbe(
         name="rooms: acknowledgements that wait",
         covers=[
-            "messaging.delivery.heard:Heard.add",
-            "messaging.delivery.heard:Heard.take",
-            "messaging.fair_queue:FairQueue.add",
-            "messaging.fair_queue:FairQueue.take",
-            "messaging.fair_queue:claimed_sender",
+            "messaging.delivery.heard:AcknowledgementQueue.add",
+            "messaging.delivery.heard:AcknowledgementQueue.take",
+            "messaging.running.fair_queue:FairQueue.add",
+            "messaging.running.fair_queue:FairQueue.take",
+            "messaging.running.fair_queue:claimed_sender",
         ],
         attack=_acknowledging,
         bound=10 << 20,
     ),
     KeptProbe(
         name="rooms: questions that are remembered",
-        covers=["messaging.replays:SeenQuestions.is_first", "messaging.replays:SeenQuestions._make_room"],
+        covers=[
+            "messaging.syncing.replays:SeenQuestions.is_first",
+            "messaging.syncing.replays:SeenQuestions._make_room",
+        ],
         attack=_asking,
         bound=12 << 20,
     ),
     KeptProbe(
         name="rooms: what is said in passing",
         covers=[
-            "messaging.engine.kept_passing:KeptPassing.put",
-            "messaging.engine.kept_passing:KeptPassing.has_room",
-            "messaging.engine.ephemeral:Ephemeral.take",
-            "messaging.engine.ephemeral:Ephemeral.settle",
+            "messaging.passing.kept_passing:KeptPassing.put",
+            "messaging.passing.kept_passing:KeptPassing.has_room",
+            "messaging.passing.ephemeral:Ephemeral.take",
+            "messaging.passing.ephemeral:Ephemeral.settle",
         ],
         attack=_present,
         bound=16 << 20,
@@ -610,18 +613,18 @@ PROBES: list[Probe] = [
     ),
     KeptProbe(
         name="rooms: work that waits for the event loop",
-        covers=["messaging.hand_over:HandOver.soon", "messaging.hand_over:HandOver.dispatch"],
+        covers=["messaging.running.hand_over:HandOver.soon", "messaging.running.hand_over:HandOver.dispatch"],
         attack=_handed_over,
         bound=8 << 20,
     ),
     CostProbe(
         name="rooms: a config that grows one by one",
         covers=[
-            "messaging.engine.config_gathering:ConfigGathering.keep",
-            "messaging.engine.config_gathering:ConfigGathering.due",
-            "messaging.engine.intake:Intake.take",
-            "messaging.engine.engine:Engine.config_changed",
-            "messaging.engine.rooms:Rooms.state",
+            "messaging.accepting.config_gathering:ConfigGathering.keep",
+            "messaging.accepting.config_gathering:ConfigGathering.due",
+            "messaging.intake.intake:Intake.take",
+            "messaging.accepting.config_changes:ConfigChanges.changed",
+            "messaging.rooms.states:Rooms.state",
         ],
         make=_config,
         run=_take_each,
@@ -630,8 +633,8 @@ PROBES: list[Probe] = [
     CostProbe(
         name="rooms: an invitation",
         covers=[
-            "messaging.invitations:rooms_in",
-            "messaging.invitations:inviter",
+            "messaging.membership.invitations:rooms_in",
+            "messaging.membership.invitations:inviter",
             "messaging.parts:parts_of",
         ],
         make=_invited,

@@ -22,9 +22,10 @@ import sublet
 from attacks.kit.caller import address_of, answering, caller, many
 from attacks.kit.odd_peer import ODD_ANSWERS
 from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
-from sublet.a2a_server import assertion, hosts, json_rpc
+from sublet.a2a_server import hosts, json_rpc
+from sublet.a2a_wire import assertion
+from sublet.daemon.config.paths import resolve_home
 from sublet.daemon.net.http_connection import _Head
-from sublet.daemon.paths import resolve_home
 from sublet.mcp_server import toml_entry
 from sublet.mcp_server.connection import _message
 from sublet.mcp_server.relay_session import Lines
@@ -283,7 +284,7 @@ TEXT = [
             candidates,
         ),
         ("a schema's pattern", "policy.guardrail.patterns:_translated", lambda text: LinearPattern(text[:400])),
-        ("a peer's assertion", ["a2a_server.assertion:read_claim"], _claimed),
+        ("a peer's assertion", ["a2a_wire.assertion:read_claim"], _claimed),
         ("a Host header", ["a2a_server.hosts:AllowedHosts.allows_host"], lambda text: _HOSTS.allows_host(text, "::1")),
         ("a name under a rule", ["policy.globs:matcher", "policy.globs:path_matcher"], _ruled),
     )
@@ -389,7 +390,7 @@ KEPT = [
             "daemon.net.slots:Slots.take",
             "daemon.net.http_connection:DeadlineProtocol.connection_made",
             "a2a_server.limits:_read",
-            "daemon.net.door:Door.serve",
+            "daemon.net.door:Acceptor.serve",
         ],
         attack=lambda: _besieged(world, lambda face: many(address_of(face.url), 400, HALF_BODY)),
     ),
@@ -433,10 +434,10 @@ FAILURES = [
     FailureProbe(
         name="net: odd answers of a peer",
         covers=[
-            "a2a_server.session:translated",
-            "a2a_server.session:PeerSession.card",
-            "a2a_server.peer_http:_Bounded.handle_async_request",
-            "a2a_server.peer_http:_BoundedStream.__aiter__",
+            "a2a_client.session:translated",
+            "a2a_client.session:PeerSession.card",
+            "a2a_client.peer_http:_Bounded.handle_async_request",
+            "a2a_client.peer_http:_BoundedStream.__aiter__",
         ],
         throw=_odd_answers,
     ),

@@ -15,7 +15,7 @@ from attacks.kit.scratch import in_place
 from attacks.kit.state import OURS, STORES, litter
 from attacks.probe import CostProbe, FailureProbe
 from sublet.daemon.lending.delegator import _sweep
-from sublet.daemon.recovery import clear
+from sublet.daemon.process.leftovers import clear
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.disk import removal
@@ -221,7 +221,7 @@ _PRIVATE = (
     "supervisor.tool_server.opened:_listen", "supervisor.super_agent:_own_directory",
 )  # fmt: skip
 _START = (
-    "daemon.recovery:clear", "daemon.lending.delegator:_sweep", "disk.set_aside:SetAside.take",
+    "daemon.process.leftovers:clear", "daemon.lending.delegator:_sweep", "disk.set_aside:SetAside.take",
     "disk.set_aside:SetAside.names", "disk.set_aside:SetAside.remove_later", "disk.set_aside:SetAside.sweep",
     "disk.set_aside:SetAside._prune",
     "disk.set_aside:SetAside._make", "disk.set_aside:_moved", "workspace.work_dirs:WorkDirs.reserve",

@@ -45,16 +45,16 @@ PROBES: Sequence[Probe] = (
         name="caches of what is our own",
         covers=(
             "daemon.times:_boot",
-            "messaging.engine.operations:_names",
-            "daemon.stalls:Stalls.__init__",
+            "messaging.declaring.operations:_names",
+            "daemon.health.stalls:Stalls.__init__",
         ),
         why="their keys are constants or functions of ours, or a few samples that we take ourselves",
     ),
     Reason(
         name="files that the daemon writes for itself",
         covers=(
-            "daemon.heap:resident_bytes",
-            "daemon.lock:read_owner",
+            "daemon.health.heap:resident_bytes",
+            "daemon.process.lock:read_owner",
             "daemon.supervising.start:_mark",
             "supervisor.processes:_is_guard",
         ),

@@ -26,7 +26,7 @@ from attacks.kit.repository import (
 from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
 from sublet.protocol.errors import SubletError
 from sublet.protocol.names import MalformedName, parse_name, parse_plain_name
-from sublet.workspace.archive.server import Branch
+from sublet.workspace.archive.download import Branch
 from sublet.workspace.archive.tar_format import MalformedTar
 from sublet.workspace.archive.wire import MalformedFrame, Planned, plan_frames
 from sublet.workspace.bundles.exchange import GitExchange

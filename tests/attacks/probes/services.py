@@ -17,19 +17,19 @@ from attacks.kit.faults import Faults
 from attacks.probe import FailureProbe, Probe
 from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.operation import Nothing
-from sublet.daemon.background import in_background
-from sublet.daemon.stop_limit import StopLimit
+from sublet.daemon.process.stop_limit import StopLimit
 from sublet.daemon.storage.store import Store
-from sublet.messaging.owner import Owner
+from sublet.daemon.tasks.background import in_background
+from sublet.messaging.running.owner import Owner
 from sublet.protocol.errors import SubletError
-from sublet.tasks import Health
+from sublet.tasks import ServiceHealth
 from support.services import Saboteur
 
 Work = Callable[[BusyPair], Awaitable[object]]
 
 BY_DELEGATING = (
     "a2a_server.delegated:DelegatedWork._relay",
-    "daemon.net.door:Door._begin",
+    "daemon.net.door:Acceptor._begin",
     "daemon.lending.delegation_run:DelegationRun._end",
     "daemon.lending.delegator:Delegator.create",
     "daemon.lending.going_along:GoingAlong.until_done",
@@ -38,8 +38,8 @@ BY_DELEGATING = (
     "daemon.working.assignment_run:AssignmentRun._while_mounted",
     "daemon.working.executor:Executor._accept",
     "daemon.working.performing:Performing._begin",
-    "messaging.hand_over:HandOver.dispatch",
-    "messaging.sync:Sync.run",
+    "messaging.running.hand_over:HandOver.dispatch",
+    "messaging.syncing.sync:Sync.run",
     "supervisor.program_run:ProgramRunner._run",
     "workspace.serving.listener:DataPlane._begin_with",
 )
@@ -58,7 +58,7 @@ BY_OTHER_WORK: dict[str, Work] = {
 OF_FACES = (
     "a2a_server.face:A2AFace.serve",
     "daemon.net.http_server:QuietServer.serve_until_cancelled",
-    "daemon.running:KeptFace._serve",
+    "daemon.process.kept_face:KeptFace._serve",
 )
 """Places that start a task of a face when a daemon starts."""
 AT_THE_START = (
@@ -71,23 +71,23 @@ AT_THE_START = (
 )
 """Places that start a task when a daemon starts, or is paired for the first time."""
 SERVED = (
-    "daemon.app:_Daemon._serve",
+    "app.daemon:Daemon._serve",
     "daemon.audit_log.log:AuditLog.serve",
     "daemon.control.server:ControlServer.serve",
     "daemon.lending.delegator:Delegator.serve",
     "daemon.lending.end_hook:EndHook.serve",
     "daemon.modules.gateways:Gateways.serve",
-    "daemon.own_files:OwnFiles.serve",
-    "daemon.own_tasks:OwnTasks.run",
-    "daemon.own_tasks:OwnTasks.start",
+    "daemon.process.own_files:OwnFiles.serve",
+    "daemon.tasks.own_tasks:OwnTasks.run",
+    "daemon.tasks.own_tasks:OwnTasks.start",
     "daemon.peering.whereabouts:Whereabouts.serve",
     "daemon.results.staged_results:StagedResults.serve",
     "daemon.rooms.messaging:Messaging.serve",
     "daemon.rooms.prune_store:LeaseRooms.serve",
     "daemon.rooms.start:Rooms.services",
-    "daemon.running:started",
-    "daemon.heap:Heap.serve",
-    "daemon.stalls:Stalls.serve",
+    "daemon.process.kept_face:started",
+    "daemon.health.heap:Heap.serve",
+    "daemon.health.stalls:Stalls.serve",
     "daemon.storage.pruning:Pruning.serve",
     "daemon.supervising.start:Supervising.serve",
     "daemon.working.executor:Executor.serve",
@@ -166,9 +166,8 @@ async def _services() -> None:
 async def _stores_thread() -> None:
     """Break the thread that writes: who waits is told, and the daemon is told to end."""
     with tempfile.TemporaryDirectory() as directory:
-        store = await Store.open(Path(directory) / "it.db")
         broken = anyio.Event()
-        store.broken = broken.set
+        store = await Store.open(Path(directory) / "it.db", broken.set)
         store._writes.put(object())  # type: ignore[arg-type]  # nothing that is ever put there
         with anyio.fail_after(SECONDS):
             with pytest.raises(SubletError):
@@ -245,7 +244,7 @@ async def _words_of_the_cut() -> None:
     """Fail where it is told what hangs: the process ends all the same."""
     ended: Future[int] = Future()
 
-    def failing() -> list[Health]:
+    def failing() -> list[ServiceHealth]:
         raise OSError("nobody can tell")
 
     StopLimit(ended.set_result, failing, 0.0).begin(3)
@@ -282,15 +281,19 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="services: the thread of the messaging engine",
-        covers=("messaging.owner:Owner.__init__", "messaging.owner:Owner._run", "messaging.owner:_Sender.__init__"),
+        covers=(
+            "messaging.running.owner:Owner.__init__",
+            "messaging.running.owner:Owner._run",
+            "messaging.running.sender:Sender.__init__",
+        ),
         throw=_engines_thread,
     ),
     FailureProbe(
         name="services: the words of a stop that is cut off",
-        covers=("daemon.stop_limit:StopLimit.begin", "daemon.stop_limit:StopLimit._wait"),
+        covers=("daemon.process.stop_limit:StopLimit.begin", "daemon.process.stop_limit:StopLimit._wait"),
         throw=_words_of_the_cut,
     ),
-    FailureProbe(name="services: a panic in a thread", covers=("daemon.background:in_background",), throw=_panic),
+    FailureProbe(name="services: a panic in a thread", covers=("daemon.tasks.background:in_background",), throw=_panic),
     FailureProbe(
         name="services: a name that is not UTF-8 in a watched directory",
         covers=(

@@ -23,9 +23,10 @@ from attacks.kit.lease import opened
 from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
 from attacks.scenes import scene
 from sublet.protocol.errors import SubletError
-from sublet.workspace.archive import tar_format
-from sublet.workspace.archive.server import Upload
-from sublet.workspace.archive.tar_format import Entry, MalformedTar, TarLimits, TarReader, header
+from sublet.workspace.archive import tar_format, tar_reader
+from sublet.workspace.archive.tar_format import Entry, MalformedTar, TarLimits, header
+from sublet.workspace.archive.tar_reader import TarReader
+from sublet.workspace.archive.upload import Upload
 from sublet.workspace.archive.wire import Frame, Frames, MalformedFrame, Planned, plan_frames, read_plan
 from sublet.workspace.archive.wire import frame as archive_frame
 from sublet.workspace.confined.fs import ConfinedFs
@@ -257,16 +258,16 @@ COSTS = (
     ),
     CostProbe(
         name="archive: a tar stream",
-        covers=("workspace.archive.tar_format:TarReader.feed", "workspace.archive.tar_format:TarReader.__init__"),
+        covers=("workspace.archive.tar_reader:TarReader.feed", "workspace.archive.tar_reader:TarReader.__init__"),
         make=_entries,
         run=_refused(_tar, MalformedTar),
         size=65536,
     ),
     CostProbe(
         name="archive: attributes of an entry",
-        covers=("workspace.archive.tar_format:_attributes",),
+        covers=("workspace.archive.tar_reader:_attributes",),
         make=_attributes,
-        run=_refused(tar_format._attributes, MalformedTar),
+        run=_refused(tar_reader._attributes, MalformedTar),
     ),
     CostProbe(
         name="mount: answers of a lender",
@@ -418,13 +419,13 @@ KEPT = (
     ),
     KeptProbe(
         name="archive: a plan of long names",
-        covers=("workspace.archive.server:_Plan.add", "workspace.serving.served_transfers:LeaseTransfers.upload"),
+        covers=("workspace.archive.upload:_Plan.add", "workspace.serving.served_transfers:LeaseTransfers.upload"),
         attack=_plan_announced,
         bound=64 * MEBIBYTE,
     ),
     KeptProbe(
         name="archive: headers of long names",
-        covers=("workspace.archive.tar_format:TarReader._count",),
+        covers=("workspace.archive.tar_reader:TarReader._count",),
         attack=_tar_headers_read,
         bound=8 * MEBIBYTE,
     ),

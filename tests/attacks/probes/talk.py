@@ -21,7 +21,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="rooms: what is lost or doubled, and an index that fails",
-        covers=("messaging.sync:Sync.run", "messaging.service:MessagingService._rebuild"),
+        covers=("messaging.syncing.sync:Sync.run", "messaging.service:MessagingService._rebuild"),
         throw=throwing(
             test_service.test_what_is_lost_or_doubled_is_healed,
             test_service.test_a_periodic_index_is_made_anew_even_after_it_failed,
@@ -34,7 +34,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="rooms: texts, threads and watches of many",
-        covers=("messaging.engine.texts:Texts._current",),
+        covers=("messaging.texts.texts:Texts._current",),
         throw=throwing(
             test_collab.test_whoever_is_taken_off_the_list_keeps_what_was_written_by_then,
             test_threads.test_long_threads_are_read_by_pages,

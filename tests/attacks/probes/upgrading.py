@@ -12,7 +12,7 @@ from pathlib import Path
 
 from attacks.kit.broken_disk import fail_each
 from attacks.probe import FailureProbe, Probe
-from sublet.daemon.faces import load_face_stores
+from sublet.app.stores import FACE_STORES
 from sublet.daemon.storage.opening import open_database
 from sublet.daemon.storage.state import LAYOUT, take_up
 from support.migration_kills import found_in, make_old, run
@@ -44,9 +44,9 @@ async def taken_up(base: Path) -> None:
         for name in LAYOUT.steps[0].touches:
             (state / name).write_text("old")
         with closing(sqlite3.connect(state / "a2a.sqlite3")) as tasks:
-            for statement in load_face_stores()["a2a.sqlite3"].create:
+            for statement in FACE_STORES["a2a.sqlite3"].create:
                 tasks.execute(statement)
-    await asyncio.to_thread(take_up, state, "9.9", load_face_stores())
+    await asyncio.to_thread(take_up, state, "9.9", FACE_STORES)
     assert sorted(one.name for one in (state / "keys").iterdir()) == []
     shutil.rmtree(state)
 

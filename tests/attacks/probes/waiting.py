@@ -25,20 +25,22 @@ from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.daemon.working import onward
 from sublet.daemon.working.onward import OnwardTools
-from sublet.messaging import replays
 from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.delivery.heard import MAX_ACKNOWLEDGEMENT_BYTES
-from sublet.messaging.doorkeeper import Doorkeeper, ask
-from sublet.messaging.engine.declaration import QOS_LOW
-from sublet.messaging.engine.network import Sample
-from sublet.messaging.engine.writing import Outgoing
-from sublet.messaging.owner import Reply, _Sender
+from sublet.messaging.ports.network import Sample
+from sublet.messaging.ports.outbox import Outgoing
+from sublet.messaging.running.owner import STOP_SECONDS
+from sublet.messaging.running.sender import Reply, Sender
+from sublet.messaging.schema.datatypes import QOS_LOW
+from sublet.messaging.syncing import replays
+from sublet.messaging.syncing.doorkeeper import Doorkeeper, ask
 from sublet.policy.model import Subject
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.tools import DELEGATE, ToolCall
+from sublet.supervisor.tool_gate import ToolCall
+from sublet.supervisor.tools import DELEGATE
 from sublet.workspace.view.change_watch import Changed, ChangeWatch
 from sublet.workspace.view.walk import WalkOverrunError
 from support.fake_daemon_api import FakeDaemonApi
@@ -119,8 +121,7 @@ class _Api(FakeDaemonApi):
 async def _delegated_on(base: Path) -> AsyncIterator[object]:
     """Let the agents of job after job delegate further."""
     config = AgentConfig.model_validate({"id": "coder", "provider": {"type": "acp", "argv": ["agent"]}})
-    tools = OnwardTools(lambda: [config], lambda _agent, _tool: True)
-    tools.use(_Api().table)
+    tools = OnwardTools(lambda: [config], lambda _agent, _tool: True, _Api().table)
     given, work = {"workspace_dir": "/w", "peer": "bob", "prompt": "Go."}, job(base, "Go.")
     with patch.object(onward, "MAX_JOBS", 20):
         for number in range(500):
@@ -210,7 +211,7 @@ def _invitation(number: int) -> bytes:
 @contextmanager
 def _congested() -> Iterator[object]:
     """Let agents write more than a link takes, and peers ask more than it answers."""
-    sender = _Sender(cast("MemoryNetwork", None))
+    sender = Sender(cast("MemoryNetwork", None), STOP_SECONDS)
     sender.send([Outgoing(f"k{number}", bytes([number]) * MEBIBYTE, b"", QOS_LOW) for number in range(64)])
     yield sender
     sender.send([Outgoing("k", b"", b"", QOS_LOW)])
@@ -219,7 +220,7 @@ def _congested() -> Iterator[object]:
 @contextmanager
 def _unread() -> Iterator[object]:
     """Let one peer ask for much and take nothing of it."""
-    sender = _Sender(cast("MemoryNetwork", None))
+    sender = Sender(cast("MemoryNetwork", None), STOP_SECONDS)
     for number in range(64):
         sender.reply(_Query("ezagent/nowhere", b""), Reply("greedy", bytes([number]) * MEBIBYTE))
     yield sender
@@ -251,7 +252,7 @@ PROBES: Sequence[Probe] = (
     ),
     KeptProbe(
         name="rooms: questions without end",
-        covers=("messaging.doorkeeper:Doorkeeper.__init__",),
+        covers=("messaging.syncing.doorkeeper:Doorkeeper.__init__",),
         attack=_questions,
         bound=160 << 10,
     ),
@@ -266,20 +267,20 @@ PROBES: Sequence[Probe] = (
     ),
     KeptProbe(
         name="rooms: invitations without end",
-        covers=("messaging.joining:Joining.__init__",),
+        covers=("messaging.membership.joining:Joining.__init__",),
         attack=lambda: within(_invited),
         bound=24 * MEBIBYTE,
     ),
     KeptProbe(
         name="rooms: a link that takes nothing",
-        covers=("messaging.owner:_Sender.__init__",),
+        covers=("messaging.running.sender:Sender.__init__",),
         attack=_congested,
         bound=36 * MEBIBYTE,
         left=36 * MEBIBYTE,
     ),
     KeptProbe(
         name="rooms: answers for a peer that takes none",
-        covers=("messaging.owner:_Sender.__init__", "messaging.owner:_Sender.reply"),
+        covers=("messaging.running.sender:Sender.__init__", "messaging.running.sender:Sender.reply"),
         attack=_unread,
         bound=20 * MEBIBYTE,
     ),

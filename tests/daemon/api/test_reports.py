@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sublet.daemon.api.audit_models import MAX_BRIEF_NAMES, AuditReport, FileChange
 from sublet.daemon.api.listing import MAX_LIST_BYTES
 from sublet.daemon.api.reports import (
     MAX_LISTED_FILES,
@@ -27,8 +28,8 @@ from sublet.daemon.storage.store import Store
 from sublet.protocol.errors import ErrorCode
 from sublet.protocol.messages import Done, DoneExtension, Error, ErrorExtension
 from sublet.protocol.text import MAX_SUMMARY_CHARS
-from sublet.workspace.audit.auditor import AuditResult
 from sublet.workspace.audit.comparing import ChangedDirectory, ChangedFile
+from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.kept.account import Account
 
 
@@ -145,6 +146,21 @@ async def test_the_tail_is_whole_characters_within_its_bound(journal: Journal) -
     assert len(tail) <= MAX_TAIL_BYTES
     assert len(tail) > MAX_TAIL_BYTES - 4
     assert tail.decode().endswith("é€𐍈")
+
+
+def test_a_report_in_a_list_counts_all_and_names_the_first_files() -> None:
+    names = [f"file_{number}" for number in range(10_000)]
+    files = [FileChange(path=name, change="added") for name in names[:1_000]]
+    report = AuditReport(added=names, counts={"added": 10_000}, files=files)
+    brief = report.brief()
+    assert brief.added == names[:MAX_BRIEF_NAMES]
+    assert brief.files == files[:MAX_BRIEF_NAMES]
+    assert brief.counts == {"added": 10_000}
+    assert brief.truncated
+    assert not report.truncated
+    assert brief.brief() == brief
+    small = AuditReport(added=["one"], counts={"added": 1})
+    assert small.brief() == small
 
 
 def test_what_a_report_lists_is_bounded_in_bytes_too() -> None:

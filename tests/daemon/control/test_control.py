@@ -53,11 +53,11 @@ from sublet.daemon.api.results import (
     Review,
     Undone,
 )
+from sublet.daemon.config.paths import Home, resolve_home
 from sublet.daemon.control.client import ControlClient
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.net.unix_socket import bind_private
 from sublet.daemon.operations.answers import OWNER
-from sublet.daemon.paths import Home, resolve_home
 from sublet.policy.model import Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind

@@ -80,28 +80,32 @@ from sublet.daemon.api.operation import AnyOperation, Nothing, Operation
 from sublet.daemon.api.peers import (
     ADD_PEER,
     CREATE_PAIR_LINK,
+    LIST_PAIR_LINKS,
     LIST_PEERS,
     REMOVE_PEER,
+    RENAME_PEER,
     SHOW_DIRECTORY,
     AddPeer,
     CreatePairLink,
     Directory,
     OnePeer,
     PairLink,
+    PairLinkView,
     PeerView,
+    RenamePeer,
 )
 from sublet.daemon.api.replays import REPLAY, ReplayRequest, ReplayView
 from sublet.daemon.api.tokens import CREATE_TOKEN, LIST_TOKENS, REVOKE_TOKEN, CreateToken, OneToken, TokenView
+from sublet.daemon.config.paths import Home, resolve_home
 from sublet.daemon.control.client import ControlClient
 from sublet.daemon.control.lend_root_service import LendRootService
 from sublet.daemon.control.peer_service import PeerParts, PeerService
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.state_service import StateService
 from sublet.daemon.control.token_service import TokenService
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.answers import OWNER
 from sublet.daemon.operations.table import OperationTable
-from sublet.daemon.paths import Home, resolve_home
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.model import Kind, Subject
@@ -118,6 +122,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 PEER = PeerView(name="bob", node_id="n", fingerprint="f", a2a_url=None, paired_at="t")
 DIRECTORY = Directory(node_id="n", peers=[PEER], lend_roots=["/w"])
 LINK = PairLink(link="l", expires_at="t", a2a_url="u", fingerprint="f")
+MADE = PairLinkView(id="0a", state="open", made_at="t", made_by="human", expires_at="t")
 TOKEN = TokenView(name="ci", created_at="t")
 SIGNED = SignedStatement(statement=Statement(daemon="n", decision="approve", nonce="0" * 32, at=1), signature="s")
 SIGNED_JSON = SIGNED.model_dump(mode="json")
@@ -147,8 +152,16 @@ CALLS = [
     Call(SHOW_DIRECTORY, Nothing(), DIRECTORY, "/v1/directory"),
     Call(CREATE_PAIR_LINK, CreatePairLink(), LINK, "/v1/pair-links", {"ttl_seconds": 600}),
     Call(CREATE_PAIR_LINK, CreatePairLink(ttl_seconds=5), LINK, "/v1/pair-links", {"ttl_seconds": 5}),
+    Call(LIST_PAIR_LINKS, Nothing(), [MADE], "/v1/pair-links"),
     Call(ADD_PEER, AddPeer(link="l", name="bob"), PEER, "/v1/peers", {"link": "l", "name": "bob"}),
     Call(LIST_PEERS, Nothing(), [PEER], "/v1/peers"),
+    Call(
+        RENAME_PEER,
+        RenamePeer(name="bob", new_name="robert"),
+        PEER,
+        "/v1/peers/bob/rename",
+        {"new_name": "robert"},
+    ),
     Call(REMOVE_PEER, OnePeer(name="bob"), PEER, "/v1/peers/bob"),
     Call(CREATE_TOKEN, CreateToken(name="ci"), TOKEN, "/v1/tokens", {"name": "ci", "ttl_seconds": None}),
     Call(CREATE_TOKEN, CreateToken(name="ci", ttl_seconds=9), TOKEN, "/v1/tokens", {"name": "ci", "ttl_seconds": 9}),
@@ -272,6 +285,7 @@ STATUSES: dict[AnyOperation, int] = {
 NOT_FOR_PATHS = ["", "..", "../x", "a/b", "a?b", "a b", "-x", "a\n", "\u00fc", "x" * 65, "\udcff"]
 IN_PATHS: list[Callable[[str], tuple[Operation[Any, Any], Request]]] = [
     lambda text: (REMOVE_PEER, OnePeer(name=text)),
+    lambda text: (RENAME_PEER, RenamePeer(name=text, new_name="robert")),
     lambda text: (REVOKE_TOKEN, OneToken(name=text)),
     lambda text: (GET_APPROVAL, OneApproval(approval_id=text)),
     lambda text: (DENY_APPROVAL, DenyApproval(approval_id=text)),
@@ -460,4 +474,3 @@ def test_every_operation_of_the_area_is_tried_over_the_socket() -> None:
         if hasattr(value, "path_of") and not isinstance(value, type)
     }
     assert declared == {one.operation.name for one in CALLS}
-    assert len(declared) == 36

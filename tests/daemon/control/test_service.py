@@ -5,13 +5,11 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
 import pytest
 
-from sublet.daemon import gatekeeper as gatekeeper_module
 from sublet.daemon.api.base import Request
 from sublet.daemon.api.delegation_fields import OneDelegation, OneWithPatch
 from sublet.daemon.api.delegations import CreateDelegation
@@ -21,8 +19,9 @@ from sublet.daemon.api.results import ApplyResult
 from sublet.daemon.control import delegation_service
 from sublet.daemon.control.delegation_service import DelegationService
 from sublet.daemon.control.history_service import HEARTBEAT_SECONDS, HistoryService
-from sublet.daemon.control.service_parts import PartOfService, ServiceParts
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.control.service_parts import ServiceParts
+from sublet.daemon.governing import gatekeeper as gatekeeper_module
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import served_by
 from sublet.daemon.storage.records import ResourceRecord
 from sublet.policy.engine import Policy
@@ -37,7 +36,7 @@ from support.effects import AskedPolicy, Effect, LendRoots, effects
 
 pytestmark = pytest.mark.anyio
 
-SERVICES: tuple[type[PartOfService], ...] = (DelegationService, HistoryService)
+SERVICES: tuple[type[DelegationService | HistoryService], ...] = (DelegationService, HistoryService)
 OPERATIONS = {one.name: (service, name) for service in SERVICES for name, one in served_by(service).items()}
 KINDS: tuple[Kind, ...] = get_args(Kind)
 FOR_MCP = {
@@ -77,7 +76,7 @@ class Results(Effect):
 def parts(log: list[str], policy: object, workspace: Path = Path("/srv/project")) -> ServiceParts:
     made: dict[str, object] = {name: Effect(log, name) for name in inspect.signature(ServiceParts).parameters}
     roots = LendRoots(log, "lend_roots")
-    gate = Gatekeeper(cast("Any", policy), cast("Any", made["journal"]), roots.paths, KeptDecisions())
+    gate = Gatekeeper(cast("Any", policy), cast("Any", Effect(log, "journal")), roots.paths, KeptDecisions())
     made |= {"policy": policy, "gate": gate, "results": Results(log, workspace)}
     return ServiceParts(**cast("Any", {**made, "chain_of": lambda _: Chain(), "max_depth": lambda: 4}))
 
@@ -98,9 +97,20 @@ def request_of(operation: AnyOperation, workspace: Path) -> Request:
     return found
 
 
+def service_of(
+    made: type[DelegationService | HistoryService], parts: ServiceParts
+) -> DelegationService | HistoryService:
+    """Return a service whose effects are written into the log of ``parts``."""
+    if issubclass(made, DelegationService):
+        return made(parts)
+    journal = cast("Any", parts.gate)._journal
+    log = journal._log
+    return made(parts.gate, journal, cast("Any", Effect(log, "pruning")), cast("Any", Effect(log, "work")).stop)
+
+
 async def call(parts: ServiceParts, name: str, caller: Subject, workspace: Path) -> None:
     made, method = OPERATIONS[name]
-    called = getattr(made(parts), method)(request_of(served_by(made)[method], workspace), caller)
+    called = getattr(service_of(made, parts), method)(request_of(served_by(made)[method], workspace), caller)
     await (anext(called) if inspect.isasyncgen(called) else called)
 
 
@@ -359,8 +369,7 @@ async def test_events_of_sessions_are_for_whoever_may_read_sessions(kind: Kind, 
             asked.append(only)
 
     made = parts([], Policy(Protected(Path("/home/nobody"))))
-    fields = {name: getattr(made, name) for name in inspect.signature(ServiceParts).parameters}
-    service = HistoryService(ServiceParts(**{**fields, "journal": Journal([], "journal")}))
+    service = HistoryService(made.gate, cast("Any", Journal([], "journal")), cast("Any", None), cast("Any", None))
     await service.read_events(ReadEvents(), Subject(kind, "x"))
     assert [one.sessions for one in asked] == [sees]
     if not sees:
@@ -381,9 +390,8 @@ async def test_a_feed_goes_on_where_it_was_and_asks_policy_for_each_page() -> No
     made = parts(log, AskedPolicy(log, 4))
     journal = Journal(log, "journal")
     gate = Gatekeeper(made.policy, cast("Any", journal), list, KeptDecisions())
-    feed = HistoryService(replace(made, journal=cast("Any", journal), gate=gate)).follow_events(
-        FollowEvents(cursor=7), Subject("human")
-    )
+    service = HistoryService(gate, cast("Any", journal), cast("Any", None), cast("Any", None))
+    feed = service.follow_events(FollowEvents(cursor=7), Subject("human"))
     assert [await anext(feed), await anext(feed)] == [[event], []]
     with pytest.raises(SubletError) as no:
         await anext(feed)

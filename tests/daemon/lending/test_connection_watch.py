@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from sublet.daemon.lending import connection_watch
-from sublet.daemon.ports import Silence
+from sublet.daemon.ports.peer_link import Silence
 from sublet.protocol.events import EventKind
 from sublet.protocol.lifecycle import DelegationState
 from support.lender import WAIT_SECONDS, Lender, lender

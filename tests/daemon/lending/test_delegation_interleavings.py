@@ -12,7 +12,7 @@ import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sublet.protocol.delegation.model import Failed
+from sublet.protocol.delegation.events import Failed
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationState, is_terminal
 from support.lender import WAYS, Lender, lender

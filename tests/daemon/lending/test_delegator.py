@@ -14,20 +14,23 @@ import anyio
 import asyncssh
 import pytest
 
+from sublet.daemon.api.audit_models import MAX_BRIEF_NAMES, AuditReport
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.lending import delegation_run, delegator, late_news
-from sublet.daemon.ports import NotConnected
-from sublet.daemon.storage.journal import NOTHING, Held, Journal
+from sublet.daemon.ports.peer_link import NotConnected
+from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord
+from sublet.daemon.storage.resource_log import NOTHING, ResourceChange
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.delegation import core
+from sublet.protocol.delegation import opening
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.messages import Accept, Invite
-from sublet.workspace.audit.auditor import Auditor, AuditResult
+from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.audit.manifest import Manifest
+from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.model import ViewRules
 from support.lender import Lender, lender
 from support.scripted_link import BOB, UNREACHABLE, Script, accept, accepting, failing, hanging, refusing
@@ -219,7 +222,7 @@ async def test_a_relative_mount_point_is_denied(side: Lender, path: str) -> None
 
 
 async def test_an_offline_peer_is_waited_for_only_where_asked(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "RETRY_PEER_SECONDS", 0.01)
+    monkeypatch.setattr(opening, "RETRY_PEER_SECONDS", 0.01)
     side.link.answer = failing(UNREACHABLE)
     view = await side.settled(await side.create())
     assert view.error is not None
@@ -325,7 +328,7 @@ async def test_a_busy_peer_is_asked_again_when_it_says(side: Lender) -> None:
 
 
 async def test_a_peer_that_restarts_is_tried_again_for_a_moment(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "FIRST_RECONNECT_SECONDS", 0.01)
+    monkeypatch.setattr(opening, "FIRST_RECONNECT_SECONDS", 0.01)
     gone = NotConnected(LocalCode.PEER_UNREACHABLE, "bob at http://127.0.0.1:9 can't be reached: refused")
     side.link.answer = failing(gone, gone, then=accepting())
     found = await side.running()
@@ -338,8 +341,8 @@ async def test_a_peer_that_restarts_is_tried_again_for_a_moment(side: Lender, mo
 
 
 async def test_a_peer_that_nobody_answers_for_is_given_up(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "FIRST_RECONNECT_SECONDS", 0.01)
-    monkeypatch.setattr(core, "RECONNECT_PEER_SECONDS", 0.05)
+    monkeypatch.setattr(opening, "FIRST_RECONNECT_SECONDS", 0.01)
+    monkeypatch.setattr(opening, "RECONNECT_PEER_SECONDS", 0.05)
     gone = NotConnected(LocalCode.PEER_UNREACHABLE, "bob can't be reached: refused")
     side.link.answer = failing(*[gone] * 20)
     view = await side.settled(await side.create())
@@ -682,6 +685,20 @@ async def test_there_is_a_bound_on_what_is_under_way(side: Lender, monkeypatch: 
     await side.settled(third)
 
 
+async def test_a_list_names_the_first_files_of_each_audit_alone(side: Lender) -> None:
+    found = await side.running()
+    side.link.done(found)
+    await side.settled(found)
+    record = await side.journal.require_delegation(found)
+    names = [f"file_{number}" for number in range(1_000)]
+    audit = AuditReport(added=names, counts={"added": 1_000})
+    await side.journal.save_delegation(record.model_copy(update={"audit": audit}))
+    [view] = await side.delegator.list(limit=10, active=False)
+    assert view.audit is not None
+    assert (view.audit.added, view.audit.counts) == (names[:MAX_BRIEF_NAMES], {"added": 1_000})
+    assert (await side.delegator.view(found)).audit == audit
+
+
 async def test_lists_are_bounded_whatever_is_asked(side: Lender) -> None:
     side.link.answer = refusing()
     made = [await side.create() for _ in range(3)]
@@ -753,7 +770,7 @@ class FailingJournal(Journal):
         record: DelegationRecord,
         kind: EventKind | None = None,
         data: Mapping[str, JsonValue] | None = None,
-        held: Held = NOTHING,
+        held: ResourceChange = NOTHING,
     ) -> Event | None:
         if self.broken:
             raise SubletError(LocalCode.UNAVAILABLE, "the store failed: disk is full", "Free some space.")

@@ -16,7 +16,7 @@ from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
-from sublet.protocol.delegation.model import (
+from sublet.protocol.delegation.events import (
     AcceptCame,
     CancelCame,
     Created,
@@ -24,13 +24,12 @@ from sublet.protocol.delegation.model import (
     Event,
     Failed,
     Opened,
-    Output,
     Prepared,
     ProgressCame,
-    Revoke,
     Settled,
     TimePassed,
 )
+from sublet.protocol.delegation.outputs import Output, Revoke
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.lifecycle import DelegationState

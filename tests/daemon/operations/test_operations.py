@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -12,15 +13,17 @@ import httpx
 import pytest
 from pydantic import Field, ValidationError
 
+from sublet import turns
 from sublet.daemon.api.base import Request, View
 from sublet.daemon.api.operation import Asks, AsksInside, Nothing, Operation, Segment, Streaming
+from sublet.daemon.config.paths import Home, resolve_home
 from sublet.daemon.control.client import ControlClient
 from sublet.daemon.control.server import ControlServer
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.answers import OWNER
 from sublet.daemon.operations.calling import Calls, read_answer, write_request
+from sublet.daemon.operations.routes import written
 from sublet.daemon.operations.table import OperationTable, serves
-from sublet.daemon.paths import Home, resolve_home
 from sublet.policy.model import Action, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.decisions import KeptDecisions, gatekeeper
@@ -214,6 +217,8 @@ async def test_policy_is_told_what_the_request_is_about() -> None:
     things = Things(gatekeeper(Journal(), log=log))  # type: ignore[arg-type]
     await things.change(Change(thing_id="t:1", name="four"), OWNER)
     await things.find(Find(name=""), OWNER)
+    with pytest.raises(SubletError):
+        await things.find(Find(name=""), Subject("mcp", "host"))
     decisions = [fields for kind, fields in log.entries if kind == "decision"]
     assert [(one["action"], one["resource"]) for one in decisions] == [("peer.manage", "t:1"), ("peer.manage", "*")]
     assert decisions[0]["attributes"] == {"size_bytes": 4}
@@ -311,3 +316,14 @@ def test_nothing_is_served_twice(things: Things) -> None:
 def test_requests_do_not_change_after_policy_has_seen_them() -> None:
     with pytest.raises(ValidationError):
         Find(name="n").name = "m"
+
+
+async def test_others_have_the_loop_between_the_views_of_a_long_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0)
+    answering = asyncio.ensure_future(written([Thing(name=str(number)) for number in range(100)], 200))
+    passes = 0
+    while not answering.done():
+        passes += 1
+        await asyncio.sleep(0)
+    assert passes >= 100
+    assert json.loads(bytes((await answering).body)) == [{"name": str(number)} for number in range(100)]

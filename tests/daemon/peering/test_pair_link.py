@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sublet.daemon.peering.pair_link import PairingLink, check_url, parse_link
+from sublet.daemon.net.base_url import check_url
+from sublet.daemon.peering.pair_link import PairingLink, parse_link
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import fingerprint
 

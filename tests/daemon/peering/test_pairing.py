@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -11,12 +13,13 @@ from pathlib import Path
 import pytest
 from nacl.signing import SigningKey
 
-from sublet.daemon.api.daemon_api import PairReply, PairRequest
 from sublet.daemon.peering.identity import load_tls
 from sublet.daemon.peering.pair_link import parse_link
 from sublet.daemon.peering.pair_proof import mac_key, prove_reply, prove_request
 from sublet.daemon.peering.pairing import MAX_LINKS, MAX_WRONG_PROOFS, OwnAddress
 from sublet.daemon.peering.peers import Peer, PeerStore
+from sublet.daemon.ports.given_to_a2a import PairReply, PairRequest
+from sublet.daemon.storage.event_log import Recorder
 from sublet.protocol import ids
 from sublet.protocol.encoding import b64
 from sublet.protocol.errors import LocalCode, SubletError
@@ -60,7 +63,7 @@ async def test_pairing_pins_both_keys(ann: Side, bob: Side, monkeypatch: pytest.
     assert pinned.address().a2a_url == "http://127.0.0.1:8002/"
     for half in (ann, bob):
         kinds = [event.kind for event in (await half.journal.events_after(0)).events]
-        assert kinds == [EventKind.PEER_PAIRED]
+        assert kinds == [*([EventKind.PAIR_LINK_MADE] if half is bob else []), EventKind.PEER_PAIRED]
         assert (await PeerStore.load(half.journal)).list() == half.peers.list()
 
 
@@ -330,3 +333,118 @@ async def test_of_two_uses_at_once_one_wins(ann: Side, bob: Side, tmp_path: Path
         )
         assert sorted(isinstance(answer, SubletError) for answer in answers) == [False, True]
     assert len(bob.peers.list()) == 1
+
+
+async def test_a_renamed_peer_keeps_its_key_and_is_found_by_the_new_name_alone(ann: Side, bob: Side) -> None:
+    await ann.pairing.add((await bob.pairing.create_link()).link, "bob")
+    view = await ann.pairing.rename("bob", "robert")
+    assert (view.name, view.was, view.fingerprint) == ("robert", "bob", bob.identity.fingerprint)
+    assert ann.peers.get("bob") is None
+    known = ann.peers.find_known(bob.identity.node_id)
+    assert known is not None
+    assert known.name == "robert"
+    assert (await PeerStore.load(ann.journal)).list() == ann.peers.list()
+    [event] = [one for one in (await ann.journal.events_after(0)).events if one.kind == EventKind.PEER_RENAMED]
+    assert (event.data["name"], event.data["was"]) == ("robert", "bob")
+    # what was lent under the old name is found by the key
+    assert ann.peers.address_of("bob", bob.identity.fingerprint, "2026-01-01T00:00:00Z") is not None
+    assert (await ann.pairing.rename("robert", "robert")).was is None
+    with pytest.raises(SubletError) as error:
+        await ann.pairing.rename("bob", "bert")
+    assert error.value.code is LocalCode.PEER_UNKNOWN
+
+
+@pytest.mark.parametrize("named", ["bob", "robert"])
+async def test_a_peer_that_something_names_keeps_its_name(ann: Side, bob: Side, named: str) -> None:
+    await ann.pairing.add((await bob.pairing.create_link()).link, "bob")
+    ann.spoken = lambda name: "the rule team" if name == named else None
+    with pytest.raises(SubletError, match=r"bob keeps its name: .*the rule team names") as error:
+        await ann.pairing.rename("bob", "robert")
+    assert error.value.code is LocalCode.CONFLICT
+    assert [peer.name for peer in ann.peers.list()] == ["bob"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "conditions"), [("peer:bob", {}), ("mcp:x", {"peer": "bo*"}), ("mcp:x", {"peer": "rob*"})]
+)
+async def test_a_peer_of_which_a_grant_speaks_keeps_its_name(
+    ann: Side, bob: Side, agent: str, conditions: dict[str, str]
+) -> None:
+    await ann.pairing.add((await bob.pairing.create_link()).link, "bob")
+
+    def give(connection: sqlite3.Connection, _: Recorder) -> None:
+        connection.execute(
+            "INSERT INTO grants (id, agent, tool, conditions, scope, issued_by, issued_at, boot, issued_up, expires_at,"
+            " max_uses, remaining) VALUES ('g', ?, 'read', ?, 's', 'you', 1, 'b', 1, 9e9, 1, 1)",
+            (agent, json.dumps(conditions)),
+        )
+
+    await ann.journal.transact(give)
+    with pytest.raises(SubletError, match="a grant"):
+        await ann.pairing.rename("bob", "robert")
+
+    def take_back(connection: sqlite3.Connection, _: Recorder) -> None:
+        connection.execute("UPDATE grants SET revoked_at = 1")
+
+    await ann.journal.transact(take_back)
+    assert (await ann.pairing.rename("bob", "robert")).name == "robert"
+
+
+async def test_no_peer_takes_the_name_that_another_has_or_had(ann: Side, bob: Side) -> None:
+    await ann.peers.add(Peer("eve", bytes(SigningKey.generate().verify_key), None, None))
+    await ann.peers.add(Peer("old", bytes(SigningKey.generate().verify_key), None, None))
+    await ann.peers.remove("old")
+    await ann.pairing.add((await bob.pairing.create_link()).link, "bob")
+    for taken, why in (("eve", "another peer has that name"), ("old", "it was another key's")):
+        with pytest.raises(SubletError, match=why):
+            await ann.pairing.rename("bob", taken)
+    await ann.pairing.rename("bob", "robert")
+    # its own old name it may have back, and nobody else gets it by calling itself so
+    await ann.pairing.rename("robert", "bob")
+    assert [peer.name for peer in ann.peers.list()] == ["bob", "eve"]
+
+
+async def test_a_removal_and_a_move_that_meet_a_renaming_win(ann: Side, bob: Side) -> None:
+    await ann.pairing.add((await bob.pairing.create_link()).link, "bob")
+    before = ann.peers.require("bob")
+    await asyncio.gather(
+        ann.pairing.rename("bob", "robert"), ann.peers.move(replace(before, a2a_url="http://127.0.0.1:9001/"))
+    )
+    moved = [(peer.name, peer.a2a_url) for peer in ann.peers.list()]
+    assert moved == [("robert", "http://127.0.0.1:9001/")]
+    assert (await PeerStore.load(ann.journal)).list() == ann.peers.list()
+    await asyncio.gather(ann.pairing.rename("robert", "bert"), ann.peers.remove("robert"), return_exceptions=True)
+    assert ann.peers.list() == []
+    assert (await PeerStore.load(ann.journal)).list() == []
+
+
+async def test_who_makes_a_link_is_told_who_used_it(ann: Side, bob: Side) -> None:
+    used = await bob.pairing.create_link(600, by="human")
+    late = await bob.pairing.create_link(60)
+    unused = await bob.pairing.create_link(600)
+    assert [(one.id, one.state, one.peer) for one in await bob.pairing.links()] == [
+        (unused.id, "open", None),
+        (late.id, "open", None),
+        (used.id, "open", None),
+    ]
+    await ann.pairing.add(used.link, "bob")
+    bob.clock += 61
+    ann_there = bob.peers.by_node_id(ann.identity.node_id)
+    assert ann_there is not None
+    told = {one.id: one for one in await bob.pairing.links()}
+    assert (told[used.id].state, told[used.id].made_by) == ("used", "human")
+    assert (told[used.id].peer, told[used.id].fingerprint) == (ann_there.name, ann.identity.fingerprint)
+    assert (told[late.id].state, told[unused.id].state) == ("over", "open")
+    # by its key, whatever it is called later, and also when it is gone
+    await bob.pairing.rename(ann_there.name, "annie")
+    assert {one.peer for one in await bob.pairing.links() if one.state == "used"} == {"annie"}
+    await bob.peers.remove("annie")
+    [again] = [one for one in await bob.pairing.links() if one.state == "used"]
+    assert (again.peer, again.fingerprint) == (None, ann.identity.fingerprint)
+    # what tells of a link lets nobody pair
+    link = parse_link(used.link)
+    shown = "".join(one.model_dump_json() for one in await bob.pairing.links())
+    events = "".join(one.model_dump_json() for one in (await bob.journal.events_after(0)).events)
+    for secret in (link.token_id, link.secret):
+        assert secret not in shown + events
+    assert used.cursor < late.cursor

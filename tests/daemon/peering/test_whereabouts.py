@@ -10,13 +10,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.daemon.api.daemon_api import Moved
 from sublet.daemon.peering import whereabouts
 from sublet.daemon.peering.identity import Identity
 from sublet.daemon.peering.pairing import OwnAddress
 from sublet.daemon.peering.peers import Peer
 from sublet.daemon.peering.whereabouts import Whereabouts
-from sublet.daemon.ports import PeerAddress
+from sublet.daemon.ports.given_to_a2a import Moved
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.signing import MAX_CLOCK_SKEW_SECONDS
 from support.a2a_world import MemoryNonces

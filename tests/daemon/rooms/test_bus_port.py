@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sublet.daemon.config import Bus, Listen
+from sublet.daemon.config.daemon_config import Bus, Listen
 from sublet.daemon.rooms.bus_port import BusPort, endpoint
 from sublet.messaging.links.keys import LinkKeys
 from sublet.messaging.links.links import Links

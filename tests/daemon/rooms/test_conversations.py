@@ -35,13 +35,14 @@ from sublet.daemon.api.room_news import (
     WatchRooms,
 )
 from sublet.daemon.api.rooms import CREATE_ROOM, INVITE_TO_ROOM, CreateRoom, InviteToRoom
-from sublet.daemon.config_file import MessagingConfig
+from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.rooms.addressing import Addresses, direct_name, direct_with
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.conversation_service import ConversationService
 from sublet.daemon.rooms.file_service import RoomFileService
 from sublet.daemon.rooms.finding import RoomFinder
+from sublet.daemon.rooms.mark_service import RoomMarkService
 from sublet.daemon.rooms.message_service import MessageService
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.news_service import NewsService
@@ -82,8 +83,8 @@ async def world(directory: Path) -> AsyncIterator[World]:
             gate, speaking = gatekeeper(half.journal, log=KeptDecisions()), Speaking(messaging, half.identity.node_id)
             finder = RoomFinder(gate, speaking, Addresses({"bob": NODE}.get, {NODE}.__contains__))
             table = OperationTable(
-                *(made(gate, speaking) for made in (RoomService, MessageService, RoomFileService)),
-                *(made(gate, speaking, finder) for made in (ConversationService, NewsService)),
+                *(made(gate, speaking) for made in (MessageService, RoomFileService, RoomMarkService)),
+                *(made(gate, speaking, finder) for made in (RoomService, ConversationService, NewsService)),
             )
             hers, its = [speaking.entity(caller) for caller in (HUMAN, HOST)]
             yield World(table, await speaking.service(), hers, its)

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.daemon.config_file import MessagingConfig
+from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.entities import (
     agent_of,

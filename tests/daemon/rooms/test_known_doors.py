@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.ports import BusDoor
+from sublet.daemon.ports.peer_link import BusAddress
 from sublet.daemon.rooms.known_doors import MAX_FILE_BYTES, KnownDoors
 
-ANN, BOB = BusDoor(7447), BusDoor(8001)
+ANN, BOB = BusAddress(7447), BusAddress(8001)
 
 
 def test_doors_of_peers_outlive_the_process(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from sublet.daemon.api.delegation_views import ConditionView, LeaseQuota
 from sublet.daemon.api.delegations import CreateDelegation
-from sublet.daemon.config_file import MessagingConfig
+from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.rooms import lent_rooms
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.lent_rooms import RESULT, LentRooms, is_closed

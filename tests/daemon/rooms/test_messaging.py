@@ -10,9 +10,9 @@ import anyio
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sublet.daemon.config_file import MessagingConfig
+from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.peering.peers import Peer
-from sublet.daemon.ports import BusDoor, PeerAddress
+from sublet.daemon.ports.peer_link import BusAddress, PeerAddress
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.entities import daemon_of, entity_of, load_entities
 from sublet.daemon.rooms.known_doors import KnownDoors
@@ -95,7 +95,7 @@ async def test_a_person_and_an_agent_in_a_host_are_told_apart(tmp_path: Path) ->
 async def test_who_starts_while_a_peer_is_away_calls_where_it_was_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(_: PeerAddress) -> BusDoor | None:
+    async def away(_: PeerAddress) -> BusAddress | None:
         raise SubletError(LocalCode.PEER_UNREACHABLE, "nobody answers", "")
 
     port = BusPort(ANY_BUS, None)
@@ -105,7 +105,7 @@ async def test_who_starts_while_a_peer_is_away_calls_where_it_was_last(
         monkeypatch.setattr(caller.link, "bus", away)
         node, state = called.identity.node_id, tmp_path / "state"
         (state / "keys").mkdir(parents=True)
-        KnownDoors(state / "bus_doors.json").keep({node: BusDoor(port.number)}, {node})
+        KnownDoors(state / "bus_doors.json").keep({node: BusAddress(port.number)}, {node})
         await caller.peers.add(Peer("bob", called.identity.public_key, "http://127.0.0.1:9/", None))
         async with running(caller, state):
             key = Ed25519PrivateKey.from_private_bytes(bytes(called.identity.key))
@@ -126,8 +126,8 @@ async def test_who_starts_while_a_peer_is_away_calls_where_it_was_last(
 async def test_a_peer_whose_bus_has_an_older_form_is_not_called_and_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def older(_: PeerAddress) -> BusDoor | None:
-        return BusDoor(1, wire=1, version="0.0.9")
+    async def older(_: PeerAddress) -> BusAddress | None:
+        return BusAddress(1, wire=1, version="0.0.9")
 
     async with side(tmp_path, 1) as half, side(tmp_path / "other", 2) as other:
         for here, there in ((half, other), (other, half)):

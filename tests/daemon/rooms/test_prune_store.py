@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.daemon.config_file import MessagingConfig
+from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.rooms import prune_store
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.entities import daemon_of, human_of

@@ -23,7 +23,7 @@ from sublet.daemon.api.rooms import (
     CreateRoom,
     InviteToRoom,
 )
-from sublet.daemon.config_file import MessagingConfig
+from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.rooms.addressing import Addresses
 from sublet.daemon.rooms.bus_port import BusPort
@@ -35,6 +35,7 @@ from sublet.daemon.rooms.room_service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.ids import entity_domain
 from sublet.tasks import Service, Services
 from support.decisions import KeptDecisions, gatekeeper
 from support.pairing import side
@@ -55,7 +56,7 @@ async def service(directory: Path, log: KeptDecisions | None = None) -> AsyncIte
             gate = gatekeeper(half.journal, log=log or KeptDecisions())
             finder = RoomFinder(gate, speaking, Addresses(lambda name: None, lambda node: False))
             yield OperationTable(
-                RoomService(gate, speaking), MessageService(gate, speaking), NewsService(gate, speaking, finder)
+                RoomService(gate, speaking, finder), MessageService(gate, speaking), NewsService(gate, speaking, finder)
             )
             group.cancel_scope.cancel()
     finally:
@@ -69,7 +70,8 @@ async def test_a_host_sees_a_room_once_it_is_a_member_and_speaks_as_itself(tmp_p
         assert await rooms.call(LIST_ROOMS, Nothing(), HOST) == []
         with pytest.raises(SubletError):
             await rooms.call(READ_MESSAGES, ReadMessages(room_id=room), HOST)
-        await rooms.call(INVITE_TO_ROOM, InviteToRoom(room_id=room, entity=its), HUMAN)
+        invited = await rooms.call(INVITE_TO_ROOM, InviteToRoom(room_id=room, entity=its), HUMAN)
+        assert (invited.name, invited.entity) == ("Work", its)
         sent = await rooms.call(SEND_MESSAGE, SendMessage(room_id=room, body="done"), HOST)
         await rooms.call(SEND_MESSAGE, SendMessage(room_id=room, body="thanks", reply_to=sent.ref_id), HUMAN)
         said = await rooms.call(READ_MESSAGES, ReadMessages(room_id=room), HOST)
@@ -79,7 +81,8 @@ async def test_a_host_sees_a_room_once_it_is_a_member_and_speaks_as_itself(tmp_p
         assert [event["kind"] for event in found.events].count("message.new") == 2
         assert (await rooms.call(WATCH_ROOMS, WatchRooms(since=found.cursor), HOST)).events == []
         assert (await rooms.call(GET_ROOM, OneRoom(room_id=room), HOST)).roles == {hers: "owner", its: "member"}
-        await rooms.call(LEAVE_ROOM, OneRoom(room_id=room), HOST)
+        left = await rooms.call(LEAVE_ROOM, OneRoom(room_id=room), HOST)
+        assert (left.name, left.entity) == ("Work", its)
         assert await rooms.call(LIST_ROOMS, Nothing(), HOST) == []
 
 
@@ -116,3 +119,14 @@ async def test_sending_is_written_down_before_it_is_done_and_reading_without_wai
         await rooms.call(SEND_MESSAGE, SendMessage(room_id=room, body="hello"), HUMAN)
         assert len(log.durable) == durable + 1
         assert "hello" not in str(log.entries)
+
+
+async def test_nobody_who_does_not_exist_is_invited(tmp_path: Path) -> None:
+    async with service(tmp_path) as rooms:
+        me = (await rooms.call(WHOAMI, Nothing(), HUMAN)).entity_id
+        room = (await rooms.call(CREATE_ROOM, CreateRoom(name="Work"), HUMAN)).room_id
+        phantom = f"@nosuchagent:{entity_domain(me)}"
+        with pytest.raises(SubletError) as refused:
+            await rooms.call(INVITE_TO_ROOM, InviteToRoom(room_id=room, entity=phantom), HUMAN)
+        assert refused.value.code is LocalCode.NOT_FOUND
+        assert set((await rooms.call(GET_ROOM, OneRoom(room_id=room), HUMAN)).roles) == {me}

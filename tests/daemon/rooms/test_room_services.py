@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from sublet.daemon.api.conversations import (
+    Invite,
     Reach,
     ReadConversation,
     Say,
+    SearchMessages,
     WhichConversation,
     WhichMessage,
 )
@@ -23,7 +25,7 @@ from sublet.daemon.api.room_marks import DeleteMessage, EditMessage, Moderate, R
 from sublet.daemon.api.room_members import ConfigureRoom, DeclineKnock, Knock, RemoveMember
 from sublet.daemon.api.room_messages import AskReceipts, ListThreads, ReadMessages, SendMessage
 from sublet.daemon.api.room_news import FollowNews, SetWatch, UnsetWatch, WatchRooms
-from sublet.daemon.api.room_people import FindProfile, MarkRead, SearchProfiles, UpdateProfile
+from sublet.daemon.api.room_people import FindProfile, MarkRead, NamedProfile, SearchProfiles, UpdateProfile
 from sublet.daemon.api.room_presence import SaveDraft, SetPresence
 from sublet.daemon.api.room_texts import EditText, ShareText, TextEdit
 from sublet.daemon.api.rooms import CreateRoom, InviteToRoom
@@ -66,6 +68,9 @@ CALLS: dict[type, list[Callable[[Any, Subject], Any]]] = {
         lambda api, who: api.get_receipts(AskReceipts(room_id=ROOM, ref_id=REF), who),
     ],
     ConversationService: [
+        lambda api, who: api.invite(Invite(room="Work", entity="@human:node-bob"), who),
+        lambda api, who: api.search_messages(SearchMessages(query="flaky"), who),
+        lambda api, who: api.find_profile(NamedProfile(), who),
         lambda api, who: api.reach(Reach(to="bob"), who),
         lambda api, who: api.say(Say(to="bob", body="hello"), who),
         lambda api, who: api.read_conversation(ReadConversation(room="bob"), who),

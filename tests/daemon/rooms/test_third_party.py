@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.config_file import MessagingConfig
+from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.rooms.third_party import GROUP, load_third_party
 from sublet.protocol.errors import LocalCode, SubletError
 
 MODULE = """
 from sublet.messaging.extending import Declaration
-from sublet.messaging.engine.declaration import Origin
+from sublet.messaging.declaring.declaration import Origin
 GOOD = Declaration(id="good", version="1")
 BUILT_IN = Declaration(id="forged", version="1", origin=Origin.BUILT_IN)
 TEXT = "good"

@@ -13,20 +13,20 @@ from typing import Any
 import anyio
 import pytest
 
-from sublet.daemon.config_file import MessagingConfig
+from sublet.daemon.config.config_file import MessagingConfig
+from sublet.daemon.ports.talking import TalkingWork
 from sublet.daemon.rooms import work_talk
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.lent_rooms import RESULT
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.work_talk import NOT_YET, WorkTalk
 from sublet.daemon.rooms.work_tools import WorkTools
-from sublet.daemon.working.talking import Work
 from sublet.messaging.service import MessagingService
 from sublet.protocol.assignment.prompts import Prompts
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.messages import FollowUp
 from sublet.supervisor.model import Deadline
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 from sublet.tasks import Service, Services
 from support import jobs
 from support.pairing import side
@@ -69,14 +69,14 @@ class World:
 
     async def room(self, creator: str = "daemon", *members: str) -> str:
         invite = [self.entity(name) for name in ("helper", "human", *members)]
-        made = await self.service.call(self.entity(creator), "room.create", name="Work", invite=invite)
+        made = await self.service.call(self.entity(creator), "room.create", name="TalkingWork", invite=invite)
         return str(made["room_id"])
 
-    def work(self, room_id: str | None, lender: str | None = None) -> Work:
-        work = Work(
+    def work(self, room_id: str | None, delegator: str | None = None) -> TalkingWork:
+        work = TalkingWork(
             "dlg_1",
             "helper",
-            lender or self.node,
+            delegator or self.node,
             room_id,
             Said(),
             lambda question, _: self.told.append(question),
@@ -142,7 +142,7 @@ async def test_only_the_lending_side_answers_and_the_question_is_put_once(
         assert at.told == ["Which colour?", None]
         assert [text for name, text in await at.said(room) if name == "@helper"] == ["Which colour?\n- red\n- blue"]
         # Elsewhere than on the lender's node nobody answers, whatever they say.
-        at.work(room, lender="node-aaaaaaaaaaaaaaaa")
+        at.work(room, delegator="node-aaaaaaaaaaaaaaaa")
         monkeypatch.setattr(work_talk, "ENTER_SECONDS", 0.5)
         await ask(1)
         assert answers[2] == NOT_YET

@@ -10,8 +10,9 @@ import pytest
 from sublet.daemon.api.delegation_views import LeaseQuota
 from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.storage import event_log
-from sublet.daemon.storage.journal import Held, Journal
+from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
+from sublet.daemon.storage.resource_log import ResourceChange
 from sublet.daemon.storage.store import Store
 from sublet.disk.set_aside import SetAside
 from sublet.protocol.canonical import JsonValue
@@ -142,15 +143,17 @@ async def test_what_is_held_is_known_to_the_next_process(tmp_path: Path) -> None
 
 async def test_what_is_held_comes_with_the_transition_or_not_at_all(journal: Journal) -> None:
     first = record()
-    await journal.save_delegation(first, STATE, {}, Held(takes={"lock": {"path": "/w"}, "lease": {}}))
+    await journal.save_delegation(first, STATE, {}, ResourceChange(takes={"lock": {"path": "/w"}, "lease": {}}))
     with pytest.raises(IllegalTransition):
-        await journal.save_delegation(moved(first, DelegationState.RUNNING), STATE, {}, Held({"view": {}}, ()))
+        await journal.save_delegation(
+            moved(first, DelegationState.RUNNING), STATE, {}, ResourceChange({"view": {}}, ())
+        )
     held = await journal.open_resources("dlg_1")
     assert [(one.kind, one.detail) for one in held] == [("lock", {"path": "/w"}), ("lease", {})]
     invited = moved(first, DelegationState.INVITED)
-    await journal.save_delegation(invited, STATE, {}, Held({"remote_task": {}}, ("lease",)))
+    await journal.save_delegation(invited, STATE, {}, ResourceChange({"remote_task": {}}, ("lease",)))
     assert [one.kind for one in await journal.open_resources("dlg_1")] == ["lock", "remote_task"]
-    await journal.save_delegation(invited, held=Held(gives_back=()))
+    await journal.save_delegation(invited, held=ResourceChange(gives_back=()))
     assert await journal.open_resources("dlg_1") == []
 
 

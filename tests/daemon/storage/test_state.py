@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.faces import load_face_stores
+from sublet.app.stores import FACE_STORES
 from sublet.daemon.storage.opening import open_database
 from sublet.daemon.storage.schema import SCHEMA_VERSION
 from sublet.daemon.storage.state import LAYOUT, ROOM_STORE, STORE, take_up, versions
@@ -18,7 +18,7 @@ from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.protocol.errors import LocalCode, SubletError
 from support.trees import contents
 
-STORES = load_face_stores()
+STORES = FACE_STORES
 OLD_BUS = ("bus.key", "bus_authorities.pem")
 
 

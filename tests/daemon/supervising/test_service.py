@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -19,8 +21,9 @@ from sublet.daemon.api.sessions import (
     SessionChange,
     ShowSession,
 )
-from sublet.daemon.config_file import SupervisorConfig
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.config.config_file import SupervisorConfig
+from sublet.daemon.governing.gatekeeper import Gatekeeper
+from sublet.daemon.modules.gateway_input import GatewayInputs
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.daemon.supervising.prune_store import KeptSessions
@@ -31,6 +34,7 @@ from sublet.policy.lending import Protected
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
+from sublet.protocol.gateway import GatewayInput
 from sublet.supervisor.agent import AgentRunContext
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.model import Job, Outcome, Report
@@ -115,6 +119,12 @@ def policy() -> PolicyConfig:
 
 @pytest.fixture
 async def side(tmp_path: Path, policy: PolicyConfig) -> AsyncIterator[Side]:
+    async with opened_side(tmp_path, policy) as made:
+        yield made
+
+
+@asynccontextmanager
+async def opened_side(tmp_path: Path, policy: PolicyConfig) -> AsyncIterator[Side]:
     store = await Store.open(tmp_path / "sublet.db")
     side = Side(tmp_path, store, policy)
     try:
@@ -272,3 +282,68 @@ async def test_an_older_map_is_read_once(tmp_path: Path) -> None:
         file.write_text('{"f-2": {"iflowSessionId": "i-2"}}')
         await store.close()
     assert (tmp_path / "sessions" / TAKEN_OVER).exists()
+
+
+HELD: dict[str, Any] = {"id": "keep-held", "effect": "deny", "hide": True, "resource": "writer"}
+
+
+@pytest.mark.parametrize("kind", ["human", "a2a"])
+async def test_a_hidden_agent_is_not_there_for_the_router_and_its_answers(tmp_path: Path, kind: Any) -> None:
+    rule = {**HELD, "action": ["agent.dispatch", "agent.message"]}
+    async with opened_side(tmp_path, parse({"version": 1, "global": [rule]})) as side:
+        caller = Subject(kind, "" if kind == "human" else "token")
+        for text in ("/agents", "@writer hello", "@nobody hello", "write docs"):
+            facts = side.supervising.supervisor.candidates(caller)
+            assert [one.agent_id for one in facts] == ["coder", "other"]
+            route = decide(RouteRequest(text=text, candidates=facts))
+            assert "keep-held" not in route.model_dump_json()
+            told = route.model_dump_json().replace("@writer hello", "")
+            assert "writer" not in told or "there is no agent 'writer' here; there are: coder, other" in told
+        if caller.kind == "human":
+            listed = await side.service.list_agents(Nothing(), caller)
+            assert [one.agent_id for one in listed.agents] == ["coder", "other"]
+
+
+async def test_a_hidden_module_is_not_there(tmp_path: Path) -> None:
+    rule = {**HELD, "action": "module.dispatch", "resource": "jira"}
+    async with opened_side(tmp_path, parse({"version": 1, "global": [rule]})) as side:
+        hidden = await side.ask("/hub jira a bug")
+        absent = await side.ask("/hub nothing a bug")
+        assert hidden.reason.replace("jira", "nothing") == absent.reason
+        assert side.jira.got == []
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_gateway_reaches_a_module_where_a_rule_says_so(tmp_path: Path, allowed: bool) -> None:
+    rule = {
+        "id": "chat-to-jira", "effect": "allow" if allowed else "deny", "action": "module.dispatch", "resource": "jira",
+        "subject": {"kind": "a2a", "name": "gateway:chat"},
+    }  # fmt: skip
+    async with opened_side(tmp_path, parse({"version": 1, "global": [rule]})) as side:
+        gate = side.supervising.parts.gate
+        inputs = GatewayInputs(side.supervising.parts, gate)
+        module = cast("Any", SimpleNamespace(id="chat", default_target=""))
+        given = GatewayInput(request_id="r1", message="/hub jira a bug")
+        if allowed:
+            assert await inputs.handle(module, given) == "ticket for a bug"
+            assert side.jira.got == ["a bug"]
+        else:
+            with pytest.raises(SubletError) as refused:
+                await inputs.handle(module, given)
+            assert refused.value.code is LocalCode.POLICY_DENIED
+        other = cast("Any", SimpleNamespace(id="mail", default_target=""))
+        with pytest.raises(SubletError) as refused:
+            await inputs.handle(other, given)
+        assert refused.value.code is LocalCode.POLICY_DENIED
+        assert len(side.jira.got) == int(allowed)
+
+
+async def test_what_is_hidden_is_absent_in_the_same_words(tmp_path: Path) -> None:
+    rule = {**HELD, "action": "session.read", "resource": "ses_" + "a" * 26}
+    async with opened_side(tmp_path, parse({"version": 1, "global": [rule]})) as side:
+        said = []
+        for session in ("ses_" + "a" * 26, "ses_" + "b" * 26):
+            with pytest.raises(SubletError) as absent:
+                await side.service.get_session(ShowSession(session_id=session), ME)
+            said.append((absent.value.code, absent.value.message.replace(session, "X"), absent.value.hint))
+        assert said[0] == said[1]

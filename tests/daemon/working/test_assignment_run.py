@@ -14,8 +14,8 @@ from sublet.daemon.working.assignment_run import AssignmentRun
 from sublet.daemon.working.decisions import Decisions
 from sublet.daemon.working.executor_tools import ExecutorTools
 from sublet.daemon.working.updates import MAX_PENDING_UPDATES
-from sublet.protocol.assignment.model import Output as Wanted
-from sublet.protocol.assignment.model import StopCame
+from sublet.protocol.assignment.events import StopCame
+from sublet.protocol.assignment.outputs import Output as Wanted
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Progress
 from sublet.supervisor.model import Job, Outcome, Output, Report

@@ -20,7 +20,7 @@ from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Done, Progress
 from sublet.supervisor.model import Job, Outcome, Report
 from sublet.workspace.model import Export
-from sublet.workspace.mount.mounts import Mount
+from sublet.workspace.mount.mount import Mount
 from sublet.workspace.serving.listener import DataPlane
 from support.worker import ALICE, HERE, HOST_KEY, Worker, work_for_ever, worker
 

@@ -12,9 +12,10 @@ import asyncssh
 import pytest
 from structlog.testing import capture_logs
 
-from sublet.daemon.api.daemon_api import KnownPeer
-from sublet.daemon.storage.journal import NOTHING, Held, Journal
+from sublet.daemon.ports.given_to_a2a import KnownPeer
+from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord
+from sublet.daemon.storage.resource_log import NOTHING, ResourceChange
 from sublet.daemon.working import data_link
 from sublet.daemon.working import executor as executor_module
 from sublet.policy.config import PolicyConfig
@@ -26,8 +27,9 @@ from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import AssignmentState
 from sublet.protocol.messages import Done, Progress, Start
 from sublet.supervisor.model import Job, Outcome, Output, Report
+from sublet.workspace.mount import mount as mount_module
 from sublet.workspace.mount import mounts as mounts_module
-from sublet.workspace.mount.mounts import Mount
+from sublet.workspace.mount.mount import Mount
 from sublet.workspace.mount.table import is_mounted
 from sublet.workspace.serving.listener import DataPlane
 from support.worker import ALICE, HERE, MALLORY, Worker, invite, work_for_ever, worker
@@ -259,7 +261,7 @@ class FailingJournal(Journal):
         record: AssignmentRecord,
         kind: EventKind | None = None,
         data: Mapping[str, JsonValue] | None = None,
-        held: Held = NOTHING,
+        held: ResourceChange = NOTHING,
     ) -> Event | None:
         if record.state is self.fails_on:
             raise SubletError(LocalCode.UNAVAILABLE, "the store failed: disk is full", "Free some space.")
@@ -612,7 +614,8 @@ async def test_a_stop_does_not_wait_for_a_mount_that_can_not_be_ended(
             await run_in(group, side, side.start(await side.accepted()))
             await side.agent.began.wait()
             # Not before: who mounts asks by it whether the mount is there.
-            monkeypatch.setattr(mounts_module, "is_mounted", lambda _: True)
+            for module in (mount_module, mounts_module):
+                monkeypatch.setattr(module, "is_mounted", lambda _: True)
         assert side.executor.active == 0
     async with worker(tmp_path) as after:
         # What is left mounted stays journalled, for the next start to see.

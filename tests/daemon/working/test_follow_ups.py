@@ -10,7 +10,8 @@ import pytest
 
 from sublet.daemon.working.decisions import Decisions
 from sublet.daemon.working.follow_ups import NextFollowUps
-from sublet.protocol.assignment.model import Prompt, QuestionAsked
+from sublet.protocol.assignment.events import QuestionAsked
+from sublet.protocol.assignment.outputs import Prompt
 from sublet.protocol.messages import FollowUp
 
 pytestmark = pytest.mark.anyio

@@ -14,9 +14,11 @@ from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.working import onward
 from sublet.daemon.working.onward import OnwardTools
 from sublet.policy.model import Subject
+from sublet.policy.request_rules import narrowing
 from sublet.protocol.errors import SubletError
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.tools import DELEGATE, DELEGATE_OUTPUT, ToolCall
+from sublet.supervisor.tool_gate import ToolCall
+from sublet.supervisor.tools import DELEGATE, DELEGATE_OUTPUT
 from support.fake_daemon_api import FakeDaemonApi
 from support.jobs import job
 
@@ -39,9 +41,7 @@ class HeldApi(FakeDaemonApi):
 
 
 def tools_of(api: FakeDaemonApi) -> OnwardTools:
-    tools = OnwardTools(lambda: [AGENT], lambda _agent, _tool: True)
-    tools.use(api.table)
-    return tools
+    return OnwardTools(lambda: [AGENT], lambda _agent, _tool: True, api.table)
 
 
 async def test_calls_at_once_do_not_go_beyond_what_one_task_may_delegate(
@@ -112,3 +112,11 @@ async def test_a_long_result_is_cut_within_json_that_says_so(tmp_path: Path) -> 
     assert (shown["delegation_id"], shown["state"], shown["cut"]) == (begun, "completed", True)
     assert shown["result"].startswith('{"final_summary"')
     assert len(output.text) < onward.MAX_ANSWER_CHARS + 1000
+
+
+async def test_what_is_narrowed_for_an_agent_is_for_whom_it_delegates_to_as_well(tmp_path: Path) -> None:
+    api = FakeDaemonApi()
+    work = replace(job(tmp_path, "Go."), narrowing=narrowing(["file.write"], ["file.*", "sublet.delegate"]))
+    await tools_of(api).call(ToolCall(DELEGATE, dict(WORK), "c1"), work, "coder")
+    [request] = api.requests
+    assert (request.deny, request.only) == (["file.write"], ["file.*", "sublet.delegate"])

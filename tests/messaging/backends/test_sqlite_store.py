@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sublet.messaging.backends.sqlite_store import SqliteStore
-from sublet.messaging.engine.backend import Batch
+from sublet.messaging.ports.rows import Batch
 
 ONE, OTHER = (f"sha256:{digit * 64}" for digit in "ab")
 

@@ -18,7 +18,7 @@ import zenoh
 from sublet.messaging.backends import zenoh_network
 from sublet.messaging.backends.memory_network import matches
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
-from sublet.messaging.engine.network import Answer, Priority, Qos, Sample
+from sublet.messaging.ports.network import PeerQuery, Priority, Qos, Sample
 from support.room_processes import free_port
 
 VECTORS = Path(__file__).parents[2] / "protocol" / "ezagent" / "vectors"
@@ -69,7 +69,7 @@ def ask(network: ZenohNetwork, key: str, answers: int = 1) -> list[bytes]:
 
 
 def echo(network: ZenohNetwork, key: str, text: bytes) -> None:
-    served: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+    served: queue.SimpleQueue[PeerQuery] = queue.SimpleQueue()
 
     def answer() -> None:
         while True:
@@ -232,13 +232,13 @@ def test_who_answers_one_question_without_end_leaves_room_for_others(
     honest, _ = network(stack, port)
     begun = threading.Event()
 
-    def babble(query: Answer) -> None:
+    def babble(query: PeerQuery) -> None:
         for _ in range(200):
             query._query.reply(KEY, bytes(10))  # type: ignore[attr-defined]
         begun.set()
         query.drop()
 
-    def late(query: Answer) -> None:
+    def late(query: PeerQuery) -> None:
         begun.wait(SECONDS)
         begun.clear()
         query.reply(b"honest")

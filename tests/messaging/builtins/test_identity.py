@@ -8,11 +8,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.messaging.answers import challenged
 from sublet.messaging.backends.memory_network import MemoryHub
-from sublet.messaging.engine.events import KEPT_EVENTS
-from sublet.messaging.engine.network import Answer
+from sublet.messaging.events.events import KEPT_EVENTS
 from sublet.messaging.extensions.reactions import REACTIONS
+from sublet.messaging.ports.network import PeerQuery
+from sublet.messaging.syncing.answers import challenged
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.challenge import MAX_AGE_MS, Challenge, encode_challenge, encode_response, parse_challenge
 from sublet.protocol.ezagent.errors import Refused
@@ -48,7 +48,7 @@ async def test_whoever_answers_in_anothers_place_is_found_out(tmp_path: Path) ->
     hub, eve, bob = MemoryHub(), local_entity("eve", 3), local_entity("bob", 2)
     network, lies = hub.join(), list[Callable[[Challenge], bytes]]()
 
-    def answer(query: Answer) -> None:
+    def answer(query: PeerQuery) -> None:
         challenge, _ = parse_challenge(query.payload)
         query.reply(lies[0](challenge))
 
@@ -178,7 +178,7 @@ async def test_a_stream_from_now_on_holds_nothing_from_before(tmp_path: Path) ->
 
 
 async def test_a_stream_tells_that_events_were_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sublet.messaging.engine.events.KEPT_EVENTS", 3)
+    monkeypatch.setattr("sublet.messaging.events.events.KEPT_EVENTS", 3)
     monkeypatch.setattr("sublet.messaging.backends.sqlite_store.PRUNE_EVERY", 1)
     assert KEPT_EVENTS > 3
     hub = MemoryHub()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sublet.messaging.engine.operations import run_operation
+from sublet.messaging.declaring.operations import run_operation
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.shards import REFS_PER_SHARD
 from support.rooms import NOW_MS, Peer, peers, shared_room
@@ -17,7 +17,7 @@ def trio() -> tuple[Peer, Peer, Peer, str]:
     room = alice.do("room.create", name="Work", invite=[bob.id])["room_id"]
     out = alice.published()
     for peer in (bob, eve):
-        peer.engine.want_room(room)
+        peer.engine.here.want(room)
         peer.hear(out)
     return alice, bob, eve, room
 
@@ -97,11 +97,17 @@ def test_less_power_silences_from_then_on(trio: tuple[Peer, Peer, Peer, str]) ->
 
 
 def test_a_month_has_dense_shards_and_pages_run_through_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sublet.messaging.engine.timeline_shards.REFS_PER_SHARD", 40)
+    monkeypatch.setattr("sublet.messaging.opening.shards.REFS_PER_SHARD", 40)
     alice, bob = peers("alice", "bob")
     room = shared_room(alice, bob)
     for number in range(100):
-        run_operation(alice.engine, alice.id, "message.send", {"room_id": room, "body": str(number)})
+        run_operation(
+            alice.engine.registry.operations,
+            alice.engine.operating,
+            alice.id,
+            "message.send",
+            {"room_id": room, "body": str(number)},
+        )
     alice.engine.commit()
     bob.hear(alice.published())
     assert bob.engine.shards.names(room) == ["2026-11", "2026-11-001", "2026-11-002"]
@@ -133,7 +139,7 @@ def test_the_next_month_has_a_shard_of_its_own_and_the_old_one_still_takes_annot
 
 
 def test_a_peer_whose_clock_is_ahead_does_not_take_the_month_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sublet.messaging.engine.timeline_shards.REFS_PER_SHARD", 2)
+    monkeypatch.setattr("sublet.messaging.opening.shards.REFS_PER_SHARD", 2)
     alice, bob = peers("alice", "bob")
     room = shared_room(alice, bob)
     for number in range(3):

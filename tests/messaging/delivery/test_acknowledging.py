@@ -12,9 +12,9 @@ import pytest
 from protocol.ezagent.configs import ROOM
 from sublet.messaging.delivery import acknowledging
 from sublet.messaging.delivery.acknowledging import Acknowledging
-from sublet.messaging.doorkeeper import Asked
 from sublet.messaging.engine.calling import CallEngine
-from sublet.messaging.engine.network import Network
+from sublet.messaging.ports.network import Network
+from sublet.messaging.syncing.doorkeeper import RoomQuestion
 
 pytestmark = pytest.mark.anyio
 
@@ -37,10 +37,10 @@ async def test_a_room_is_asked_again_only_once_it_has_answered(monkeypatch: pyte
     monkeypatch.setattr(acknowledging, "GATHER_SECONDS", 0)
     network, called = HeldNetwork(), 0
 
-    async def call(_: Callable[..., Any]) -> Asked:
+    async def call(_: Callable[..., Any]) -> RoomQuestion:
         nonlocal called
         called += 1
-        return Asked(b"?")
+        return RoomQuestion(b"?")
 
     made = Acknowledging(
         cast("Network", network), cast("CallEngine", call), lambda: None, lambda _: None, lambda *_: None

@@ -12,6 +12,7 @@ from sublet.messaging.delivery.receipts import receipts_of
 from sublet.messaging.extensions.read_receipts import RECEIPTS
 from sublet.messaging.extensions.reply_to import REPLY_TO
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.yjs.model import Value
 from support.rooms import Peer, peers, shared_room
 
 WITH = (*BUILT_INS, REPLY_TO, RECEIPTS)
@@ -102,7 +103,13 @@ def test_of_what_is_malformed_nothing_is_told() -> None:
     alice, bob = peers("alice", "bob", declarations=WITH)
     room = shared_room(alice, bob)
     epoch = bob.engine.epochs.own.hex()
-    for value in ("bob", {"to": bob.id}, {"to": 5, "epoch": epoch}, {"to": bob.id, "epoch": epoch.upper() + "0"}):
+    malformed: tuple[Value, ...] = (
+        "bob",
+        {"to": bob.id},
+        {"to": 5, "epoch": epoch},
+        {"to": bob.id, "epoch": epoch.upper() + "0"},
+    )
+    for value in malformed:
         ref = send(alice, room)
         document = alice.engine.shards.for_new_ref(room)
         alice.engine.writing.set_field(alice.id, document, ref, ("ext.control",), value)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.declaring.operations import run_operation
 from sublet.messaging.delivery.loops import FORGOTTEN_SECONDS, LoopLimits, Loops
-from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.extensions.reply_to import REPLY_TO
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.identity import EntityKind
@@ -33,7 +33,13 @@ class Speaker(Peer):
             ext["reply_to"] = reply_to
         if ext:
             given["ext"] = ext
-        sent = run_operation(self.engine, self.id, "message.send", self.loops.admit(self.engine, self.id, given))
+        sent = run_operation(
+            self.engine.registry.operations,
+            self.engine.operating,
+            self.id,
+            "message.send",
+            self.loops.admit(self.engine, self.id, given),
+        )
         self.engine.commit()
         ref: str = sent["ref_id"]
         return ref

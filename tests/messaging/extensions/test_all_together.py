@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.declaration import Declaration, Origin, Phase
-from sublet.messaging.engine.registry import Registry
+from sublet.messaging.declaring.declaration import Declaration, Phase
+from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
+from sublet.messaging.schema.datatypes import Origin
 from support.rooms import Peer, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, *EXTENSIONS)
@@ -103,7 +104,7 @@ def test_a_message_with_all_of_them_at_once_and_a_peer_that_knows_none() -> None
     bob.do("watch.set", room_id=room, ref_id=root, reason="mine")
     ext: dict[str, Any] = {"reply_to": root, "thread": root, "channels": ["design"], "watch": None}
     reply = bob.do("message.send", room_id=room, body="done", ext=ext)["ref_id"]
-    bob.do("reactions.add", room_id=room, ref_id=root, emoji="x")
+    bob.do("reactions.add", room_id=room, ref_id=root, emoji="👍")
     out = bob.published()
     alice.hear(out)
     # The one without extensions keeps what it does not know, and hands it on as it came.
@@ -121,7 +122,7 @@ def test_a_message_with_all_of_them_at_once_and_a_peer_that_knows_none() -> None
     views = [peer.engine.reading.ref(root) for peer in (alice, bob, fourth, plain)]
     assert views[0] is not None
     assert all(view == views[0] for view in views)
-    assert set(views[0]["ext.reactions"]) == {f"x:{bob.id}"}
+    assert set(views[0]["ext.reactions"]) == {f"👍:{bob.id}"}
     assert set(views[0]["ext.watch"]) == {bob.id}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions.channels import CHANNELS, MAX_CHANNELS_PER_REF, channel_name, channels_of
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.keys import doc_id

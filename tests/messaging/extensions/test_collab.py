@@ -13,10 +13,12 @@ import pytest
 
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine import text_replay, texts
-from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.mutable import EDITED_AT, MUTABLES, content_document
+from sublet.messaging.extensions.reply_to import REPLY_TO
+from sublet.messaging.extensions.watch import WATCHES
+from sublet.messaging.texts import text_replay, texts
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.yjs.decode import decode_update
@@ -27,6 +29,15 @@ from support.pycrdt_text import PycrdtTexts
 from support.rooms import Peer, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, MUTABLES, COLLABORATIVE)
+
+
+def everybody_hears(members: list[Peer]) -> None:
+    """Let everybody hear what everybody has written, until nobody says anything more."""
+    while sent := [(peer, out) for peer in members if (out := peer.published())]:
+        for writer, out in sent:
+            for peer in members:
+                if peer is not writer:
+                    peer.hear(out)
 
 
 class Text:
@@ -41,11 +52,7 @@ class Text:
 
     def spread(self) -> None:
         """Let everybody hear what everybody has written, until nobody says anything more."""
-        while sent := [(peer, out) for peer in self.all if (out := peer.published())]:
-            for writer, out in sent:
-                for peer in self.all:
-                    if peer is not writer:
-                        peer.hear(out)
+        everybody_hears(self.all)
 
     def share(self, mode: str | None = None, *editors: Peer) -> dict[str, Any]:
         named = [one.id for one in editors] if editors else None
@@ -70,7 +77,7 @@ class Text:
         """Write at the beginning as a daemon does that asks no hook."""
         name = content_document(self.room, self.content_id())
         text = PycrdtTexts().open("body", "content")
-        for raw in peer.store.log_after(peer.engine.document(name).row.number, {}, 1 << 30)[0]:
+        for raw in peer.store.log_after(peer.engine.documents.open(name).row.number, {}, 1 << 30)[0]:
             text.apply(unpack(raw).payload)
         peer.engine.writing.take(peer.id, name, text.edit(peer.entity.client, 0, 0, insert, {EDITED_AT: "now"}))
         peer.engine.commit()
@@ -183,7 +190,7 @@ def test_what_only_deletes_holds_nothing_back_from_who_catches_up() -> None:
     for number in range(5):
         text.edit(alice, 0, 0, f"{number} ")
     name = content_document(text.room, text.content_id())
-    (alice_client,) = alice.engine.document(name).clients
+    (alice_client,) = alice.engine.documents.open(name).clients
     for clock in range(5):
         deletes = bytearray(b"\0\1")
         for value in (alice_client, 1, clock, 1):
@@ -192,7 +199,7 @@ def test_what_only_deletes_holds_nothing_back_from_who_catches_up() -> None:
         text.edit(alice, 0, 0, "more ")
     bob.engine.commit()
     text.spread()
-    number, have, pages = alice.engine.document(name).row.number, dict[int, int](), 0
+    number, have, pages = alice.engine.documents.open(name).row.number, dict[int, int](), 0
     more, found = True, list[Update]()
     while more:
         page, more = alice.store.log_after(number, have, 700)
@@ -204,7 +211,7 @@ def test_what_only_deletes_holds_nothing_back_from_who_catches_up() -> None:
                 have[update.client] = update.end
         pages += 1
     assert pages > 3
-    assert have[alice_client] == alice.engine.document(name).next_clock(alice_client)
+    assert have[alice_client] == alice.engine.documents.open(name).next_clock(alice_client)
     assert [bool(update.items) for update in found[-2:]] == [False, False]
     assert text.read(alice) == text.read(bob)
 
@@ -349,10 +356,10 @@ def test_texts_are_the_same_everywhere_after_any_edits_in_any_order(seed: int) -
             index = random.randint(0, length)
             delete = random.randint(0, min(3, length - index))
             text.edit(peer, index, delete, random.choice(["a", "\u00df\U0001f30d", "\n", "long words "]))
+            published = peer.published()
             for other in text.all:
                 if other is not peer:
-                    inboxes[other.name] += peer.engine.writing.outgoing
-            peer.published()
+                    inboxes[other.name] += published
         else:
             random.shuffle(inboxes[peer.name])
             peer.hear(inboxes[peer.name])
@@ -360,6 +367,21 @@ def test_texts_are_the_same_everywhere_after_any_edits_in_any_order(seed: int) -
     for peer in text.all:
         peer.hear(inboxes[peer.name])
     assert len({text.read(peer) for peer in text.all}) == 1
+
+
+def test_who_watches_a_shared_text_hears_of_an_edit_by_another_editor() -> None:
+    alice, bob, carol = everybody = peers("alice", "bob", "carol", declarations=(*WITH, REPLY_TO, WATCHES))
+    room = shared_room(*everybody)
+    ref = alice.do("message.send", room_id=room, body="one two")["ref_id"]
+    alice.do("collab.update_acl", room_id=room, ref_id=ref, mode="room_members")
+    everybody_hears(everybody)
+    carol.do("watch.set", room_id=room, ref_id=ref)
+    everybody_hears(everybody)
+    bob.do("collab.edit", room_id=room, ref_id=ref, index=0, delete=3, insert="1")
+    everybody_hears(everybody)
+    told = [one.data for one in carol.engine.events.since(0) if one.kind == "watch.ref_content_edited"]
+    assert [(one["watcher"], one["watched_ref"]) for one in told] == [(carol.id, ref)]
+    assert "watch.ref_content_edited" not in bob.kinds(), "whoever edits is told nothing of it"
 
 
 @pytest.mark.anyio

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions.cross_room import CROSS_ROOM_REF, MAX_PREVIEW_CHARS
 from sublet.messaging.extensions.reply_to import REPLY_TO
 from sublet.protocol.errors import SubletError

@@ -10,13 +10,13 @@ import anyio
 import pytest
 from nacl.signing import SigningKey
 
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.arrival import Arrival
-from sublet.messaging.engine.declaration import Declaration
-from sublet.messaging.engine.keyring import LocalEntity
-from sublet.messaging.engine.registry import Registry
+from sublet.messaging.declaring.declaration import Declaration
+from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions.drafts import USER_DRAFTS
+from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.identity import EntityKind, make_device, make_record
@@ -62,7 +62,7 @@ def test_what_could_not_be_sent_is_not_kept_and_nobody_keeps_the_draft_of_anothe
     with pytest.raises(SubletError, match="whoever writes it"):
         bob.engine.writing.set_fields(bob.id, name, [(None, ("body",), "I owe Bob")])
     alice.do("drafts.save", room_id=room, body="private")
-    log = alice.store.log_after(alice.engine.document(name).row.number, {}, 1 << 20)[0]
+    log = alice.store.log_after(alice.engine.documents.open(name).row.number, {}, 1 << 20)[0]
     bob.engine.intake.take([Arrival(raw) for raw in log])
     assert bob.refused() == {"unknown_document": 1}
     stranger = Peer("carol", 9, declarations=WITH)

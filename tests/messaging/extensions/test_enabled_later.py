@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pycrdt import Array, Doc
 
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.arrival import Arrival
 from sublet.messaging.extensions.reactions import REACTIONS
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.envelope import seal, unpack
@@ -25,13 +25,13 @@ def room_from_before(*members: Peer) -> tuple[str, str]:
     invited = [other.id for other in others]
     room: str = first.do("room.create", name="room", invite=invited, extensions=[])["room_id"]
     ref = first.do("message.send", room_id=room, body="old")["ref_id"]
-    with pytest.raises(SubletError, match="does not offer it"):
+    with pytest.raises(SubletError, match="reactions is switched off"):
         first.do("reactions.add", room_id=room, ref_id=ref, emoji="👍")
     first.engine.commit()
     first.do("room.update_config", room_id=room, changes={"enabled_extensions": ["reactions"]})
     out = first.published()
     for other in others:
-        other.engine.want_room(room)
+        other.engine.here.want(room)
         other.hear(out)
     return room, ref
 
@@ -94,7 +94,7 @@ def test_what_another_implementation_deletes_is_told() -> None:
     room: str = alice.do("room.create", name="r", invite=[bob.id, eve.id])["room_id"]
     ref = alice.do("message.send", room_id=room, body="x")["ref_id"]
     out = alice.published()
-    bob.engine.want_room(room)
+    bob.engine.here.want(room)
     bob.hear(out)
     bob.do("reactions.add", room_id=room, ref_id=ref, emoji="👍")
     alice.hear(bob.published())

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from messaging.extensions.test_collab import SMILE, Text, hostile, part
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.backends import sqlite_store
-from sublet.messaging.engine import text_replay
-from sublet.messaging.engine.arrival import Arrival
 from sublet.messaging.extensions.mutable import content_document
+from sublet.messaging.texts import text_replay
 from sublet.protocol.ezagent.envelope import seal, unpack
 from sublet.protocol.ezagent.ids import client_id
 from sublet.protocol.ezagent.yjs.decode import decode_update
@@ -39,7 +39,7 @@ class Forger:
         ]
 
     def _number(self) -> int:
-        return self.text.alice.engine.document(self.name).row.number
+        return self.text.alice.engine.documents.open(self.name).row.number
 
     def next(self) -> bytes:
         random, client = self.random, self.random.choice(list(self._writers))
@@ -104,7 +104,7 @@ def test_what_only_deletes_is_read_in_full_however_much_there_is(monkeypatch: py
         peer.engine.intake.take([Arrival(raw) for raw in made])
     assert shown(text, name) == {"0123456789"}
     # and whoever was away is told of all of them, if it takes some questions
-    number, had = alice.engine.document(name).row.number, set[bytes]()
+    number, had = alice.engine.documents.open(name).row.number, set[bytes]()
     for _ in range(200):
         had |= set(alice.store.log_after(number, {}, 1 << 20)[0])
     assert set(made) <= had

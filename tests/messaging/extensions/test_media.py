@@ -15,14 +15,15 @@ import pytest
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.contexts import PreSend
-from sublet.messaging.engine.declaration import Change, Declaration, Hooks, Origin, PreSendHook, Trigger
-from sublet.messaging.engine.libraries import BlobRoomError
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.declaration import Declaration, Hooks, PreSendHook, Trigger
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.pre_send import PreSend
 from sublet.messaging.extensions import media
 from sublet.messaging.extensions.media import MEDIA_FILES
+from sublet.messaging.ports.blobs import BlobRoomError
+from sublet.messaging.schema.datatypes import Change, Origin
 from sublet.protocol.errors import SubletError
-from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, PIECE_BYTES, Piece, Wanted, encode_piece, encode_wanted
+from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, PIECE_BYTES, Piece, PieceRequest, encode_piece, encode_wanted
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY
 from sublet.protocol.ezagent.keys import doc_id
 from support.members import SECONDS, member, question, room_of
@@ -84,7 +85,7 @@ async def test_a_file_is_for_members_of_a_room_that_names_it_and_has_to_be_the_o
         key, line = doc_id("blob", hash=kept["blob_hash"].removeprefix("sha256:")), hub.join()
 
         async def told(peer: Peer, room_id: str, offset: int = 0) -> int:
-            payload = question(key, peer, encode_wanted(Wanted(room_id, offset)))
+            payload = question(key, peer, encode_wanted(PieceRequest(room_id, offset)))
             return len(await anyio.to_thread.run_sync(line.query, key, payload, 5.0))
 
         assert await told(friend, room) == 1
@@ -92,7 +93,7 @@ async def test_a_file_is_for_members_of_a_room_that_names_it_and_has_to_be_the_o
         assert await told(mallory, room) == 0
         assert await told(mallory, other) == 0, "it is not of that room"
         assert await told(friend, other) == 0
-        assert await anyio.to_thread.run_sync(line.query, key, encode_wanted(Wanted(room, 0)), 5.0) == []
+        assert await anyio.to_thread.run_sync(line.query, key, encode_wanted(PieceRequest(room, 0)), 5.0) == []
 
 
 async def test_what_comes_in_place_of_a_file_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,11 +155,11 @@ def test_files_have_a_bound_and_go_when_no_room_names_them(tmp_path: Path, monke
 
     [alice] = peers("alice", declarations=WITH)
     room = shared_room(alice)
-    kept = media._keep(OperationContext(alice.engine, alice.id), room, b"named", "a/b", "x")["blob_hash"]
+    kept = media._keep(OperationContext(alice.engine.operating, alice.id), room, b"named", "a/b", "x")["blob_hash"]
     alice.engine.commit()
     stray = alice.blobs.put(b"stray")
     monkeypatch.setattr(media, "GRACE_SECONDS", -1.0)
-    media._sweep(OperationContext(alice.engine, SYSTEM_ENTITY))
+    media._sweep(OperationContext(alice.engine.operating, SYSTEM_ENTITY))
     assert set(alice.blobs.kept) == {kept.removeprefix("sha256:")}
     assert stray not in alice.blobs.kept
 

@@ -67,7 +67,7 @@ def test_a_decision_is_signed_as_a_whole() -> None:
     (alice,) = peers("alice", declarations=(*BUILT_INS, MODERATED))
     room = shared_room(alice)
     alice.do("moderation.ban", room_id=room, entity="@bob:example.com", reason="spam")
-    document = alice.engine.document(doc_id("ext", room_id=room, ext_id="moderation"))
+    document = alice.engine.documents.open(doc_id("ext", room_id=room, ext_id="moderation"))
     (action,) = alice.engine.reading.elements(document)
     signed = {"type": "moderation.action", **{name: value for name, value in action.items() if name != "shard_id"}}
     keys = (entity_key("alice").verify_key,)

@@ -8,10 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.arrival import Arrival
-from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.extensions.mutable import EDITED_AT, MAX_VERSIONS, MUTABLES, content_document
 from sublet.protocol.errors import SubletError
@@ -181,7 +181,7 @@ def test_a_room_that_does_not_offer_it_refuses() -> None:
     room = shared_room(alice, bob)
     alice.do("room.update_config", room_id=room, changes={"enabled_extensions": []})
     ref = alice.do("message.send", room_id=room, body="hello")["ref_id"]
-    with pytest.raises(SubletError, match="not edited in this room"):
+    with pytest.raises(SubletError, match="mutable is switched off"):
         edit(alice, room, ref, "other")
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import anyio
 import pytest
 
+from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine import kept_passing
-from sublet.messaging.engine.arrival import Arrival
-from sublet.messaging.engine.declaration import Declaration
-from sublet.messaging.engine.ephemeral import MAX_AGE_MS, MAX_VALUE_BYTES, MIN_PAUSE_MS
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.declaration import Declaration
+from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.extensions.presence import PRESENCES, REFRESH_MS, TYPING_MS, _expire
+from sublet.messaging.passing import kept_passing
+from sublet.messaging.passing.ephemeral import MAX_AGE_MS, MAX_VALUE_BYTES, MIN_PAUSE_MS
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY
@@ -93,8 +93,8 @@ def test_whoever_does_not_say_again_that_they_are_typing_has_stopped() -> None:
     bob.hear(alice.published())
     later(bob, ms=TYPING_MS)
     assert here(bob, room)[alice.id]["typing"] is False
-    _expire(OperationContext(bob.engine, SYSTEM_ENTITY))
-    _expire(OperationContext(bob.engine, SYSTEM_ENTITY))
+    _expire(OperationContext(bob.engine.operating, SYSTEM_ENTITY))
+    _expire(OperationContext(bob.engine.operating, SYSTEM_ENTITY))
     assert heard.events[-1] == ("typing.stop", alice.id)
     assert heard.events.count(("typing.stop", alice.id)) == 1
 

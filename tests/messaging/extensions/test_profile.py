@@ -11,8 +11,8 @@ from pycrdt import Doc, Map, Text
 
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.declaration import Declaration
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.declaration import Declaration
+from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.extensions.profile import MAX_BODY_CHARS, MAX_FIELDS, PROFILES, _rebuild
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.envelope import unpack
@@ -137,7 +137,7 @@ def test_whoever_shares_no_room_any_more_is_forgotten_by_the_search() -> None:
     assert len(alice.do("discovery.search", query="bob")) == 1
     [room] = alice.do("room.list")
     alice.do("room.kick", room_id=room["room_id"], entity=bob.id)
-    _rebuild(OperationContext(alice.engine, SYSTEM_ENTITY))
+    _rebuild(OperationContext(alice.engine.operating, SYSTEM_ENTITY))
     assert alice.do("discovery.search", query="bob") == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions.reactions import REACTIONS, parse_key
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.keys import doc_id
@@ -80,19 +80,50 @@ def test_nobody_reacts_in_the_name_of_another() -> None:
 
 def test_what_is_no_reaction() -> None:
     alice, bob, room, ref = room_of_two()
-    for emoji in ("", "a b", "\u202e", "x@y", "\n", "x" * 33):
-        with pytest.raises(SubletError, match="visible characters"):
+    for emoji in ("", "a b", "\u202e", "x@y", "\n", "x", "no", "👍👍", "👍x", "1", "🇩", "👍\u200d", "✊" * 33):
+        with pytest.raises(SubletError, match="one emoji"):
             bob.do("reactions.add", room_id=room, ref_id=ref, emoji=emoji)
     with pytest.raises(SubletError, match=r"without ext\.reactions"):
         alice.do("message.send", room_id=room, body="like me", ext={"reactions": {f"x:{alice.id}": 1}})
     with pytest.raises(SubletError, match="no message"):
-        bob.do("reactions.add", room_id=room, ref_id="ulid:01ARYZ6S41TSV4RRFFQ69G5FAV", emoji="x")
+        bob.do("reactions.add", room_id=room, ref_id="ulid:01ARYZ6S41TSV4RRFFQ69G5FAV", emoji="👍")
     alice.do("message.delete", room_id=room, ref_id=ref)
     with pytest.raises(SubletError, match="deleted"):
-        alice.do("reactions.add", room_id=room, ref_id=ref, emoji="x")
+        alice.do("reactions.add", room_id=room, ref_id=ref, emoji="👍")
 
 
 def test_keys_of_reactions() -> None:
     assert parse_key(":smile::@alice:example.com") == (":smile:", "@alice:example.com")
     for key in ("@alice:example.com", ":@alice:example.com", "smile", "@x:@alice:example.com", "x y:@a:b"):
         assert parse_key(key) is None
+
+
+@pytest.mark.parametrize(
+    "emoji",
+    [
+        "👍",
+        "👍🏽",
+        "\u2764",
+        "\u2764\ufe0f",
+        FAMILY,
+        "🇩🇪",
+        "1\ufe0f\u20e3",
+        "‼",
+        "↔",
+        "🏴\U000e0067\U000e0062\U000e007f",
+    ],
+)
+def test_one_emoji_of_any_form_is_a_reaction(emoji: str) -> None:
+    _, bob, room, ref = room_of_two()
+    assert bob.do("reactions.add", room_id=room, ref_id=ref, emoji=emoji) == {"added": True}
+    assert emoji in bob.do("timeline.get_ref", room_id=room, ref_id=ref)["reactions"]
+
+
+def test_what_people_type_for_one_stands_for_it_and_words_of_earlier_versions_go_away() -> None:
+    _, bob, room, ref = room_of_two()
+    bob.do("reactions.add", room_id=room, ref_id=ref, emoji="+1")
+    assert list(bob.do("timeline.get_ref", room_id=room, ref_id=ref)["reactions"]) == ["👍"]
+    assert bob.do("reactions.remove", room_id=room, ref_id=ref, emoji="+1") == {"removed": True}
+    bob.do("annotation.add", room_id=room, ref_id=ref, name="reactions", key=f"nice:{bob.id}", value=1)
+    assert list(bob.do("timeline.get_ref", room_id=room, ref_id=ref)["reactions"]) == ["nice"]
+    assert bob.do("reactions.remove", room_id=room, ref_id=ref, emoji="nice") == {"removed": True}

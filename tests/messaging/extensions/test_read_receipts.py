@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.operations import run_operation
+from sublet.messaging.declaring.operations import run_operation
 from sublet.messaging.extensions.read_receipts import READ_RECEIPTS, RECEIPTS, has_read, read_up_to
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.keys import doc_id
@@ -22,7 +22,7 @@ def send(peer: Peer, room: str, *bodies: str) -> list[str]:
 
 
 def rows(peer: Peer, room: str) -> int:
-    document = peer.engine.document(doc_id("ext", room_id=room, ext_id=READ_RECEIPTS))
+    document = peer.engine.documents.open(doc_id("ext", room_id=room, ext_id=READ_RECEIPTS))
     return len(peer.store.writes(document.row.number, None))
 
 
@@ -74,7 +74,13 @@ def test_reads_of_one_batch_write_once() -> None:
     bob.hear(alice.published())
     bob.published()
     for after in (None, *refs[:-1]):
-        run_operation(bob.engine, bob.id, "timeline.list", {"room_id": room, "after": after})
+        run_operation(
+            bob.engine.registry.operations,
+            bob.engine.operating,
+            bob.id,
+            "timeline.list",
+            {"room_id": room, "after": after},
+        )
     bob.engine.commit()
     assert len(bob.published()) == 1
     assert read_up_to(bob.engine, room, bob.id) == refs[-1]
@@ -115,7 +121,7 @@ def test_a_room_without_them_writes_none() -> None:
     alice.published()
     alice.do("timeline.list", room_id=room)
     assert alice.published() == []
-    with pytest.raises(SubletError, match="no read receipts"):
+    with pytest.raises(SubletError, match="read-receipts is switched off"):
         alice.do("receipts.update", room_id=room, ref_id=ref)
 
 

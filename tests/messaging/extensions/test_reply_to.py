@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions.reply_to import MAX_REPLIES_SHOWN, REPLY_TO, ReplyTarget, reply_target
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.content import verify_ref

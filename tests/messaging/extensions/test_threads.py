@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions.reply_to import REPLY_TO
 from sublet.messaging.extensions.threads import THREADS, thread_root
 from sublet.protocol.errors import SubletError

@@ -10,9 +10,9 @@ import pytest
 
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.declaration import Declaration
-from sublet.messaging.engine.operations import run_operation
-from sublet.messaging.engine.registry import Registry
+from sublet.messaging.declaring.declaration import Declaration
+from sublet.messaging.declaring.operations import run_operation
+from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions.channels import CHANNELS
 from sublet.messaging.extensions.cross_room import CROSS_ROOM_REF
 from sublet.messaging.extensions.reactions import REACTIONS
@@ -22,6 +22,7 @@ from sublet.messaging.extensions.watch import WATCHES
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.yjs.model import Value
 from support.rooms import NOW_MS, Peer, local_entity, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, REPLY_TO, CROSS_ROOM_REF, THREADS, REACTIONS, CHANNELS, WATCHES)
@@ -74,7 +75,7 @@ def test_nobody_is_told_of_what_they_do_themselves_or_of_what_is_not_watched_for
     say(bob, room, "my own", reply_to=ref, thread=ref)
     alice.hear(bob.published())
     say(alice, room, "a reply", reply_to=ref)
-    alice.do("reactions.add", room_id=room, ref_id=ref, emoji="x")
+    alice.do("reactions.add", room_id=room, ref_id=ref, emoji="👍")
     bob.hear(alice.published())
     assert told(bob) == []
     reply = say(alice, room, "in the thread", thread=ref)
@@ -89,13 +90,13 @@ def test_edits_and_reactions_are_told() -> None:
     timeline, other = doc_id("index", room_id=room, shard_id="2026-11"), "sha256:" + "0" * 64
     alice.engine.writing.set_fields(alice.id, timeline, [(ref, ("content_id",), other), (ref, ("status",), "edited")])
     alice.engine.commit()
-    alice.do("reactions.add", room_id=room, ref_id=ref, emoji="x")
-    alice.do("reactions.remove", room_id=room, ref_id=ref, emoji="x")
+    alice.do("reactions.add", room_id=room, ref_id=ref, emoji="👍")
+    alice.do("reactions.remove", room_id=room, ref_id=ref, emoji="👍")
     bob.hear(alice.published())
     edited, added, removed = told(bob)
     assert (edited["kind"], edited["new_content_id"]) == ("watch.ref_content_edited", other)
     assert {added["kind"], removed["kind"]} == {"watch.ref_reaction_changed"}
-    assert (added["removed"], removed["removed"], added["by"], added["emoji"]) == (False, True, alice.id, "x")
+    assert (added["removed"], removed["removed"], added["by"], added["emoji"]) == (False, True, alice.id, "👍")
 
 
 def test_channels_are_watched_in_one_room_or_in_all() -> None:
@@ -124,10 +125,16 @@ def test_a_reply_from_another_room_is_told_only_to_who_is_in_both() -> None:
     alice, bob, room, ref = room_with_a_message()
     alone = alice.do("room.create", name="alone")["room_id"]
     carol = local_entity("carol", 3_000)
-    alice.engine.add_entity(carol)
+    alice.engine.keyring.add(carol)
     carol_id = carol.record.entity_id
     alice.do("room.invite", room_id=room, entity=carol_id)
-    run_operation(alice.engine, carol_id, "watch.set", {"room_id": room, "ref_id": ref})
+    run_operation(
+        alice.engine.registry.operations,
+        alice.engine.operating,
+        carol_id,
+        "watch.set",
+        {"room_id": room, "ref_id": ref},
+    )
     alice.engine.commit()
     target = {"ref_id": ref, "room_id": room}
     say(alice, alone, "secretly", reply_to=target)
@@ -175,7 +182,8 @@ def test_nobody_watches_for_another() -> None:
     with pytest.raises(SubletError, match="whoever sets it"):
         bob.do("annotation.add", room_id=room, ref_id=ref, name="watch", key=alice.id, value={})
     config = doc_id("config", room_id=room)
-    for value in ({"channels": ["x"]}, None):
+    values: tuple[Value, ...] = ({"channels": ["x"]}, None)
+    for value in values:
         with pytest.raises(SubletError):
             bob.engine.writing.set_field(bob.id, config, None, ("ext", "watch", alice.id), value)
         with pytest.raises(SubletError):

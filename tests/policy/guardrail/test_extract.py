@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sublet.policy.guardrail.extract import MAX_CANDIDATES, Place, candidates
+from sublet.policy.guardrail.extract import MAX_CANDIDATES, ReplyPlace, candidates
 from sublet.policy.guardrail.relaxed import Mend
 from sublet.protocol.canonical import JsonValue
 
@@ -89,7 +89,7 @@ def test_what_has_no_one_meaning_is_no_candidate(reply: str) -> None:
 def test_the_number_of_candidates_is_bounded() -> None:
     found = candidates('x {"a": 1} ' * 1000)
     assert len(found) == MAX_CANDIDATES
-    assert {one.place for one in found} == {Place.PROSE}
+    assert {one.place for one in found} == {ReplyPlace.PROSE}
 
 
 @pytest.mark.parametrize(

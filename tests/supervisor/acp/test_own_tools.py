@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from sublet.supervisor.acp.asking import Asking
+from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.acp.provider import AcpProvider
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.capabilities.registry import read_capabilities
@@ -140,7 +140,7 @@ async def test_nobody_but_the_agent_is_answered(tmp_path: Path) -> None:
         asked.append(pid)
         return False
 
-    async with OwnTools(offers, source, nobodys, "test").opened(work, Asking(work, Log()), "1") as entry:
+    async with OwnTools(offers, source, nobodys, "test").opened(work, ToolQuestions(work, Log()), "1") as entry:
         home = os.open(Path(entry.args[-1]).parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             # by the descriptor, since the whole path may be too long for a socket's name

@@ -13,7 +13,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.supervisor.capabilities.registry import MAX_DOCUMENT_BYTES, read_capabilities
 from sublet.supervisor.capabilities.runs import CapabilityRuns
 from sublet.supervisor.capabilities.tool_source import CapabilityTools
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox
 from support.jobs import job
 

@@ -1,4 +1,4 @@
-"""The executor of the model: drives the assignment core, mounts and works in the lender's files."""
+"""The executor of the model: drives the assignment core, mounts and works in the delegator's files."""
 
 from __future__ import annotations
 
@@ -6,45 +6,45 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sublet.protocol.assignment import core
-from sublet.protocol.assignment.model import (
+from sublet.protocol.assignment import core, phases
+from sublet.protocol.assignment.events import (
     AgentLaunched,
-    Answer,
-    AskPolicy,
-    Assignment,
-    Begin,
     CallerLeft,
-    Consider,
     Event,
-    Finish,
-    Free,
-    Interrupt,
     InviteCame,
     InvitePrepared,
     InviteRefused,
-    Output,
-    Phase,
     PolicySaid,
-    Prompt,
     PromptEnded,
     QuestionAsked,
-    Record,
-    Refuse,
-    Renew,
     RenewalCame,
     Restarted,
     StartCame,
-    State,
     StopCame,
-    TakeSlot,
-    Tell,
     TimePassed,
     Undone,
-    WindDown,
     WindDownCame,
     WorkEnded,
-    journalled,
 )
+from sublet.protocol.assignment.model import Assignment, State, journalled
+from sublet.protocol.assignment.outputs import (
+    Answer,
+    AskPolicy,
+    Begin,
+    Consider,
+    Finish,
+    Free,
+    Interrupt,
+    Output,
+    Prompt,
+    Record,
+    Refuse,
+    Renew,
+    TakeSlot,
+    Tell,
+    WindDown,
+)
+from sublet.protocol.assignment.phases import Phase
 from sublet.protocol.assignment.verdict import Ended
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentState, is_terminal
@@ -52,7 +52,7 @@ from sublet.protocol.messages import Accept, Done, Invite, Start
 from support.delegation_model.world import Process, World, check
 
 if TYPE_CHECKING:
-    from support.delegation_model.lender import Lender
+    from support.delegation_model.delegator import Delegator
 
 OWNER = "SHA256:" + "A" * 43
 LONGEST = 600.0
@@ -66,7 +66,7 @@ def silent(_: Accept | SubletError) -> None:
 class Executor(Process):
     """``disk`` and ``task`` outlive the process; ``task`` is what the A2A side tells of the work."""
 
-    lender: Lender
+    delegator: Delegator
 
     def __init__(self, world: World) -> None:
         super().__init__(world, "executor", world.random.choice([0.0, -300.0, 300.0]))
@@ -99,7 +99,7 @@ class Executor(Process):
         reply(SubletError(ErrorCode.CANCELLED, "heard"))
 
     def _started(self, said: Accept | SubletError, reply: Reply) -> None:
-        if isinstance(said, SubletError) and core.phase_of(self.state) in (Phase.ENDED, Phase.UNKNOWN):
+        if isinstance(said, SubletError) and phases.phase_of(self.state) in (Phase.ENDED, Phase.UNKNOWN):
             self.task = self.task if isinstance(self.task, Done | SubletError) else said
             reply(said)
 
@@ -122,7 +122,7 @@ class Executor(Process):
         self.may_die()
         self.state = after
         check((self.slots == 1) == self._should_hold(), "what is held is given back once, and only once it is over")
-        if (at := core.wake_at(after)) < float("inf"):
+        if (at := phases.wake_at(after)) < float("inf"):
             self.during_life(at - self.now.steady + 1e-6, lambda: self.feed(TimePassed()))
 
     def _should_hold(self) -> bool:
@@ -160,7 +160,7 @@ class Executor(Process):
                 done = isinstance(end, Done)
                 check(not done or self._disk.state is AssignmentState.COMPLETED, "DONE is told only once it is durable")
                 self.task = end
-                self.world.send(lambda: self.lender.hear_end(end))
+                self.world.send(lambda: self.delegator.hear_end(end))
             case Free():
                 self.slots -= 1
                 check(self.slots == 0, "slots are given back exactly once")
@@ -205,7 +205,7 @@ class Executor(Process):
             reply(said)
 
     def _considered(self) -> None:
-        from support.delegation_model.lender import accept_of
+        from support.delegation_model.delegator import accept_of
 
         assert not isinstance(self.state, Assignment)
         if self.world.chance(self.world.weather.deny):
@@ -263,9 +263,9 @@ class Executor(Process):
         self.deadline = deadline
 
     def _mounted(self) -> None:
-        if core.phase_of(self.state) is not Phase.WORKING:
+        if phases.phase_of(self.state) is not Phase.WORKING:
             return
-        if not self.lender.lets_in():
+        if not self.delegator.lets_in():
             error = SubletError(ErrorCode.MOUNT_FAILED, "the delegator does not let us in")
             self._unmount(None, self.agent, error)
             return
@@ -275,7 +275,7 @@ class Executor(Process):
 
     def progress(self) -> None:
         prompts = self.state.prompts.told if isinstance(self.state, Assignment) else ()
-        self.world.send(lambda: self.lender.hear_progress(prompts))
+        self.world.send(lambda: self.delegator.hear_progress(prompts))
 
     def _work(self, follow_up: str | None) -> None:
         agent = self.agent
@@ -287,12 +287,12 @@ class Executor(Process):
         self.during_life(second + 0.5, lambda: self._prompt_ended(follow_up, reason, agent))
 
     def _ask_back(self, agent: int) -> None:
-        if agent == self.agent and core.phase_of(self.state) is Phase.WORKING:
+        if agent == self.agent and phases.phase_of(self.state) is Phase.WORKING:
             self.feed(QuestionAsked())
 
     def _write(self, agent: int) -> None:
-        if agent == self.agent and core.phase_of(self.state) is Phase.WORKING:
-            self.lender.written()
+        if agent == self.agent and phases.phase_of(self.state) is Phase.WORKING:
+            self.delegator.written()
 
     def _prompt_ended(self, follow_up: str | None, reason: str, agent: int) -> None:
         state = self.state
@@ -301,7 +301,7 @@ class Executor(Process):
             self.progress()
 
     def _unmount(self, ended: Ended | None, agent: int, failure: SubletError | None = None) -> None:
-        if agent != self.agent or core.phase_of(self.state) is not Phase.WORKING:
+        if agent != self.agent or phases.phase_of(self.state) is not Phase.WORKING:
             return
         self.agent += 1
         self.feed(WorkEnded(ended, failure, flushed=not self.world.chance(0.05)))
@@ -309,7 +309,7 @@ class Executor(Process):
     def works(self) -> bool:
         """Tell whether work goes on here that nobody has told to end."""
         state = self.state
-        return core.phase_of(state) is Phase.WORKING and isinstance(state, Assignment) and not state.interrupted
+        return phases.phase_of(state) is Phase.WORKING and isinstance(state, Assignment) and not state.interrupted
 
     def wind_down(self) -> None:
         self.feed(WindDownCame(SubletError(ErrorCode.TASK_FAILED, "quota exceeded"), 5.0, OWNER))

@@ -13,8 +13,8 @@ from sublet.protocol.lifecycle import (
     is_terminal,
 )
 from sublet.protocol.messages import Done
+from support.delegation_model.delegator import Delegator
 from support.delegation_model.executor import Executor
-from support.delegation_model.lender import Lender
 from support.delegation_model.world import CALM_AT, Killed, Weather, World, check
 
 
@@ -25,66 +25,66 @@ def play(seed: int, weather: Weather) -> World:
         Violation: an invariant does not hold.
     """
     world = World(seed, weather)
-    lender, executor = Lender(world), Executor(world)
-    lender.executor, executor.lender = executor, lender
+    delegator, executor = Delegator(world), Executor(world)
+    delegator.executor, executor.delegator = executor, delegator
     random = world.random
     if random.random() < 0.4:
-        _at(lender, random.uniform(0, 100) if random.random() < 0.5 else random.uniform(0, 5), lender.cancel)
-    wishes: list[Callable[[], None]] = [lender.extend] * random.choice([0, 0, 1, 3])
+        _at(delegator, random.uniform(0, 100) if random.random() < 0.5 else random.uniform(0, 5), delegator.cancel)
+    wishes: list[Callable[[], None]] = [delegator.extend] * random.choice([0, 0, 1, 3])
     wishes += [
-        partial(lender.say, f"more_{number % 3}", f"prompt {number % 3 if number != 3 else 9}")
+        partial(delegator.say, f"more_{number % 3}", f"prompt {number % 3 if number != 3 else 9}")
         for number in range(random.choice([0, 0, 1, 2, 4]))
     ]
     for wish in wishes:
         if random.random() < 0.2:
-            _at(lender, random.uniform(0, 30), wish)
+            _at(delegator, random.uniform(0, 30), wish)
         else:
-            lender.once_running.append((random.choice([0.0, 0.1, random.uniform(0, 40)]), wish))
+            delegator.once_running.append((random.choice([0.0, 0.1, random.uniform(0, 40)]), wish))
     for _ in range(8):
-        _at(lender, random.uniform(0, 150), lender.look)
+        _at(delegator, random.uniform(0, 150), delegator.look)
     if random.random() < 0.1:
         executor.during_life(random.uniform(1, 20), executor.wind_down)
-    lender.during_life(0, lender.begin)
-    world.later(CALM_AT + 1, lambda: _begin_anew(lender, executor))
+    delegator.during_life(0, delegator.begin)
+    world.later(CALM_AT + 1, lambda: _begin_anew(delegator, executor))
     try:
         world.run()
     except Killed:
         raise AssertionError("a death that nobody noticed") from None
-    _check_the_end(lender, executor)
+    _check_the_end(delegator, executor)
     return world
 
 
-def _begin_anew(lender: Lender, executor: Executor) -> None:
+def _begin_anew(delegator: Delegator, executor: Executor) -> None:
     """Restart what has met a journal that failed: the next process settles what this one could not."""
-    if lender.up and lender.state.left:
-        lender.die(1.0)
+    if delegator.up and delegator.state.left:
+        delegator.die(1.0)
     kept = executor.disk
     if executor.up and kept is not None and not is_terminal(ASSIGNMENT_TABLE, kept.state) and not executor.works():
         executor.die(1.0)
 
 
-def _at(lender: Lender, seconds: float, call: Callable[[], None]) -> None:
-    """Have people do something at any time, whichever process of the lender's is there then."""
+def _at(delegator: Delegator, seconds: float, call: Callable[[], None]) -> None:
+    """Have people do something at any time, whichever process of the delegator's is there then."""
 
     def guarded() -> None:
-        if lender.up:
-            lender.during_life(0, call)
+        if delegator.up:
+            delegator.during_life(0, call)
 
-    lender.world.later(seconds, guarded)
+    delegator.world.later(seconds, guarded)
 
 
-def _check_the_end(lender: Lender, executor: Executor) -> None:
-    disk = lender.disk
+def _check_the_end(delegator: Delegator, executor: Executor) -> None:
+    disk = delegator.disk
     if disk is None:  # its first record never became durable, so it never was
-        check(lender.writes == 0 and executor.begun == 0, "what is not journalled has no effect")
+        check(delegator.writes == 0 and executor.begun == 0, "what is not journalled has no effect")
         return
     check(disk.settled, "every delegation is settled")
     check(is_terminal(DELEGATION_TABLE, disk.state), "every delegation ends")
-    check(lender.serving is None, "nothing is served in the end")
-    check(not lender.locked, "directories are given back")
-    check(not lender.owes, "the executor hears of every end")
+    check(delegator.serving is None, "nothing is served in the end")
+    check(not delegator.locked, "directories are given back")
+    check(not delegator.owes, "the executor hears of every end")
     check((disk.state is DelegationState.COMPLETED) == disk.done, "completed is what was DONE, and nothing else")
-    check(lender.told in (None, disk.state), "an end that was told stays")
+    check(delegator.told in (None, disk.state), "an end that was told stays")
     check(executor.slots == 0, "every slot is given back")
     kept = executor.disk
     check(kept is None or is_terminal(ASSIGNMENT_TABLE, kept.state), "every assignment ends")

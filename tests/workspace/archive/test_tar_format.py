@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sublet.workspace.archive.tar_format import END, Entry, MalformedTar, TarLimits, TarReader, header, padding
+from sublet.workspace.archive.tar_format import END, Entry, MalformedTar, TarLimits, header, padding
+from sublet.workspace.archive.tar_reader import TarReader
 
 LIMITS = TarLimits(max_entries=100, max_bytes=1 << 20, max_file_bytes=1 << 19)
 SIZES = st.integers(0, 3_000)

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.workspace.audit import auditor as audit_module
 from sublet.workspace.audit import manifest as manifest_module
-from sublet.workspace.audit import shadow_git
+from sublet.workspace.audit import reporting, shadow_git
 from sublet.workspace.audit import snapshot as snapshot_module
-from sublet.workspace.audit.auditor import Auditor, AuditResult
+from sublet.workspace.audit.auditor import Auditor
+from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.audit.shadow_git import PLAIN, SYMLINK, ShadowGit, mask, unmask
 from sublet.workspace.model import ViewRules
 from sublet.workspace.view import walk as walk_module
@@ -49,7 +49,7 @@ class Bench:
     def end(self, touched: Collection[bytes] = (), *, overflow: bool = False) -> AuditResult:
         return self.auditor.result(self.snapshot, self.root, self.rules, touched, overflow)
 
-    def patch(self, report: AuditResult) -> audit_module.Patch:
+    def patch(self, report: AuditResult) -> reporting.Patch:
         return self.auditor.patch(self.root, report.baseline, report.result)
 
 
@@ -416,7 +416,7 @@ def test_a_young_file_is_read_again_and_a_settled_one_is_not(bench: Bench, monke
 
 
 def test_a_huge_patch_is_cut(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_module, "MAX_PATCH_BYTES", 10_000)
+    monkeypatch.setattr(reporting, "MAX_PATCH_BYTES", 10_000)
     bench.begin()
     bench.write("log.txt", "line of some length\n" * 100_000)
     report = bench.end()
@@ -427,7 +427,7 @@ def test_a_huge_patch_is_cut(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_report_is_bounded_but_its_counts_are_complete(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_module, "MAX_REPORT_FILES", 3)
+    monkeypatch.setattr(reporting, "MAX_REPORT_FILES", 3)
     bench.begin()
     for i in range(5):
         bench.write(f"f{i}", "x\n")

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from sublet.workspace.audit import snapshot
+from sublet.workspace.audit.snapshot import MAX_READ_BYTES
 from sublet.workspace.changes import befores
 from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.kept import blocks as block_file
 from sublet.workspace.kept import contents, keeper
 from sublet.workspace.kept.blocks import ALL, BLOCK_BYTES, Mark
-from sublet.workspace.kept.budget import KeptBudget
+from sublet.workspace.kept.budget import MAX_KEPT_BYTES, KeptBudget
 from sublet.workspace.kept.log import load
 from sublet.workspace.kept.signature import Signature
 from support.kept import LiveLease, picture, settled, tick
@@ -86,22 +87,23 @@ def test_one_byte_of_a_large_file_costs_one_block(state: Path, root: Path, large
 
 def test_a_file_beyond_the_bound_and_beyond_what_snapshots_read_comes_back(state: Path, root: Path) -> None:
     path = root / "huge"
+    size, middle = max(MAX_KEPT_BYTES, MAX_READ_BYTES) + MEBIBYTE, 1 << 29
     with path.open("wb") as file:
-        file.truncate(2 << 30)
-        file.seek(1 << 30)
+        file.truncate(size)
+        file.seek(middle)
         file.write(b"in the middle")
     (root / "moved").write_bytes(b"")
     os.truncate(root / "moved", (1 << 30) + 7)
     lease = lend(state, root)
-    patch(lease, "huge", b"IN", 1 << 30)
+    patch(lease, "huge", b"IN", middle)
     lease.fs.rename((b"moved",), (b"elsewhere",), replace=True)
     assert kept_bytes(lease) < MEBIBYTE
     assert lease.end().lost == ()
     assert lease.take_back().conflicts == ()
     assert sorted(os.listdir(root)) == ["huge", "moved"]
-    assert path.stat().st_size == 2 << 30
+    assert path.stat().st_size == size
     with path.open("rb") as file:
-        file.seek(1 << 30)
+        file.seek(middle)
         assert file.read(13) == b"in the middle"
 
 

@@ -16,7 +16,7 @@ from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.file_copy import FICLONE
 from sublet.workspace.kept import budget, keeper
 from sublet.workspace.kept.budget import KeptBudget
-from sublet.workspace.kept.keeper import Keeper
+from sublet.workspace.kept.keeper import OverwriteKeeper
 from sublet.workspace.kept.log import load, open_place
 from support.kept import LiveLease, picture, settled, tick
 
@@ -329,4 +329,4 @@ def test_a_directory_that_can_not_be_read_is_an_error_with_a_reason(state: Path,
     place = open_place(lease.kept)
     (lease.kept / "log").unlink()
     with pytest.raises(SubletError, match="can't be opened"):
-        Keeper(place, lease.rules, KeptBudget())
+        OverwriteKeeper(place, lease.rules, KeptBudget())

@@ -13,7 +13,8 @@ import pytest
 from sublet.supervisor.command import CommandProvider
 from sublet.supervisor.model import Job, JobResource, Outcome
 from sublet.workspace.model import AccessMode, Export, LentDirectory, MountTarget
-from sublet.workspace.mount.mounts import Mount, Mounts
+from sublet.workspace.mount.mount import Mount
+from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect, connect_over

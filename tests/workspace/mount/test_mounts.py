@@ -21,7 +21,8 @@ import pytest
 
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.workspace.model import MountTarget
-from sublet.workspace.mount.mounts import OPTIONS, Mount, Mounts, options
+from sublet.workspace.mount.mount import OPTIONS, Mount, options
+from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.mount.table import is_mounted, mounted_below
 from sublet.workspace.ssh.connection import LINK_LOSS_SECONDS, connect, connect_over
 from support.sftp_lender import files_of, lender, lender_process, lender_that_dials
@@ -355,7 +356,7 @@ async def test_a_mount_without_its_link_is_ended_at_once(mounts: Mounts, export:
 async def test_detaching_from_a_stopped_sshfs_is_bounded(
     mounts: Mounts, export: Path, monkeypatch: pytest.MonkeyPatch, flush: bool
 ) -> None:
-    monkeypatch.setattr("sublet.workspace.mount.mounts.FLUSH_SECONDS", 0.5)
+    monkeypatch.setattr("sublet.workspace.mount.mount.FLUSH_SECONDS", 0.5)
     async with lender(files_of(export), KEY) as target, await connect(target, KEY, 5) as connection:
         mount = await mounts.attach(mounts.reserve("dlg_1"), connection)
         os.kill(sshfs_of(mount), signal.SIGSTOP)
@@ -389,7 +390,7 @@ async def test_case_c02_a_frozen_lender_becomes_an_error_within_the_stated_bound
 async def test_detaching_from_a_frozen_lender_returns_and_frees_who_waits(
     mounts: Mounts, export: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sublet.workspace.mount.mounts.FLUSH_SECONDS", 0.5)
+    monkeypatch.setattr("sublet.workspace.mount.mount.FLUSH_SECONDS", 0.5)
     async with lender_process(export, KEY) as (target, pid), await connect(target, KEY, 5) as connection:
         mount = await mounts.attach(mounts.reserve("dlg_1"), connection)
         os.kill(pid, signal.SIGSTOP)

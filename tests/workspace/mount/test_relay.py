@@ -18,10 +18,10 @@ from sublet.workspace.mount.relay import (
     LinkViolation,
     SftpRelay,
 )
-from sublet.workspace.sftp.wire import MAX_PACKET, Answer, Op, Status
+from sublet.workspace.sftp.wire import MAX_PACKET, Op, ReplyType, Status
 
 INIT = struct.pack(">IBI", 5, Op.INIT, 3)
-VERSION = struct.pack(">IBI", 5, Answer.VERSION, 3)
+VERSION = struct.pack(">IBI", 5, ReplyType.VERSION, 3)
 
 
 def frame(kind: int, number: int, *parts: bytes) -> bytes:
@@ -34,7 +34,7 @@ def text(data: bytes) -> bytes:
 
 
 def status(number: int, code: int) -> bytes:
-    return frame(Answer.STATUS, number, struct.pack(">III", code, 0, 0))
+    return frame(ReplyType.STATUS, number, struct.pack(">III", code, 0, 0))
 
 
 def fields(packet: bytes) -> tuple[int, int, bytes]:
@@ -84,9 +84,9 @@ class Server:
             handle = struct.pack(">I", self.given)
             self.given += 1
             self.open[handle] = path
-            self.said += frame(Answer.HANDLE, number, text(handle))
+            self.said += frame(ReplyType.HANDLE, number, text(handle))
         elif kind == Op.LSTAT:
-            self.said += frame(Answer.ATTRS, number, bytes(4))
+            self.said += frame(ReplyType.ATTRS, number, bytes(4))
         else:
             if kind == Op.EXTENDED:
                 _, body = first_text(body)
@@ -94,7 +94,7 @@ class Server:
             assert handle in self.open, "a handle of another link has come here"
             if kind == Op.READ:
                 assert rest == bytes(12)
-                self.said += frame(Answer.DATA, number, text(self.open[handle]))
+                self.said += frame(ReplyType.DATA, number, text(self.open[handle]))
             else:
                 if kind == Op.CLOSE:
                     del self.open[handle]
@@ -138,15 +138,15 @@ class Client:
         self.heard += data
         for packet in split(self.heard):
             kind, number, body = fields(packet)
-            if kind == Answer.VERSION:
+            if kind == ReplyType.VERSION:
                 continue
             asked, path, handle = self.asked.pop(number)  # a second answer, or one to nothing, is a KeyError
-            if kind == Answer.HANDLE:
+            if kind == ReplyType.HANDLE:
                 shown, _ = first_text(body)
                 assert asked == Op.OPEN
                 assert shown not in self.handles
                 self.handles[shown] = path
-            elif kind == Answer.DATA:
+            elif kind == ReplyType.DATA:
                 assert asked == Op.READ
                 if handle in self.handles:
                     assert first_text(body)[0] == self.handles[handle], "another file than the one that was opened"
@@ -313,11 +313,11 @@ def test_whatever_a_server_says_ends_at_most_its_link(pieces: list[bytes], openi
         struct.pack(">I", MAX_PACKET + 1),
         struct.pack(">I", 0),
         status(9, Status.OK),
-        frame(Answer.DATA, 7, text(b"data that an LSTAT never has")),
-        frame(Answer.HANDLE, 8, text(b"")),
-        frame(Answer.HANDLE, 8, text(b"h" * (MAX_HANDLE_BYTES + 1))),
-        frame(Answer.HANDLE, 8, struct.pack(">I", 99) + b"short"),
-        frame(Answer.HANDLE, 8, text(b"h"), b"more"),
+        frame(ReplyType.DATA, 7, text(b"data that an LSTAT never has")),
+        frame(ReplyType.HANDLE, 8, text(b"")),
+        frame(ReplyType.HANDLE, 8, text(b"h" * (MAX_HANDLE_BYTES + 1))),
+        frame(ReplyType.HANDLE, 8, struct.pack(">I", 99) + b"short"),
+        frame(ReplyType.HANDLE, 8, text(b"h"), b"more"),
         frame(77, 7),
         VERSION,
     ],
@@ -333,7 +333,9 @@ def test_a_server_that_does_not_keep_to_the_protocol_loses_its_link(said: bytes)
     assert relay.interrupted == 2
 
 
-@pytest.mark.parametrize("said", [frame(Answer.VERSION, 4), status(1, Status.OK), frame(Answer.HANDLE, 1, text(b"h"))])
+@pytest.mark.parametrize(
+    "said", [frame(ReplyType.VERSION, 4), status(1, Status.OK), frame(ReplyType.HANDLE, 1, text(b"h"))]
+)
 def test_a_new_link_is_up_only_once_its_server_has_said_our_version(said: bytes) -> None:
     relay = up()
     relay.lose()
@@ -366,7 +368,7 @@ def test_whole_frames_pass_as_they_came_in_one_piece() -> None:
     assert relay.from_client(memoryview(asked + b"\0\0")) == len(asked)
 
     assert [bytes(piece) for piece in relay.to_server] == [asked]
-    said = status(3, Status.OK) + frame(Answer.ATTRS, 1, bytes(4))
+    said = status(3, Status.OK) + frame(ReplyType.ATTRS, 1, bytes(4))
     relay.from_server([said[:5], said[5:], status(2, Status.EOF)[:7]])
     assert [bytes(piece) for piece in relay.to_client] == [said]
 
@@ -374,7 +376,7 @@ def test_whole_frames_pass_as_they_came_in_one_piece() -> None:
 def test_a_read_without_its_link_is_held_until_its_program_knows() -> None:
     relay = up()
     relay.from_client(memoryview(frame(Op.OPEN, 1, text(b"/a"), bytes(8))))
-    relay.from_server([frame(Answer.HANDLE, 1, text(b"h"))])
+    relay.from_server([frame(ReplyType.HANDLE, 1, text(b"h"))])
     relay.from_client(memoryview(frame(Op.READ, 2, text(b"h"), bytes(12))))
     relay.to_client.clear()
 
@@ -392,7 +394,7 @@ def test_a_closed_handle_is_forgotten_whatever_the_server_says_to_it() -> None:
     relay = up()
     for number, code in ((1, Status.OK), (3, Status.FAILURE)):
         relay.from_client(memoryview(frame(Op.OPEN, number, text(b"/a"), bytes(8))))
-        relay.from_server([frame(Answer.HANDLE, number, text(b"h"))])
+        relay.from_server([frame(ReplyType.HANDLE, number, text(b"h"))])
         relay.from_client(memoryview(frame(Op.CLOSE, number + 1, text(b"h"))))
         relay.from_server([status(number + 1, code)])
         assert bytes(relay.to_client[-2])[-1:] == b"h", "the server's own value may be used again"

@@ -10,7 +10,7 @@ import pytest
 
 from attacks.kit.view_lease import CREAT, READ, WRITE, Lease, served
 from sublet.workspace.git.take import QUICK_BYTES
-from sublet.workspace.sftp.reply import SlowReply, Work
+from sublet.workspace.sftp.reply import SlowReply, ThreadWork
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.sftp_client import frame, string
 
@@ -24,11 +24,11 @@ def test_work_is_done_or_dropped() -> None:
         told.append("done")
         return b""
 
-    work = Work(do, lambda: told.append("dropped"))
+    work = ThreadWork(do, lambda: told.append("dropped"))
     work()
     del work
     assert told == ["done"]
-    del_me = Work(do, lambda: told.append("dropped"))
+    del_me = ThreadWork(do, lambda: told.append("dropped"))
     del del_me
     assert told == ["done", "dropped"]
 

@@ -12,7 +12,7 @@ MAX_SHOWN_CHARS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class WrongUse:
     """How a command is written, and what it does."""
 
     arguments: str
@@ -24,21 +24,21 @@ class Usage:
 
 
 COMMANDS: Final = {
-    "reply": Usage("[ID] [TEXT]", "answer a message; without TEXT, what you type next answers it", 0, 2),
-    "react": Usage("[ID] EMOJI", "react to a message, the last one by default", 1, 2),
-    "unreact": Usage("[ID] EMOJI", "take a reaction back", 1, 2),
-    "edit": Usage("[ID] [TEXT]", "let a message of yours say something else; your last one by default", 0, 2),
-    "delete": Usage("[ID]", "delete a message of yours, your last one by default", 0, 1),
-    "redact": Usage("ID [REASON]", "take a message down, as a moderator", 1, 2),
-    "pin": Usage("ID", "pin a message, as a moderator", 1, 1),
-    "unpin": Usage("ID", "pin it no longer", 1, 1),
-    "attach": Usage("FILE", "send a file of up to 16 MiB", 1, 1),
-    "save": Usage("[ID] [PATH]", "keep the file of a message, here or as PATH", 0, 2),
-    "who": Usage("", "who is here, and how far they have read"),
-    "invite": Usage("ENTITY", "make somebody a member", 1, 1),
-    "clear": Usage("", "take away what is not from the room"),
-    "help": Usage("", "this list"),
-    "quit": Usage("", "leave the view; the room stays"),
+    "reply": WrongUse("[ID] [TEXT]", "answer a message; without TEXT, what you type next answers it", 0, 2),
+    "react": WrongUse("[ID] EMOJI", "react to a message, the last one by default", 1, 2),
+    "unreact": WrongUse("[ID] EMOJI", "take a reaction back", 1, 2),
+    "edit": WrongUse("[ID] [TEXT]", "let a message of yours say something else; your last one by default", 0, 2),
+    "delete": WrongUse("[ID]", "delete a message of yours, your last one by default", 0, 1),
+    "redact": WrongUse("ID [REASON]", "take a message down, as a moderator", 1, 2),
+    "pin": WrongUse("ID", "pin a message, as a moderator", 1, 1),
+    "unpin": WrongUse("ID", "pin it no longer", 1, 1),
+    "attach": WrongUse("FILE", "send a file of up to 16 MiB", 1, 1),
+    "save": WrongUse("[ID] [PATH]", "keep the file of a message, here or as PATH", 0, 2),
+    "who": WrongUse("", "who is here, and how far they have read"),
+    "invite": WrongUse("ENTITY", "make somebody a member", 1, 1),
+    "clear": WrongUse("", "take away what is not from the room"),
+    "help": WrongUse("", "this list"),
+    "quit": WrongUse("", "leave the view; the room stays"),
 }
 
 

@@ -54,26 +54,6 @@ HowFilesTravel = Annotated[
     Transport,
     _lease(help="How the files travel: archive and git need no FUSE there; auto: sshfs, else archive."),
 ]
-MaxTotalBytes = Annotated[
-    int | None,
-    _limits(metavar="SIZE", parser=byte_count, help="How much may be added: bytes, or 10M, 2G."),
-]
-MaxFiles = Annotated[
-    int | None,
-    _limits(metavar="N", min=0, help="How many files, links and directories may be added."),
-]
-MaxFileBytes = Annotated[
-    int | None,
-    _limits(metavar="SIZE", parser=byte_count, help="How large a file may grow."),
-]
-KeepAll = Annotated[
-    bool,
-    _limits(
-        "--keep-all",
-        help="Refuse what the executor overwrites where its state before can't be kept, so that all can be undone.",
-        show_default=False,
-    ),
-]
 RequireSandbox = Annotated[
     list[str] | None,
     _limits(
@@ -86,15 +66,56 @@ Background = Annotated[
     bool,
     _going_along("--background", "-b", help="Return at once with the id.", show_default=False),
 ]
-Watch = Annotated[
-    bool,
-    _going_along("--watch", help="Tell you and the peer's agent what others change meanwhile.", show_default=False),
-]
 Notify = Annotated[
     bool,
     _going_along("--notify", help="Show a desktop notice at the end, or ring the bell.", show_default=False),
 ]
-Description = Annotated[
-    str | None,
-    _going_along(metavar="TEXT", help="Short title; by default the prompt's first line."),
-]
+
+
+class LeaseSaid:
+    """What goes into the request as it is given, under the names of ``CreateDelegation``."""
+
+    max_total_bytes: Annotated[
+        int | None,
+        _limits(metavar="SIZE", parser=byte_count, help="How much may be added: bytes, or 10M, 2G."),
+    ] = None
+    max_files: Annotated[
+        int | None,
+        _limits(metavar="N", min=0, help="How many files, links and directories may be added."),
+    ] = None
+    max_file_bytes: Annotated[
+        int | None,
+        _limits(metavar="SIZE", parser=byte_count, help="How large a file may grow."),
+    ] = None
+    keep_all: Annotated[
+        bool,
+        _limits(
+            "--keep-all",
+            help="Refuse what the executor overwrites where its state before can't be kept, so that all can be undone.",
+            show_default=False,
+        ),
+    ] = False
+    no_delete: Annotated[
+        bool,
+        _limits(
+            "--no-delete",
+            help="Let the executor make and write, but delete, rename or replace nothing that it has not made.",
+            show_default=False,
+        ),
+    ] = False
+    deny: Annotated[
+        list[str] | None,
+        _limits("--deny", metavar="TOOL", help="The agent may not call it: shell.exec, network. Repeatable."),
+    ] = None
+    only: Annotated[
+        list[str] | None,
+        _limits("--only", metavar="TOOL", help="The agent may call this alone: file.*. Repeatable."),
+    ] = None
+    watch: Annotated[
+        bool,
+        _going_along("--watch", help="Tell you and the peer's agent what others change meanwhile.", show_default=False),
+    ] = False
+    description: Annotated[
+        str | None,
+        _going_along(metavar="TEXT", help="Short title; by default the prompt's first line."),
+    ] = None

@@ -43,6 +43,12 @@ EntityArgument = Annotated[
         metavar="ENTITY", help="As `sublet whoami` says there, a peer's name, or AGENT@PEER.", show_default=False
     ),
 ]
+FormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--format", metavar="FORMAT", help="How the text is meant: plain, markdown, html.", show_default=False
+    ),
+]
 ReasonOption = Annotated[
     str, typer.Option("--reason", metavar="TEXT", help="Why, for the others to read.", show_default=False)
 ]

@@ -49,26 +49,39 @@ Resources = Annotated[
         help="Lend DIR too, beside the first, as ../NAME; ro unless said otherwise. Repeatable.",
     ),
 ]
-Include = Annotated[
-    list[str] | None,
-    _lent(metavar="PATTERN", help="Only what matches goes along: *.py, docs, src/**. Repeatable."),
-]
-Exclude = Annotated[
-    list[str] | None,
-    _lent(metavar="PATTERN", help="What matches stays here; !PATTERN makes an exception. Repeatable."),
-]
-Reveal = Annotated[
-    list[str] | None,
-    _lent(metavar="PATTERN", help="Show a hidden name after all; policy may deny it. Repeatable."),
-]
-Unlock = Annotated[
-    list[str] | None,
-    _lent(
-        metavar="PATTERN",
-        help="Let a name be changed that your own tools execute, such as .vscode; policy may deny it. Repeatable.",
-    ),
-]
 Git = Annotated[
     GitMode | None,
     _lent("--git", help="How much of .git is seen; not with transport git. [default: hidden]"),
 ]
+
+
+class ViewOptions:
+    """What goes into the request as it is given, under the names of ``LeaseOptions``."""
+
+    include: Annotated[
+        list[str] | None,
+        _lent(metavar="PATTERN", help="Only what matches goes along: *.py, docs, src/**. Repeatable."),
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        _lent(metavar="PATTERN", help="What matches stays here; !PATTERN makes an exception. Repeatable."),
+    ] = None
+    writable: Annotated[
+        list[str] | None,
+        _lent(
+            metavar="PATH",
+            help="Only what lies there may be changed or made, the rest is read-only: src, docs/*.md, **/tmp. "
+            "Repeatable.",
+        ),
+    ] = None
+    reveal: Annotated[
+        list[str] | None,
+        _lent(metavar="PATTERN", help="Show a hidden name after all; policy may deny it. Repeatable."),
+    ] = None
+    unlock: Annotated[
+        list[str] | None,
+        _lent(
+            metavar="PATTERN",
+            help="Let a name be changed that your own tools execute, such as .vscode; policy may deny it. Repeatable.",
+        ),
+    ] = None

@@ -29,8 +29,8 @@ async def control_socket() -> AsyncIterator[Control]:
     Raises:
         SubletError: ``DAEMON_UNAVAILABLE`` where none answers.
     """
+    from sublet.daemon.config.paths import resolve_home
     from sublet.daemon.control.client import ControlClient
-    from sublet.daemon.paths import resolve_home
 
     async with ControlClient(resolve_home()) as client:
         yield client
@@ -38,8 +38,8 @@ async def control_socket() -> AsyncIterator[Control]:
 
 def lock_owner() -> int | None:
     """Return the pid of the daemon that holds this user's lock, whether it answers or not."""
-    from sublet.daemon.lock import read_owner
-    from sublet.daemon.paths import resolve_home
+    from sublet.daemon.config.paths import resolve_home
+    from sublet.daemon.process.lock import read_owner
 
     owner = read_owner(resolve_home())
     return owner.pid if owner else None

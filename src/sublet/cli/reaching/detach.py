@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sublet.cli.reaching.start_report import REPORT, log_path
-from sublet.daemon.log_file import MAX_LOG_BYTES
+from sublet.daemon.logs.log_file import MAX_LOG_BYTES
 from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
     from sublet.daemon.api.daemon import StatusView
-    from sublet.daemon.paths import Home
+    from sublet.daemon.config.paths import Home
 
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0

@@ -104,7 +104,7 @@ async def until_interrupted(
     Raises:
         SubletError: as ``follow``.
     """
-    from sublet.daemon.failures import sole_failure
+    from sublet.daemon.tasks.failures import sole_failure
 
     with sole_failure(SubletError):
         async with asyncio.TaskGroup() as group:

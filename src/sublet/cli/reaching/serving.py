@@ -64,11 +64,11 @@ async def serve(options: UpOptions, reporter: Reporter, ready: Callable[[StatusV
 
 
 async def _run(options: UpOptions, ready: Callable[[StatusView], None]) -> None:
+    from sublet.app.running import run_daemon
     from sublet.cli.reaching.start_report import log_path
-    from sublet.daemon.app import run_daemon
-    from sublet.daemon.config import DaemonConfig
-    from sublet.daemon.logging import configure_logging
-    from sublet.daemon.stop_limit import StopLimit
+    from sublet.daemon.config.daemon_config import DaemonConfig
+    from sublet.daemon.logs.logging import configure_logging
+    from sublet.daemon.process.stop_limit import StopLimit
 
     config = DaemonConfig(
         agent_file=options.agent,

@@ -10,7 +10,7 @@ from sublet.protocol.errors import SubletError
 
 if TYPE_CHECKING:
     from sublet.daemon.api.daemon import StatusView
-    from sublet.daemon.paths import Home
+    from sublet.daemon.config.paths import Home
 
 REPORT = "--report-fd"
 """The option of `up` that tells a daemon in the background where to say how its start went."""

@@ -68,7 +68,7 @@ async def show_output(
 async def attach_to(control: Control, view: AssignmentView, screen: Screen, lines: int) -> Exit:
     """Show the last ``lines`` lines and what comes, until the end or Ctrl-C, which ends nothing."""
     from sublet.cli.reaching.follow import interrupts, read_output
-    from sublet.daemon.failures import sole_failure
+    from sublet.daemon.tasks.failures import sole_failure
 
     kept: deque[Event] = deque()
     cursor = 0

@@ -10,7 +10,7 @@ from rich.text import Text
 from sublet.cli.rendering.columns import Columns, Quoted
 from sublet.cli.rendering.delegations import span
 from sublet.cli.rendering.words import whole_line
-from sublet.daemon.api.approvals import ApprovalView, GrantView
+from sublet.daemon.api.approvals import ApprovalView, GrantView, Terms
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.text import clean
 
@@ -71,6 +71,18 @@ def grant_table(found: Sequence[GrantView]) -> RenderableType:
         for one in found
     ]
     return Columns(["id", "state", "uses", "left", "agent", "tool", "for", "came of it"], rows)
+
+
+def terms_words(terms: Terms) -> str:
+    """Return for which calls, how often and how long, in words: what is signed, and what is said afterwards."""
+    if not terms.any_arguments:
+        what = "with exactly these arguments"
+    elif terms.when:
+        what = "with any arguments where " + " and ".join(f"{name} is like {glob}" for name, glob in terms.when.items())
+    else:
+        what = "with ANY arguments"
+    times = "once" if terms.max_uses == 1 else f"{terms.max_uses} times"
+    return f"{whole_line(what)}, {times}, within {span(terms.ttl_seconds)}"
 
 
 def _for(grant: GrantView) -> str:

@@ -36,8 +36,8 @@ def lent(view: DelegationView) -> Iterator[Text]:
         yield _line("left out: links and mounts  ", names(view.unmountable))
     for caution in view.cautions:
         yield _line("in a mount  ", whole_line(caution), "yellow")
-    if view.keep_all:
-        yield _line("must be undoable  ", "what can't be kept may not be overwritten")
+    for line in view.terms:
+        yield _line("terms  ", whole_line(line))
     if view.undo == "done":
         yield _line("taken back  ", "what it wrote is undone", "yellow")
     if view.revealed:

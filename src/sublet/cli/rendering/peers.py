@@ -17,18 +17,33 @@ from sublet.protocol.text import clean
 if TYPE_CHECKING:
     from sublet.cli.rendering.screen import Symbols
     from sublet.daemon.api.daemon import Check, ServiceView, StatusView
-    from sublet.daemon.api.peers import PeerView
+    from sublet.daemon.api.peers import PairLinkView, PeerView
     from sublet.daemon.api.tokens import TokenView
 
 
 def peer_table(known: Sequence[PeerView]) -> RenderableType:
-    """Return the peers as a table."""
+    """Return for each peer its name, where it is, its agents, and whether it can be used, or why not."""
     rows = []
     for peer in known:
         usable = Text("yes", style="green") if peer.usable else Text(f"no: {whole_line(peer.why_not)}", "yellow")
         agents = ", ".join(whole_line(agent.id) for agent in peer.agents)
         rows.append([Text(peer.name), Text(_address(peer)), Text(agents), usable])
     return Columns(("name", "address", "agents", "usable"), rows)
+
+
+def link_table(made: Sequence[PairLinkView]) -> RenderableType:
+    """Return the pairing links as a table."""
+    rows = [[Text(one.id), Text(local_time(one.made_at)), Text(whole_line(one.made_by)), use_of(one)] for one in made]
+    return Columns(("link", "made", "by", "used"), rows)
+
+
+def use_of(link: PairLinkView) -> Text:
+    """Return what became of a pairing link, in one line."""
+    if link.fingerprint is None:
+        words = f"until {local_time(link.expires_at)}" if link.state == "open" else "by nobody, and can't be any more"
+        return Text(words, style="dim")
+    who = whole_line(link.peer) if link.peer else "a daemon that is removed"
+    return Text(f"by {who}, {local_time(link.used_at or link.made_at)}, key {whole_line(link.fingerprint)}")
 
 
 def peer_details(peer: PeerView) -> RenderableType:
@@ -62,7 +77,7 @@ def peer_details(peer: PeerView) -> RenderableType:
 
 
 def token_table(known: Sequence[TokenView]) -> RenderableType:
-    """Return the tokens as a table."""
+    """Return for each token its name, when it was made and when it ends; never the token itself."""
     facts = [
         (entry.name, local_time(entry.created_at), local_time(entry.expires_at) if entry.expires_at else "when revoked")
         for entry in known

@@ -66,6 +66,11 @@ def problem_lines(source: Path, problems: Sequence[str]) -> list[RenderableType]
     return [Text(f"{source}: {whole_line(problem)}") for problem in problems]
 
 
+def warning_lines(warnings: Sequence[str]) -> list[RenderableType]:
+    """Return which rules hold less than they say, one line each."""
+    return [Text(f"warning: {whole_line(warning)}") for warning in warnings]
+
+
 def result_lines(results: Sequence[TestResult], symbols: Symbols) -> list[RenderableType]:
     """Return what came of each test, and how many passed."""
     lines: list[RenderableType] = []

@@ -22,19 +22,30 @@ if TYPE_CHECKING:
     from sublet.daemon.api.rooms import RoomDetail, RoomView
 
 
-def rooms(found: Sequence[RoomView], names: EntityNames, unread: Mapping[str, int]) -> RenderableType:
-    """Return the table of rooms; ``unread`` has how many messages of a room are."""
-    rows = [
-        [
-            Text(one.room_id),
-            Text(one.role),
-            Text(str(one.members)),
-            Text(str(unread.get(one.room_id) or ""), style="bold"),
-            Text(room_name(one.name, names)),
+def rooms(found: Sequence[RoomView], names: EntityNames, unread: Mapping[str, int]) -> list[RenderableType]:
+    """Return the tables of rooms; ``unread`` has how many messages of a room are."""
+    groups = {
+        "": [one for one in found if one.kind == "talk" and not one.closed],
+        "Of delegations under way:": [one for one in found if one.kind != "talk" and not one.closed],
+        "Closed:": [one for one in found if one.closed],
+    }
+    shown: list[RenderableType] = []
+    for title, group in groups.items():
+        rows = [
+            [
+                Text(one.room_id),
+                Text(one.role),
+                Text(str(one.members)),
+                Text(str(unread.get(one.room_id) or ""), style="bold"),
+                Text(local_time(one.last_activity) if one.last_activity else ""),
+                Text(room_name(one.name, names)),
+            ]
+            for one in group
         ]
-        for one in found
-    ]
-    return Columns(["id", "role", "members", "unread", "name"], rows)
+        if rows:
+            shown += [Text(title)] if title else []
+            shown.append(Columns(["id", "role", "members", "unread", "last used", "name"], rows))
+    return shown
 
 
 def room_name(name: str, names: EntityNames) -> str:
@@ -94,7 +105,9 @@ def said(one: MessageView) -> str:
 
 def notes(one: MessageView) -> str:
     """Return what there is to know about a message besides."""
-    marks = []
+    marks: list[str] = []
+    if one.format != "plain":
+        marks.append(one.format)
     if one.status == "edited":
         marks.append("edited")
     if one.about.get("pinned"):
@@ -119,11 +132,23 @@ def answers(one: MessageView, names: EntityNames, known: dict[str, MessageView])
     target = one.ext.get("reply_to")
     if not isinstance(target, dict):
         return ""
+    quoted = one.about.get("reply_preview")
+    if isinstance(quoted, dict):
+        return _quoted(quoted, names)
     ref_id = str(target.get("ref_id"))
     there = known.get(ref_id)
     if there is None:
         return f"answers {whole_line(ref_id)}"
     return f"answers {names.short(there.author)}: {whole_line(said(there))}"
+
+
+def _quoted(preview: dict[str, Any], names: EntityNames) -> str:
+    """Return what a message answers in another room; to who is not in that room, only that it does."""
+    if preview.get("accessible") is not True:
+        return "answers a message of a room that you are not in"
+    body = preview.get("body")
+    text = whole_line(body) if isinstance(body, str) else "(its text is not there)"
+    return f"answers {names.short(str(preview.get('author')))} in another room: {text}"
 
 
 def reacted(one: MessageView) -> str:
@@ -161,7 +186,7 @@ def channels(found: Sequence[ChannelView]) -> RenderableType:
 
 
 def profile(one: ProfileView, names: EntityNames) -> list[RenderableType]:
-    """Return a profile."""
+    """Return what an entity says of itself: its name and id, its fields in order, and its text."""
     lines: list[RenderableType] = [Text.assemble((names.short(one.entity_id), "bold"), (f"  {one.entity_id}", "dim"))]
     lines += [inset(Text(f"{whole_line(name)}: {_value(value)}"), 2) for name, value in sorted(one.frontmatter.items())]
     if one.body:

@@ -22,7 +22,7 @@ _STYLES = {"active": "green", "paused": "yellow", "completed": "dim", "error": "
 
 
 def session_table(found: Sequence[SessionView]) -> RenderableType:
-    """Return the sessions as a table."""
+    """Return for each session its short id, state, last use, last route and title."""
     rows = [
         [
             Text(one.finger_session_id),

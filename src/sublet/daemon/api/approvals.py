@@ -88,7 +88,7 @@ class ListApprovals(Request):
 
 
 class OneApproval(Request):
-    """An approval."""
+    """Names the question, open or decided, that an operation is about."""
 
     approval_id: ApprovalId
 
@@ -123,7 +123,7 @@ class ListGrants(Request):
 
 
 class OneGrant(Request):
-    """A grant."""
+    """Names the grant that an operation is about."""
 
     grant_id: GrantId
 

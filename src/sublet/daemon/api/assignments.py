@@ -7,7 +7,7 @@ from pydantic import Field
 from sublet.daemon.api.base import View
 from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation
 from sublet.daemon.api.delegation_views import ErrorView
-from sublet.daemon.api.operation import Asks, Operation
+from sublet.daemon.api.operation import Asks, Hides, Operation
 from sublet.policy.model import Action
 from sublet.protocol.bounds import AccessMode
 from sublet.protocol.lifecycle import AssignmentState
@@ -39,6 +39,7 @@ LIST_ASSIGNMENTS = Operation(
     list[AssignmentView],
     asks=Asks(Action.ASSIGNMENT_READ),
     summary="Return what is or was done here for peers, the newest first.",
+    hides=Hides(Action.ASSIGNMENT_READ, "delegation_id"),
 )
 ASSIGNMENT = "/v1/assignments/{delegation_id}"
 GET_ASSIGNMENT = Operation(

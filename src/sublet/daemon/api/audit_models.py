@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -57,6 +57,12 @@ class OthersEdit(View):
         return f"overwritten; kept as {self.kept}" if self.kept is not None else "overwritten, and not kept"
 
 
+MAX_BRIEF_NAMES: Final = 20
+"""Of each kind, in a list of delegations, of which each may have changed ten thousand files."""
+_NAMED: Final = ("added", "changed", "deleted", "mode_changed", "by_others", "files", "directories")
+"""Lists of a report that are counted besides, or that nobody looks at in a list of delegations."""
+
+
 class AuditReport(View):
     """What happened to the directory between baseline and result (DESIGN 4.8)."""
 
@@ -108,6 +114,12 @@ class AuditReport(View):
     def unseen_lines(self) -> list[str]:
         """The paths that could not be read, with the reason where it is known."""
         return self.unaudited_why or self.unaudited
+
+    def brief(self) -> AuditReport:
+        """Return the report for a list of delegations: all counts, and ``MAX_BRIEF_NAMES`` names of each kind."""
+        names = {name: getattr(self, name) for name in _NAMED}
+        kept = {name: listed[:MAX_BRIEF_NAMES] for name, listed in names.items()}
+        return self.model_copy(update={**kept, "truncated": self.truncated or kept != names})
 
     @property
     def is_empty(self) -> bool:

@@ -96,5 +96,8 @@ class CallApi(Protocol):
                 a person approves; ``APPROVER_MISSING``.
         """
 
+    def hides(self, caller: Subject, tool: str) -> bool:
+        """Tell whether ``caller`` must not see that there is such a tool. Nothing is written down."""
+
     async def ended(self, begun: Begun, error: str | None) -> None:
         """Write down what became of a call."""

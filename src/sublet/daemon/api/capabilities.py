@@ -19,7 +19,7 @@ CapabilityId = Annotated[str, Segment(MODULE_ID.fullmatch, "id of a capability",
 
 
 class OneCapability(Request):
-    """A capability."""
+    """Names the capability that an operation is about, by the id in its ``module.json``."""
 
     capability_id: CapabilityId
 
@@ -85,7 +85,7 @@ class CapabilityDetail(View):
 
 
 class CapabilityCheck(View):
-    """One check of a capability."""
+    """Whether its program was found, or answered to ``--help`` or ``--version``; ``detail`` is what was seen."""
 
     name: Literal["availability", "help", "version"]
     ok: bool

@@ -11,15 +11,16 @@ from typing import Annotated, Self
 from pydantic import Field, ValidationError, model_validator
 
 from sublet.daemon.api.base import Request, View
-from sublet.daemon.api.operation import Asks, AsksInside, Nothing, Operation
+from sublet.daemon.api.operation import Asks, AsksInside, Hides, Nothing, Operation
 from sublet.daemon.api.room_fields import ChannelName, MessageId, RefId
 from sublet.daemon.api.room_files import BlobHash
 from sublet.daemon.api.room_messages import MessageSent, MessageView, RecipientReceipt, Words
-from sublet.daemon.api.rooms import RoomDetail
+from sublet.daemon.api.rooms import RoomChange, RoomDetail
 from sublet.policy.model import Action
 
 MAX_ADDRESS_CHARS = 400
 MAX_ATTACHMENTS = 16
+MAX_QUERY_CHARS = 500
 MAX_PAGE_MESSAGES = 50
 DEFAULT_PAGE_MESSAGES = 20
 
@@ -40,8 +41,14 @@ class WhichConversation(Request):
     room: Address
 
 
+class Invite(WhichConversation):
+    """Make somebody a member, by their address: ``@entity``, ``AGENT@PEER``, or a peer's name for its person."""
+
+    entity: Address
+
+
 class WhichMessage(WhichConversation):
-    """A message of it."""
+    """Names a message in the room or channel that the request names."""
 
     ref_id: MessageId
 
@@ -67,6 +74,15 @@ class ReadConversation(Request):
         if (self.room is None) == (self.channel is None) or (self.thread is not None and self.room is None):
             raise ValueError("give room, or room and thread, or channel")
         return self
+
+
+class SearchMessages(Request):
+    """Words that a message holds, by their beginnings; ``before`` is an earlier ``next_cursor``."""
+
+    query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARS)]
+    room: Address | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_MESSAGES)] = DEFAULT_PAGE_MESSAGES
+    before: RefId | None = None
 
 
 class Reached(View):
@@ -142,6 +158,14 @@ class ConversationPage(View):
     next_cursor: str | None
 
 
+class FoundMessages(View):
+    """What a search has found, the newest first."""
+
+    messages: list[ConversationMessage]
+    next_cursor: str | None
+    complete: bool = Field(description="Whether all messages were looked at; if not, the same search finds more later")
+
+
 class MessageDelivery(MessageSent):
     """A message that is durable here, as whom it was said, and how far it has come."""
 
@@ -172,6 +196,7 @@ LIST_CONVERSATIONS = Operation(
     list[Conversation],
     asks=Asks(Action.ROOM_READ),
     summary="Return the rooms that the caller may read, those with unread messages first.",
+    hides=Hides(Action.ROOM_READ, "room_id"),
 )
 GET_CONVERSATION = Operation(
     "conversations.get",
@@ -192,6 +217,15 @@ SAY = Operation(
     summary="Say something; a direct conversation is found or opened. It is durable once this is answered.",
     status=201,
 )
+INVITE = Operation(
+    "conversations.invite",
+    "POST",
+    "/v1/conversation/members",
+    Invite,
+    RoomChange,
+    asks=AsksInside(_UNKNOWN_BEFORE, (Action.ROOM_READ, Action.ROOM_MANAGE)),
+    summary="Make somebody a member of a room, both by address.",
+)
 READ_CONVERSATION = Operation(
     "conversations.read",
     "GET",
@@ -200,6 +234,16 @@ READ_CONVERSATION = Operation(
     ConversationPage,
     asks=_READS,
     summary="Return a page of what was said.",
+)
+SEARCH_MESSAGES = Operation(
+    "conversations.search",
+    "GET",
+    "/v1/messages",
+    SearchMessages,
+    FoundMessages,
+    asks=_READS,
+    summary="Return messages that hold all words of a query, of the rooms that the caller may read.",
+    hides=Hides(Action.ROOM_READ, "room_id", "messages"),
 )
 READ_MESSAGE = Operation(
     "conversations.message",

@@ -17,7 +17,7 @@ DELEGATION = "/v1/delegations/{delegation_id}"
 
 
 class OneDelegation(Request):
-    """A delegation."""
+    """Names the delegation that an operation is about."""
 
     delegation_id: str
 

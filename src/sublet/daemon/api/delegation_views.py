@@ -9,6 +9,7 @@ from pydantic import Field
 from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.base import View
 from sublet.protocol.bounds import AccessMode, GitMode, ResultMode, TransportName
+from sublet.protocol.lease_terms import LeaseTerms
 from sublet.protocol.lifecycle import DelegationState
 
 
@@ -118,7 +119,7 @@ class ConditionView(View):
     position: int | None = None
 
 
-class Usage(View):
+class LeaseUsageView(View):
     """What went over the data plane."""
 
     bytes_read: int = 0
@@ -166,11 +167,11 @@ class SandboxView(View):
     allow_exec: bool = Field(description="It may start programs")
 
 
-SHOWN_AS_ASKED: Final = ("result_mode", "keep_all")
+SHOWN_AS_ASKED: Final = ("result_mode", *LeaseTerms.model_fields)
 """Fields of ``DelegationView`` that show options of the request under their own names, as they were asked for."""
 
 
-class DelegationView(View):
+class DelegationView(View, LeaseTerms):
     """A delegation as every face shows it (AWCP 6.6 ``get_status``)."""
 
     delegation_id: str
@@ -203,7 +204,7 @@ class DelegationView(View):
         default=None, description="What the executor says its agent may do; None where it has said nothing (yet)"
     )
     left_out: int = Field(default=0, description="Names that include and exclude kept from going with it")
-    keep_all: bool = Field(default=False, description="Whether what can't be kept may not be overwritten")
+    terms: list[str] = Field(default=[], description="What it may do less than access_mode says, in words")
     settled: bool = Field(default=False, description="Whether it is over, access is cut, and the audit is made")
     undo: Literal["possible", "done"] | None = Field(
         default=None, description="Whether `undo` can take back what it wrote into the directory, or has done so"
@@ -219,7 +220,11 @@ class DelegationView(View):
     )
     audit: AuditReport | None = None
     audit_error: ErrorView | None = Field(default=None, description="Why there is no audit although access was given")
-    usage: Usage = Usage()
+    usage: LeaseUsageView = LeaseUsageView()
     quota: LeaseQuota | None = Field(default=None, description="None where nothing may be added")
     follow_ups: list[FollowUpView] = Field(default=[], description="What was said while the work ran")
     cursor: int = Field(default=0, description="Sequence number of its newest event")
+
+    def brief(self) -> DelegationView:
+        """Return the view for a list of delegations: its audit is ``AuditReport.brief``."""
+        return self if self.audit is None else self.model_copy(update={"audit": self.audit.brief()})

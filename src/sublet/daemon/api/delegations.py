@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.base import MAX_WAIT_SECONDS, Request
@@ -23,8 +23,9 @@ from sublet.daemon.api.delegation_fields import (
     Pattern,
 )
 from sublet.daemon.api.delegation_views import DelegationView
-from sublet.daemon.api.operation import Asks, AsksInside, Operation
+from sublet.daemon.api.operation import Asks, AsksInside, Hides, Operation
 from sublet.policy.model import Action
+from sublet.policy.request_rules import narrowing
 from sublet.protocol.bounds import (
     DEMAND,
     MAX_DESCRIPTION_CHARS,
@@ -36,6 +37,8 @@ from sublet.protocol.bounds import (
     GitMode,
     ResultMode,
 )
+from sublet.protocol.errors import SubletError
+from sublet.protocol.lease_terms import LeaseTerms
 
 DEFAULT_TTL_SECONDS = 3600
 Patterns = Annotated[list[Pattern], Field(max_length=MAX_PATTERNS)]
@@ -51,8 +54,8 @@ class ResourceSpec(Request):
     access_mode: AccessMode = "ro"
 
 
-class LeaseOptions(Request):
-    """What may be said of a delegation beside what it is about, by whichever face it is asked for.
+class LeaseOptions(Request, LeaseTerms):
+    """What may be said of a delegation beside what it is about and its terms, by whichever face it is asked for.
 
     The descriptions are read by people and by models: ``the peer`` is whoever does the work.
     """
@@ -80,19 +83,27 @@ class LeaseOptions(Request):
     max_total_bytes: Bound | None = Field(default=None, description="Bytes the peer may add; policy's limit if absent")
     max_files: Bound | None = Field(default=None, description="Files, links and directories the peer may add")
     max_file_bytes: Bound | None = Field(default=None, description="How large a file may grow")
-    keep_all: bool = Field(default=False, description="live: refuse a write that undo could not take back")
     require_enforced: Annotated[list[Demand], Field(max_length=16)] = Field(
         default_factory=list,
-        description="What the peer must enforce, else nothing is lent: cwd_only, allow_network (that there is none), "
-        "memory, processes, cpu_time, output, scratch; or allow_network=true and the like, which it must declare",
+        description="What the peer must enforce, else nothing is lent: cwd_only, allow_network (none), memory, "
+        "processes, cpu_time, output, scratch; NAME=true: what it must declare",
     )
     transport: Literal["sshfs", "archive", "git", "auto"] = Field(
         default="sshfs", description="archive, git: the peer needs no FUSE; auto: sshfs or archive"
     )
-    wait_for_peer: bool = Field(default=False, description="If the peer is offline, keep trying until the lease ends")
+    wait_for_peer: bool = Field(default=False, description="If the peer is offline, keep trying")
     idempotency_key: Annotated[str, Field(max_length=200)] | None = Field(
         default=None, description="A retry with the same key starts nothing new"
     )
+
+    @field_validator("deny", "only")
+    @classmethod
+    def _names_tools(cls, names: list[str]) -> list[str]:
+        try:
+            narrowing(names, ())
+        except SubletError as error:
+            raise ValueError(error.message) from None
+        return names
 
 
 class CreateDelegation(LeaseOptions):
@@ -152,7 +163,8 @@ LIST_DELEGATIONS = Operation(
     ListNewest,
     list[DelegationView],
     asks=Asks(Action.DELEGATION_READ),
-    summary="Return the newest delegations first.",
+    summary="Return the newest delegations first; an audit in the list names the first few files and counts all.",
+    hides=Hides(Action.DELEGATION_READ, "delegation_id"),
 )
 GET_DELEGATION = Operation(
     "delegations.get",

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import JsonValue
 
 from sublet.daemon.api.base import Request, View
-from sublet.daemon.api.operation import Asks, Nothing, Operation, Segment
+from sublet.daemon.api.operation import Asks, Hides, Nothing, Operation, Segment
 from sublet.policy.capabilities.module_file import MODULE_ID
 from sublet.policy.model import Action
 from sublet.protocol.gateway import DeliveryMode
@@ -19,7 +19,7 @@ GatewayId = Annotated[str, Segment(MODULE_ID.fullmatch, "id of a gateway", "See:
 
 
 class OneGateway(Request):
-    """A gateway."""
+    """Names the gateway that an operation is about, by the id in its ``module.json``."""
 
     gateway_id: GatewayId
 
@@ -85,6 +85,7 @@ LIST_GATEWAYS = Operation(
     GatewayList,
     asks=Asks(Action.GATEWAY_READ),
     summary="Return all gateways, and what is wrong with others.",
+    hides=Hides(Action.GATEWAY_READ, "id", "gateways"),
 )
 GET_GATEWAY = Operation(
     "gateways.get",

@@ -125,6 +125,21 @@ class AsksInside:
     actions: tuple[Action, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Hides:
+    """Says what an answer lists, so that what a rule hides from the caller is left out of it.
+
+    Args:
+        action: what a caller would ask policy for about one of the things that are listed.
+        key: attribute of each that names it to policy.
+        field: field of the answer that holds the list; the answer itself where there is none.
+    """
+
+    action: Action
+    key: str
+    field: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class Stated(Generic[RequestT]):
     """What an operation says of itself, whatever it answers with.
@@ -184,11 +199,13 @@ class Operation(Stated[RequestT], Generic[RequestT, AnswerT]):
     Args:
         answer: the type of the answer.
         status: HTTP status of an answer.
+        hides: what the answer lists and a rule may hide.
     """
 
     answer: type[AnswerT]
     _: KW_ONLY
     status: int = 200
+    hides: Hides | None = None
 
 
 @dataclass(frozen=True, eq=False)

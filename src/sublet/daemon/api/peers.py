@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from sublet.daemon.api.base import Request, View
 from sublet.daemon.api.delegation_views import SandboxView
-from sublet.daemon.api.operation import ANY_SEGMENT, Asks, Nothing, Operation, Segment
+from sublet.daemon.api.operation import ANY_SEGMENT, Asks, Hides, Nothing, Operation, Segment
 from sublet.policy.model import Action
 
 DEFAULT_LINK_SECONDS = 600
 """How long a pairing link is valid."""
 PeerName = Annotated[str, Segment(ANY_SEGMENT.fits, "name of a peer", "See: sublet peers list")]
+GivenName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 
 
 class AgentView(View):
@@ -42,7 +43,7 @@ class PeerView(View):
     why_not: str = ""
     note: str = Field(default="", description="Why it is not called what it calls itself; empty where it is")
     rooms: str = Field(default="", description="Why no rooms are shared with it; empty where they are, or may be")
-    was: str | None = Field(default=None, description="Its name here until now, where pairing again gave it another")
+    was: str | None = Field(default=None, description="Its name here until now, where it has just got another")
 
 
 class Directory(View):
@@ -66,19 +67,40 @@ class PairLink(View):
     expires_at: str
     a2a_url: str
     fingerprint: str
+    id: str = Field(default="", description="What lists and events call it; nobody can pair by that")
+    cursor: int = Field(default=0, description="Sequence number of the event of its making")
+
+
+class PairLinkView(View):
+    """A pairing link that was made here, and who used it."""
+
+    id: str
+    state: Literal["open", "used", "over"] = Field(description="over: nobody used it in time, or it was guessed at")
+    made_at: str
+    made_by: str
+    expires_at: str
+    used_at: str | None = None
+    peer: str | None = Field(default=None, description="What the daemon is called that used it; None once removed")
+    fingerprint: str | None = Field(default=None, description="Of the key of the daemon that used it")
 
 
 class AddPeer(Request):
     """Use a pairing link."""
 
     link: Annotated[str, Field(max_length=4096)]
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+    name: GivenName
 
 
 class OnePeer(Request):
     """A peer, by its name here."""
 
     name: PeerName
+
+
+class RenamePeer(OnePeer):
+    """Call a peer something else here."""
+
+    new_name: GivenName
 
 
 SHOW_DIRECTORY = Operation(
@@ -100,6 +122,15 @@ CREATE_PAIR_LINK = Operation(
     summary="Make a one-time pairing link.",
     status=201,
 )
+LIST_PAIR_LINKS = Operation(
+    "peers.list_links",
+    "GET",
+    "/v1/pair-links",
+    Nothing,
+    list[PairLinkView],
+    asks=Asks(Action.PEER_PAIR),
+    summary="Return the pairing links that were made here last, the newest first, and who used each.",
+)
 ADD_PEER = Operation(
     "peers.add",
     "POST",
@@ -118,6 +149,16 @@ LIST_PEERS = Operation(
     list[PeerView],
     asks=Asks(Action.PEER_MANAGE),
     summary="Return all paired daemons, without their agents.",
+    hides=Hides(Action.DELEGATION_CREATE, "name"),
+)
+RENAME_PEER = Operation(
+    "peers.rename",
+    "POST",
+    "/v1/peers/{name}/rename",
+    RenamePeer,
+    PeerView,
+    asks=Asks(Action.PEER_MANAGE, "{name}"),
+    summary="Call a peer something else here; refused where a rule, a grant or an agent knows it by its name.",
 )
 REMOVE_PEER = Operation(
     "peers.remove",

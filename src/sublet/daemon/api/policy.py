@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from sublet.daemon.api.base import MAX_WAIT_SECONDS, Request
 from sublet.daemon.api.operation import Asks, AsksInside, Nothing, Operation
 from sublet.policy.model import Action, Decision
+from sublet.protocol.lease_terms import MAX_TOOL_NAMES, ToolName
 
 Outcome = Literal["allow", "deny", "needs_grant"]
 MAX_AUDIT_PAGE = 500
@@ -19,16 +20,30 @@ class ExplainRequest(Request):
 
     ``subject`` is ``KIND`` or ``KIND:NAME``, or the name of an agent of this daemon; ``role`` is that agent's, by
     default as ``agent.json`` names it. ``args`` are a tool's arguments; ``granted`` asks what a grant would change.
+    ``deny`` and ``only`` are what the request itself narrows. ``entry`` is the number of a decision in the audit log,
+    which is asked again by the rules of now.
     """
 
-    subject: Annotated[str, Field(min_length=1, max_length=500)]
-    action: Annotated[str, Field(min_length=1, max_length=100)]
-    resource: Annotated[str, Field(min_length=1, max_length=4_096)]
+    subject: Annotated[str, Field(max_length=500)] = ""
+    action: Annotated[str, Field(max_length=100)] = ""
+    resource: Annotated[str, Field(max_length=4_096)] = ""
+    entry: Annotated[int, Field(ge=1)] | None = None
     role: Annotated[str, Field(max_length=100)] = ""
     attributes: Annotated[dict[str, bool | int | str | list[str]], Field(max_length=64)] = Field(default_factory=dict)
     args: Annotated[dict[str, JsonValue], Field(max_length=256)] = Field(default_factory=dict)
     at: AwareDatetime | None = None
     granted: bool = False
+    deny: Annotated[list[ToolName], Field(max_length=MAX_TOOL_NAMES)] = Field(default_factory=list)
+    only: Annotated[list[ToolName], Field(max_length=MAX_TOOL_NAMES)] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _asks(self) -> ExplainRequest:
+        named = (self.subject, self.action, self.resource)
+        if self.entry is None and not all(named):
+            raise ValueError("give subject, action and resource, or the number of an entry of the audit log")
+        if self.entry is not None and any(named):
+            raise ValueError("an entry of the audit log names its subject, action and resource")
+        return self
 
 
 class Explanation(BaseModel):

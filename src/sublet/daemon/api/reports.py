@@ -9,10 +9,11 @@ from sublet.daemon.api.audit_models import AuditReport, DirectoryChange, FileCha
 from sublet.daemon.api.delegation_views import ChangeSet, PromptView, ResultView
 from sublet.daemon.api.listing import listed
 from sublet.protocol.errors import AgentEnd, SubletError
-from sublet.protocol.messages import Done, Error, PromptState
+from sublet.protocol.messages import Done, Error
+from sublet.protocol.prompt_state import PromptState
 from sublet.protocol.text import MAX_SUMMARY_CHARS, clean, clean_line, clean_name
-from sublet.workspace.audit.auditor import AuditResult
 from sublet.workspace.audit.comparing import Change, DirectoryKind
+from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.git.refs import MovedRef
 from sublet.workspace.git.refs import shown as shown_ref
 from sublet.workspace.kept.account import Account

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -21,11 +21,15 @@ RefId = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9:
 RoomName = Annotated[str, Field(min_length=1, max_length=256)]
 ChannelName = Annotated[str, Field(min_length=1, max_length=65)]
 Entity = Annotated[str, Field(min_length=1, max_length=MAX_ENTITY_CHARS)]
+Format = Literal["plain", "markdown", "html"]
+"""How the text of a message is meant. A terminal and the page show it as text, whatever it is."""
+MEDIA_TYPE: Final = "text/"
+"""Before a format, as messages have it on the wire."""
 Reason = Annotated[str, Field(max_length=MAX_REASON_CHARS)]
 
 
 class OneRoom(Request):
-    """A room."""
+    """Names the room that an operation is about."""
 
     room_id: RoomId
 

@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue
 
 from sublet.daemon.api.base import View, size_of
 from sublet.daemon.api.operation import Asks, Operation
-from sublet.daemon.api.room_fields import MAX_BODY_CHARS, OneMessage, Reason
+from sublet.daemon.api.room_fields import MAX_BODY_CHARS, Format, OneMessage, Reason
 from sublet.daemon.api.room_messages import MessageView
 from sublet.policy.model import Action
 
@@ -30,6 +30,7 @@ class EditMessage(OneMessage):
     """What a message says from now on."""
 
     body: Annotated[str, Field(min_length=1, max_length=MAX_BODY_CHARS)]
+    format: Format | None = Field(default=None, description="None leaves it as it is")
 
     @property
     def size_bytes(self) -> int:

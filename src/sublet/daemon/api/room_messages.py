@@ -8,7 +8,15 @@ from pydantic import Field, JsonValue, model_validator
 
 from sublet.daemon.api.base import MAX_WAIT_SECONDS, Request, ToldLine, ToldTime, View, size_of
 from sublet.daemon.api.operation import Asks, Nothing, Operation
-from sublet.daemon.api.room_fields import MAX_BODY_CHARS, ChannelName, OneMessage, OneRoom, RefId
+from sublet.daemon.api.room_fields import (
+    MAX_BODY_CHARS,
+    MAX_ENTITY_CHARS,
+    ChannelName,
+    Format,
+    OneMessage,
+    OneRoom,
+    RefId,
+)
 from sublet.policy.model import Action
 
 MAX_MESSAGES = 200
@@ -21,10 +29,15 @@ ReceiptState = Literal["undeliverable", "queued", "delivered", "read"]
 
 
 class Words(Request):
-    """What is said: ``reply_to`` is the message that it answers, ``thread`` the first one of its thread."""
+    """What is said: ``reply_to`` is the message that it answers, ``thread`` the first one of its thread.
+
+    ``reply_room`` is the room of the message that it answers, where that is another one (EXT-05).
+    """
 
     body: Annotated[str, Field(min_length=1, max_length=MAX_BODY_CHARS)]
+    format: Format = "plain"
     reply_to: RefId | None = None
+    reply_room: Annotated[str, Field(min_length=1, max_length=MAX_ENTITY_CHARS)] | None = None
     thread: RefId | None = None
     channels: Annotated[list[ChannelName], Field(max_length=MAX_CHANNELS)] = Field(default_factory=list)
 
@@ -32,6 +45,12 @@ class Words(Request):
     def size_bytes(self) -> int:
         """How much is said."""
         return size_of(self.body)
+
+    @model_validator(mode="after")
+    def _answers_something(self) -> Self:
+        if self.reply_room is not None and self.reply_to is None:
+            raise ValueError("give reply_to with reply_room: the message that is answered")
+        return self
 
 
 class SendMessage(Words, OneRoom):
@@ -91,6 +110,7 @@ class MessageView(View):
     body: str | None
     status: ToldLine
     created_at: ToldTime
+    format: Format = "plain"
     ext: dict[str, JsonValue] = Field(default={})
     about: dict[str, JsonValue] = Field(default={}, description="What is made of it: reactions, replies, redacted, …")
 

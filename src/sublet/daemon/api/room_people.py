@@ -23,6 +23,12 @@ class FindProfile(Request):
     entity: Entity | None = None
 
 
+class NamedProfile(Request):
+    """Whose profile, by address as in ``api.conversations``; one's own where nobody is named."""
+
+    entity: Entity | None = None
+
+
 class UpdateProfile(Request):
     """Fields to set, None for those to take away, and the text; None leaves that as it is."""
 
@@ -74,6 +80,15 @@ GET_PROFILE = Operation(
     ProfileView,
     asks=Asks(Action.ROOM_READ),
     summary="Return a profile.",
+)
+FIND_PROFILE = Operation(
+    "conversations.profile",
+    "GET",
+    "/v1/conversation/profile",
+    NamedProfile,
+    ProfileView,
+    asks=Asks(Action.ROOM_READ),
+    summary="Return the profile of whom an address names.",
 )
 UPDATE_PROFILE = Operation(
     "profiles.update",

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from sublet.daemon.api.base import Request, View
-from sublet.daemon.api.operation import Asks, Nothing, Operation
+from sublet.daemon.api.operation import Asks, Hides, Nothing, Operation
 from sublet.daemon.api.room_fields import Entity, OneRoom, RoomName
 from sublet.policy.model import Action
 
@@ -40,6 +40,11 @@ class RoomView(View):
     policy: str
     role: str
     members: int
+    kind: Literal["talk", "delegation"] = Field(
+        default="talk", description="delegation: opened by a daemon for a delegation, whose agent talks there"
+    )
+    closed: bool = Field(default=False, description="Whether nobody but its owner may write there any more")
+    last_activity: str = Field(default="", description="When something was last said, or when it was opened")
 
 
 class RoomDetail(RoomView):
@@ -82,7 +87,9 @@ LIST_ROOMS = Operation(
     Nothing,
     list[RoomView],
     asks=Asks(Action.ROOM_READ),
-    summary="Return the rooms that the caller is a member of and may read.",
+    summary="Return the rooms that the caller is a member of and may read: those of delegations, and then closed ones, "
+    "last; of each the newest activity first.",
+    hides=Hides(Action.ROOM_READ, "room_id"),
 )
 CREATE_ROOM = Operation(
     "rooms.create",

@@ -8,12 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
 from sublet.daemon.api.base import MAX_PAGE, Request
-from sublet.daemon.api.operation import Asks, Nothing, Operation, Segment, Streaming
+from sublet.daemon.api.operation import Asks, Hides, Nothing, Operation, Segment, Streaming
 from sublet.policy.guardrail.mask import MAX_FIELDS
 from sublet.policy.guardrail.options import MAX_RETRIES, OnFailure
 from sublet.policy.model import Action
 from sublet.protocol.bounds import MAX_PROMPT_CHARS
 from sublet.protocol.ids import SESSION_ID
+from sublet.protocol.lease_terms import MAX_TOOL_NAMES, ToolName
 
 MAX_MESSAGES_SHOWN = 200
 Decision = Literal["direct_reply", "dispatch_agent", "dispatch_module", "ask_human", "reject"]
@@ -35,6 +36,8 @@ class AskRequest(Request):
         mask: fields of such an answer that are kept, as JSON Pointers with ``*`` for any; all by default.
         retries: how often is asked again for one that satisfies it; by default as configured.
         on_failure: what becomes of the request where none does; by default as configured.
+        deny: tools that no agent may call for this request.
+        only: the only tools that they may call.
     """
 
     text: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS)]
@@ -45,6 +48,8 @@ class AskRequest(Request):
     mask: Annotated[list[str], Field(min_length=1, max_length=MAX_FIELDS)] | None = None
     retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] | None = None
     on_failure: OnFailure | None = None
+    deny: Annotated[list[ToolName], Field(max_length=MAX_TOOL_NAMES)] = Field(default_factory=list)
+    only: Annotated[list[ToolName], Field(max_length=MAX_TOOL_NAMES)] = Field(default_factory=list)
 
 
 class Named(BaseModel):
@@ -153,7 +158,7 @@ class ListSessions(Request):
 
 
 class OneSession(Request):
-    """A session."""
+    """Names the conversation with the supervisor that an operation is about."""
 
     session_id: SessionInPath
 
@@ -217,6 +222,7 @@ LIST_AGENTS = Operation(
     LocalAgents,
     asks=Asks(Action.SESSION_READ),
     summary="Return the agents of this daemon, and which of them the caller may not have.",
+    hides=Hides(Action.AGENT_DISPATCH, "agent_id", "agents"),
 )
 LIST_SESSIONS = Operation(
     "sessions.list",
@@ -226,6 +232,7 @@ LIST_SESSIONS = Operation(
     list[SessionView],
     asks=Asks(Action.SESSION_READ),
     summary="Return the sessions that were used last.",
+    hides=Hides(Action.SESSION_READ, "finger_session_id"),
 )
 CREATE_SESSION = Operation(
     "sessions.create",

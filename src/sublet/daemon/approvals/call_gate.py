@@ -13,12 +13,12 @@ import anyio
 
 from sublet.daemon.api.call_api import AskedCall, Became, Begun, OpenQuestion
 from sublet.daemon.approvals.grant_store import Called
-from sublet.daemon.approvals.questions import Approval, Asking
+from sublet.daemon.approvals.questions import Approval, QuestionOrigin
 from sublet.daemon.approvals.tool_gate import MAX_JOURNALLED_ARGUMENTS, GateParts
 from sublet.daemon.operations.asking import decisions_noted, note_decision
 from sublet.daemon.storage.event_log import Recorder
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
-from sublet.policy.model import Subject
+from sublet.policy.model import Action, Subject
 from sublet.policy.recorded import DECIDED
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
@@ -58,7 +58,7 @@ class CallGate:
             "paths": [],
             "role": call.caller.role,
         }
-        asking = Asking(None, EventKeys(agent_id=wanted.agent), record)
+        asking = QuestionOrigin(None, EventKeys(agent_id=wanted.agent), record)
         until = self._parts.clock() + FOR_EVER
         approval = await self._parts.questions.ask(wanted, canonical, context, asking, until=until, kept=True)
         return _shown(approval, self._parts.clock())
@@ -105,6 +105,10 @@ class CallGate:
             return Begun(entry=await self._ask(call, unknown, note))
         await gate.decide(call.caller, call.action, call.resource, note={**note, "approval": question.id})
         raise approval_required(question)
+
+    def hides(self, caller: Subject, tool: str) -> bool:
+        """``CallApi.hides``."""
+        return self._parts.gate.hides(caller, Action.TOOL_CALL, tool)
 
     async def ended(self, begun: Begun, error: str | None) -> None:
         """``CallApi.ended``."""

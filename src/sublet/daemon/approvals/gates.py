@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
-from sublet.daemon.approvals.tool_gate import GateParts, RunFacts, RunGate
+from sublet.daemon.approvals.foresight import RunFacts
+from sublet.daemon.approvals.tool_gate import GateParts, RunGate
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.policy.model import Subject
+from sublet.policy.names import plain
 from sublet.protocol.chain import Chain
 from sublet.protocol.events import EventKeys
 from sublet.supervisor.agent import AgentRunContext
-from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.agent_config import AgentConfig, check_governed
 from sublet.supervisor.model import Deadline, JobResource
 from sublet.supervisor.provider_config import SuperConfig
 
@@ -45,11 +47,13 @@ class Gates:
                 peer=record.peer,
                 chain=_chain(record),
                 waiting=waiting,
+                narrowing=record.narrowing,
             ),
         )
 
     def of_run(self, config: AgentConfig, ctx: AgentRunContext) -> RunGate:
         """Return the gate for an agent in a run of the supervisor's: ``GateMaker``."""
+        check_governed(config, ctx.job.narrowing)
         subject, keys = Subject("agent", config.id, role=config.role), ctx.keys(config.id)
         if isinstance(ctx.job.gate, RunGate):
             return ctx.job.gate.of_agent(subject, keys)
@@ -63,8 +67,16 @@ class Gates:
                 keys=keys,
                 deadline=deadline,
                 chain=ctx.chain,
+                narrowing=ctx.job.narrowing,
             ),
         )
+
+    def subject_of(self, key: str) -> Subject | None:
+        """Return whom a grant for ``key`` is for: an agent of this daemon, or an MCP host as ``mcp:NAME``."""
+        kind, colon, name = key.partition(":")
+        if colon:
+            return Subject("mcp", name) if kind == "mcp" and name else None
+        return next((Subject("agent", one.id, role=one.role) for one in self._agents() if one.id == plain(key)), None)
 
     def nests(self) -> dict[str, list[str]]:
         """Return which agents each agent calls as its own workers."""

@@ -73,7 +73,7 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class QuestionOrigin:
     """For which run a question is asked: its delegation, if any, the keys of its events, and what policy decided."""
 
     delegation_id: str | None
@@ -112,7 +112,7 @@ class Questions:
         call: Call,
         arguments: str,
         context: Mapping[str, JsonValue],
-        asking: Asking,
+        asking: QuestionOrigin,
         *,
         until: float,
         kept: bool = False,

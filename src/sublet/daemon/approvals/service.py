@@ -42,19 +42,20 @@ from sublet.daemon.approvals.approver import Approver
 from sublet.daemon.approvals.grant_store import GrantStore
 from sublet.daemon.approvals.questions import Approval, Questions
 from sublet.daemon.approvals.views import approval_view, approver_view, grant_view
-from sublet.daemon.background import in_background
-from sublet.daemon.gatekeeper import Gatekeeper, who
+from sublet.daemon.governing.gatekeeper import Gatekeeper, who
 from sublet.daemon.operations.table import serves
+from sublet.daemon.tasks.background import in_background
 from sublet.policy.grants import Grant, arguments_digest, canonical_arguments, check_issuer
 from sublet.policy.model import Action, Subject
 from sublet.policy.names import plain
-from sublet.policy.tool_names import tool_plain
+from sublet.policy.tool_names import tool_defect, tool_plain
 from sublet.protocol.encoding import unb64
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.sealed_key import unseal
 from sublet.protocol.signing import KEY_BYTES
 from sublet.protocol.statement_signing import sign_statement
 from sublet.protocol.statements import Statement, invalid
+from sublet.protocol.text import clean_line
 
 MAX_UNSEALING = 4
 """Passphrases that are checked or wait to be at one time."""
@@ -62,7 +63,12 @@ MAX_UNSEALING = 4
 
 @dataclass(frozen=True, slots=True)
 class ApprovalParts:
-    """What the service is made of. ``nests`` tells which agents each agent calls as its own workers."""
+    """What the service is made of.
+
+    Args:
+        nests: tells which agents each agent calls as its own workers.
+        subject_of: returns who an agent's id, or ``mcp:NAME``, means to policy; None where there is no such agent.
+    """
 
     gate: Gatekeeper
     approver: Approver
@@ -70,6 +76,7 @@ class ApprovalParts:
     questions: Questions
     daemon: str
     nests: Callable[[], Mapping[str, Sequence[str]]]
+    subject_of: Callable[[str], Subject | None]
     clock: Callable[[], float] = time.time
 
 
@@ -219,6 +226,7 @@ class ApprovalService:
                 "a grant is for exact arguments, or explicitly for any",
                 "Give --args JSON, or --any-arguments.",
             )
+        self._check_useful(request)
         if caller.kind != "agent":
             self._parts.approver.require()
             if request.signed is None:
@@ -242,6 +250,33 @@ class ApprovalService:
     @serves(REVOKE_GRANT)
     async def revoke_grant(self, request: OneGrant, caller: Subject) -> GrantView:
         return await self._grant_view(await self._parts.grants.revoke(request.grant_id, who(caller)))
+
+    def _check_useful(self, request: IssueGrant) -> None:
+        """Refuse a grant that nobody could ever use.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` for an agent that is not there, ``INVALID_ARGUMENT`` for a tool that is none,
+                ``POLICY_DENIED`` for one that the agent is denied whatever is granted.
+        """
+        subject = self._parts.subject_of(request.agent)
+        if subject is None:
+            raise SubletError(
+                LocalCode.NOT_FOUND,
+                f"there is no agent {clean_line(request.agent, 80)!r} here",
+                "See: sublet agents; an MCP host is mcp:NAME.",
+            )
+        if why := tool_defect(request.tool) or ("a grant is for one tool" if "*" in request.tool else ""):
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                f"{clean_line(request.tool, 80)!r} can't be granted: {why}",
+                "Name one tool.",
+            )
+        if denied := self._gate.never(subject, Action.TOOL_CALL, request.tool):
+            raise SubletError(
+                LocalCode.POLICY_DENIED,
+                f"{request.agent} is denied {tool_plain(request.tool)} whatever is granted: {denied.reason}",
+                f"A grant does not lift a deny; see rule {denied.rule}: sublet policy show",
+            )
 
     async def _callers_of(self, agent: str) -> list[str]:
         """Return through whom those calls of ``agent`` came that wait now: none of them approves her own errand."""

@@ -9,30 +9,28 @@ from __future__ import annotations
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
 
 import anyio
 import structlog
 
 from sublet.daemon.approvals.approver import Approver
+from sublet.daemon.approvals.foresight import Foresight, RunFacts
 from sublet.daemon.approvals.grant_store import Called, GrantStore
-from sublet.daemon.approvals.questions import Approval, Asking, Questions
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.approvals.questions import Approval, QuestionOrigin, Questions
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.asking import decisions_noted
 from sublet.daemon.storage.journal import Journal
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
-from sublet.policy.model import Action, Decision, Resource, Subject
+from sublet.policy.model import Action, Decision, Subject
 from sublet.policy.recorded import DECIDED, Record
-from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.chain import Chain
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKeys, EventKind
 from sublet.protocol.text import clean_line
-from sublet.supervisor.model import Deadline, JobResource
-from sublet.supervisor.tools import FILE_READ, FILE_SEARCH, ToolCall, Verdict
+from sublet.supervisor.tool_gate import ToolCall, Verdict
 
 MAX_OPEN_CALLS: Final = 1_024
 """Calls of one run that were allowed and have not ended; of more, the oldest is told to be unknown."""
@@ -42,9 +40,6 @@ MAX_JOURNALLED_PATHS: Final = 32
 MAX_ERROR_CHARS: Final = 500
 
 log = structlog.get_logger(__name__)
-
-Waiting = Callable[[str | None], None]
-"""Is told what a run waits for, and None once it does not any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,33 +52,6 @@ class GateParts:
     questions: Questions
     approver: Approver
     clock: Callable[[], float] = time.time
-
-
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    """Whose tools they are, and where they act.
-
-    Args:
-        subject: the agent.
-        scope: the delegation or session, within which alone an approval counts.
-        resources: the directories of its lease.
-        keys: of the events of its run.
-        deadline: when its lease ends, on the loop's clock.
-        delegation_id: the delegation it works for, if any.
-        peer: the daemon that gave the work, if any.
-        chain: who called until here.
-        waiting: is told while a person is waited for.
-    """
-
-    subject: Subject
-    scope: str
-    resources: Sequence[JobResource]
-    keys: EventKeys
-    deadline: Deadline
-    delegation_id: str | None = None
-    peer: str | None = None
-    chain: Chain = field(default_factory=Chain)
-    waiting: Waiting = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +70,9 @@ class RunGate:
     def __init__(self, parts: GateParts, facts: RunFacts) -> None:
         self._parts = parts
         self._facts = facts
+        self._foresight = Foresight(parts.gate, facts)
+        self.reveals, self.conceals = self._foresight.reveals, self._foresight.conceals
+        self.path_denies = self._foresight.path_denies
         self._running: OrderedDict[str, _Running] = OrderedDict()
 
     def of_agent(self, subject: Subject, keys: EventKeys) -> RunGate:
@@ -115,11 +86,12 @@ class RunGate:
         except SubletError as error:
             refused = Decision(False, "global", "limits.arguments", error.message, error.hint)
             return await self._refused(call, None, refused)
+        call = self._foresight.strictest(call)
         wanted = Call(
             agent=self._facts.subject.name,
             tool=call.tool,
             digest=arguments_digest(canonical),
-            resource=self._resource(call),
+            resource=self._foresight.resource(call),
             scope=self._facts.scope,
             callers=self._facts.chain.execution_chain,
         )
@@ -129,19 +101,6 @@ class RunGate:
             # What can't be written down or looked up is not allowed.
             log.error("a tool call could not be decided on", tool=clean_line(call.tool, 80), reason=str(error))
             return Verdict(False, "global", "unavailable", error.message, error.hint)
-
-    def reveals(self, call: ToolCall, path: str) -> bool:
-        """``ToolGate.reveals``."""
-
-        def foreseen(tool: str, arguments: Mapping[str, JsonValue]) -> Decision:
-            there = self._resource(ToolCall(tool, arguments, call.call_id, (path,), call.sifted))
-            return self._parts.gate.foresee(self._facts.subject, Action.TOOL_CALL, there).decision
-
-        same = foreseen(call.tool, call.arguments)
-        # What a person has to approve, she has approved for the call as a whole.
-        if not same.allowed and not same.needs_grant:
-            return False
-        return call.tool != FILE_SEARCH or foreseen(FILE_READ, {"path": path}).allowed
 
     async def ended(
         self, call: ToolCall, *, error: str | None = None, result: Mapping[str, JsonValue] | None = None
@@ -160,7 +119,11 @@ class RunGate:
         """Ask policy, a grant, and where policy wants one a person; and again after she has decided."""
         with decisions_noted() as asked:
             record = await self._parts.gate.decide_on_record(
-                self._facts.subject, Action.TOOL_CALL, wanted.resource, note=_note(call, wanted)
+                self._facts.subject,
+                Action.TOOL_CALL,
+                wanted.resource,
+                self._facts.narrowing,
+                note=_note(call, wanted),
             )
         decision = record.decision
         if decision.allowed:
@@ -184,8 +147,12 @@ class RunGate:
 
     async def _by_grant(self, call: ToolCall, wanted: Call, canonical: str) -> Verdict | None:
         """Use a grant for the call, where there is one and no deny or limit stands against it."""
-        record = self._parts.gate.foresee(self._facts.subject, Action.TOOL_CALL, wanted.resource, granted=True)
-        if not record.decision.allowed:
+        record = self._parts.gate.foresee(
+            self._facts.subject, Action.TOOL_CALL, wanted.resource, self._facts.narrowing, granted=True
+        )
+        if not record.decision.allowed or not all(
+            self._foresight.foreseen(call, one, granted=True).allowed for one in call.also
+        ):
             return None
         data = self._data(call, wanted, canonical, record)
         called = Called(call.call_id, self._facts.delegation_id, data, self._keys(), record.documents)
@@ -199,7 +166,12 @@ class RunGate:
             try:
                 with decisions_noted() as asked:
                     record = await self._parts.gate.decide_on_record(
-                        self._facts.subject, Action.TOOL_CALL, wanted.resource, granted=True, note=note
+                        self._facts.subject,
+                        Action.TOOL_CALL,
+                        wanted.resource,
+                        self._facts.narrowing,
+                        granted=True,
+                        note=note,
                     )
             except SubletError as error:
                 await self._told(running, f"not done: {error.message}", None)
@@ -225,7 +197,7 @@ class RunGate:
             "rule": decision.rule,
             "layer": decision.layer,
             "reason": decision.reason,
-            "paths": [clean_line(path) for path in call.paths[:MAX_JOURNALLED_PATHS]],
+            "paths": [clean_line(path) for path in self._foresight.lent(call.paths)[:MAX_JOURNALLED_PATHS]],
             "role": self._facts.subject.role,
             "delegationId": self._facts.delegation_id,
             "peer": self._facts.peer,
@@ -236,7 +208,7 @@ class RunGate:
                 wanted,
                 canonical,
                 context,
-                Asking(self._facts.delegation_id, self._keys(), record),
+                QuestionOrigin(self._facts.delegation_id, self._keys(), record),
                 until=self._parts.clock() + left,
             )
         except SubletError as error:
@@ -299,26 +271,10 @@ class RunGate:
             keys=self._keys(),
             keeps=record.documents if record is not None else (),
         )
-        return _verdict(replace(decision, allowed=False))
-
-    def _resource(self, call: ToolCall) -> Resource:
-        return tool_resource(
-            call.tool,
-            call.arguments,
-            call.paths,
-            access_mode=self._mode(call.paths),
-            delegation_id=self._facts.delegation_id,
-            peer=self._facts.peer,
-            sifted=call.sifted,
-        )
-
-    def _mode(self, paths: Sequence[str]) -> Literal["ro", "rw"]:
-        """Return the narrowest access to whatever the call touches; of the whole lease where it names nothing."""
-        modes = {one.name: one.access_mode for one in self._facts.resources}
-        touched = {name for path in paths if (name := path.partition("/")[0]) in modes}
-        if touched:
-            return "ro" if any(modes[name] == "ro" for name in touched) else "rw"
-        return "rw" if "rw" in modes.values() else "ro"
+        verdict = _verdict(replace(decision, allowed=False))
+        if not decision.hidden:
+            return verdict
+        return replace(verdict, layer="", rule="", reason=_ABSENT if call.paths else _NO_TOOL, hint="", hidden=True)
 
     def _keys(self, cause: int | None = None) -> EventKeys:
         keys = self._facts.keys.model_copy(update={"agent_id": self._facts.subject.name})
@@ -338,6 +294,8 @@ class RunGate:
         return data
 
 
+_ABSENT: Final = "there is no such file or directory"
+_NO_TOOL: Final = "there is no such tool"
 _AFTER: Final = "Do without this call, or ask for something else."
 
 

@@ -68,7 +68,7 @@ def approver_remarks(pinned: Pinned) -> list[str]:
 
 
 def approver_view(pinned: Pinned, daemon: str) -> ApproverView:
-    """Return the view of the approver."""
+    """Return whose signature this daemon takes for approvals, as faces show it; without a key where none is pinned."""
     return ApproverView(
         daemon=daemon,
         public_key=b64(pinned.public_key) if pinned.public_key is not None else None,

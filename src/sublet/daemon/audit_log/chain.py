@@ -1,6 +1,10 @@
 """The chain: each entry is one line of canonical JSON that holds the hash of the line before it (DESIGN 7).
 
-Nothing here reads or writes a file.
+Rules: nothing here reads or writes a file. Numbers go up by one. A line is at most ``MAX_LINE_BYTES`` long. A
+checkpoint is signed by the daemon's key over the head before it.
+
+Weak: who has the daemon's key can write another chain. What was cut off at the end is seen only by comparing with what
+the store remembers (``verify``).
 """
 
 from __future__ import annotations
@@ -41,7 +45,15 @@ class BrokenChain(Exception):
 
 
 def entry_line(head: Head, kind: str, at: str, fields: Mapping[str, JsonValue]) -> tuple[bytes, Head]:
-    """Return the line of a new entry after ``head``, with its newline, and the head with it."""
+    """Return the line of a new entry after ``head``, with its newline, and the head with it.
+
+    Args:
+        head: number and hash of the last entry.
+        kind: what is told of.
+        at: when that was (RFC 3339).
+        fields: what else there is to say; left out, with their hash in their place, where the line would be longer than
+            ``MAX_LINE_BYTES``.
+    """
     body: dict[str, JsonValue] = {**fields, "at": at, "kind": kind, "prev": head.hash, "seq": head.seq + 1}
     line = canonical_json(body)
     if len(line) >= MAX_LINE_BYTES:
@@ -51,7 +63,12 @@ def entry_line(head: Head, kind: str, at: str, fields: Mapping[str, JsonValue]) 
 
 
 def checkpoint(head: Head, key: SigningKey) -> dict[str, JsonValue]:
-    """Return the fields of an entry with which the daemon's key signs the chain up to ``head``."""
+    """Return the fields of an entry with which the daemon's key signs the chain up to ``head``.
+
+    Args:
+        head: number and hash of the entry before.
+        key: the daemon's own, which peers have pinned.
+    """
     return {"signature": b64(key.sign(_signed(head)).signature)}
 
 

@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import TypeVar
 
 from sublet.daemon.api.operation import AnswerT, EventT, Feed, NumberedT, Operation, RequestT, Streaming
+from sublet.daemon.config.paths import Home
 from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
 from sublet.daemon.operations.calling import read_answer, read_event, read_numbered, write_request
-from sublet.daemon.paths import Home
 from sublet.protocol.errors import LocalCode, SubletError
 
 ClientT = TypeVar("ClientT", bound="ControlClient")

@@ -6,9 +6,9 @@ import asyncio
 
 from sublet.daemon.api.configuration import SHOW_CONFIG, ConfigView
 from sublet.daemon.api.operation import Nothing
-from sublet.daemon.config import DaemonConfig
-from sublet.daemon.config_view import config_view
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.config.config_view import config_view
+from sublet.daemon.config.daemon_config import DaemonConfig
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.policy.model import Subject
 

@@ -35,7 +35,7 @@ from sublet.daemon.api.results import (
     Undone,
 )
 from sublet.daemon.control.service_parts import PartOfService
-from sublet.daemon.gatekeeper import looked_up, who
+from sublet.daemon.governing.gatekeeper import looked_up, who
 from sublet.daemon.lending.lend_roots import real_directory
 from sublet.daemon.lending.lent_resources import asked_for, check_apart, check_staged, revealed, unlocked, widest
 from sublet.daemon.operations.table import serves

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
 from sublet.daemon.api.assignments import CANCEL_ASSIGNMENT, GET_ASSIGNMENT, LIST_ASSIGNMENTS, AssignmentView
@@ -11,8 +11,10 @@ from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation
 from sublet.daemon.api.events import FOLLOW_EVENTS, READ_EVENTS, EventPage, FollowEvents, ReadEvents
 from sublet.daemon.api.pruning import PRUNE, PruneReport, PruneRequest
-from sublet.daemon.control.service_parts import PartOfService
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.pruning import Pruning
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event
@@ -22,8 +24,23 @@ HEARTBEAT_SECONDS: Final = 15.0
 """How long a feed is silent at most."""
 
 
-class HistoryService(PartOfService):
-    """What the journal tells."""
+class HistoryService:
+    """What the journal tells.
+
+    Args:
+        gate: asks policy.
+        journal: holds events and work done for peers.
+        pruning: forgets.
+        stop_work: ends work done for a peer, as its owner here wants.
+    """
+
+    def __init__(
+        self, gate: Gatekeeper, journal: Journal, pruning: Pruning, stop_work: Callable[[str], Awaitable[None]]
+    ) -> None:
+        self._gate = gate
+        self._journal = journal
+        self._pruning = pruning
+        self._stop_work = stop_work
 
     @serves(READ_EVENTS)
     async def read_events(self, request: ReadEvents, caller: Subject) -> EventPage:
@@ -35,9 +52,8 @@ class HistoryService(PartOfService):
         sessions = True
         if session_id is None and delegation_id is None:
             # Of all that happens, whoever may not read sessions gets the rest.
-            seen = await self._gate.decide(caller, Action.SESSION_READ, Resource("*"))
-            sessions = seen.allowed
-        return await self._parts.journal.wait_for_events(
+            sessions = self._gate.foresee(caller, Action.SESSION_READ, Resource("*")).decision.allowed
+        return await self._journal.wait_for_events(
             request.cursor, timeout=request.timeout, limit=request.limit, only=request.only(sessions=sessions)
         )
 
@@ -52,9 +68,7 @@ class HistoryService(PartOfService):
     @serves(LIST_ASSIGNMENTS)
     async def list_assignments(self, request: ListNewest, caller: Subject) -> list[AssignmentView]:
         now = time.time()
-        found = await self._parts.journal.list_assignments(
-            limit=request.limit, active=request.active, before=request.before
-        )
+        found = await self._journal.list_assignments(limit=request.limit, active=request.active, before=request.before)
         return [record.view(now) for record in found]
 
     @serves(GET_ASSIGNMENT)
@@ -64,11 +78,11 @@ class HistoryService(PartOfService):
     @serves(CANCEL_ASSIGNMENT)
     async def cancel_assignment(self, request: OneDelegation, caller: Subject) -> AssignmentView:
         await self._assignment(request.delegation_id)
-        await self._parts.stop_work(request.delegation_id)
+        await self._stop_work(request.delegation_id)
         return await self._assignment(request.delegation_id)
 
     async def _assignment(self, delegation_id: str) -> AssignmentView:
-        found = await self._parts.journal.load_assignment(delegation_id)
+        found = await self._journal.load_assignment(delegation_id)
         if found is None:
             raise SubletError(
                 LocalCode.NOT_FOUND,
@@ -79,4 +93,4 @@ class HistoryService(PartOfService):
 
     @serves(PRUNE)
     async def prune(self, request: PruneRequest, caller: Subject) -> PruneReport:
-        return await self._parts.pruning.run(request)
+        return await self._pruning.run(request)

@@ -46,7 +46,7 @@ class TransportFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """An answer whose head has arrived."""
 
     status: int
@@ -83,7 +83,7 @@ class Answer:
 @contextlib.asynccontextmanager
 async def exchange(
     socket_path: str, method: str, path: str, query: Query | None = None, body: bytes | None = None
-) -> AsyncIterator[Answer]:
+) -> AsyncIterator[HttpAnswer]:
     """Send one request on a connection of its own and yield the answer; leaving the block closes the connection.
 
     Args:
@@ -114,7 +114,7 @@ async def exchange(
             head = await _next(protocol, reader)
         if not isinstance(head, h11.Response):
             raise TransportFailed(Fault.BROKEN)
-        yield Answer(head.status_code, _chunks(protocol, reader))
+        yield HttpAnswer(head.status_code, _chunks(protocol, reader))
     finally:
         writer.transport.abort()
 

@@ -11,17 +11,21 @@ from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.peers import (
     ADD_PEER,
     CREATE_PAIR_LINK,
+    LIST_PAIR_LINKS,
     LIST_PEERS,
     REMOVE_PEER,
+    RENAME_PEER,
     SHOW_DIRECTORY,
     AddPeer,
     CreatePairLink,
     Directory,
     OnePeer,
     PairLink,
+    PairLinkView,
     PeerView,
+    RenamePeer,
 )
-from sublet.daemon.gatekeeper import Gatekeeper, who
+from sublet.daemon.governing.gatekeeper import Gatekeeper, who
 from sublet.daemon.lending.delegator import Delegator
 from sublet.daemon.lending.lend_roots import LendRoots
 from sublet.daemon.operations.table import serves
@@ -70,7 +74,11 @@ class PeerService:
 
     @serves(CREATE_PAIR_LINK)
     async def create_pair_link(self, request: CreatePairLink, caller: Subject) -> PairLink:
-        return await self._parts.pairing.create_link(request.ttl_seconds)
+        return await self._parts.pairing.create_link(request.ttl_seconds, who(caller))
+
+    @serves(LIST_PAIR_LINKS)
+    async def list_pair_links(self, request: Nothing, caller: Subject) -> list[PairLinkView]:
+        return await self._parts.pairing.links()
 
     @serves(ADD_PEER)
     async def add_peer(self, request: AddPeer, caller: Subject) -> PeerView:
@@ -79,6 +87,10 @@ class PeerService:
     @serves(LIST_PEERS)
     async def list_peers(self, request: Nothing, caller: Subject) -> list[PeerView]:
         return [peer.view() for peer in self._parts.peers.list()]
+
+    @serves(RENAME_PEER)
+    async def rename_peer(self, request: RenamePeer, caller: Subject) -> PeerView:
+        return await self._parts.pairing.rename(request.name, request.new_name)
 
     @serves(REMOVE_PEER)
     async def remove_peer(self, request: OnePeer, caller: Subject) -> PeerView:

@@ -12,13 +12,13 @@ from collections.abc import Callable
 
 import structlog
 
+from sublet.daemon.config.paths import Home
 from sublet.daemon.control.routes import ControlApi
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
 from sublet.daemon.net.unix_socket import bind_private, remove
 from sublet.daemon.operations.answers import OWNER
 from sublet.daemon.operations.table import OperationTable
-from sublet.daemon.paths import Home
 from sublet.policy.model import Subject
 from sublet.unix_sockets import peer_pid, peer_uid
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.lending.delegator import Delegator
 from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.results.staged_results import StagedResults
-from sublet.daemon.storage.journal import Journal
-from sublet.daemon.storage.pruning import Pruning
 from sublet.policy.engine import Policy
 from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
@@ -23,16 +21,12 @@ class ServiceParts:
 
     policy: Policy
     gate: Gatekeeper
-    journal: Journal
     delegator: Delegator
     peers: PeerStore
-    pruning: Pruning
     results: StagedResults
     chain_of: Callable[[Subject], Chain]
     rest_of: Callable[[Chain], float]
     max_depth: Callable[[], int]
-    stop_work: Callable[[str], Awaitable[None]]
-    """Stops what is done here for a peer under that delegation id."""
     git: GitSandbox = field(default_factory=GitSandbox)
 
 

@@ -15,7 +15,7 @@ from sublet.daemon.api.daemon import (
     Stopping,
 )
 from sublet.daemon.api.operation import Nothing
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.policy.model import Subject
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.tokens import CREATE_TOKEN, LIST_TOKENS, REVOKE_TOKEN, CreateToken, OneToken, TokenView
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.peering.tokens import TokenStore
 from sublet.policy.model import Subject

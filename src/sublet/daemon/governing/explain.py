@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from sublet.daemon.api.policy import ExplainRequest, Explanation, PolicyView, RuleView, explanation
-from sublet.daemon.config import DaemonConfig
-from sublet.daemon.working.offer import rules_of
+from sublet.daemon.config.daemon_config import DaemonConfig
+from sublet.daemon.governing.agent_rules import rules_of
 from sublet.policy.defaults import DEFAULT_RULES
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.model import Action, Subject
+from sublet.policy.request_rules import narrowing
 from sublet.policy.rule_tests import asked_resource
 from sublet.policy.rules import KINDS, Condition, Rule
 from sublet.policy.subjects import subject_named
@@ -27,9 +28,15 @@ _BUILT_IN: Final = frozenset(rule.id for rule in DEFAULT_RULES)
 
 
 def explained(
-    policy: Policy, request: ExplainRequest, role_of: Callable[[str], str], lend_roots: tuple[str, ...] = ()
+    policy: Policy,
+    request: ExplainRequest,
+    role_of: Callable[[str], str],
+    lend_roots: tuple[str, ...] = (),
+    recorded: bool = False,
 ) -> Explanation:
     """Return the answer. Blocks on the disk for a question about lending: call it in a thread.
+
+    ``recorded`` is a question of a decision in the log.
 
     Raises:
         SubletError: ``INVALID_ARGUMENT``.
@@ -49,12 +56,58 @@ def explained(
     decision = policy.decide(
         Subject(subject.kind, subject.name, lend_roots, subject.role),
         action,
-        asked_resource(action, request.resource, attributes, cast("Mapping[str, JsonValue]", request.args)),
+        asked_resource(
+            action, request.resource, attributes, cast("Mapping[str, JsonValue]", request.args), recorded=recorded
+        ),
+        narrowing(request.deny, request.only).rules,
         granted=request.granted,
         at=request.at.timestamp() if request.at else None,
     )
     named = f"{subject.kind}:{subject.name}" if subject.name else subject.kind
     return explanation(decision, named, subject.role, str(action), request.resource)
+
+
+def asked_in(entry: Mapping[str, JsonValue], args: dict[str, JsonValue]) -> tuple[ExplainRequest, tuple[str, ...]]:
+    """Return the question of a decision in the audit log, and the directories below which its caller could lend.
+
+    Args:
+        entry: of the log.
+        args: the tool's arguments, which the log does not keep.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` for an entry that can't be asked again.
+    """
+    number, attributes = entry.get("seq"), entry.get("attributes", {})
+    kind, _, name = str(entry.get("subject", "")).partition(" ")
+    if entry.get("kind") != "decision" or not isinstance(attributes, dict):
+        raise SubletError(LocalCode.INVALID_ARGUMENT, f"entry {number} is no decision", "See: sublet audit log")
+    compared = entry.get("compared", [])
+    if entry.get("shortened") or "left_out" in entry:
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT, f"entry {number} does not hold the whole question", "Ask by its parts instead."
+        )
+    if compared and not args:
+        names = ", ".join(map(str, compared)) if isinstance(compared, list) else ""
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT,
+            f"entry {number} was decided by {names}, which the log does not keep",
+            "Give the arguments besides: --args JSON",
+        )
+    roots = entry.get("roots", [])
+    request = ExplainRequest.model_validate(
+        {
+            "subject": f"{kind}:{name}",
+            "action": entry.get("action"),
+            "resource": entry.get("resource"),
+            "role": entry.get("role", ""),
+            "attributes": attributes,
+            "args": args,
+            "at": entry.get("at"),
+            "granted": entry.get("granted", False),
+            **(narrowed if isinstance(narrowed := entry.get("request"), dict) else {}),
+        }
+    )
+    return request, tuple(map(str, roots)) if isinstance(roots, list) else ()
 
 
 def shown(policy: Policy) -> PolicyView:
@@ -66,6 +119,15 @@ def shown(policy: Policy) -> PolicyView:
         limits={name: list(v) if isinstance(v, tuple) else v for name, v in limits.items()},
         tests=policy.tests,
     )
+
+
+def own_agent_rules(config: DaemonConfig) -> tuple[Rule, ...]:
+    """Return the rules that the agents of a daemon with ``config`` bring.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` for a file that can't be loaded.
+    """
+    return rules_of(load_agents(config.agent_file or DEFAULT_AGENT_FILE))
 
 
 def policy_of(config: DaemonConfig, source: Path | None = None) -> tuple[Policy, Callable[[str], str]]:

@@ -24,11 +24,12 @@ from sublet.daemon.api.policy import (
     ReadAuditLog,
 )
 from sublet.daemon.audit_log.log import AuditLog
-from sublet.daemon.gatekeeper import Gatekeeper, looked_up
-from sublet.daemon.governing.explain import explained, shown
+from sublet.daemon.governing.explain import asked_in, explained, shown
+from sublet.daemon.governing.gatekeeper import Gatekeeper, looked_up
 from sublet.daemon.operations.table import serves
 from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Subject
+from sublet.protocol.errors import LocalCode, SubletError
 
 
 class PolicyService:
@@ -62,7 +63,14 @@ class PolicyService:
 
     @serves(EXPLAIN)
     async def explain(self, request: ExplainRequest, caller: Subject) -> Explanation:
-        return await looked_up(explained, self._policy, request, self._role_of, tuple(self._lend_roots()))
+        roots = tuple(self._lend_roots())
+        recorded = request.entry is not None
+        if request.entry is not None:
+            found = await self._audit_log.entries(request.entry - 1, limit=1)
+            if not found or found[0].get("seq") != request.entry:
+                raise SubletError(LocalCode.NOT_FOUND, f"the log has no entry {request.entry}", "See: sublet audit log")
+            request, roots = asked_in(found[0], request.args)
+        return await looked_up(explained, self._policy, request, self._role_of, roots, recorded)
 
     @serves(READ_AUDIT_LOG)
     async def read_audit_log(self, request: ReadAuditLog, caller: Subject) -> AuditPage:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sublet.daemon.api.delegation_views import ConditionView, LeaseQuota
 from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.lending.lent_resources import widest
-from sublet.daemon.ports import PeerAddress
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.daemon.times import rfc3339
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS

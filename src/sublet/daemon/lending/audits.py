@@ -12,10 +12,11 @@ import structlog
 
 from sublet import deadlines
 from sublet.daemon.api.reports import audit_view
-from sublet.daemon.background import in_background
 from sublet.daemon.storage.records import DelegationRecord, error_view
+from sublet.daemon.tasks.background import in_background
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.workspace.audit.auditor import MAX_PATCH_BYTES, Auditor, AuditResult, Patch
+from sublet.workspace.audit.auditor import Auditor
+from sublet.workspace.audit.reporting import MAX_PATCH_BYTES, AuditResult, Patch
 from sublet.workspace.git.history import UNKNOWN, brought
 from sublet.workspace.git.refs import MovedRef
 from sublet.workspace.model import LeaseUsage, LentDirectory

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 import anyio
 import structlog
 
-from sublet.daemon.background import in_background
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.tasks.background import in_background
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.events import EventKind
 from sublet.workspace.view.change_watch import Changed, ChangeWatch

@@ -1,4 +1,4 @@
-"""Whether the executor's connections to the files are there, as the lender's own server sees it (DESIGN 4.6)."""
+"""Whether the executor's connections to the files are there, as the delegator's own server sees it (DESIGN 4.6)."""
 
 from __future__ import annotations
 

@@ -9,9 +9,10 @@ from sublet.daemon.lending.lent_resources import limited
 from sublet.daemon.lending.transports import offered_transports
 from sublet.daemon.storage.records import DelegationRecord, FollowUpRecord, error_view
 from sublet.daemon.times import unix_seconds
-from sublet.protocol.delegation.model import Delegation, Heard, Record, Said
+from sublet.protocol.delegation.model import Delegation, FollowUpNews, SaidFollowUp
+from sublet.protocol.delegation.outputs import Record
 from sublet.protocol.lifecycle import DelegationState
-from sublet.protocol.messages import PromptState
+from sublet.protocol.prompt_state import PromptState
 
 
 def delegation_of(record: DelegationRecord) -> Delegation:
@@ -37,7 +38,7 @@ def delegation_of(record: DelegationRecord) -> Delegation:
         # Work that failed may have a result, too: what its agent said.
         done=record.result is not None and (not record.terminal or record.state is DelegationState.COMPLETED),
         settled=record.settled,
-        follow_ups=tuple(Said(one.id, one.prompt, one.digest, one.state, one.why) for one in record.follow_ups),
+        follow_ups=tuple(SaidFollowUp(one.id, one.prompt, one.digest, one.state, one.why) for one in record.follow_ups),
     )
 
 
@@ -60,16 +61,16 @@ def changes_of(output: Record, record: DelegationRecord) -> dict[str, object]:
     return changes
 
 
-def heard_of(prompts: Iterable[PromptState]) -> tuple[Heard, ...]:
+def heard_of(prompts: Iterable[PromptState]) -> tuple[FollowUpNews, ...]:
     """Return what the executor says of follow-ups."""
     return tuple(
-        Heard(one.follow_up_id, one.state, prompt_view(one).ended() if one.state == "failed" else "")
+        FollowUpNews(one.follow_up_id, one.state, prompt_view(one).ended() if one.state == "failed" else "")
         for one in prompts
         if one.follow_up_id is not None
     )
 
 
-def _follow_ups(known: tuple[FollowUpRecord, ...], said: Said) -> tuple[FollowUpRecord, ...]:
+def _follow_ups(known: tuple[FollowUpRecord, ...], said: SaidFollowUp) -> tuple[FollowUpRecord, ...]:
     follow_ups = {one.id: one for one in known}
     before = follow_ups.get(said.id)
     if before is None:

@@ -14,47 +14,49 @@ import structlog
 from sublet import deadlines
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.reports import failed_result, refusal
-from sublet.daemon.background import in_background
-from sublet.daemon.cautions import build_files
+from sublet.daemon.lending.build_files import build_files
 from sublet.daemon.lending.going_along import GoingAlong
 from sublet.daemon.lending.holding import hold
 from sublet.daemon.lending.inviting import invitation, waiting
 from sublet.daemon.lending.keeper import DelegationKeeper, leads_to
 from sublet.daemon.lending.lent_access import DelegatorTools, LentAccess
 from sublet.daemon.lending.steering import Steering
-from sublet.daemon.ports import NotConnected, PeerAddress, RemoteTask, Update
-from sublet.daemon.storage.journal import NOTHING, Held
+from sublet.daemon.ports.peer_link import NotConnected, PeerAddress, RemoteTask, Update
 from sublet.daemon.storage.records import DelegationRecord
-from sublet.protocol.delegation import core
+from sublet.daemon.storage.resource_log import NOTHING, ResourceChange
+from sublet.daemon.tasks.background import in_background
+from sublet.protocol.delegation import phases
 from sublet.protocol.delegation.agreement import enforced_by
-from sublet.protocol.delegation.model import (
+from sublet.protocol.delegation.events import (
     AcceptCame,
     CancelCame,
     Created,
-    Delegation,
     Failed,
-    FindAgain,
-    Follow,
     FoundAgain,
     InviteDue,
-    InviteLater,
     InviteUnheard,
-    Lengthen,
-    Open,
     Opened,
-    Output,
-    Prepare,
     Prepared,
     ReadAsOver,
+    Settled,
+    TakenOver,
+    TimePassed,
+)
+from sublet.protocol.delegation.model import Delegation
+from sublet.protocol.delegation.outputs import (
+    FindAgain,
+    Follow,
+    InviteLater,
+    Lengthen,
+    Open,
+    Output,
+    Prepare,
     Refuse,
     Revoke,
     SendInvite,
     SendStart,
     Serve,
     Settle,
-    Settled,
-    TakenOver,
-    TimePassed,
 )
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
@@ -176,7 +178,7 @@ class DelegationRun:
     def _changed(self, state: Delegation) -> None:
         self.steering.changed()
         if not self._keeper.over:
-            self._scope.deadline = core.wake_at(state)
+            self._scope.deadline = phases.wake_at(state)
             return
         self.over.set()
         if asyncio.current_task() is not self._main:
@@ -223,7 +225,7 @@ class DelegationRun:
                     await self._access.start_over()
                 await self._admit()
                 snapshots = await self._prepare(held)
-                taken = Held(takes={"remote_task": {"peer": self.record.peer}})
+                taken = ResourceChange(takes={"remote_task": {"peer": self.record.peer}})
                 return await keeper.feed(
                     Prepared(), {"snapshots": snapshots}, fits=leads_to(DelegationState.INVITED), held=taken
                 )
@@ -237,7 +239,7 @@ class DelegationRun:
                 return await keeper.feed(InviteDue())
             case Open():
                 await self._access.prepare(self._accept)
-                taken = Held(takes={"lease": {"user": self.record.id}})
+                taken = ResourceChange(takes={"lease": {"user": self.record.id}})
                 return await keeper.feed(Opened(), fits=leads_to(DelegationState.STARTED), held=taken)
             case SendStart():
                 await self._access.check()
@@ -265,7 +267,9 @@ class DelegationRun:
         if serve:
             await self._access.prepare_again(self._accept)
         taken = (
-            Held(takes={"remote_task": {"peer": record.peer}}) if record.state is DelegationState.INVITED else NOTHING
+            ResourceChange(takes={"remote_task": {"peer": record.peer}})
+            if record.state is DelegationState.INVITED
+            else NOTHING
         )
         if taken:
             await self._keeper.note(taken)
@@ -344,7 +348,7 @@ class DelegationRun:
             if self._settle.tell:
                 group.start_soon(self._tell_peer)
             group.start_soon(self._access.settle)
-        held = Held(gives_back=HELD_HERE if self.untold else ())
+        held = ResourceChange(gives_back=HELD_HERE if self.untold else ())
         await self._keeper.feed(Settled(told=not self.untold), {"condition": None}, held=held)
         if self.record.settled:
             await self._access.forget()

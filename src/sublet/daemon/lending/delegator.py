@@ -15,23 +15,23 @@ from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.base import MAX_PAGE, MAX_WAIT_SECONDS
 from sublet.daemon.api.delegation_views import DelegationView, LeaseQuota
 from sublet.daemon.api.delegations import CreateDelegation
-from sublet.daemon.background import in_background
 from sublet.daemon.lending.agreement import new_record
 from sublet.daemon.lending.audits import patch_of
 from sublet.daemon.lending.delegation_run import DelegationRun
 from sublet.daemon.lending.late_news import FindPeer, LateNews
 from sublet.daemon.lending.lent_access import DelegatorTools
-from sublet.daemon.lending.lent_resources import lent_directories
+from sublet.daemon.lending.recovery import end_interrupted
 from sublet.daemon.lending.steering import Approve, RestOf
-from sublet.daemon.own_tasks import OwnTasks
-from sublet.daemon.ports import PeerAddress
-from sublet.daemon.recovery import end_interrupted
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.lent_directories import lent_directories
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
+from sublet.daemon.tasks.background import in_background
+from sublet.daemon.tasks.own_tasks import OwnTasks
 from sublet.disk.set_aside import SetAside
 from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
-from sublet.protocol.delegation.model import CancelCame, ReadAsOver
+from sublet.protocol.delegation.events import CancelCame, ReadAsOver
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
 from sublet.protocol.messages import FollowUp
@@ -154,6 +154,8 @@ class Delegator:
     async def list(self, *, limit: int, active: bool, before: str | None = None) -> list[DelegationView]:
         """Return the newest delegations first; with ``active`` only those that are not over, by the clock too.
 
+        Their audits are brief: ``AuditReport.brief``.
+
         Raises:
             SubletError: ``NOT_FOUND`` where there is no delegation ``before``.
         """
@@ -161,7 +163,7 @@ class Delegator:
         records = await self._journal.list_delegations(limit=limit, active=active, before=before)
         now = time.time()
         views = [self._look(run) if (run := self._runs.get(r.id)) is not None else r.view(now) for r in records]
-        return [view for view in views if not active or not is_terminal(DELEGATION_TABLE, view.state)]
+        return [view.brief() for view in views if not active or not is_terminal(DELEGATION_TABLE, view.state)]
 
     async def audit(self, delegation_id: str, *, patch: bool) -> AuditReport:
         """Return what the delegation changed.

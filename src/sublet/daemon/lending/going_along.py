@@ -10,15 +10,15 @@ import structlog
 
 from sublet.daemon.api.delegation_views import ConditionView
 from sublet.daemon.api.reports import agent_end, failed_result, refusal, result_view
-from sublet.daemon.failures import sole_failure
 from sublet.daemon.lending.core_state import heard_of
 from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.lending.lent_access import DelegatorTools, LentAccess
 from sublet.daemon.lending.output_log import OutputLog
 from sublet.daemon.lending.peer_condition import PeerCondition
 from sublet.daemon.lending.steering import Steering
-from sublet.daemon.ports import PeerAddress, RemoteTask, Silence, Update
-from sublet.protocol.delegation.model import DoneCame, Failed, ProgressCame
+from sublet.daemon.ports.peer_link import PeerAddress, RemoteTask, Silence, Update
+from sublet.daemon.tasks.failures import sole_failure
+from sublet.protocol.delegation.events import DoneCame, Failed, ProgressCame
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.messages import Accept, Done, Error, ErrorExtension, Progress

@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack
 
 import anyio
 
-from sublet.daemon.failures import sole_failure
 from sublet.daemon.lending.agreement import queued
 from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.lending.lent_access import DelegatorTools
+from sublet.daemon.tasks.failures import sole_failure
 from sublet.protocol.errors import SubletError
 from sublet.workspace.locks import Wants
 

@@ -6,16 +6,10 @@ from sublet.daemon.api.delegation_views import ConditionView
 from sublet.daemon.lending.lent_resources import offered
 from sublet.daemon.lending.transports import offered_transports
 from sublet.daemon.storage.records import DelegationRecord
-from sublet.protocol.delegation.model import InviteLater
+from sublet.protocol.delegation.outputs import InviteLater
 from sublet.protocol.demands import names_to_enforce
-from sublet.protocol.messages import (
-    Invite,
-    InviteExtension,
-    ProposedLease,
-    Requirements,
-    Task,
-    Workspace,
-)
+from sublet.protocol.lease_terms import LeaseTerms
+from sublet.protocol.messages import Invite, InviteExtension, ProposedLease, Requirements, Task, Workspace
 
 
 def waiting(later: InviteLater) -> ConditionView:
@@ -46,5 +40,6 @@ def invitation(record: DelegationRecord) -> Invite:
             require_enforced=names_to_enforce(record.request.require_enforced),
             result_mode=record.request.result_mode,
             chain=record.chain,
+            terms=LeaseTerms.of(record.request),
         ),
     )

@@ -12,12 +12,16 @@ import anyio
 
 from sublet.daemon.api.delegation_views import ConditionView, ErrorView
 from sublet.daemon.lending.core_state import changes_of, delegation_of
-from sublet.daemon.storage.journal import NOTHING, Held, Journal
+from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord, FollowUpRecord
+from sublet.daemon.storage.resource_log import NOTHING, ResourceChange
 from sublet.daemon.times import rfc3339
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.delegation import core
-from sublet.protocol.delegation.model import Created, Delegation, Event, Output, Phase, Record, Undone
+from sublet.protocol.delegation import core, phases
+from sublet.protocol.delegation.events import Created, Event, Undone
+from sublet.protocol.delegation.model import Delegation
+from sublet.protocol.delegation.outputs import Output, Record
+from sublet.protocol.delegation.phases import Phase
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationState, is_terminal
@@ -64,12 +68,12 @@ class DelegationKeeper:
     @property
     def over(self) -> bool:
         """Whether nothing can change the end any more: it is journalled, or the peer's DONE is, or neither can be."""
-        return core.phase_of(self.state) in (Phase.ENDING, Phase.SETTLED, Phase.LEFT)
+        return phases.phase_of(self.state) in (Phase.ENDING, Phase.SETTLED, Phase.LEFT)
 
     @property
     def overdue(self) -> bool:
         """Whether its time is over, though nobody has said so yet."""
-        return core.overdue(self.state, self._now())
+        return phases.overdue(self.state, self._now())
 
     def _now(self) -> Now:
         return Now(self._clock(), anyio.current_time())
@@ -80,7 +84,7 @@ class DelegationKeeper:
         facts: Mapping[str, object] = NO_FACTS,
         *,
         fits: Fits = lambda _: True,
-        held: Held = NOTHING,
+        held: ResourceChange = NOTHING,
     ) -> tuple[Output, ...]:
         """Take what has happened, journal and do what follows from it, and return what was to be done.
 
@@ -98,7 +102,7 @@ class DelegationKeeper:
                 self._changed(self.state)
         return outputs
 
-    async def note(self, held: Held = NOTHING, **facts: object) -> None:
+    async def note(self, held: ResourceChange = NOTHING, **facts: object) -> None:
         """Journal facts that are no transition; what does not change anything is not written."""
         with anyio.CancelScope(shield=True):
             async with self._writing:
@@ -109,7 +113,9 @@ class DelegationKeeper:
                         self.record.model_copy(update={**news, "updated_at": rfc3339()}), kind, data, held
                     )
 
-    async def _step(self, event: Event, facts: Mapping[str, object], fits: Fits, held: Held) -> tuple[Output, ...]:
+    async def _step(
+        self, event: Event, facts: Mapping[str, object], fits: Fits, held: ResourceChange
+    ) -> tuple[Output, ...]:
         durable = self.state
         after, outputs = core.step(self.state, event, self._now())
         done: list[Output] = []
@@ -130,7 +136,7 @@ class DelegationKeeper:
         self.state = after
         return tuple(done)
 
-    async def _record(self, output: Record, held: Held, facts: Mapping[str, object], *, first: bool) -> None:
+    async def _record(self, output: Record, held: ResourceChange, facts: Mapping[str, object], *, first: bool) -> None:
         state = output.now.state
         changes = {**changes_of(output, self.record), **facts}
         data: dict[str, JsonValue] = {}
@@ -158,7 +164,7 @@ class DelegationKeeper:
         await self._write(changed, kind, data, held)
 
     async def _write(
-        self, record: DelegationRecord, kind: EventKind | None, data: dict[str, JsonValue], held: Held
+        self, record: DelegationRecord, kind: EventKind | None, data: dict[str, JsonValue], held: ResourceChange
     ) -> None:
         await self._journal.save_delegation(record, kind, data, held)
         self.record = record

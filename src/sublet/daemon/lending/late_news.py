@@ -9,7 +9,7 @@ import anyio
 import structlog
 
 from sublet import deadlines
-from sublet.daemon.ports import PeerAddress, PeerLink, RemoteTask
+from sublet.daemon.ports.peer_link import PeerAddress, PeerLink, RemoteTask
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.daemon.times import unix_seconds

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from sublet.daemon.api.delegation_views import Usage
+from sublet.daemon.api.delegation_views import LeaseUsageView
 from sublet.daemon.storage.records import DelegationRecord
+from sublet.protocol.lease_terms import LeaseTerms
 from sublet.protocol.messages import DataPath
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.quota import QuotaMet
@@ -34,15 +35,18 @@ def lease_json(record: DelegationRecord, met: QuotaMet | None = None) -> bytes:
         "ttl_seconds": record.ttl_seconds,
     }
     if record.access_mode == "rw":
-        lease |= record.quota.model_dump()
+        terms = LeaseTerms.of(record.request)
+        lease |= record.quota.model_dump() | terms.model_dump(exclude_defaults=True)
+        if lines := terms.term_lines():
+            lease["terms"] = lines
     if met is not None:
         lease["disk_full" if met.name == "disk" else "quota_exceeded"] = met.error().message
     return json.dumps(lease, indent=2).encode() + b"\n"
 
 
-def usage_view(usage: LeaseUsage, data_path: DataPath) -> Usage:
+def usage_view(usage: LeaseUsage, data_path: DataPath) -> LeaseUsageView:
     """Return what went over the data plane, as it is shown."""
-    return Usage(
+    return LeaseUsageView(
         bytes_read=usage.bytes_read,
         bytes_written=usage.bytes_written,
         operations=usage.operations,

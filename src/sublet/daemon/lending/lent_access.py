@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from sublet.daemon.api.delegation_views import Usage
-from sublet.daemon.background import in_background
+from sublet.daemon.api.delegation_views import LeaseUsageView
 from sublet.daemon.lending.change_notes import ChangeNotes
 from sublet.daemon.lending.connection_watch import ConnectionWatch
 from sublet.daemon.lending.credential import credential
@@ -24,8 +23,10 @@ from sublet.daemon.lending.lent_resources import prepared
 from sublet.daemon.lending.room_plans import NO_ROOMS, RoomPlans
 from sublet.daemon.lending.staged_tree import ReturnedTree, StagedTree, Trees, comes_back
 from sublet.daemon.net.network import is_loopback
-from sublet.daemon.ports import PeerAddress, PeerLink
-from sublet.daemon.storage.journal import Held, Journal
+from sublet.daemon.ports.peer_link import PeerAddress, PeerLink
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.resource_log import ResourceChange
+from sublet.daemon.tasks.background import in_background
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol.bounds import MAX_TTL_SECONDS, AccessMode
 from sublet.protocol.errors import ErrorCode, SubletError
@@ -318,7 +319,7 @@ class LentAccess:
                 "Delegate again; the log of the executor's daemon says why.",
             )
 
-    def usage(self) -> Usage:
+    def usage(self) -> LeaseUsageView:
         """Return what went over the data plane so far."""
         live = self._tools.data_plane.usage(self._keeper.record.id)
         return usage_view(live or self._usage, self._data_path)
@@ -338,7 +339,7 @@ class LentAccess:
             news |= await self._tree.report(record, self._usage)
         else:
             await self._tree.drop()
-        await self._keeper.note(Held(gives_back=("lease",)), **news)
+        await self._keeper.note(ResourceChange(gives_back=("lease",)), **news)
         self._usage.forget_paths()
 
     async def forget(self) -> None:

@@ -8,15 +8,15 @@ from functools import partial
 from pathlib import Path
 
 from sublet.daemon.api.delegations import CreateDelegation
+from sublet.daemon.storage.lent_directories import directory_rules
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
-from sublet.protocol.bounds import AccessMode, GitMode
+from sublet.protocol.bounds import AccessMode
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import LentResource
 from sublet.workspace.folding import may_fold
 from sublet.workspace.git.repository import NO_REPOSITORY, look_at
 from sublet.workspace.model import META, WORKSPACE, LentDirectory
 from sublet.workspace.view.led_to import guarded
-from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 
 
 def asked_for(request: CreateDelegation) -> list[ResourceRecord]:
@@ -88,19 +88,6 @@ def unlocked(request: CreateDelegation) -> list[str]:
     return [*request.unlock, *([".git"] if request.git == "rw" else [])]
 
 
-def lent_directories(record: DelegationRecord) -> tuple[LentDirectory, ...]:
-    """Return the directories of ``record``, with the rules that its request asks for.
-
-    Raises:
-        SubletError: ``INVALID_ARGUMENT`` for a bad pattern.
-    """
-    request = record.request
-    return tuple(
-        LentDirectory(lent.name, Path(lent.path), lent.access_mode, _rules(request, lent.name, request.git))
-        for lent in record.resources
-    )
-
-
 def prepared(
     resources: Sequence[LentDirectory], request: CreateDelegation
 ) -> tuple[tuple[LentDirectory, ...], list[str]]:
@@ -121,43 +108,45 @@ def prepared(
         git = repository.shown(request.git)
         if git != request.git and (repository.why_hidden != NO_REPOSITORY or lent.name == WORKSPACE):
             hidden.append(f"{lent.name}: {repository.why_hidden}")
-        rules_of = partial(_rules, request, lent.name, git, folds=may_fold(lent.path))
+        rules_of = partial(directory_rules, request, lent.name, git, folds=may_fold(lent.path))
         rules = guarded(lent.path, rules_of)
         copies = repository.copies or {} if git != "hidden" else {}
         served.append(replace(lent, rules=rules, copies=copies))
     return tuple(served), hidden
 
 
-def _rules(
-    request: CreateDelegation,
-    name: str,
-    git: GitMode,
-    locked: Sequence[str] = (),
-    hidden: Sequence[str] = (),
-    *,
-    folds: bool = False,
-) -> Rules:
-    """Return the rules of one directory; ``include`` narrows the one to work in only, the others go whole."""
-    return Rules(
-        (*DEFAULT_HIDDEN, *hidden),
-        (*DEFAULT_LOCKED, *locked),
-        request.reveal,
-        unlocked=request.unlock,
-        include=request.include if name == WORKSPACE else (),
-        exclude=request.exclude,
-        git=git,
-        folds=folds,
-    )
+def _check_terms(request: CreateDelegation) -> None:
+    """Refuse terms that could not hold, or would have no effect."""
+    if request.writable and request.access_mode == "ro":
+        raise _unfit("writable", "the directory is lent for reading only", "Leave out --ro: the rest is read-only.")
+    if request.no_delete and widest(asked_for(request)) == "ro":
+        raise _unfit("no_delete", "nothing is lent for writing", "Leave out --no-delete, or lend it without --ro.")
+    if request.no_delete and request.transport in ("archive", "git"):
+        raise _unfit(
+            "no_delete",
+            f"transport {request.transport} brings changed files back as new ones in the place of the old",
+            "Delegate with --transport sshfs, live or staged.",
+        )
+    if request.no_delete and request.git == "rw":
+        raise _unfit(
+            "no_delete", "git replaces files of the repository by others with every commit", "Leave out --git rw."
+        )
+
+
+def _unfit(term: str, why: str, hint: str) -> SubletError:
+    return SubletError(LocalCode.INVALID_ARGUMENT, f"{term} can't be had here: {why}", hint)
 
 
 def check_staged(request: CreateDelegation) -> None:
-    """Refuse a repository to be written to in a private copy: commits there can't be merged file by file.
+    """Refuse terms that can't hold, and a repository to be written to in a private copy.
 
-    The same holds for the copy from which an archive is made, and by git only the files travel.
+    Commits there can't be merged file by file. The same holds for the copy from which an archive is made, and by git
+    only the files travel.
 
     Raises:
         SubletError: ``INVALID_ARGUMENT``.
     """
+    _check_terms(request)
     if request.result_mode == "staged" and request.git == "rw":
         raise SubletError(
             LocalCode.INVALID_ARGUMENT,
@@ -176,20 +165,3 @@ def check_staged(request: CreateDelegation) -> None:
             f"transport {request.transport} can't bring back a repository: commits could not be merged file by file",
             "Ask for git=ro and commit the result yourself, or delegate with --transport sshfs.",
         )
-
-
-def staged_keys(record: DelegationRecord) -> dict[str, str]:
-    """Return, by the name of the directory, under which keys its private view and its change set are kept.
-
-    Staged is what was asked for with writing, whatever ACCEPT has left of it; else the directory to work in.
-    """
-    request = record.request
-    names = [resource.name for resource in request.resources if resource.access_mode == "rw"]
-    if request.access_mode == "rw" or not names:
-        names.insert(0, WORKSPACE)
-    return {name: record.id if name == WORKSPACE else f"{record.id}.{name}" for name in names}
-
-
-def owner_of(key: str) -> str:
-    """Return the delegation to which a private view or a change set belongs."""
-    return key.partition(".")[0]

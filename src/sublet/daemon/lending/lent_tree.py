@@ -14,15 +14,16 @@ import structlog
 
 from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.reports import with_accounts
-from sublet.daemon.background import in_background
 from sublet.daemon.lending.audits import audited
 from sublet.daemon.storage.records import DelegationRecord
+from sublet.daemon.tasks.background import in_background
 from sublet.disk.removal import remove_tree
 from sublet.protocol.bounds import GitMode
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.workspace.audit.auditor import Auditor, author_of
+from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.audit.comparing import ChangedFile, changes
 from sublet.workspace.audit.manifest import Manifest
+from sublet.workspace.audit.reporting import author_of
 from sublet.workspace.confined.left_drafts import remove_drafts
 from sublet.workspace.kept import log as kept_log
 from sublet.workspace.kept.account import Account, settle

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sublet.daemon.api.delegation_views import ConditionView
-from sublet.daemon.ports import Silence
+from sublet.daemon.ports.peer_link import Silence
 from sublet.protocol.messages import MAX_WAITING_CHARS, Progress
 from sublet.protocol.text import clean_line
 

@@ -14,17 +14,18 @@ from sublet.daemon.api.delegation_views import ChangeSet as ChangeSetView
 from sublet.daemon.api.listing import listed
 from sublet.daemon.api.reports import change_set_view
 from sublet.daemon.api.results import ApplyResult, Conflict
-from sublet.daemon.background import in_background
 from sublet.daemon.lending.audits import audited
-from sublet.daemon.lending.lent_resources import lent_directories, owner_of, staged_keys
 from sublet.daemon.lending.lent_tree import LentTree, LiveTree
 from sublet.daemon.results.result_store import ResultStore, kept_places, put_on_branch
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.lent_directories import lent_directories, owner_of, staged_keys
 from sublet.daemon.storage.records import DelegationRecord, error_view
+from sublet.daemon.tasks.background import in_background
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
-from sublet.workspace.audit.auditor import Auditor, AuditResult
+from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.audit.comparing import ChangedDirectory, ChangedFile
+from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.changes.apply import Applier
 from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.model import LeaseUsage, LentDirectory
@@ -197,8 +198,8 @@ class StagedTree:
 class ReturnedTree(StagedTree):
     """Private views for a transport that brings changes back at the end, which are then merged into the directories.
 
-    Nobody has to look at them first, as nobody has with a mount. But the lender may have gone on working meanwhile:
-    what both sides changed in ways that can't be merged stays as the lender has it, with the executor's version
+    Nobody has to look at them first, as nobody has with a mount. But the delegator may have gone on working meanwhile:
+    what both sides changed in ways that can't be merged stays as the delegator has it, with the executor's version
     beside it. All of it can be taken back, as any staged result.
     """
 
@@ -269,7 +270,7 @@ def _not_returned() -> SubletError:
 
 
 def _without(touched: Mapping[str, set[bytes]], left_out: Collection[str]) -> dict[str, set[bytes]]:
-    """Return what was changed in the views but for what was not made in the directories: that is the lender's own."""
+    """Return what was changed in the views but for what is the delegator's own, made in no view."""
     names = {line.partition(": ")[0] for line in left_out}
     return {
         directory: {path for path in paths if names.isdisjoint((clean_name(path), f"{directory}/{clean_name(path)}"))}

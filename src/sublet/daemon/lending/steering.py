@@ -1,4 +1,4 @@
-"""What a lender says while the work runs: more time by agreement of both sides, and further prompts (DESIGN 4.11).
+"""What a delegator says while the work runs: more time by agreement of both sides, and further prompts (DESIGN 4.11).
 
 The core decides whose turn it is and what is agreed on; this asks policy, sends, and tells whoever has asked.
 """
@@ -16,26 +16,20 @@ import anyio
 from sublet.daemon.api.reports import refusal
 from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.lending.lent_access import LentAccess
-from sublet.daemon.ports import PeerAddress, PeerLink, RemoteTask
+from sublet.daemon.ports.peer_link import PeerAddress, PeerLink, RemoteTask
 from sublet.daemon.storage.records import FollowUpRecord
 from sublet.protocol.chain import Chain
-from sublet.protocol.delegation.model import (
-    Answer,
-    AskPolicy,
+from sublet.protocol.delegation.events import (
     CallerLeft,
-    Deliver,
-    DeliverLater,
     ExtensionAllowed,
     ExtensionAnswered,
-    ExtensionAsked,
     FollowUpAnswered,
     FollowUpDue,
     FollowUpSaid,
     FollowUpUnheard,
-    Output,
-    Refuse,
-    SendExtension,
 )
+from sublet.protocol.delegation.model import ExtensionAsked
+from sublet.protocol.delegation.outputs import Answer, AskPolicy, Deliver, DeliverLater, Output, Refuse, SendExtension
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import Error, FollowUp, Start
 

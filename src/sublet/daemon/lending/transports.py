@@ -10,5 +10,6 @@ def offered_transports(request: CreateDelegation) -> tuple[TransportName, ...]:
     """Return what is offered to the executor, the best first."""
     if request.transport != "auto":
         return (request.transport,)
-    # Commits can't be merged file by file, so a repository that is lent for writing needs a mount.
-    return ("sshfs",) if request.git == "rw" else ("sshfs", "archive")
+    # Commits can't be merged file by file, so a repository that is lent for writing needs a mount; and a mount alone
+    # asks before each name goes.
+    return ("sshfs",) if request.git == "rw" or request.no_delete else ("sshfs", "archive")

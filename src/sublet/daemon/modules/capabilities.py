@@ -26,7 +26,7 @@ from sublet.daemon.api.capabilities import (
     VerifyCapability,
 )
 from sublet.daemon.api.operation import Nothing
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.policy.capabilities.disclosure import disclose
 from sublet.policy.capabilities.module_file import TOOL_PREFIX, Level
@@ -53,6 +53,10 @@ class CapabilityRegistry:
     def __init__(self, directories: Sequence[Path]) -> None:
         self.directories = tuple(directories)
         self.now = CapabilitySet()
+
+    def version(self) -> str:
+        """Return the version of what is in force."""
+        return self.now.version
 
     def read(self) -> CapabilitySet:
         """Return what the directories say now, without using it. Blocks."""

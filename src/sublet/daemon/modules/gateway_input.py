@@ -6,14 +6,15 @@ from contextlib import aclosing
 from typing import Final
 
 from sublet.daemon.api.sessions import AskAnswer
-from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.supervising.service import Asked, SupervisorParts, run_asked
+from sublet.daemon.governing.gatekeeper import Gatekeeper
+from sublet.daemon.supervising.service import AdmittedRequest, SupervisorParts, run_asked
 from sublet.policy.model import Action, Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.gateway import GatewayInput
 from sublet.protocol.ids import context_session_id
 from sublet.supervisor.gateways.module_file import GatewayModule
+from sublet.supervisor.router.syntax import is_direct_hub
 from sublet.supervisor.supervisor_agent import AGENT
 
 MAX_SESSIONS_OF_GATEWAY: Final = 200
@@ -40,10 +41,11 @@ class GatewayInputs:
         """
         caller = Subject("a2a", f"gateway:{module.id}")
         target = given.target or module.default_target
-        await self._gate.ask(caller, Action.AGENT_MESSAGE, target or "*")
+        if not is_direct_hub(given.message):  # that goes to a module, which is asked for by its name
+            await self._gate.ask(caller, Action.AGENT_MESSAGE, target or "*")
         metadata: dict[str, JsonValue] = {AGENT: target} if target else {}
         owner = f"gateway:{module.id}"
-        asked = Asked(given.message, caller, owner, metadata=metadata)
+        asked = AdmittedRequest(given.message, caller, owner, metadata=metadata)
         context = given.session or given.request_id
         session_id = context_session_id(owner, context)
         await self._parts.sessions.make_room(owner, MAX_SESSIONS_OF_GATEWAY)

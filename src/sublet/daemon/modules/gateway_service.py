@@ -17,10 +17,10 @@ from sublet.daemon.api.gateways import (
     SendToGateway,
 )
 from sublet.daemon.api.operation import Nothing
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.modules.gateways import Gateway, Gateways
 from sublet.daemon.operations.table import serves
-from sublet.policy.model import Action, Subject
+from sublet.policy.model import Subject
 
 
 class GatewayService:
@@ -34,7 +34,7 @@ class GatewayService:
     async def list_gateways(self, request: Nothing, caller: Subject) -> GatewayList:
         found, problems = self._gateways.views()
         return GatewayList(
-            gateways=[_view(one) for one in found if not self._gate.hides(caller, Action.GATEWAY_READ, one.module.id)],
+            gateways=[_view(one) for one in found],
             problems=[GatewayProblem(directory=where, problem=what) for where, what in sorted(problems.items())],
         )
 

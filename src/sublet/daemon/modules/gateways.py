@@ -23,7 +23,7 @@ from sublet.protocol.gateway import DeliveryMode, GatewayEvent, GatewayInput
 from sublet.protocol.text import clean, clean_line
 from sublet.stop_time import within
 from sublet.supervisor.agent import AgentRunContext
-from sublet.supervisor.gateways.module_file import GatewayModule, GatewaySet, Health, read_gateways
+from sublet.supervisor.gateways.module_file import GatewayModule, GatewaySet, HealthChecks, read_gateways
 from sublet.supervisor.gateways.session import GatewaySession
 from sublet.supervisor.gateways.stdio import StdioGateway
 from sublet.supervisor.model import Sandbox
@@ -63,7 +63,6 @@ class Gateways:
         state_dir: where their tokens are kept.
         scratch_root: below which their programs have their directories.
         sandbox: confines them.
-        handle: has the supervisor see to an input.
         feed: feeds those that have rules for it.
         services: keeps what listens for their connections.
     """
@@ -74,7 +73,6 @@ class Gateways:
         state_dir: Path,
         scratch_root: Path,
         sandbox: Sandbox,
-        handle: Handle,
         feed: GatewayFeed,
         services: Services | None = None,
     ) -> None:
@@ -83,7 +81,7 @@ class Gateways:
         self._tokens = state_dir / GATEWAYS
         self._scratch_root = scratch_root
         self._sandbox = sandbox
-        self._handle = handle
+        self._handle: Handle | None = None
         self._feed = feed
         self._known: dict[str, Gateway] = {}
         self._problems: dict[str, str] = {}
@@ -92,15 +90,20 @@ class Gateways:
         self._serving = False
         self._changing = asyncio.Lock()
 
-    async def serve(self) -> None:
-        """Run gateways until cancelled; each is ended then, and what waits for it is rejected."""
+    async def serve(self, handle: Handle) -> None:
+        """Run gateways until cancelled; each is ended then, and what waits for it is rejected.
+
+        Args:
+            handle: has the supervisor see to an input. It is made of what sends to gateways, so it comes here: before
+                this runs, nothing comes in.
+        """
         async with anyio.create_task_group() as group:
-            self._group = group
+            self._group, self._handle = group, handle
             try:
                 await self.use(await asyncio.to_thread(read_gateways, self.root))
                 await anyio.sleep_forever()
             finally:
-                self._group = None
+                self._group = self._handle = None
                 for one in self._known.values():
                     if one.session is not None:
                         one.session.lose("the daemon is stopping")
@@ -262,6 +265,7 @@ class Gateways:
 
     def _session(self, one: Gateway) -> GatewaySession:
         assert self._group is not None
+        assert self._handle is not None
         if one.session is not None:
             one.session.lose("it has connected anew")
         one.session = GatewaySession(one.module, self._group, self._handle, _told)
@@ -272,7 +276,7 @@ class Gateways:
         one.connected.set()
         return one.session
 
-    async def _watched(self, one: Gateway, session: GatewaySession, health: Health) -> None:
+    async def _watched(self, one: Gateway, session: GatewaySession, health: HealthChecks) -> None:
         """Ask again and again how a gateway is, and end its connection where it is not well any more."""
         failures = 0
         while not session.lost:

@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from sublet.daemon.api.call_api import CallApi
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.modules.capabilities import CapabilityRegistry, CapabilityService
 from sublet.daemon.storage.journal import Journal
 from sublet.protocol.canonical import JsonValue

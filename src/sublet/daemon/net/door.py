@@ -22,7 +22,7 @@ _RETRY_SECONDS: Final = 0.1
 log = structlog.get_logger(__name__)
 
 
-class Door:
+class Acceptor:
     """Accepts connections and gives each to a protocol, after the TLS handshake where there is one.
 
     ``loop.create_server`` would do the same for as many callers as there are file descriptors: without a word they

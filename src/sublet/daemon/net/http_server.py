@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from sublet import deadlines
 from sublet.daemon.net import uvicorn_parts
-from sublet.daemon.net.door import Door
+from sublet.daemon.net.door import Acceptor
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.slots import Slots
 from sublet.stop_time import within
@@ -120,7 +120,7 @@ class QuietServer(uvicorn.Server):
 
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(Door(listening, connection, None).serve)
+                group.start_soon(Acceptor(listening, connection, None).serve)
                 await self.main_loop()
         finally:
             stop()

@@ -17,6 +17,7 @@ from sublet.daemon.operations.reading import read_request
 from sublet.daemon.operations.table import OperationTable
 from sublet.policy.model import Subject
 from sublet.protocol.errors import SubletError
+from sublet.turns import Turns
 
 MAX_CURSOR_DIGITS = 18
 
@@ -90,7 +91,7 @@ class OperationRoutes:
                 return await self._table.call(operation, request, self._who(http))
 
             found = await (self._unless_stopping(call) if operation.method == "GET" else call())
-            return written(found, operation.status)
+            return await written(found, operation.status)
 
         return answer
 
@@ -123,13 +124,20 @@ def _numbered(event: Any) -> str:
     return f"id: {event.seq}\nevent: {event.kind}\ndata: {event.model_dump_json(ensure_ascii=True)}\n\n"
 
 
-def written(answer: object, status: int) -> Response:
-    """Return ``answer``, which is a view, a list of views or plain JSON, under the wire's own names."""
+async def written(answer: object, status: int) -> Response:
+    """Return ``answer``, which is a view, a list of views or plain JSON, under the wire's own names.
+
+    Between the views of a long list others have the loop. A thread would not give it to them, since the interpreter is
+    held as long as one view is written.
+    """
     if isinstance(answer, BaseModel):
         return Response(json_of(answer), status_code=status, media_type="application/json")
     if isinstance(answer, list) and all(isinstance(one, BaseModel) for one in answer):
-        body = f"[{','.join(map(json_of, answer))}]"
-        return Response(body, status_code=status, media_type="application/json")
+        views, turns = list[str](), Turns()
+        for one in answer:
+            await turns.take()
+            views.append(json_of(one))
+        return Response(f"[{','.join(views)}]", status_code=status, media_type="application/json")
     return JSONResponse(in_utf8(answer), status_code=status)
 
 

@@ -1,7 +1,11 @@
 """Binds operations to the methods that serve them, and calls them inside the daemon's own process.
 
-A service marks its methods with ``serves``. A marked method asks policy before its body runs, however it is called: by
-a route, by ``OperationTable.call``, or directly.
+Rules: a service marks its methods with ``serves``. A marked method asks policy before its body runs, however it is
+called: by a route, by ``OperationTable.call``, or directly. One that asks inside, and comes to its end without having
+asked, fails. An operation is served by one method.
+
+Weak: a method that asks inside may have had an effect before it asks; a test of its refusal has to show that it has
+none.
 """
 
 from __future__ import annotations
@@ -13,11 +17,13 @@ from contextlib import aclosing
 from typing import Any, Protocol, TypeVar, cast, overload
 
 from sublet.daemon.api.operation import (
+    ANYTHING,
     AnswerT,
     AnyOperation,
     Asks,
     EventT,
     Feed,
+    Hides,
     NumberedT,
     Operation,
     RequestT,
@@ -26,7 +32,9 @@ from sublet.daemon.api.operation import (
 )
 from sublet.daemon.operations.asking import asked_operation, asked_stream
 from sublet.policy.model import Action, Subject
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKeys
+from sublet.protocol.text import clean_line
 
 SERVES = "serves_operation"
 """Attribute of a method: the operation that it serves."""
@@ -49,6 +57,12 @@ class Gate(Protocol):
         Raises:
             SubletError: ``POLICY_DENIED``, ``NOT_FOUND`` or ``UNAVAILABLE``.
         """
+
+    def hides(self, caller: Subject, action: Action, name: str) -> bool:
+        """Tell whether ``caller`` must not see that ``name`` exists."""
+
+    def hides_any(self, caller: Subject, action: Action) -> bool:
+        """Tell whether anything of ``action`` is hidden from such callers."""
 
 
 class Guarded(Protocol):
@@ -190,7 +204,12 @@ def _answers(operation: Stated[Any], method: Callable[..., Any]) -> Callable[...
     @functools.wraps(method)
     async def ask_and_do(service: Guarded, request: Any, caller: Subject) -> Any:
         await _ask(operation, service, request, caller)
-        return await method(service, request, caller)
+        try:
+            answer = await method(service, request, caller)
+        except SubletError as error:
+            raise _as_if_hidden(operation, service, request, caller, error) from None
+        hides = operation.hides if isinstance(operation, Operation) else None
+        return answer if hides is None else _without_hidden(hides, service, answer, caller)
 
     return asked_operation(ask_and_do)
 
@@ -204,6 +223,28 @@ def _streams(operation: Stated[Any], method: Callable[..., AsyncGenerator[Any, N
                 yield event
 
     return asked_stream(ask_and_do)
+
+
+def _as_if_hidden(
+    operation: Stated[Any], service: Guarded, request: Any, caller: Subject, error: SubletError
+) -> SubletError:
+    """Return what is said of an absent thing where a rule hides others: the same words, so that none tells which."""
+    asks = operation.asks
+    if error.code != LocalCode.NOT_FOUND or not isinstance(asks, Asks) or asks.resource == ANYTHING:
+        return error
+    if not service._gate.hides_any(caller, asks.action):
+        return error
+    name = asks.resource_of(request)
+    return SubletError(LocalCode.NOT_FOUND, f"there is no {clean_line(name, 100)!r} here")
+
+
+def _without_hidden(hides: Hides, service: Guarded, answer: Any, caller: Subject) -> Any:
+    """Return an answer without what a rule hides from ``caller``."""
+    listed = list(getattr(answer, hides.field) if hides.field else answer)
+    left = [one for one in listed if not service._gate.hides(caller, hides.action, str(getattr(one, hides.key)))]
+    if len(left) == len(listed):
+        return answer
+    return answer.model_copy(update={hides.field: left}) if hides.field else left
 
 
 async def _ask(operation: Stated[Any], service: Guarded, request: Any, caller: Subject) -> None:

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
-from sublet.daemon.api.daemon_api import PairReply, PairRequest
+from sublet.daemon.ports.given_to_a2a import PairReply, PairRequest
 from sublet.protocol.canonical import JsonValue, canonical_json
 from sublet.protocol.encoding import b64, unb64
 

@@ -18,21 +18,24 @@ from urllib.parse import urlsplit
 import anyio
 import structlog
 
-from sublet.daemon.api.daemon_api import PairReply, PairRequest
-from sublet.daemon.api.peers import DEFAULT_LINK_SECONDS, PairLink, PeerView
+from sublet.daemon.api.peers import DEFAULT_LINK_SECONDS, PairLink, PairLinkView, PeerView
+from sublet.daemon.net.base_url import check_url
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity, tls_fingerprint
-from sublet.daemon.peering.pair_link import PairingLink, check_url, parse_link
+from sublet.daemon.peering.made_links import link_name, made_links, view_of
+from sublet.daemon.peering.pair_link import PairingLink, parse_link
 from sublet.daemon.peering.pair_proof import id_hash, mac_key, prove_reply, prove_request, reply_holds, request_holds
 from sublet.daemon.peering.peer_names import Spoken
 from sublet.daemon.peering.peers import Peer, PeerStore, key_changed, pin
-from sublet.daemon.ports import PeerLink
+from sublet.daemon.ports.given_to_a2a import PairReply, PairRequest
+from sublet.daemon.ports.peer_link import PeerLink
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.times import rfc3339
 from sublet.protocol import ids
 from sublet.protocol.encoding import b64, unb64
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import EventKind
 
 MAX_LINK_SECONDS = 24 * 3600
 MAX_LINKS = 16
@@ -87,11 +90,12 @@ class PairingService:
         self._spoken = spoken
         self._clock = clock
 
-    async def create_link(self, ttl_seconds: int = DEFAULT_LINK_SECONDS) -> PairLink:
+    async def create_link(self, ttl_seconds: int = DEFAULT_LINK_SECONDS, by: str = "you") -> PairLink:
         """Make a one-time link.
 
         Args:
             ttl_seconds: 1 to ``MAX_LINK_SECONDS``.
+            by: who makes it, as it is told.
 
         Raises:
             SubletError: ``INVALID_ARGUMENT`` for another time, ``UNAVAILABLE`` where ``MAX_LINKS`` are open.
@@ -113,7 +117,9 @@ class PairingService:
             expires_at=int(now + ttl_seconds),
         )
 
-        def work(connection: sqlite3.Connection, _: Recorder) -> None:
+        named, expires = link_name(link.token_id), rfc3339(link.expires_at)
+
+        def work(connection: sqlite3.Connection, events: Recorder) -> int:
             connection.execute("DELETE FROM pair_tokens WHERE expires_at <= ?", (now,))
             if connection.execute("SELECT count(*) FROM pair_tokens").fetchone()[0] >= MAX_LINKS:
                 raise SubletError(
@@ -123,14 +129,23 @@ class PairingService:
                 "INSERT INTO pair_tokens (id_hash, mac_key, expires_at, attempts) VALUES (?, ?, ?, 0)",
                 (id_hash(link.token_id), mac_key(link.secret), link.expires_at),
             )
+            return events.add(EventKind.PAIR_LINK_MADE, None, {"link": named, "by": by, "expires_at": expires}).seq
 
-        await self._journal.transact(work)
+        cursor = await self._journal.transact(work)
         return PairLink(
             link=str(link),
-            expires_at=rfc3339(link.expires_at),
+            expires_at=expires,
             a2a_url=link.a2a_url,
             fingerprint=link.fingerprint,
+            id=named,
+            cursor=cursor,
         )
+
+    async def links(self) -> list[PairLinkView]:
+        """Return the links that were made here last, the newest first, and who used each."""
+        told, hashes = await self._journal.read(made_links)
+        now = self._clock()
+        return [view_of(one, hashes, self._peers.list(), now) for one in told]
 
     async def add(self, link: str, name: str) -> PeerView:
         """Use the other side's link: prove that we have it, check that the answer does too, and pin the key.
@@ -189,6 +204,15 @@ class PairingService:
         was = before.name if before is not None and before.name != peer.name else None
         return peer.view().model_copy(update={"was": was})
 
+    async def rename(self, name: str, new_name: str) -> PeerView:
+        """Call a peer something else here: ``PeerStore.rename``.
+
+        Raises:
+            SubletError: as ``PeerStore.rename``.
+        """
+        renamed = await self._peers.rename(name, new_name, self._spoken())
+        return renamed.view().model_copy(update={"was": name if renamed.name != name else None})
+
     async def complete(self, request: PairRequest) -> PairReply:
         """Use up the token and pin the caller's key; the answering half, called for anybody who knocks.
 
@@ -214,7 +238,8 @@ class PairingService:
             else:
                 connection.execute("UPDATE pair_tokens SET attempts = attempts + 1 WHERE id_hash = ?", (key,))
             # Returned and not raised, since an exception would undo the count of wrong proofs.
-            return (pin(connection, events, caller, spoken=spoken), token) if right else None
+            used = link_name(request.token_id)
+            return (pin(connection, events, caller, spoken=spoken, link=used), token) if right else None
 
         with anyio.CancelScope(shield=True):
             done = await self._journal.transact(work)
@@ -222,6 +247,7 @@ class PairingService:
                 raise _invalid()
             peer, token = done
             self._peers.remember(peer)
+        log.info("a pairing link was used", link=link_name(request.token_id), peer=peer.name, key=peer.fingerprint)
         if peer.note:
             log.warning("a peer is not called what it calls itself", peer=peer.name, reason=peer.note)
         reply = PairReply(

@@ -10,7 +10,7 @@ import structlog
 from sublet import deadlines
 from sublet.daemon.api.peers import PeerView
 from sublet.daemon.peering.peers import Peer, PeerStore
-from sublet.daemon.ports import PeerLink
+from sublet.daemon.ports.peer_link import PeerLink
 from sublet.protocol.errors import SubletError
 
 ASK_SECONDS = 3.0

@@ -63,6 +63,10 @@ class _Remembered:
             return "it was another key's"
         if not keys and name in self.owners:
             return "something that is kept here is of a peer with that name"
+        return self.why_bound(name)
+
+    def why_bound(self, name: str) -> str | None:
+        """Return what holds for whoever has this name now; None for nothing."""
         if any(matches(skeleton(name)) for matches in self.conditions):
             return "a grant names it"
         return None
@@ -96,6 +100,32 @@ def give_name(connection: sqlite3.Connection, hint: str, fingerprint: str, spoke
     return GivenName(f"peer-{hashlib.sha256(fingerprint.encode()).hexdigest()[:16]}", why)
 
 
+def why_not_renamed(connection: sqlite3.Connection, old: str, new: str, fingerprint: str, spoken: Spoken) -> str | None:
+    """Return why the peer ``old`` can't be called ``new`` from now on, inside a transaction; None where it can.
+
+    Rules and grants know a peer by its name. So none of them may name the peer as it is called, since a deny would hold
+    for it no longer, and nothing may be bound to the new name, since that would be its own from then on.
+
+    Args:
+        connection: of the transaction.
+        old: its name.
+        new: the name that it is to have.
+        fingerprint: of its key.
+        spoken: what of the configuration names a peer.
+    """
+    remembered = _remembered(connection)
+    live = "SELECT 1 FROM grants WHERE agent = ?1 AND revoked_at IS NULL AND remaining > 0"
+    waits = "SELECT 1 FROM approvals WHERE agent = ?1 AND state = 'pending'"
+    if (named := spoken(old)) is not None:
+        return f"{named} names it as {old}, and would no longer hold for it"
+    if (bound := remembered.why_bound(old)) is not None:
+        return f"{bound} as {old}, and would no longer hold for it"
+    if connection.execute(f"{live} UNION {waits}", (f"peer:{old}",)).fetchone() is not None:
+        return f"a grant, or a question to you, is of {old}"
+    refused = _why_not(connection, new, fingerprint, remembered, spoken)
+    return f"it can't be called {new}: {refused}" if refused is not None else None
+
+
 def name_notes(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
     """Return, by name and fingerprint, why a peer is not called what it calls itself, as was said when it paired."""
     notes: dict[tuple[str, str], str] = {}
@@ -119,8 +149,14 @@ def _why_not(
 def _remembered(connection: sqlite3.Connection) -> _Remembered:
     found = _Remembered()
     # The index over delegations finds these few among all.
-    kinds = (EventKind.PEER_PAIRED, EventKind.PEER_MOVED, EventKind.PEER_REMOVED, EventKind.SESSION_CREATED)
-    events = "SELECT kind, data FROM events WHERE delegation_id IS NULL AND kind IN (?, ?, ?, ?)"
+    kinds = (
+        EventKind.PEER_PAIRED,
+        EventKind.PEER_MOVED,
+        EventKind.PEER_RENAMED,
+        EventKind.PEER_REMOVED,
+        EventKind.SESSION_CREATED,
+    )
+    events = "SELECT kind, data FROM events WHERE delegation_id IS NULL AND kind IN (?, ?, ?, ?, ?)"
     for row in connection.execute(events, kinds):
         with suppress(ValueError, AttributeError):
             data = json.loads(row["data"])

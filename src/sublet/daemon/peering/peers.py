@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import anyio
 import structlog
 
-from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.api.peers import AgentView, PeerView
-from sublet.daemon.peering.pair_link import check_url
-from sublet.daemon.peering.peer_names import GivenName, Spoken, give_name, name_notes
-from sublet.daemon.ports import PeerAddress
+from sublet.daemon.net.base_url import check_url
+from sublet.daemon.peering.peer_names import GivenName, Spoken, give_name, name_notes, why_not_renamed
+from sublet.daemon.ports.given_to_a2a import KnownPeer
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.torn_rows import RowsOf
@@ -154,7 +154,7 @@ class PeerStore:
         return next((peer for peer in self._by_name.values() if peer.node_id == node_id), None)
 
     def find_known(self, node_id: str) -> KnownPeer | None:
-        """Return the peer with that node id as the A2A face wants it (``FaceContext.find_peer``)."""
+        """Return the peer with that node id as the A2A face wants it (``A2AContext.find_peer``)."""
         peer = self.by_node_id(node_id)
         return peer.known() if peer else None
 
@@ -208,8 +208,45 @@ class PeerStore:
 
         with anyio.CancelScope(shield=True):
             await self._journal.transact(work)
-            if self.by_node_id(peer.node_id) is not None:  # it may have been removed meanwhile
-                self.remember(peer)
+            if (now := self.by_node_id(peer.node_id)) is not None:  # it may have been removed or renamed meanwhile
+                self.remember(replace(now, a2a_url=peer.a2a_url, tls_certificate=peer.tls_certificate))
+
+    async def rename(self, name: str, new_name: str, spoken: Spoken) -> Peer:
+        """Call a peer something else here; its key, and what is under way with it, stay.
+
+        Args:
+            name: its name.
+            new_name: the name that it is to have.
+            spoken: what of the configuration names a peer.
+
+        Raises:
+            SubletError: ``PEER_UNKNOWN``, or ``CONFLICT`` where something knows the peer by its name, or another by the
+                new one: ``why_not_renamed``.
+        """
+        peer = self.require(name)
+        renamed = replace(peer, name=new_name, note="")
+        if new_name == name:
+            return peer
+
+        def work(connection: sqlite3.Connection, events: Recorder) -> None:
+            why = why_not_renamed(connection, name, new_name, peer.fingerprint, spoken)
+            if why is not None:
+                raise SubletError(
+                    LocalCode.CONFLICT,
+                    f"{name} keeps its name: {why}",
+                    "Change what names it first, see `sublet policy show` and `sublet grants list`, or choose another "
+                    "name.",
+                )
+            where = (new_name, peer.node_id, name)
+            if not connection.execute("UPDATE peers SET name = ? WHERE node_id = ? AND name = ?", where).rowcount:
+                raise self.unknown(name)  # it was removed or renamed while this waited
+            events.add(EventKind.PEER_RENAMED, None, _facts(renamed) | {"was": name})
+
+        with anyio.CancelScope(shield=True):
+            await self._journal.transact(work)
+            if (now := self.by_node_id(peer.node_id)) is not None:  # it may have been removed or have moved meanwhile
+                self.remember(replace(now, name=new_name, note=""))
+        return renamed
 
     async def remove(self, name: str) -> Peer:
         """Forget a peer, its key and with it all its access.
@@ -220,7 +257,7 @@ class PeerStore:
         peer = self.require(name)
 
         def work(connection: sqlite3.Connection, events: Recorder) -> None:
-            connection.execute("DELETE FROM peers WHERE name = ?", (name,))
+            connection.execute("DELETE FROM peers WHERE node_id = ?", (peer.node_id,))  # whatever it is called by now
             events.add(EventKind.PEER_REMOVED, None, _facts(peer))
 
         # Out of memory first: while the disk is being written, the peer has no access any more.
@@ -259,7 +296,9 @@ def unknown_peer(name: str, known: Iterable[str]) -> SubletError:
     )
 
 
-def pin(connection: sqlite3.Connection, events: Recorder, peer: Peer, *, spoken: Spoken | None = None) -> Peer:
+def pin(
+    connection: sqlite3.Connection, events: Recorder, peer: Peer, *, spoken: Spoken | None = None, link: str = ""
+) -> Peer:
     """Add or update a peer inside a transaction and return it as stored.
 
     Args:
@@ -268,6 +307,7 @@ def pin(connection: sqlite3.Connection, events: Recorder, peer: Peer, *, spoken:
         peer: name, key and address; its key is proven.
         spoken: what of the configuration names a peer, where the name is only the peer's own hint; None where the
             person chose it.
+        link: which of our links it has used, as lists call it; empty where we have used one of its own.
 
     Raises:
         SubletError: as ``PeerStore.add``.
@@ -290,7 +330,8 @@ def pin(connection: sqlite3.Connection, events: Recorder, peer: Peer, *, spoken:
         "INSERT INTO peers (name, node_id, public_key, a2a_url, tls_certificate, paired_at) VALUES (?, ?, ?, ?, ?, ?)",
         (peer.name, peer.node_id, peer.public_key, peer.a2a_url, peer.tls_certificate, peer.paired_at),
     )
-    events.add(EventKind.PEER_PAIRED, None, _facts(peer) | ({"note": peer.note} if peer.note else {}))
+    more = {"note": peer.note, "link": link}
+    events.add(EventKind.PEER_PAIRED, None, _facts(peer) | {name: text for name, text in more.items() if text})
     return peer
 
 

@@ -20,13 +20,13 @@ from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
 from sublet import deadlines
-from sublet.daemon.api.daemon_api import KnownPeer, Moved
+from sublet.daemon.net.base_url import check_url
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity, tls_fingerprint
-from sublet.daemon.peering.pair_link import check_url
 from sublet.daemon.peering.pairing import MAX_CERTIFICATE_CHARS, MAX_FIELD_CHARS, OwnAddress
 from sublet.daemon.peering.peers import Peer, PeerStore
-from sublet.daemon.ports import PeerLink
+from sublet.daemon.ports.given_to_a2a import KnownPeer, Moved
+from sublet.daemon.ports.peer_link import PeerLink
 from sublet.protocol import ids
 from sublet.protocol.canonical import canonical_json
 from sublet.protocol.encoding import b64, unb64

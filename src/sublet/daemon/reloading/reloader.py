@@ -13,7 +13,7 @@ import structlog
 from sublet.daemon.api.daemon import ReloadReport
 from sublet.daemon.modules.capabilities import CapabilityRegistry
 from sublet.daemon.modules.gateways import Gateways
-from sublet.daemon.working.offer import Offer
+from sublet.daemon.supervising.offer import Offering
 from sublet.policy.engine import Policy, Prepared
 from sublet.policy.rules import Rule
 from sublet.protocol.canonical import JsonValue
@@ -82,7 +82,7 @@ class Reloader:
 
     Args:
         source: where agents come from.
-        offer: which are offered.
+        offering: offers them.
         policy: decides.
         policy_file: its file.
         rules_of: makes rules of agents.
@@ -96,7 +96,7 @@ class Reloader:
     def __init__(
         self,
         source: AgentSource,
-        offer: Offer,
+        offering: Offering,
         policy: Policy,
         policy_file: Path,
         rules_of: Callable[[tuple[AgentConfig, ...]], tuple[Rule, ...]],
@@ -111,7 +111,8 @@ class Reloader:
         self.capabilities = capabilities
         self.module_roots = (*capabilities.directories, gateways.root)
         self._gateways = gateways
-        self._offer = offer
+        self._offering = offering
+        self._offer = offering.offer
         self._policy = policy
         self._rules_of = rules_of
         self._in_force = in_force
@@ -146,7 +147,7 @@ class Reloader:
             try:
                 read = await asyncio.to_thread(self._read)
                 offered = self._offer.agents
-                self._offer.use(read.agents)
+                self._offering.use(read.agents)
             except SubletError as error:
                 await self._reject(error)
                 raise
@@ -178,7 +179,7 @@ class Reloader:
             return report
 
     def _read(self) -> _Read:
-        agents = self._offer.read()
+        agents = self._offering.read()
         return _Read(
             agents,
             self._policy.prepare(self._rules_of(agents)),

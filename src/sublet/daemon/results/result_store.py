@@ -6,9 +6,8 @@ name begins with its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +15,7 @@ import structlog
 
 from sublet.daemon.api.delegation_views import ChangeSet
 from sublet.daemon.api.listing import listed
-from sublet.daemon.api.reports import change_set_view, mode_text, with_reason
+from sublet.daemon.api.reports import change_set_view, with_reason
 from sublet.daemon.api.results import (
     Applied,
     ApplyResult,
@@ -28,18 +27,23 @@ from sublet.daemon.api.results import (
     ReviewedFile,
     Undone,
 )
-from sublet.daemon.lending.lent_resources import lent_directories, owner_of, staged_keys
+from sublet.daemon.results.result_views import (
+    ResultPart,
+    conflicts_of,
+    names_told,
+    outcomes_of,
+    reviewed_directory,
+    reviewed_file,
+)
+from sublet.daemon.storage.lent_directories import lent_directories, owner_of, staged_keys
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.text import clean_name
-from sublet.workspace.audit.auditor import MAX_PATCH_BYTES
+from sublet.workspace.audit.reporting import MAX_PATCH_BYTES
 from sublet.workspace.changes.apply import Applier
 from sublet.workspace.changes.branch import Exported, export_branch
 from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.changes.export import export_patch, not_carried
 from sublet.workspace.changes.taking_back import KEPT, make_taking_back
-from sublet.workspace.model import ViewRules
-from sublet.workspace.staging import model as workspace_changes
 
 log = structlog.get_logger(__name__)
 
@@ -48,21 +52,6 @@ MAX_REVIEWED_FILES: Final = 2_000
 MAX_LEFT_OUT: Final = 50
 """Changes that are on no branch, told one by one."""
 MAX_WHOLE_PATCH_BYTES: Final = 32 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One staged directory of a delegation; ``shown`` leads the names of its files."""
-
-    name: str
-    key: str
-    root: Path
-    rules: ViewRules
-    shown: str
-
-    def name_of(self, path: bytes) -> str:
-        """Return the name of a file as it is shown."""
-        return self.shown + clean_name(path)
 
 
 class ResultStore:
@@ -119,11 +108,11 @@ class ResultStore:
             kept: dict[bytes, DirectoryOutcome] = {}
             if changes.status in ("pending", "undone"):
                 preview = self._applier.preview(part.key, part.rules)
-                outcomes, kept = _outcomes(preview), preview.directories
-                conflicts += _conflicts(part, preview.conflicts)
+                outcomes, kept = outcomes_of(preview), preview.directories
+                conflicts += conflicts_of(part, preview.conflicts)
                 mass_deletion |= bool(preview.mass_deletion)
-            files += [_file(part, file, outcomes.get(file.path)) for file in changes.files]
-            directories += [_directory(part, one, kept.get(one.path)) for one in changes.directories]
+            files += [reviewed_file(part, file, outcomes.get(file.path)) for file in changes.files]
+            directories += [reviewed_directory(part, one, kept.get(one.path)) for one in changes.directories]
             unread += [part.name_of(path) for path, _ in changes.unread]
             unread_why += [part.shown + with_reason(path, why) for path, why in changes.unread]
         text, truncated = self._patch(record) if patch else (None, False)
@@ -157,7 +146,7 @@ class ResultStore:
             standing = [
                 conflict
                 for part in parts.values()
-                for conflict in _conflicts(part, self._applier.preview(part.key, part.rules).conflicts)
+                for conflict in conflicts_of(part, self._applier.preview(part.key, part.rules).conflicts)
             ]
             if standing:
                 return Applied(delegation_id=record.id, conflicts=standing, change_set=self.changes(record))
@@ -166,7 +155,7 @@ class ResultStore:
             partial=request.partial,
             allow_mass_deletion=request.allow_mass_deletion,
         )
-        applied, conflicts = _told(parts, reports)
+        applied, conflicts = names_told(parts, reports)
         changes = self.changes(record)
         return Applied(
             delegation_id=record.id,
@@ -195,7 +184,7 @@ class ResultStore:
             for part in _parts(record)
             if self._changes.get(part.key).status in ("applied", "partly_applied")
         }
-        undone, conflicts = _told(parts, self._applier.undo_all(parts))
+        undone, conflicts = names_told(parts, self._applier.undo_all(parts))
         return Undone(delegation_id=record.id, undone=undone, conflicts=conflicts, change_set=self.changes(record))
 
     def take_back(self, record: DelegationRecord) -> Undone:
@@ -219,7 +208,7 @@ class ResultStore:
             raise SubletError(
                 LocalCode.NOT_FOUND, f"{record.id} changed nothing that could be taken back", "There is nothing to do."
             )
-        undone, conflicts = _told(parts, self._applier.take_back(parts))
+        undone, conflicts = names_told(parts, self._applier.take_back(parts))
         changes = change_set_view(self._changes.get(key) for key in parts)
         told = changes.model_copy(update={"status": "undone"})
         return Undone(delegation_id=record.id, undone=undone, conflicts=conflicts, change_set=told)
@@ -323,80 +312,9 @@ def kept_places(changes: ChangeSets, record: DelegationRecord) -> dict[str, Path
     return {name: changes.directory(key) / KEPT for name, key in staged_keys(record).items()}
 
 
-def _parts(record: DelegationRecord) -> Iterator[_Part]:
+def _parts(record: DelegationRecord) -> Iterator[ResultPart]:
     keys = staged_keys(record)
     resources = lent_directories(record)
     for lent in resources:
         if (key := keys.get(lent.name)) is not None:
-            yield _Part(lent.name, key, lent.path, lent.rules, f"{lent.name}/" if len(resources) > 1 else "")
-
-
-def _told(
-    parts: Mapping[str, _Part], reports: Mapping[str, workspace_changes.Applied]
-) -> tuple[list[str], list[Conflict]]:
-    """Return what was changed, and what was not, as it is shown."""
-    changed = [
-        name
-        for key, report in reports.items()
-        for name in (
-            *map(parts[key].name_of, report.paths),
-            *(parts[key].name_of(path) + "/" for path in report.directories),
-        )
-    ]
-    conflicts = [conflict for key, report in reports.items() for conflict in _conflicts(parts[key], report.conflicts)]
-    return changed, conflicts
-
-
-def _outcomes(preview: workspace_changes.Preview) -> dict[bytes, Outcome]:
-    outcomes: dict[bytes, Outcome] = {}
-    outcomes |= dict.fromkeys(preview.clean, "clean")
-    outcomes |= dict.fromkeys(preview.present, "present")
-    outcomes |= dict.fromkeys(preview.merged, "merged")
-    outcomes |= {conflict.path: "conflict" for conflict in preview.conflicts}
-    return outcomes
-
-
-def _conflicts(part: _Part, conflicts: tuple[workspace_changes.Conflict, ...]) -> list[Conflict]:
-    """Return conflicts with where the two versions lie."""
-    return [
-        Conflict(
-            path=part.name_of(conflict.path),
-            reason=conflict.detail,
-            yours=None if conflict.kind == "deleted_here" else _place(part, conflict.path),
-            theirs=_place(part, conflict.kept_as)
-            if conflict.kept_as is not None
-            else clean_name(str(conflict.theirs))
-            if conflict.theirs is not None
-            else None,
-        )
-        for conflict in conflicts
-    ]
-
-
-def _place(part: _Part, path: bytes) -> str:
-    return clean_name(bytes(part.root) + b"/" + path)
-
-
-def _file(part: _Part, file: workspace_changes.ChangedPath, outcome: Outcome | None) -> ReviewedFile:
-    return ReviewedFile(
-        path=part.name_of(file.path),
-        change=file.change,
-        renamed_from=None if file.renamed_from is None else part.name_of(file.renamed_from),
-        lines_added=file.lines_added,
-        lines_deleted=file.lines_deleted,
-        outcome=outcome,
-        mode_before=mode_text(file.mode_before),
-        mode_after=mode_text(file.mode_after),
-    )
-
-
-def _directory(
-    part: _Part, directory: workspace_changes.DirectoryChange, outcome: DirectoryOutcome | None
-) -> ReviewedDirectory:
-    return ReviewedDirectory(
-        path=part.shown + directory.shown,
-        change=directory.change,
-        mode_before=mode_text(directory.before),
-        mode_after=mode_text(directory.after),
-        outcome=outcome,
-    )
+            yield ResultPart(lent.name, key, lent.path, lent.rules, f"{lent.name}/" if len(resources) > 1 else "")

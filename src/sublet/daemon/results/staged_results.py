@@ -17,11 +17,11 @@ import structlog
 
 from sublet.daemon.api.delegation_views import ChangeSet
 from sublet.daemon.api.results import Applied, ApplyResult, Discarded, ResultPatch, Review, Undone
-from sublet.daemon.background import in_background
-from sublet.daemon.own_tasks import OwnTasks
 from sublet.daemon.results.result_store import ResultStore
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord
+from sublet.daemon.tasks.background import in_background
+from sublet.daemon.tasks.own_tasks import OwnTasks
 from sublet.daemon.times import rfc3339
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError

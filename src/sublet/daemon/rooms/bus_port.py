@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from sublet.daemon.config import Bus
+from sublet.daemon.config.daemon_config import Bus
 
 
 class BusPort:

@@ -6,32 +6,40 @@ learns of nothing; then about the room, once it is known.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from sublet.daemon.api.conversations import (
     GET_CONVERSATION,
+    INVITE,
     LIST_CONVERSATIONS,
     REACH,
     READ_CONVERSATION,
     READ_MESSAGE,
     SAY,
+    SEARCH_MESSAGES,
     Conversation,
     ConversationMessage,
     ConversationPage,
+    FoundMessages,
+    Invite,
     MessageDelivery,
     Reach,
     Reached,
     ReadConversation,
     Say,
+    SearchMessages,
     WhichConversation,
     WhichMessage,
 )
 from sublet.daemon.api.operation import Nothing
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.api.room_people import FIND_PROFILE, NamedProfile, ProfileView
+from sublet.daemon.api.rooms import RoomChange
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.finding import RoomFinder
 from sublet.daemon.rooms.speaking import Speaking, may_read
-from sublet.daemon.rooms.views import conversation_of, placed_message
+from sublet.daemon.rooms.views import conversation_of, in_order, placed_message
 from sublet.messaging.calls import message_calls, people_calls, room_calls
 from sublet.policy.model import Action, Subject
 from sublet.protocol.ezagent.ids import RoomId
@@ -65,6 +73,8 @@ class ConversationService:
         await self._gate.ask(caller, Action.ROOM_READ, "*")
         room_id = await self._finder.find(request.to, caller, request.size_bytes)
         await self._gate.ask(caller, Action.ROOM_SEND, room_id, size_bytes=request.size_bytes)
+        if request.reply_room is not None:
+            request = request.model_copy(update={"reply_room": await self._readable(request.reply_room, caller)})
         files = [one if one.startswith("sha256:") else f"sha256:{one}" for one in request.attachments]
         # A message comes with one file (EXT-10); further ones are named by its content.
         sent = await self._speaking.send(caller, room_id, request, files[0] if files else None, files)
@@ -92,7 +102,7 @@ class ConversationService:
         )
         me = self._speaking.entity(caller)
         shown = [
-            placed_message(ref, me)
+            placed_message(ref, me, partial(may_read, self._gate, caller))
             for ref in page["refs"]
             if room_id is not None or may_read(self._gate, caller, ref["room_id"])
         ]
@@ -103,7 +113,7 @@ class ConversationService:
         await self._gate.ask(caller, Action.ROOM_READ, "*")
         room_id = await self._readable(request.room, caller)
         ref = await self._speaking.call(caller, message_calls.get_ref, room_id=room_id, ref_id=request.ref_id)
-        message = placed_message(ref, self._speaking.entity(caller))
+        message = placed_message(ref, self._speaking.entity(caller), partial(may_read, self._gate, caller))
         if not message.own:
             return message
         receipts = await self._speaking.receipts(caller, room_id, request.ref_id, None, 0)
@@ -116,12 +126,47 @@ class ConversationService:
             for room in await self._speaking.call(caller, room_calls.list_rooms)
             if may_read(self._gate, caller, room["room_id"])
         ]
-        return sorted(found, key=lambda room: (not room.unread, room.name))
+        return sorted(in_order(found), key=lambda room: not room.unread)
 
     @serves(GET_CONVERSATION)
     async def get_conversation(self, request: WhichConversation, caller: Subject) -> Conversation:
         await self._gate.ask(caller, Action.ROOM_READ, "*")
         return await self._shown(await self._readable(request.room, caller), caller)
+
+    @serves(SEARCH_MESSAGES)
+    async def search_messages(self, request: SearchMessages, caller: Subject) -> FoundMessages:
+        await self._gate.ask(caller, Action.ROOM_READ, "*")
+        if request.room is not None:
+            rooms = [await self._readable(request.room, caller)]
+        else:
+            known = await self._speaking.call(caller, room_calls.list_rooms)
+            rooms = [room["room_id"] for room in known if may_read(self._gate, caller, room["room_id"])]
+        found = await self._speaking.call(
+            caller,
+            message_calls.search_messages,
+            query=request.query,
+            rooms=rooms,
+            limit=request.limit,
+            before=request.before,
+        )
+        me = self._speaking.entity(caller)
+        messages = [placed_message(ref, me, partial(may_read, self._gate, caller)) for ref in found["refs"]]
+        return FoundMessages(messages=messages, next_cursor=found["next_cursor"], complete=found["complete"])
+
+    @serves(FIND_PROFILE)
+    async def find_profile(self, request: NamedProfile, caller: Subject) -> ProfileView:
+        entity = None if request.entity is None else self._finder.entity(request.entity)
+        return ProfileView.model_validate(await self._speaking.call(caller, people_calls.get_profile, entity=entity))
+
+    @serves(INVITE)
+    async def invite(self, request: Invite, caller: Subject) -> RoomChange:
+        await self._gate.ask(caller, Action.ROOM_READ, "*")
+        room_id = await self._readable(request.room, caller)
+        await self._gate.ask(caller, Action.ROOM_MANAGE, room_id)
+        entity = self._finder.entity(request.entity)
+        await self._finder.require_known(entity, caller)
+        await self._speaking.call(caller, room_calls.invite, room_id=room_id, entity=entity)
+        return await self._speaking.room_change(caller, room_id, entity)
 
     async def _readable(self, given: str, caller: Subject) -> RoomId:
         """Return the room of an address, which the caller may read."""

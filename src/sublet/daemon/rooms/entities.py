@@ -14,7 +14,7 @@ from typing import Final
 from nacl.signing import SigningKey
 
 from sublet.daemon.peering.identity import Identity, load_seed
-from sublet.messaging.engine.keyring import LocalEntity
+from sublet.messaging.identities.keyring import LocalEntity
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.identity import EntityKind, make_record

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 from sublet.daemon.api.room_files import FETCH_FILE, UPLOAD_FILE, FetchFile, FileContent, FileView, UploadFile
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.messaging.calls import people_calls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.rooms.addressing import MAX_SHOWN_CHARS, Addresses, direct_name
 from sublet.daemon.rooms.entities import daemon_of
 from sublet.daemon.rooms.speaking import Speaking
@@ -57,13 +57,24 @@ class RoomFinder:
                 raise SubletError(LocalCode.NOT_FOUND, what, "send_message opens one.")
             await self._gate.ask(caller, Action.ROOM_MANAGE, "*")
             await self._gate.ask(caller, Action.ROOM_SEND, "*", size_bytes=open_for)
-            await self._require(found.entity, caller)
+            await self.require(found.entity, caller)
             name = direct_name(me, found.entity)
             made = await self._speaking.call(caller, room_calls.create, name=name, invite=[found.entity])
             return str(made["room_id"])
 
-    async def _require(self, entity: EntityId, caller: Subject) -> None:
-        """Refuse to open a conversation with nobody.
+    def entity(self, given: str) -> EntityId:
+        """Return the entity that an address names, which need not exist.
+
+        Raises:
+            SubletError: ``NOT_FOUND``, or ``INVALID_ARGUMENT``: it names a room.
+        """
+        found = self._addresses.read(given, ())
+        if found.entity is None:
+            raise SubletError(LocalCode.INVALID_ARGUMENT, "that is a room, and nobody", "Give @entity or AGENT@PEER.")
+        return found.entity
+
+    async def require(self, entity: EntityId, caller: Subject) -> None:
+        """Refuse to invite or to address an entity that does not exist.
 
         A daemon that can't be reached now is not asked: what is said waits for it.
 
@@ -86,6 +97,16 @@ class RoomFinder:
             f"there is no {shown} there",
             "See its agents: `sublet peers show NAME`, or the tool directory.",
         )
+
+    async def require_known(self, entity: EntityId, caller: Subject) -> None:
+        """Refuse to invite an entity that does not exist, as far as this daemon and those paired with it know.
+
+        Raises:
+            SubletError: ``NOT_FOUND``: see ``require``; of other daemons nobody is asked.
+        """
+        domain = entity_domain(entity)
+        if domain == entity_domain(self._speaking.entity(caller)) or self._addresses.is_paired(domain):
+            await self.require(entity, caller)
 
     async def _answers(self, entity: EntityId, caller: Subject) -> bool:
         """Tell whether an entity is there now and shows that it holds its key."""

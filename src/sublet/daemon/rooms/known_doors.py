@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
-from sublet.daemon.ports import BusDoor
+from sublet.daemon.ports.peer_link import BusAddress
 from sublet.disk.durable import write_whole
 from sublet.disk.plain_file import read_plain
 
@@ -44,13 +44,13 @@ class KnownDoors:
             kept = _Doors.model_validate_json(read_plain(path, MAX_FILE_BYTES)).root
         except (OSError, ValidationError):
             kept = {}
-        self._doors = {node: BusDoor(door.port, door.wire, door.version) for node, door in kept.items()}
+        self._doors = {node: BusAddress(door.port, door.wire, door.version) for node, door in kept.items()}
 
-    def get(self, node_id: str) -> BusDoor | None:
+    def get(self, node_id: str) -> BusAddress | None:
         """Return where the bus of a daemon was last; None where that is not known."""
         return self._doors.get(node_id)
 
-    def keep(self, doors: dict[str, BusDoor], peers: Collection[str]) -> None:
+    def keep(self, doors: dict[str, BusAddress], peers: Collection[str]) -> None:
         """Keep what peers have told of just now, and forget who is no peer any more."""
         kept = {node: door for node, door in (self._doors | doors).items() if node in peers}
         if kept == self._doors:

@@ -1,4 +1,4 @@
-"""A room for each delegation, opened by the lender's daemon once the work has begun, closed when it is over.
+"""A room for each delegation, opened by the delegator's daemon once the work has begun, closed when it is over.
 
 Its members are the person and whoever delegated on the lending side, the agent, the person and the daemon on the
 other. What becomes of the delegation is told there. The room is an addition: nothing of a lease waits for it, and what
@@ -241,7 +241,7 @@ def is_closed(config: Mapping[str, Any]) -> bool:
 
 
 def _others(record: DelegationRecord, room: RoomRecord, node_id: str) -> list[EntityId]:
-    """Return who takes part beside the lender's person: whoever delegated, and the other side."""
+    """Return who takes part beside the delegator's person: whoever delegated, and the other side."""
     kind, _, name = record.caller.partition(":")
     caller = f"@mcp:{node_id}" if kind == "mcp" else agent_of(name, node_id) if kind == "agent" else None
     executor = entity_domain(room.entity)

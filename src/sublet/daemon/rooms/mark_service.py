@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
-from sublet.daemon.api.room_fields import OneMessage
+from sublet.daemon.api.room_fields import MEDIA_TYPE, OneMessage
 from sublet.daemon.api.room_marks import (
     ADD_REACTION,
     DELETE_MESSAGE,
@@ -21,9 +22,9 @@ from sublet.daemon.api.room_marks import (
     React,
 )
 from sublet.daemon.api.room_messages import MessageView
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
-from sublet.daemon.rooms.speaking import Speaking
+from sublet.daemon.rooms.speaking import Speaking, may_read
 from sublet.daemon.rooms.views import message_view
 from sublet.messaging.calls import message_calls
 from sublet.policy.model import Subject
@@ -45,7 +46,8 @@ class RoomMarkService:
 
     @serves(GET_MESSAGE)
     async def get_message(self, request: OneMessage, caller: Subject) -> MessageView:
-        return message_view(await self._speaking.call(caller, message_calls.get_ref, **_message(request)))
+        ref = await self._speaking.call(caller, message_calls.get_ref, **_message(request))
+        return message_view(ref, partial(may_read, self._gate, caller))
 
     @serves(ADD_REACTION)
     async def add_reaction(self, request: React, caller: Subject) -> MessageChange:
@@ -61,7 +63,8 @@ class RoomMarkService:
 
     @serves(EDIT_MESSAGE)
     async def edit_message(self, request: EditMessage, caller: Subject) -> MessageChange:
-        await self._speaking.call(caller, message_calls.edit, **_message(request), body=request.body)
+        form = None if request.format is None else f"{MEDIA_TYPE}{request.format}"
+        await self._speaking.call(caller, message_calls.edit, **_message(request), body=request.body, format=form)
         return _changed(request, True)
 
     @serves(LIST_VERSIONS)

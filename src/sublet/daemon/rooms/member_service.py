@@ -17,7 +17,7 @@ from sublet.daemon.api.room_members import (
     RemoveMember,
 )
 from sublet.daemon.api.rooms import RoomChange, RoomDetail
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.views import detail_of
@@ -66,12 +66,12 @@ class RoomMemberService:
     async def knock_at_room(self, request: Knock, caller: Subject) -> RoomChange:
         await (await self._speaking.service()).find_room(request.room_id)
         await self._speaking.call(caller, room_calls.knock, room_id=request.room_id, text=request.text)
-        return RoomChange(room_id=request.room_id)
+        return RoomChange(room_id=request.room_id, entity=self._speaking.entity(caller))
 
     @serves(DECLINE_KNOCK)
     async def decline_knock(self, request: DeclineKnock, caller: Subject) -> RoomChange:
         await self._speaking.call(caller, room_calls.decline, room_id=request.room_id, entity=request.entity)
-        return RoomChange(room_id=request.room_id, entity=request.entity)
+        return await self._speaking.room_change(caller, request.room_id, request.entity)
 
     @serves(KICK_MEMBER)
     async def kick_member(self, request: RemoveMember, caller: Subject) -> RoomChange:
@@ -98,7 +98,7 @@ class RoomMemberService:
         await self._speaking.call(
             caller, room_calls.kick, room_id=room_id, entity=entity, reason=request.reason, ban=ban
         )
-        return RoomChange(room_id=room_id, entity=entity)
+        return await self._speaking.room_change(caller, room_id, entity)
 
     async def _mark(self, request: RemoveMember, caller: Subject, *, ban: bool) -> None:
         """Mark also what somebody has said before, in rooms that have that (EXT-07)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.room_messages import (
     GET_RECEIPTS,
@@ -18,12 +20,12 @@ from sublet.daemon.api.room_messages import (
     ReadMessages,
     SendMessage,
 )
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
-from sublet.daemon.rooms.speaking import Speaking
+from sublet.daemon.rooms.speaking import Speaking, may_read
 from sublet.daemon.rooms.views import message_view
 from sublet.messaging.calls import message_calls
-from sublet.policy.model import Subject
+from sublet.policy.model import Action, Subject
 
 
 class MessageService:
@@ -40,6 +42,8 @@ class MessageService:
 
     @serves(SEND_MESSAGE)
     async def send_message(self, request: SendMessage, caller: Subject) -> MessageSent:
+        if request.reply_room is not None:
+            await self._gate.ask(caller, Action.ROOM_READ, request.reply_room)
         media: str | dict[str, str] | None = request.media
         if request.media and request.filename:
             media = {"blob_hash": request.media, "filename": request.filename}
@@ -56,7 +60,7 @@ class MessageService:
             before=request.before,
             peek=request.peek,
         )
-        return [message_view(ref) for ref in page["refs"]]
+        return [message_view(ref, partial(may_read, self._gate, caller)) for ref in page["refs"]]
 
     @serves(LIST_THREADS)
     async def list_threads(self, request: ListThreads, caller: Subject) -> list[MessageView]:
@@ -64,7 +68,7 @@ class MessageService:
         page = await self._speaking.call(
             caller, message_calls.list_threads, room_id=room_id, limit=limit, before=before
         )
-        return [message_view(ref) for ref in page["refs"]]
+        return [message_view(ref, partial(may_read, self._gate, caller)) for ref in page["refs"]]
 
     @serves(LIST_CHANNELS)
     async def list_channels(self, request: Nothing, caller: Subject) -> list[ChannelView]:

@@ -19,11 +19,11 @@ import anyio
 import structlog
 
 from sublet import deadlines
-from sublet.daemon.config_file import MessagingConfig
+from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity
 from sublet.daemon.peering.peers import Peer, PeerStore
-from sublet.daemon.ports import BUS_WIRE, BusDoor, PeerLink
+from sublet.daemon.ports.peer_link import BUS_WIRE, BusAddress, PeerLink
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.known_doors import KnownDoors
 from sublet.daemon.rooms.versions import Apart, rooms_apart
@@ -33,7 +33,7 @@ from sublet.tasks import Services
 
 if TYPE_CHECKING:
     from sublet.messaging.backends.zenoh_network import ZenohNetwork
-    from sublet.messaging.engine.registry import Registry
+    from sublet.messaging.declaring.registry import Registry
     from sublet.messaging.links.links import Links
     from sublet.messaging.links.sockets import Address
     from sublet.messaging.service import MessagingService
@@ -80,7 +80,7 @@ class Messaging:
         self._sockets = sockets or state_dir / "bus"
         self._asked: set[str] = set()
         """Node ids of peers whose bus is known to have our form."""
-        self._apart: dict[str, BusDoor] = {}
+        self._apart: dict[str, BusAddress] = {}
         """The bus of each peer, by node id, with which no rooms are shared since it has another form than ours."""
         self.port = port
         self._peers = peers
@@ -264,7 +264,7 @@ class Messaging:
 
     async def _addresses(self, doors: KnownDoors) -> dict[bytes, Sequence[Address]]:
         """Return where peers have their buses; of who does not answer, where it was when they last said so."""
-        told: dict[str, BusDoor] = {}
+        told: dict[str, BusAddress] = {}
         found: dict[bytes, Sequence[Address]] = {}
         peers = self._peers.list()
 
@@ -296,7 +296,7 @@ class Messaging:
         await asyncio.to_thread(doors.keep, told, nodes)
         return found
 
-    def _note_wire(self, peer: Peer, door: BusDoor) -> None:
+    def _note_wire(self, peer: Peer, door: BusAddress) -> None:
         """Tell once of a peer whose bus has another form than ours."""
         if door.wire == BUS_WIRE:
             self._asked.add(peer.node_id)
@@ -337,7 +337,7 @@ async def _resolved(host: str, port: int) -> Sequence[Address]:
 def _registry(third_party: Sequence[str]) -> Registry:
     from sublet.daemon.rooms.third_party import load_third_party
     from sublet.messaging.builtins import BUILT_INS
-    from sublet.messaging.engine.registry import Registry
+    from sublet.messaging.declaring.registry import Registry
     from sublet.messaging.extensions import EXTENSIONS
 
     return Registry((*BUILT_INS, *EXTENSIONS, *load_third_party(third_party)))

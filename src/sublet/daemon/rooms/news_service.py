@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -29,7 +30,7 @@ from sublet.daemon.api.room_news import (
     Watches,
     WatchRooms,
 )
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.answered import Answered
 from sublet.daemon.rooms.finding import RoomFinder
@@ -147,7 +148,8 @@ class NewsService:
         if ref_id is not None:
             try:
                 ref = await self._speaking.call(caller, message_calls.get_ref, room_id=row["room_id"], ref_id=ref_id)
-                message = shortened(placed_message(ref, self._speaking.entity(caller)), MAX_NEWS_CHARS)
+                placed = placed_message(ref, self._speaking.entity(caller), partial(may_read, self._gate, caller))
+                message = shortened(placed, MAX_NEWS_CHARS)
             except SubletError:
                 message = None  # taken out of the room since then
         about = {name: value for name, value in row.items() if name not in _GENERAL}

@@ -17,7 +17,7 @@ from sublet.daemon.api.room_people import (
     UpdateProfile,
 )
 from sublet.daemon.api.rooms import RoomChange
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.messaging.calls import people_calls

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 MAX_SHOWN_CHARS: Final = 80
 MAX_KEPT: Final = 1_024
 """Rooms of our own delegations that are over; of more, the oldest are forgotten whatever their age."""
-MAX_KEPT_OF_LENDER: Final = 256
-"""Those of one lender, which may bring us into no more than ``invitations.MAX_ROOMS_OF_INVITER`` rooms."""
+MAX_KEPT_OF_DELEGATOR: Final = 256
+"""Those of one delegator, which may bring us into no more than ``invitations.MAX_ROOMS_OF_INVITER`` rooms."""
 LOOK_SECONDS: Final = 300.0
 
 log = structlog.get_logger(__name__)
@@ -45,7 +45,7 @@ class _Closed:
 
 
 class LeaseRooms:
-    """Implements ``PruneStore``. A room is over once the lender's daemon has closed it.
+    """Implements ``PruneStore``. A room is over once the delegator's daemon has closed it.
 
     Args:
         messaging: runs the rooms; where it does not run, nothing of them is looked at.
@@ -79,17 +79,17 @@ class LeaseRooms:
                 log.warning("old rooms are not forgotten for now", reason=str(error))
 
     async def trim(self) -> int:
-        """Forget the oldest beyond ``MAX_KEPT`` and ``MAX_KEPT_OF_LENDER``; return how many."""
+        """Forget the oldest beyond ``MAX_KEPT`` and ``MAX_KEPT_OF_DELEGATOR``; return how many."""
         if not self._messaging.running:
             return 0
         service = await self._messaging.use()
-        by_lender: dict[EntityId, list[RoomId]] = {}
+        by_delegator: dict[EntityId, list[RoomId]] = {}
         for one in await self._over(service):
-            by_lender.setdefault(one.creator, []).append(one.room_id)
+            by_delegator.setdefault(one.creator, []).append(one.room_id)
         gone = [
             room_id
-            for lender, rooms in by_lender.items()
-            for room_id in sorted(rooms)[: -(MAX_KEPT if lender == self._me else MAX_KEPT_OF_LENDER)]
+            for delegator, rooms in by_delegator.items()
+            for room_id in sorted(rooms)[: -(MAX_KEPT if delegator == self._me else MAX_KEPT_OF_DELEGATOR)]
         ]
         await service.forgetting.rooms(gone)
         return len(gone)
@@ -141,10 +141,10 @@ class LeaseRooms:
 
 
 def _closed(engine: Engine, me: EntityId) -> list[_Closed]:
-    """Return the rooms that a lender's daemon has opened and closed, and that our daemon is a member of."""
+    """Return the rooms that a delegator's daemon has opened and closed, and that our daemon is a member of."""
     return [
         _Closed(state.room_id, state.name, state.creator)
-        for state in engine.rooms_of(me)
+        for state in engine.here.of(me)
         if state.creator is not None
         and state.creator.startswith(f"@{DAEMON}:")
         and state.level("events_default").value == CLOSED_LEVEL

@@ -19,10 +19,11 @@ from sublet.daemon.api.rooms import (
     RoomView,
     WhoAmI,
 )
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
+from sublet.daemon.rooms.finding import RoomFinder
 from sublet.daemon.rooms.speaking import Speaking, may_read
-from sublet.daemon.rooms.views import detail_of
+from sublet.daemon.rooms.views import detail_of, room_views
 from sublet.messaging.calls import room_calls
 from sublet.policy.model import Subject
 
@@ -33,11 +34,13 @@ class RoomService:
     Args:
         gate: asks policy.
         speaking: runs operations as the caller's entity.
+        finder: knows whom a paired daemon has.
     """
 
-    def __init__(self, gate: Gatekeeper, speaking: Speaking) -> None:
+    def __init__(self, gate: Gatekeeper, speaking: Speaking, finder: RoomFinder) -> None:
         self._gate = gate
         self._speaking = speaking
+        self._finder = finder
 
     @serves(WHOAMI)
     async def whoami(self, request: Nothing, caller: Subject) -> WhoAmI:
@@ -47,12 +50,12 @@ class RoomService:
     @serves(LIST_ROOMS)
     async def list_rooms(self, request: Nothing, caller: Subject) -> list[RoomView]:
         found = await self._speaking.call(caller, room_calls.list_rooms)
-        return [RoomView.model_validate(room) for room in found if may_read(self._gate, caller, room["room_id"])]
+        return room_views([room for room in found if may_read(self._gate, caller, room["room_id"])])
 
     @serves(CREATE_ROOM)
     async def create_room(self, request: CreateRoom, caller: Subject) -> RoomChange:
         made = await self._speaking.call(caller, room_calls.create, name=request.name, policy=request.policy)
-        return RoomChange(room_id=made["room_id"], name=made["name"])
+        return RoomChange(room_id=made["room_id"], name=made["name"], entity=self._speaking.entity(caller))
 
     @serves(GET_ROOM)
     async def get_room(self, request: OneRoom, caller: Subject) -> RoomDetail:
@@ -62,17 +65,18 @@ class RoomService:
 
     @serves(INVITE_TO_ROOM)
     async def invite_to_room(self, request: InviteToRoom, caller: Subject) -> RoomChange:
+        await self._finder.require_known(request.entity, caller)
         await self._speaking.call(caller, room_calls.invite, room_id=request.room_id, entity=request.entity)
-        apart = self._speaking.apart(request.entity)
-        return RoomChange(room_id=request.room_id, entity=request.entity, apart=apart)
+        return await self._speaking.room_change(caller, request.room_id, request.entity)
 
     @serves(JOIN_ROOM)
     async def join_room(self, request: OneRoom, caller: Subject) -> RoomChange:
         await (await self._speaking.service()).find_room(request.room_id)
         joined = await self._speaking.call(caller, room_calls.join, room_id=request.room_id)
-        return RoomChange(room_id=request.room_id, name=joined["name"])
+        return RoomChange(room_id=request.room_id, name=joined["name"], entity=self._speaking.entity(caller))
 
     @serves(LEAVE_ROOM)
     async def leave_room(self, request: OneRoom, caller: Subject) -> RoomChange:
+        left = await self._speaking.room_change(caller, request.room_id)
         await self._speaking.call(caller, room_calls.leave, room_id=request.room_id)
-        return RoomChange(room_id=request.room_id)
+        return left

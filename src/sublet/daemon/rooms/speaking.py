@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sublet.daemon.api.room_fields import MEDIA_TYPE
 from sublet.daemon.api.room_messages import MessageReceipts, Words
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.api.rooms import RoomChange
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.rooms.entities import entity_of
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.plain import plain
 from sublet.daemon.rooms.views import receipts_view
-from sublet.messaging.calls import message_calls
+from sublet.messaging.calls import message_calls, room_calls
 from sublet.messaging.calls.engine_call import EngineCall, P, R
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import LocalCode, SubletError
@@ -64,6 +66,16 @@ class Speaking:
         answer: R = plain(await (await self.service()).call(entity, operation, *args, **arguments))
         return answer
 
+    async def room_change(self, caller: Subject, room_id: RoomId, entity: EntityId | None = None) -> RoomChange:
+        """Return what is told of a change to a room: its name, and whom it is about, the caller by default.
+
+        Raises:
+            SubletError: as ``call``.
+        """
+        found = await self.call(caller, room_calls.get, room_id=room_id)
+        whom = entity or self.entity(caller)
+        return RoomChange(room_id=room_id, name=found["name"], entity=whom, apart=self.apart(whom))
+
     async def send(
         self,
         caller: Subject,
@@ -77,15 +89,18 @@ class Speaking:
         Args:
             caller: who says it.
             room_id: where.
-            words: what.
+            words: what; ``reply_room`` is an id here.
             media: the file that the message comes with (EXT-10): its hash, or that and what to call it.
             files: further ones, which its content names.
 
         Raises:
             SubletError: as ``call``.
         """
-        given = {"reply_to": words.reply_to, "thread": words.thread, "channels": words.channels, "media": media}
-        arguments: dict[str, Any] = {"body": words.body}
+        answered: str | dict[str, str] | None = words.reply_to
+        if words.reply_to is not None and words.reply_room is not None:
+            answered = {"ref_id": words.reply_to, "room_id": words.reply_room}
+        given = {"reply_to": answered, "thread": words.thread, "channels": words.channels, "media": media}
+        arguments: dict[str, Any] = {"body": words.body, "format": f"{MEDIA_TYPE}{words.format}"}
         if ext := {name: value for name, value in given.items() if value}:
             arguments["ext"] = ext
         if files:

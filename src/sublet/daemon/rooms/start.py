@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.rooms.addressing import Addresses
 from sublet.daemon.rooms.conversation_service import ConversationService
@@ -68,7 +68,7 @@ def make_rooms(messaging: Messaging, node_id: str, peers: PeerStore, gate: Gatek
     return Rooms(
         messaging=messaging,
         serving=(
-            RoomService(gate, speaking),
+            RoomService(gate, speaking, finder),
             RoomMemberService(gate, speaking),
             MessageService(gate, speaking),
             RoomMarkService(gate, speaking),

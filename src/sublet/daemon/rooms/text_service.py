@@ -13,7 +13,7 @@ from sublet.daemon.api.room_texts import (
     TextAccess,
     TextView,
 )
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.messaging.calls import message_calls as texts

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Final
 
-from sublet.messaging.engine.declaration import Declaration, Origin
+from sublet.messaging.declaring.declaration import Declaration
+from sublet.messaging.schema.datatypes import Origin
 from sublet.protocol.errors import LocalCode, SubletError
 
 GROUP: Final = "sublet.messaging"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sublet.daemon.ports import BUS_WIRE, BusDoor
+from sublet.daemon.ports.peer_link import BUS_WIRE, BusAddress
 from sublet.protocol.text import clean_line
 
 
@@ -16,7 +16,7 @@ class Apart:
     remedy: str
 
 
-def rooms_apart(name: str, door: BusDoor) -> Apart:
+def rooms_apart(name: str, door: BusAddress) -> Apart:
     """Return what to say of a peer whose bus has another form than ours.
 
     Args:

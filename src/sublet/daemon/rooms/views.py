@@ -2,25 +2,53 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from sublet.daemon.api.conversations import Conversation, ConversationMessage
+from sublet.daemon.api.room_fields import MEDIA_TYPE
 from sublet.daemon.api.room_messages import MessageReceipts, MessageView, RecipientReceipt
-from sublet.daemon.api.rooms import RoomDetail
+from sublet.daemon.api.rooms import RoomDetail, RoomView
 from sublet.daemon.rooms.addressing import direct_with
-from sublet.daemon.rooms.lent_rooms import is_closed
+from sublet.daemon.rooms.entities import daemon_of
+from sublet.daemon.rooms.lent_rooms import CLOSED_LEVEL, is_closed
 from sublet.messaging.calls.message_calls import Ref
-from sublet.messaging.calls.room_calls import RoomFound
-from sublet.protocol.ezagent.ids import EntityId
+from sublet.messaging.calls.room_calls import RoomFound, RoomSummary
+from sublet.protocol.ezagent.content import FORMATS
+from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain, is_entity_id
 
 if TYPE_CHECKING:
     from sublet.messaging.delivery.receipts import MessageReceipts as Receipts
 
+RoomViewT = TypeVar("RoomViewT", bound=RoomView)
+
+MayRead: TypeAlias = Callable[[RoomId], bool]
+"""Whether policy lets the reader of a message read a room that it quotes."""
+
 _EXT: Final = "ext."
+_PREVIEW: Final = "reply_preview"
 _KNOCKS: Final = "membership.knocks."
 _SHOWN: Final = frozenset({"ref_id", "author", "body", "status", "created_at"})
 _INNER: Final = frozenset({"content_type", "content_id", "content", "signature", "shard_id", "room_id"})
 """What only the engine needs."""
+
+
+def room_views(found: Iterable[RoomSummary]) -> list[RoomView]:
+    """Return rooms as they are listed: the newest activity first, those of delegations and closed ones apart."""
+    return in_order([RoomView.model_validate({**room, **_standing(room)}) for room in found])
+
+
+def in_order(rooms: Iterable[RoomViewT]) -> list[RoomViewT]:
+    """Return rooms in the order in which they are listed."""
+    newest_first = sorted(rooms, key=lambda room: (room.last_activity, room.room_id), reverse=True)
+    return sorted(newest_first, key=lambda room: (room.closed, room.kind == "delegation"))
+
+
+def _standing(room: RoomSummary | RoomFound) -> dict[str, Any]:
+    """Return what kind of room it is, and whether it is closed."""
+    creator = room["created_by"]
+    by_daemon = is_entity_id(creator) and creator == daemon_of(entity_domain(creator))
+    return {"kind": "delegation" if by_daemon else "talk", "closed": room["write_level"] >= CLOSED_LEVEL}
 
 
 def detail_of(found: RoomFound) -> RoomDetail:
@@ -46,15 +74,15 @@ def _detail(found: RoomFound) -> dict[str, Any]:
             knocks[name.removeprefix(_KNOCKS)] = str(value.get("text", ""))
     config = {name: value for name, value in found["config"].items() if not name.startswith(_KNOCKS)}
     changed = {"members": len(roles), "roles": roles, "powers": powers, "knocks": knocks, "config": config}
-    return {**found, **changed}
+    return {**found, **_standing(found), **changed}
 
 
-def message_view(ref: Ref) -> MessageView:
+def message_view(ref: Ref, may: MayRead) -> MessageView:
     """Return a ref, as the engine shows it, as a message; what hooks have added stands in ``about``."""
-    return MessageView.model_validate(_message(ref))
+    return MessageView.model_validate(_message(ref, may))
 
 
-def placed_message(ref: Ref, me: EntityId) -> ConversationMessage:
+def placed_message(ref: Ref, me: EntityId, may: MayRead) -> ConversationMessage:
     """Return a ref, as the engine shows it, as a message that says where it stands and whether it is ``me``'s."""
     content = ref.get("content")
     named = content.get("media_refs") if isinstance(content, dict) else None
@@ -64,7 +92,7 @@ def placed_message(ref: Ref, me: EntityId) -> ConversationMessage:
     if isinstance(one, str) and one not in files:
         files.insert(0, one)
     placed = {"room_id": ref["room_id"], "own": ref["author"] == me, "attachments": files}
-    return ConversationMessage.model_validate({**_message(ref), **placed})
+    return ConversationMessage.model_validate({**_message(ref, may), **placed})
 
 
 def shortened(message: ConversationMessage, limit: int) -> ConversationMessage:
@@ -90,16 +118,29 @@ def receipts_view(found: Receipts) -> MessageReceipts:
     )
 
 
-def _message(ref: Ref) -> dict[str, Any]:
+def _format(content: object) -> str:
+    """Return how a text is meant, by its content; plain where that is not told, or something nobody knows."""
+    told = content.get("format") if isinstance(content, dict) else None
+    return told.removeprefix(MEDIA_TYPE) if isinstance(told, str) and told in FORMATS else FORMATS[0][len(MEDIA_TYPE) :]
+
+
+def _quote(value: Any, may: MayRead) -> Any:
+    """Return what a message answers in another room, as far as policy lets its reader read that room."""
+    hidden = isinstance(value, dict) and value.get("accessible") is True and not may(str(value.get("room_id")))
+    return {"accessible": False} if hidden else value
+
+
+def _message(ref: Ref, may: MayRead) -> dict[str, Any]:
     return {
         "ref_id": ref["ref_id"],
         "author": ref["author"],
         "body": ref.get("body"),
         "status": ref["status"],
         "created_at": ref["created_at"],
+        "format": _format(ref.get("content")),
         "ext": {name.removeprefix(_EXT): value for name, value in ref.items() if name.startswith(_EXT)},
         "about": {
-            name: value
+            name: _quote(value, may) if name == _PREVIEW else value
             for name, value in ref.items()
             if not name.startswith(_EXT) and name not in _SHOWN and name not in _INNER
         },

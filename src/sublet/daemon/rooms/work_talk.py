@@ -1,7 +1,7 @@
 """Agents at work talk with the side that lends: in the delegation's room, and in no other, as themselves.
 
-A lender names the room in START. It counts only where that lender's daemon has opened it, so that nobody has an agent
-speak, or read, in somebody else's room.
+A delegator names the room in START. It counts only where that delegator's daemon has opened it, so that nobody has an
+agent speak, or read, in somebody else's room.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, Final
 import anyio
 import structlog
 
+from sublet.daemon.ports.talking import TalkingWork
 from sublet.daemon.rooms.entities import agent_of, daemon_of
 from sublet.daemon.rooms.lent_rooms import RESULT
 from sublet.daemon.rooms.messaging import Messaging
-from sublet.daemon.working.talking import Work
 from sublet.messaging.calls import message_calls, room_calls
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
@@ -33,7 +33,7 @@ MAX_ANSWER_CHARS: Final = 16_000
 MAX_SUMMARY_CHARS: Final = 16_000
 MAX_LINE_CHARS: Final = 200
 NO_WORD: Final = "(The work has ended without a word.)"
-"""What stands for a last word that there is none of: the lender's daemon waits for it before it closes the room."""
+"""What stands for a last word that there is none of: the delegator's daemon waits for it before it closes the room."""
 NOT_YET: Final = (
     "Nobody has answered yet. Call again with the same question to go on waiting, or go on without the answer."
 )
@@ -62,9 +62,9 @@ class WorkTalk:
     def __init__(self, messaging: Messaging, node_id: str) -> None:
         self._messaging = messaging
         self._node_id = node_id
-        self._works: dict[str, Work] = {}
+        self._works: dict[str, TalkingWork] = {}
         self._questions: dict[str, _Question] = {}
-        self._last_words: asyncio.Queue[tuple[Work, str]] = asyncio.Queue(MAX_LAST_WORDS)
+        self._last_words: asyncio.Queue[tuple[TalkingWork, str]] = asyncio.Queue(MAX_LAST_WORDS)
 
     def entity(self, agent: str) -> str | None:
         """``Talking.entity``."""
@@ -74,11 +74,11 @@ class WorkTalk:
         """Return the rooms in which agents work or have a last word to say."""
         return frozenset(work.room_id for work in self._works.values() if work.room_id is not None)
 
-    def begins(self, work: Work) -> None:
+    def begins(self, work: TalkingWork) -> None:
         """``Talking.begins``."""
         self._works[work.id] = work
 
-    def ends(self, work: Work, summary: str | None) -> None:
+    def ends(self, work: TalkingWork, summary: str | None) -> None:
         """``Talking.ends``."""
         self._works.pop(work.id, None)
         self._questions.pop(work.id, None)
@@ -131,7 +131,7 @@ class WorkTalk:
             work.asking(None, "the agent was answered\n")
         return answers[0]
 
-    async def _answer_in_room(self, work: Work, asked: _Question) -> str | None:
+    async def _answer_in_room(self, work: TalkingWork, asked: _Question) -> str | None:
         """Ask in the room, once, and return what the lending side says after that; None where there is no room."""
         try:
             room, me = await self.entered(work), self._entity(work)
@@ -155,17 +155,17 @@ class WorkTalk:
             log.info("an agent asks without a room", delegation_id=work.id, reason=str(error))
             return None
 
-    def _may_answer(self, author: EntityId, work: Work) -> bool:
+    def _may_answer(self, author: EntityId, work: TalkingWork) -> bool:
         """Tell whether somebody speaks for the lending side; its daemon only tells what happens."""
-        return entity_domain(author) == work.lender and author not in (daemon_of(work.lender), self._entity(work))
+        return entity_domain(author) == work.delegator and author not in (daemon_of(work.delegator), self._entity(work))
 
     # The room
 
-    def work(self, job_id: str) -> Work | None:
+    def work(self, job_id: str) -> TalkingWork | None:
         """Return the work of a job, while it goes on."""
         return self._works.get(job_id)
 
-    async def entered(self, work: Work) -> RoomId:
+    async def entered(self, work: TalkingWork) -> RoomId:
         """Return the room of a work once its agent is in it.
 
         Raises:
@@ -182,14 +182,14 @@ class WorkTalk:
                         news = await service.watch(me, cursor, ENTER_SECONDS, work.room_id)
                         cursor = news["cursor"]
                         continue
-                    if found["config"].get("created_by") == daemon_of(work.lender):
+                    if found["config"].get("created_by") == daemon_of(work.delegator):
                         return work.room_id
                     break
         raise SubletError(
             LocalCode.NOT_FOUND, "there is no conversation with those for whom you work", "Say it in your answer."
         )
 
-    async def say(self, work: Work, body: str, ext: dict[str, Any] | None = None) -> message_calls.RefSent:
+    async def say(self, work: TalkingWork, body: str, ext: dict[str, Any] | None = None) -> message_calls.RefSent:
         """Say something in the room of a work as its agent.
 
         Raises:
@@ -200,7 +200,7 @@ class WorkTalk:
         me = self._entity(work)
         return await service.call(me, message_calls.send, room_id=room, body=body, ext=ext)
 
-    async def heard(self, work: Work, since: int, seconds: float) -> tuple[list[message_calls.Ref], int]:
+    async def heard(self, work: TalkingWork, since: int, seconds: float) -> tuple[list[message_calls.Ref], int]:
         """Return what others have said in the room of a work after a cursor, and the cursor after that.
 
         Raises:
@@ -219,14 +219,14 @@ class WorkTalk:
                     await service.call(me, message_calls.get_ref, room_id=room, ref_id=one["ref_id"]) for one in told
                 ], since
 
-    async def _say_last(self, work: Work, summary: str) -> None:
+    async def _say_last(self, work: TalkingWork, summary: str) -> None:
         try:
             await self.say(work, clean(summary, MAX_SUMMARY_CHARS), ext={"channels": [RESULT]})
         except Exception as error:
             # Of no consequence for the work, which has ended.
             log.info("an agent's last word is not said in its room", delegation_id=work.id, reason=str(error))
 
-    def _entity(self, work: Work) -> EntityId:
+    def _entity(self, work: TalkingWork) -> EntityId:
         return f"@{work.agent}:{self._node_id}"
 
 

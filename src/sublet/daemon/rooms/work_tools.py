@@ -10,7 +10,8 @@ from sublet.daemon.rooms.work_talk import WorkTalk
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.text import clean, clean_line
 from sublet.supervisor.model import Job
-from sublet.supervisor.tools import SEND_MESSAGE, WATCH, ToolAnswer, ToolCall, ToolOffer
+from sublet.supervisor.tool_gate import ToolCall
+from sublet.supervisor.tools import SEND_MESSAGE, WATCH, ToolAnswer, ToolOffer
 
 WAIT_SECONDS: Final = 40
 MAX_MESSAGE_CHARS: Final = 16_000

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from sublet.daemon.lending.lent_resources import owner_of
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.lent_directories import owner_of
 from sublet.disk.disk_usage import disk_usage
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.auditor import Auditor

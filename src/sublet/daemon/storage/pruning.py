@@ -11,6 +11,7 @@ import anyio
 import structlog
 
 from sublet.daemon.api.pruning import PruneItem, PruneReport, PruneRequest
+from sublet.daemon.config.retention import Retention
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.prune_stores import Candidate, PruneStore
 from sublet.daemon.times import rfc3339
@@ -25,21 +26,6 @@ MAX_ITEMS_TOLD = 1_000
 """Things that a report names one by one; its sums are complete."""
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """How long and how much is kept without anybody asking.
-
-    Args:
-        max_age_seconds: what ended earlier goes; None keeps it whatever its age.
-        max_bytes: the oldest go until the rest takes no more; None for any size.
-        pending_seconds: what somebody may still want to use, such as a result that is not applied, stays so long.
-    """
-
-    max_age_seconds: int | None = 30 * 86_400
-    max_bytes: int | None = 4 << 30
-    pending_seconds: int = 90 * 86_400
 
 
 class Pruning:

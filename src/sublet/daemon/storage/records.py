@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sublet.daemon.api.assignments import AssignmentView
 from sublet.daemon.api.audit_models import AuditReport
+from sublet.daemon.api.cautions import cautions
 from sublet.daemon.api.delegation_views import (
     SHOWN_AS_ASKED,
     ChangeSet,
@@ -17,15 +18,16 @@ from sublet.daemon.api.delegation_views import (
     FollowUpState,
     FollowUpView,
     LeaseQuota,
+    LeaseUsageView,
     ResourceView,
     ResultView,
     SandboxView,
-    Usage,
 )
 from sublet.daemon.api.delegations import CreateDelegation
-from sublet.daemon.cautions import cautions
 from sublet.daemon.times import unix_seconds
+from sublet.policy.request_rules import Narrowing
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, AccessMode, GitMode, TransportName
+from sublet.protocol.delegation.phases import lapsed
 from sublet.protocol.delegation.reasons import lease_over
 from sublet.protocol.errors import SubletError
 from sublet.protocol.lifecycle import (
@@ -149,7 +151,7 @@ class DelegationRecord(Record):
     left_behind: list[str] = []
     audit: AuditReport | None = None
     audit_error: ErrorView | None = None
-    usage: Usage = Usage()
+    usage: LeaseUsageView = LeaseUsageView()
     quota: LeaseQuota
     follow_ups: tuple[FollowUpRecord, ...] = ()
     settled: bool = False
@@ -170,13 +172,8 @@ class DelegationRecord(Record):
         return is_terminal(DELEGATION_TABLE, self.state)
 
     def overdue(self, now: float) -> bool:
-        """Tell whether the lease is over at ``now`` (Unix seconds) although nobody has said so yet.
-
-        Work that was done in time is not undone by an audit that takes longer than the lease.
-        """
-        if self.terminal or self.result is not None or self.expires_at is None:
-            return False
-        return unix_seconds(self.expires_at) <= now
+        """Tell whether the lease is over at ``now`` (Unix seconds) although nobody has said so yet: ``lapsed``."""
+        return lapsed(self.state, self.expires_at, done=self.result is not None, wall=now)
 
     def _sandbox(self) -> SandboxView | None:
         profile = self.accept.remote_constraints.sandbox_profile if self.accept is not None else None
@@ -223,6 +220,7 @@ class DelegationRecord(Record):
             sandbox_profile=self._sandbox(),
             left_out=self.left_out,
             **{name: getattr(self.request, name) for name in SHOWN_AS_ASKED},
+            terms=self.request.term_lines(),
             settled=self.settled,
             undo=self._undo(),
             revealed=self.request.reveal,
@@ -281,6 +279,12 @@ class AssignmentRecord(Record):
     error: ErrorView | None = None
     outcome: Literal["done", "failed", "timeout", "limit", "cancelled", "crashed"] | None = None
     exit_code: int | None = None
+
+    @property
+    def narrowing(self) -> Narrowing:
+        """What the INVITE leaves of what its agent may call."""
+        terms = self.invite.sublet.terms
+        return Narrowing(tuple(terms.deny), tuple(terms.only))
 
     def view(self, now: float) -> AssignmentView:
         """Return the assignment as a face shows it at ``now`` (Unix seconds)."""

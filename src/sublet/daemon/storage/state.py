@@ -12,6 +12,7 @@ The audit log is a chain of hashes, so no step changes a line of it: a new form 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -57,7 +58,7 @@ class StateVersions:
     problem: SubletError | None = None
 
 
-def take_up(state_dir: Path, program: str, faces: dict[str, Schema]) -> None:
+def take_up(state_dir: Path, program: str, faces: Mapping[str, Schema]) -> None:
     """Bring what older versions have left in a state directory to this version, before anything of it is used.
 
     Blocks. The caller holds the instance lock.
@@ -87,7 +88,7 @@ def take_up(state_dir: Path, program: str, faces: dict[str, Schema]) -> None:
         os.close(lock)
 
 
-def versions(state_dir: Path, program: str, faces: dict[str, Schema]) -> StateVersions:
+def versions(state_dir: Path, program: str, faces: Mapping[str, Schema]) -> StateVersions:
     """Return what a state directory holds, without writing anything. Blocks."""
     files = LayoutFiles(state_dir, LAYOUT, program)
     stores = databases(state_dir, faces)
@@ -112,7 +113,7 @@ def versions(state_dir: Path, program: str, faces: dict[str, Schema]) -> StateVe
     return StateVersions(", ".join(told) + kept, problem)
 
 
-def databases(state_dir: Path, faces: dict[str, Schema]) -> list[Database]:
+def databases(state_dir: Path, faces: Mapping[str, Schema]) -> list[Database]:
     """Return all databases of a state directory; see ``take_up``."""
     found = {STORE: SCHEMA, ROOM_STORE: ROOMS, **faces}
     return [Database(state_dir / name, schema) for name, schema in found.items()]

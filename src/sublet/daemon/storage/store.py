@@ -57,7 +57,14 @@ class _Job:
 class Store:
     """The daemon's database. Made by ``open`` inside a running event loop, ended by ``close``."""
 
-    def __init__(self, path: Path, lock: int, writer: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    def __init__(
+        self,
+        path: Path,
+        lock: int,
+        writer: sqlite3.Connection,
+        reader: sqlite3.Connection,
+        broken: Callable[[], None],
+    ) -> None:
         self.path = path
         self._lock = lock
         self._loop = asyncio.get_running_loop()
@@ -68,8 +75,7 @@ class Store:
         self._is_broken = False
         self._under_way: dict[int, list[_Job]] = {}
         """What each thread is at, so that nobody waits for ever where that breaks."""
-        self.broken: Callable[[], None] = lambda: None
-        """Told where a thread of the store has ended by a failure; whoever waits for it has been told then."""
+        self._tell_broken = broken
         self._writes: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._threads = (
@@ -84,15 +90,19 @@ class Store:
             thread.start()
 
     @classmethod
-    async def open(cls, path: Path) -> Store:
+    async def open(cls, path: Path, broken: Callable[[], None] = lambda: None) -> Store:
         """Open the database, making it on the first start, and recover what a killed daemon left in its log.
+
+        Args:
+            path: of the file.
+            broken: is told where a thread of the store has ended by a failure; whoever waits for it was told before.
 
         Raises:
             SubletError: ``UNAVAILABLE`` where it is damaged, from a newer version, not ours, or can't be opened;
                 ``ALREADY_RUNNING`` where another daemon has it open.
         """
         lock, writer, reader = await asyncio.to_thread(open_database, path)
-        return cls(path, lock, writer, reader)
+        return cls(path, lock, writer, reader, broken)
 
     async def write(self, work: Work[T], after: Callable[[T], None] | None = None) -> T:
         """Run ``work`` in the writer's next transaction and return what it returns, once that is on the disk.
@@ -225,7 +235,7 @@ class Store:
                 job.error = _broken()
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(_finish, left)
-                self._loop.call_soon_threadsafe(self.broken)
+                self._loop.call_soon_threadsafe(self._tell_broken)
 
     def _write_loop(self, connection: sqlite3.Connection) -> None:
         going = True

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sublet.daemon.storage.stored_parts import Access, Stored
+from sublet.daemon.storage.stored_parts import Access, Stored, StoredTerms
 
 
 class StoredSignature(Stored):
@@ -73,6 +73,7 @@ class StoredInviteMore(Stored):
     resources: list[StoredLentDirectory] = Field(default=[])
     chain: StoredChain | None = None
     require_enforced: list[str] = Field(default=[])
+    terms: StoredTerms = StoredTerms()
 
 
 class StoredInvite(Stored):

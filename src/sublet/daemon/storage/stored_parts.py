@@ -37,7 +37,17 @@ class StoredRequestedDirectory(Stored):
     access_mode: Access = "ro"
 
 
-class StoredRequest(Stored):
+class StoredTerms(Stored):
+    """What may be done less than the access mode says."""
+
+    keep_all: bool = False
+    no_delete: bool = False
+    writable: list[str] = []
+    deny: list[str] = []
+    only: list[str] = []
+
+
+class StoredRequest(StoredTerms):
     """What was asked for."""
 
     workspace_dir: str
@@ -59,7 +69,6 @@ class StoredRequest(Stored):
     max_files: int | None = None
     max_file_bytes: int | None = None
     require_enforced: list[str] = []
-    keep_all: bool = False
     watch: bool = False
     idempotency_key: str | None = None
     wait_for_peer: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 
@@ -15,7 +15,7 @@ from sublet.supervisor.model import Provider
 from sublet.supervisor.provider_config import SuperConfig
 from sublet.supervisor.sessions.control import SessionControl
 from sublet.supervisor.super_agent import SuperAgent
-from sublet.supervisor.tools import ToolGate
+from sublet.supervisor.tool_gate import ToolGate
 from sublet.supervisor.worker import WorkerAgent
 
 GateMaker = Callable[[AgentConfig, AgentRunContext], ToolGate]
@@ -29,7 +29,7 @@ class AgentSet:
         configs: those offered now.
         provider: what does the work of one.
         sessions: where bindings are kept.
-        dispatcher: makes the calls of super agents.
+        dispatcher: makes what carries calls to agents, given how one is found.
         gate: makes what stands before the tools of one agent in one run; None where no tool is governed.
         questions: takes what agents ask a person.
     """
@@ -40,7 +40,7 @@ class AgentSet:
         configs: Callable[[], Sequence[AgentConfig]],
         provider: Callable[[str], Provider],
         sessions: SessionControl,
-        dispatcher: Callable[[], Dispatcher],
+        dispatcher: Callable[[Callable[[str], Awaitable[UnifiedAgent | None]]], Dispatcher],
         gate: GateMaker | None = None,
         questions: AgentQuestions | None = None,
     ) -> None:
@@ -49,7 +49,8 @@ class AgentSet:
         self._configs = configs
         self._provider = provider
         self._sessions = sessions
-        self._dispatcher = dispatcher
+        self.dispatcher = dispatcher(self.find)
+        """Calls these agents; super agents among them call others by it."""
         self._gate = gate
         self._made: dict[str, tuple[AgentConfig, UnifiedAgent]] = {}
         self._making = anyio.Lock()
@@ -78,5 +79,5 @@ class AgentSet:
 
     def _make(self, config: AgentConfig) -> UnifiedAgent:
         if isinstance(config.provider, SuperConfig):
-            return SuperAgent(config, self._dispatcher())
+            return SuperAgent(config, self.dispatcher)
         return WorkerAgent(config, lambda: self._provider(config.id), self._sessions, self._gate, self._questions)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.api.replays import MAX_REPLAYED_EVENTS, REPLAY, ReplayRequest, ReplayStep, ReplayView
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.storage.journal import Journal
 from sublet.policy.engine import Policy

@@ -11,7 +11,7 @@ import anyio
 import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from sublet.daemon.own_tasks import OwnTasks
+from sublet.daemon.tasks.own_tasks import OwnTasks
 from sublet.daemon.times import rfc3339
 from sublet.disk.private_dir import make_fresh
 from sublet.disk.removal import is_removed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
@@ -35,18 +35,19 @@ from sublet.daemon.api.sessions import (
     SessionView,
     ShowSession,
 )
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.supervising.agents import AgentSet
 from sublet.daemon.supervising.runs import Runs
 from sublet.policy.guardrail.mask import Mask
 from sublet.policy.guardrail.options import GuardOptions
 from sublet.policy.model import Subject
+from sublet.policy.request_rules import NOT_NARROWED, Narrowing, narrowing
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKeys
 from sublet.protocol.ids import new_request_id, new_session_id
-from sublet.supervisor.agent import AgentRunContext, Emit, Health, UnifiedAgentInput, UnifiedAgentOutput
+from sublet.supervisor.agent import AgentHealth, AgentRunContext, Emit, UnifiedAgentInput, UnifiedAgentOutput
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.dispatch import Dispatcher
 from sublet.supervisor.model import Job, Output, Report
@@ -63,7 +64,7 @@ OWNER = "human"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AdmittedRequest:
     """A request as it was admitted.
 
     Args:
@@ -74,6 +75,7 @@ class Asked:
         metadata: how the supervisor is to take it.
         schema: JSON Schema of the answer.
         guard: how that is seen to.
+        narrowing: what is left of what the agents may call.
     """
 
     text: str
@@ -83,6 +85,7 @@ class Asked:
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
     schema: Mapping[str, JsonValue] | None = None
     guard: GuardOptions = field(default_factory=GuardOptions)
+    narrowing: Narrowing = NOT_NARROWED
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,9 @@ class SupervisorService:
             await asyncio.to_thread(_check_schema, schema)
         if request.session_id is None:
             await self._parts.sessions.make_room(owner, MAX_SESSIONS_OF_AGENT)
-        asked = Asked(request.text, caller, owner, chain, metadata, schema, guard)
+        asked = AdmittedRequest(
+            request.text, caller, owner, chain, metadata, schema, guard, narrowing(request.deny, request.only)
+        )
         async with aclosing(run_asked(self._parts, asked, request.session_id)) as updates:
             async for update in updates:
                 yield update
@@ -189,7 +194,8 @@ class SupervisorService:
 
     async def _agent_view(self, config: AgentConfig, denied: str) -> LocalAgentView:
         agent = await self._parts.agents.find(config.id)
-        health = await agent.health() if agent is not None else Health(ok=False, detail="it is not offered any more")
+        gone = AgentHealth(ok=False, detail="it is not offered any more")
+        health = await agent.health() if agent is not None else gone
         return LocalAgentView(
             agent_id=config.id,
             role=config.role,
@@ -213,7 +219,10 @@ def _check_schema(document: Mapping[str, JsonValue]) -> None:
 
 
 async def run_asked(
-    parts: SupervisorParts, asked: Asked, session_id: str | None, metadata: Mapping[str, JsonValue] | None = None
+    parts: SupervisorParts,
+    asked: AdmittedRequest,
+    session_id: str | None,
+    metadata: Mapping[str, JsonValue] | None = None,
 ) -> AsyncGenerator[AskBegun | AskOutput | AskAnswer, None]:
     """Have the supervisor see to a request that policy has admitted: as ``ASK``.
 
@@ -245,7 +254,7 @@ async def run_asked(
                 request_id=request_id,
                 chain=asked.chain,
                 emit=parts.emit,
-                job=job,
+                job=replace(job, narrowing=asked.narrowing),
                 report=report,
                 subject=asked.subject,
             )
@@ -263,7 +272,11 @@ async def run_asked(
 
 
 async def _begun(
-    parts: SupervisorParts, session_id: str, asked: Asked, keys: EventKeys, metadata: Mapping[str, JsonValue] | None
+    parts: SupervisorParts,
+    session_id: str,
+    asked: AdmittedRequest,
+    keys: EventKeys,
+    metadata: Mapping[str, JsonValue] | None,
 ) -> None:
     """Begin the session, unless it is there already."""
     title = asked.text.strip().partition("\n")[0][:MAX_TITLE_CHARS]

@@ -14,8 +14,8 @@ from pathlib import Path
 import anyio
 import structlog
 
-from sublet.daemon.config_file import SupervisorConfig
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.config.config_file import SupervisorConfig
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.supervising.agents import AgentSet, GateMaker
 from sublet.daemon.supervising.runs import Runs
@@ -30,7 +30,7 @@ from sublet.protocol.chain import Chain
 from sublet.protocol.documents import Document
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKeys, EventKind
-from sublet.supervisor.agent import AgentRunContext, Emit, UnifiedAgent
+from sublet.supervisor.agent import AgentRunContext, Emit
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.agent_questions import AgentQuestions
 from sublet.supervisor.dispatch import CallLimits, Dispatcher, ModuleHub, NoModules
@@ -99,16 +99,16 @@ class Supervising:
         self.emit = journal_emit(around.journal)
         self.store = SessionStore(around.state_dir / SESSIONS, rfc3339)
         self.sessions = SessionControl(self.store, self.emit, rfc3339)
-        self.dispatcher = Dispatcher(around.node_id, self._find, around.gate.ask, self._limits, around.slots.run)
         self.agents = AgentSet(
             around.node_id,
             around.agents,
             around.provider,
             self.sessions,
-            lambda: self.dispatcher,
+            lambda find: Dispatcher(around.node_id, find, around.gate.ask, self._limits, around.slots.run),
             around.tool_gate,
             around.questions,
         )
+        self.dispatcher = self.agents.dispatcher
         self.supervisor = SupervisorAgent(
             Surroundings(
                 agents=around.agents,
@@ -175,9 +175,6 @@ class Supervising:
             )
 
         return AgentProvider(SuperAgent(config, self.dispatcher), context)
-
-    async def _find(self, agent_id: str) -> UnifiedAgent | None:
-        return await self.agents.find(agent_id)
 
     def _limits(self) -> CallLimits:
         return CallLimits(self._around.config.max_depth, self._around.config.lease_seconds)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from sublet.daemon.api.web_logins import CREATE_WEB_LOGIN, CreateWebLogin, WebLogin
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.times import rfc3339
 from sublet.daemon.web_access.logins import WebLogins

@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Sequence
 
 from anyio import to_thread
 
-from sublet.daemon.api.daemon_api import KnownPeer
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
+from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.policy.model import Action, Resource, Subject, Value
+from sublet.policy.request_rules import narrowing
 from sublet.protocol.assignment import granting
 from sublet.protocol.bounds import AccessMode
 from sublet.protocol.chain import Chain, address, check_call
@@ -24,7 +25,7 @@ from sublet.protocol.messages import (
 )
 from sublet.protocol.near import did_you_mean
 from sublet.protocol.text import clean_line
-from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.agent_config import AgentConfig, check_governed
 from sublet.supervisor.confinement import Confinement
 from sublet.supervisor.readiness import unable
 
@@ -89,6 +90,7 @@ class Acceptance:
                 f"Its owner mends that: {lack.remedy}",
             )
         self._check_chain(message, agent)
+        self._check_narrowing(message, agent)
         enforced = self._confinement(agent).enforced
         if missing := sorted({*message.sublet.require_enforced} - enforced):
             raise SubletError(
@@ -166,6 +168,18 @@ class Acceptance:
             f"there is no agent {clean_line(wanted or '', 80)!r} here{did_you_mean(wanted or '', shown)}",
             f"Offered: {offered}.",
         )
+
+    def _check_narrowing(self, message: Invite, agent: AgentConfig) -> None:
+        """Refuse what the delegator narrows and nothing here would hold the agent to.
+
+        Raises:
+            SubletError: ``DECLINED``.
+        """
+        terms = message.sublet.terms
+        try:
+            check_governed(agent, narrowing(terms.deny, terms.only))
+        except SubletError as error:
+            raise SubletError(ErrorCode.DECLINED, error.message, error.hint) from None
 
     def _check_chain(self, message: Invite, agent: AgentConfig) -> None:
         """Refuse what would loop, nest too deep or outlive its caller.

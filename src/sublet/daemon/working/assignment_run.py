@@ -10,21 +10,23 @@ import anyio
 import asyncssh
 import structlog
 
+from sublet.daemon.ports.talking import TalkingWork
 from sublet.daemon.working.data_link import DataLink, LinkState
 from sublet.daemon.working.decisions import Decisions
 from sublet.daemon.working.executor_tools import ExecutorTools
 from sublet.daemon.working.follow_ups import NextFollowUps
 from sublet.daemon.working.lease_job import make_job
 from sublet.daemon.working.refusals import broken
-from sublet.daemon.working.talking import Work
 from sublet.daemon.working.updates import Updates
 from sublet.disk.private_dir import make_fresh
 from sublet.disk.removal import is_removed
-from sublet.protocol.assignment.model import AgentLaunched, Prompt, PromptEnded, WorkEnded
+from sublet.protocol.assignment.events import AgentLaunched, PromptEnded, WorkEnded
+from sublet.protocol.assignment.outputs import Prompt
 from sublet.protocol.assignment.verdict import Ended
 from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.protocol.messages import Done, PromptState, Start
+from sublet.protocol.messages import Done, Start
 from sublet.protocol.names import parse_plain_name
+from sublet.protocol.prompt_state import PromptState
 from sublet.protocol.text import clean_line
 from sublet.stop_time import within
 from sublet.supervisor.guarded_process import ReadyGuard
@@ -92,12 +94,12 @@ class AssignmentRun:
         """The delegation's id."""
         return self._record.id
 
-    def work_of(self, lender: str) -> Work:
+    def work_of(self, delegator: str) -> TalkingWork:
         """Return what this needs to talk with the daemon of that node id."""
-        return Work(
+        return TalkingWork(
             self.id,
             self._record.agent,
-            lender,
+            delegator,
             self._start.sublet.room_id,
             NextFollowUps(self._decisions),
             self._asking,
@@ -255,7 +257,7 @@ class AssignmentRun:
             if isinstance(outcome, Outcome):
                 self.outcome = outcome
             if self._start.lease.access_mode == "rw":
-                # The last writes may still be on their way to the lender.
+                # The last writes may still be on their way to the delegator.
                 await self._bring_back(mount)
             group.cancel_scope.cancel()
         if isinstance(outcome, SubletError):

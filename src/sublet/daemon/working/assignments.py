@@ -7,8 +7,9 @@ from typing import Final
 
 import structlog
 
-from sublet.daemon.storage.journal import NOTHING, Held, Journal
+from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord
+from sublet.daemon.storage.resource_log import NOTHING, ResourceChange
 from sublet.daemon.times import rfc3339
 from sublet.protocol.events import EventKind
 
@@ -43,7 +44,7 @@ class Assignments:
         self.under_way[record.id] = record
 
     async def change(
-        self, record: AssignmentRecord, held: Held = NOTHING, *, transition: bool, **changes: object
+        self, record: AssignmentRecord, held: ResourceChange = NOTHING, *, transition: bool, **changes: object
     ) -> AssignmentRecord:
         """Journal what has become of an assignment, with what is ``held``, and return the record.
 

@@ -17,24 +17,13 @@ import anyio
 import asyncssh
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.daemon.storage.records import AssignmentRecord
-from sublet.protocol.assignment import core
-from sublet.protocol.assignment.model import (
-    Answer,
-    AskPolicy,
-    Assignment,
-    Consider,
-    Event,
-    Finish,
-    Output,
-    Phase,
-    Prompt,
-    Record,
-    Refuse,
-    State,
-    Undone,
-)
+from sublet.protocol.assignment import core, phases
+from sublet.protocol.assignment.events import Event, Undone
+from sublet.protocol.assignment.model import Assignment, State
+from sublet.protocol.assignment.outputs import Answer, AskPolicy, Consider, Finish, Output, Prompt, Record, Refuse
+from sublet.protocol.assignment.phases import Phase
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Progress, Start
 from sublet.protocol.times import Now
@@ -129,7 +118,7 @@ class Decisions:
     @property
     def phase(self) -> Phase:
         """What the assignment is doing."""
-        return core.phase_of(self.state)
+        return phases.phase_of(self.state)
 
     @property
     def assignment(self) -> Assignment:

@@ -10,11 +10,11 @@ import anyio
 import asyncssh
 import structlog
 
-from sublet.daemon.api.daemon_api import KnownPeer
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.lending.output_log import OutputLog
-from sublet.daemon.own_tasks import OwnTasks
+from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.tasks.own_tasks import OwnTasks
 from sublet.daemon.working.acceptance import Acceptance, choose_transport
 from sublet.daemon.working.assignments import Assignments
 from sublet.daemon.working.decisions import Decisions, Reply, accepted, check
@@ -22,16 +22,12 @@ from sublet.daemon.working.executor_tools import ExecutorTools
 from sublet.daemon.working.pending import Promise, left
 from sublet.daemon.working.performing import Performing
 from sublet.daemon.working.refusals import broken, stopping
-from sublet.protocol.assignment import core
-from sublet.protocol.assignment.granting import same_invite, start_seconds
-from sublet.protocol.assignment.model import (
-    AskPolicy,
+from sublet.protocol.assignment import phases
+from sublet.protocol.assignment.events import (
     CallerLeft,
-    Consider,
     InviteCame,
     InvitePrepared,
     InviteRefused,
-    Phase,
     PolicySaid,
     RenewalCame,
     StartCame,
@@ -39,6 +35,9 @@ from sublet.protocol.assignment.model import (
     TimePassed,
     WindDownCame,
 )
+from sublet.protocol.assignment.granting import same_invite, start_seconds
+from sublet.protocol.assignment.outputs import AskPolicy, Consider
+from sublet.protocol.assignment.phases import Phase
 from sublet.protocol.assignment.refusals import cancelled, slot_lost, unknown, used
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
@@ -245,7 +244,7 @@ class Executor:
         """Keep an accepted INVITE until START takes it; free what it holds where that does not come."""
         with anyio.CancelScope(shield=True):
             while decisions.phase is Phase.WAITING:
-                with anyio.move_on_after(core.wake_at(decisions.state) - anyio.current_time()):
+                with anyio.move_on_after(phases.wake_at(decisions.state) - anyio.current_time()):
                     await decisions.decided.wait()
                 await decisions.feed(TimePassed())
 

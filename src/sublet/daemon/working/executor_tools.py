@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from sublet.daemon.ports.talking import SILENT, Talking
 from sublet.daemon.storage.records import AssignmentRecord
-from sublet.daemon.working.talking import SILENT, Talking
 from sublet.supervisor.model import Deadline, JobResource, Provider
-from sublet.supervisor.tools import ToolGate
+from sublet.supervisor.tool_gate import ToolGate
 from sublet.workspace.carrier import Carrier
 from sublet.workspace.ssh.reverse import ReverseAcceptor
 

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from sublet.daemon.working.decisions import Decisions
-from sublet.protocol.assignment.model import Prompt, QuestionAsked
+from sublet.protocol.assignment.events import QuestionAsked
+from sublet.protocol.assignment.outputs import Prompt
 from sublet.protocol.messages import FollowUp
-
-
-class FollowUps(Protocol):
-    """The follow-ups of an assignment, as an agent that asks something sees them."""
-
-    async def answer(self) -> FollowUp:
-        """Take the next one, as soon as there is one, as the answer to what the agent has asked meanwhile."""
 
 
 class NextFollowUps:

@@ -12,7 +12,7 @@ from sublet.protocol.chain import Chain
 from sublet.protocol.messages import Start
 from sublet.supervisor.guarded_process import ReadyGuard
 from sublet.supervisor.model import Deadline, Job, JobResource
-from sublet.supervisor.tools import ToolGate
+from sublet.supervisor.tool_gate import ToolGate
 from sublet.workspace.model import META, WORKSPACE
 
 
@@ -59,6 +59,7 @@ def make_job(
         gate=gate(resources),
         provider_session_id=session,
         guard=guard,
+        narrowing=record.narrowing,
         # Who called until here; the work's own lease is what is left of this one.
         chain=Chain(tuple(sent.execution_chain) if sent is not None else (), record.id, left),
     )

@@ -29,7 +29,14 @@ from sublet.protocol.text import clean_line
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.model import Job
 from sublet.supervisor.provider_config import AcpConfig, IflowConfig
-from sublet.supervisor.tools import DELEGATE, DELEGATE_CANCEL, DELEGATE_OUTPUT, ToolAnswer, ToolCall, ToolOffer
+from sublet.supervisor.tool_gate import ToolCall
+from sublet.supervisor.tools import (
+    DELEGATE,
+    DELEGATE_CANCEL,
+    DELEGATE_OUTPUT,
+    ToolAnswer,
+    ToolOffer,
+)
 
 MAX_JOBS: Final = 1_000
 MAX_OF_ONE_JOB: Final = 64
@@ -79,7 +86,7 @@ _DESCRIPTIONS: Final[Mapping[str, str]] = {
 
 
 class OnwardTools:
-    """Implements ``ToolSource``. ``use`` gives it the operations, which are made after the agents.
+    """Implements ``ToolSource``.
 
     An agent reaches only what it has begun in the same job. Agents whose provider runs no process of theirs that could
     be told by its job (``model``) are not offered these.
@@ -87,18 +94,17 @@ class OnwardTools:
     Args:
         agents: those offered now.
         may: tells whether policy could let an agent call a tool.
+        table: the operations on delegations; each of them asks policy.
     """
 
-    def __init__(self, agents: Callable[[], Sequence[AgentConfig]], may: Callable[[str, str], bool]) -> None:
+    def __init__(
+        self, agents: Callable[[], Sequence[AgentConfig]], may: Callable[[str, str], bool], table: OperationTable
+    ) -> None:
         self._agents = agents
         self._may = may
-        self._table: OperationTable | None = None
+        self._table = table
         self._begun: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
         self._places = itertools.count(1)
-
-    def use(self, table: OperationTable) -> None:
-        """Act by ``table`` from now on; each of its operations asks policy."""
-        self._table = table
 
     def offers(self, agent_id: str) -> Sequence[ToolOffer]:
         """``ToolSource.offers``."""
@@ -118,14 +124,14 @@ class OnwardTools:
             SubletError: what the operation is refused with: ``POLICY_DENIED``, ``LOOP_REFUSED``, ``DEPTH_REFUSED``,
                 ``LEASE_OVER`` and all that delegating can meet.
         """
-        config, table = self._config(agent_id), self._table
-        if config is None or table is None:
+        config = self._config(agent_id)
+        if config is None:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
                 "nothing can be delegated now",
-                "The agent or the daemon is going; end your work.",
+                "The agent is offered no more; end your work.",
             )
-        calls = table.called_by(Subject("agent", agent_id, role=config.role, run=job.delegation_id))
+        calls = self._table.called_by(Subject("agent", agent_id, role=config.role, run=job.delegation_id))
         key = (job.delegation_id, agent_id)
         if call.tool == DELEGATE:
             return _shown(await self._delegate(call.arguments, job, key, calls))
@@ -159,7 +165,8 @@ class OnwardTools:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise SubletError(LocalCode.INVALID_ARGUMENT, clean_line(f"{where}: {first['msg']}", 300)) from None
-        request = request.model_copy(update={"ttl_seconds": min(request.ttl_seconds, int(rest))})
+        narrowed = {"deny": [*job.narrowing.deny], "only": [*job.narrowing.only]}
+        request = request.model_copy(update={"ttl_seconds": min(request.ttl_seconds, int(rest)), **narrowed})
         place = f"begins {next(self._places)}"  # taken before the wait, since several calls may come at once
         begun.add(place)
         try:

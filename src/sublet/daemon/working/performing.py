@@ -7,28 +7,19 @@ import asyncio
 import anyio
 import structlog
 
-from sublet.daemon.own_tasks import OwnTasks
-from sublet.daemon.storage.journal import NOTHING, Held, Journal
+from sublet.daemon.ports.talking import TalkingWork
+from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord, error_view
+from sublet.daemon.storage.resource_log import NOTHING, ResourceChange
+from sublet.daemon.tasks.own_tasks import OwnTasks
 from sublet.daemon.times import rfc3339
 from sublet.daemon.working.assignment_run import AssignmentRun
 from sublet.daemon.working.assignments import Assignments
 from sublet.daemon.working.decisions import Decisions
 from sublet.daemon.working.executor_tools import ExecutorTools
 from sublet.daemon.working.refusals import broken, names_of, stopping
-from sublet.daemon.working.talking import Work
-from sublet.protocol.assignment.model import (
-    Begin,
-    Free,
-    Interrupt,
-    Output,
-    Record,
-    Renew,
-    TakeSlot,
-    Tell,
-    WindDown,
-    WorkEnded,
-)
+from sublet.protocol.assignment.events import WorkEnded
+from sublet.protocol.assignment.outputs import Begin, Free, Interrupt, Output, Record, Renew, TakeSlot, Tell, WindDown
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.ids import node_id as node_id_of
 from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentState, is_terminal
@@ -136,7 +127,7 @@ class Performing:
         if over:
             # One commit for the end and for what is given back with it.
             if await self._removed(decisions):
-                held = Held(gives_back=())
+                held = ResourceChange(gives_back=())
             error = None if output.error is None else error_view(output.error)
             changes |= {"error": error, "outcome": output.reason, "exit_code": output.exit_code}
             ended = str(output.error.code) if output.error is not None else "done"
@@ -191,7 +182,7 @@ class Performing:
                 log.error("a mount point was not freed", delegation_id=decisions.id, reason=str(error))
         return held.removed
 
-    async def _work(self, run: AssignmentRun, decisions: Decisions, work: Work) -> None:
+    async def _work(self, run: AssignmentRun, decisions: Decisions, work: TalkingWork) -> None:
         # Shielded: a stop of the daemon ends it in order, by ``_stop_all``.
         with anyio.CancelScope(shield=True):
             try:

@@ -7,7 +7,8 @@ from typing import Literal
 import anyio
 
 from sublet.daemon.working.data_link import LinkState
-from sublet.protocol.messages import MAX_WAITING_CHARS, Progress, PromptState
+from sublet.protocol.messages import MAX_WAITING_CHARS, Progress
+from sublet.protocol.prompt_state import PromptState
 from sublet.protocol.text import clean_line
 from sublet.supervisor.model import Output, Stream
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sublet.disk.durable import write_whole
-from sublet.messaging.engine.libraries import BlobRoomError
+from sublet.messaging.ports.blobs import BlobRoomError
 from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES
 
 _DIGITS = frozenset("0123456789abcdef")

@@ -9,7 +9,7 @@ from random import Random
 from threading import Event
 from typing import TypeVar
 
-from sublet.messaging.engine.network import Answer, Qos, Sample
+from sublet.messaging.ports.network import PeerQuery, Qos, Sample
 from sublet.protocol.patterns import Pattern, glob
 
 ItemT = TypeVar("ItemT")
@@ -78,7 +78,7 @@ class MemoryNetwork:
         self.changed: list[Callable[[], None]] = []
         self._hub = hub
         self._heard: dict[int, tuple[str, Callable[[Sample], None]]] = {}
-        self._served: dict[int, tuple[str, Callable[[Answer], None]]] = {}
+        self._served: dict[int, tuple[str, Callable[[PeerQuery], None]]] = {}
         self._announced: dict[int, str] = {}
         self._followed: dict[int, tuple[str, Callable[[bool], None], list[bool]]] = {}
         self._next = 0
@@ -95,7 +95,7 @@ class MemoryNetwork:
     def subscribe(self, key: str, callback: Callable[[Sample], None]) -> Callable[[], None]:
         return self._add(self._heard, (key, callback))
 
-    def serve(self, key: str, callback: Callable[[Answer], None]) -> Callable[[], None]:
+    def serve(self, key: str, callback: Callable[[PeerQuery], None]) -> Callable[[], None]:
         return self._add(self._served, (key, callback))
 
     def query(self, key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sublet.messaging.engine.backend import EntryRow, WriteRow
+from sublet.messaging.ports.rows import EntryRow, WriteRow
 from sublet.protocol.ezagent.yjs.model import ItemId
 
 ENTRY_COLUMNS: Final = (

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from sublet.migrations.schema import Migration, Schema
+from sublet.migrations.schema import Migration, Schema, Tables
 
-SCHEMA_VERSION: Final = 9
+SCHEMA_VERSION: Final = 10
 
 _TABLES: Final = """
 CREATE TABLE documents (
@@ -126,9 +126,37 @@ CREATE TABLE index_entries (
     value TEXT NOT NULL,
     PRIMARY KEY (name, key, rank)
 ) WITHOUT ROWID;
+CREATE TABLE searched (
+    number INTEGER PRIMARY KEY,
+    document INTEGER NOT NULL,
+    ref_id TEXT NOT NULL UNIQUE,
+    at TEXT NOT NULL
+);
+CREATE INDEX searched_of_document ON searched (document);
+CREATE TABLE searched_until (document INTEGER PRIMARY KEY, seq INTEGER NOT NULL, clock INTEGER NOT NULL);
+CREATE TABLE searched_again (number INTEGER PRIMARY KEY, document INTEGER NOT NULL, ref_id TEXT NOT NULL UNIQUE);
+CREATE VIRTUAL TABLE words USING fts5(body, tokenize = 'unicode61 remove_diacritics 2');
 """
 
-MIGRATIONS: Final[tuple[Migration, ...]] = ()
+
+def _words(tables: Tables) -> None:
+    """Version 10: messages are found by their words. They are taken in later, by whoever searches."""
+    tables.execute(
+        "CREATE TABLE searched (number INTEGER PRIMARY KEY, document INTEGER NOT NULL, ref_id TEXT NOT NULL UNIQUE, "
+        "at TEXT NOT NULL)"
+    )
+    tables.execute("CREATE INDEX searched_of_document ON searched (document)")
+    tables.execute(
+        "CREATE TABLE searched_until (document INTEGER PRIMARY KEY, seq INTEGER NOT NULL, clock INTEGER NOT NULL)"
+    )
+    tables.execute(
+        "CREATE TABLE searched_again "
+        "(number INTEGER PRIMARY KEY, document INTEGER NOT NULL, ref_id TEXT NOT NULL UNIQUE)"
+    )
+    tables.execute("CREATE VIRTUAL TABLE words USING fts5(body, tokenize = 'unicode61 remove_diacritics 2')")
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (Migration(10, "find messages by their words", _words),)
 """All steps from version 9 on, the first that a release had."""
 
 SCHEMA: Final = Schema(

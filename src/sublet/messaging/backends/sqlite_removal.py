@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
+from sublet.messaging.backends.sqlite_search import SqliteSearch
 from sublet.protocol.ezagent.ids import RoomId
 from sublet.protocol.patterns import Pattern
 
@@ -26,10 +27,12 @@ class SqliteRemoval:
 
     Args:
         db: the store's connection.
+        search: forgets what messages have said.
     """
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, search: SqliteSearch) -> None:
         self._db = db
+        self._search = search
         self._place = ("", "", "")
         """Up to where the entries of indexes were looked at."""
 
@@ -88,6 +91,7 @@ class SqliteRemoval:
                 f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE document = ? LIMIT ?)",  # noqa: S608
                 (number, STEP_ROWS),
             ).rowcount
+        removed += self._search.drop_some_of(number, STEP_ROWS)
         rows = self._db.execute("SELECT seq, clock FROM entries WHERE document = ? LIMIT ?", (number, STEP_ROWS))
         entries = [(number, *row) for row in rows]
         self._db.executemany("DELETE FROM entries WHERE document = ? AND seq = ? AND clock = ?", entries)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from sublet.messaging.backends.rows import WRITE_COLUMNS, write_of
-from sublet.messaging.engine.backend import Fork, HeadRow, WriteRow
+from sublet.messaging.backends.sqlite_search import SqliteSearch
+from sublet.messaging.ports.rows import Fork, HeadRow, WriteRow
 from sublet.protocol.ezagent.heads import Head
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.yjs.model import Deletion
@@ -22,10 +23,12 @@ class SqliteTrust:
 
     Args:
         db: the store's connection.
+        search: looks again at what is rewound.
     """
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, search: SqliteSearch) -> None:
         self._db = db
+        self._search = search
 
     def forks(self, document: int) -> list[Fork]:
         rows = self._db.execute(f"SELECT {_FORK} FROM forks WHERE document = ? ORDER BY client", (document,))  # noqa: S608
@@ -54,6 +57,7 @@ class SqliteTrust:
         kept = [
             (seq, bytes(raw)) for writer, until, seq, raw in rows if writer not in clocks or until <= clocks[writer]
         ]
+        self._search.look_again(document)
         for table in ("log", "entries", "writes", "deletions"):
             self._db.execute(f"DELETE FROM {table} WHERE document = ? AND seq >= ?", since)  # noqa: S608 - constants
         self._db.execute(

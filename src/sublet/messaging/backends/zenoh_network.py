@@ -21,7 +21,7 @@ from typing import Any, Final
 import structlog
 import zenoh
 
-from sublet.messaging.engine.network import Answer, Priority, Qos, Sample
+from sublet.messaging.ports.network import PeerQuery, Priority, Qos, Sample
 from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES
 
 log = structlog.get_logger(__name__)
@@ -106,7 +106,7 @@ class ZenohNetwork:
             lambda session: session.declare_subscriber(key, _direct(heard), allowed_origin=zenoh.Locality.REMOTE)
         )
 
-    def serve(self, key: str, callback: Callable[[Answer], None]) -> Callable[[], None]:
+    def serve(self, key: str, callback: Callable[[PeerQuery], None]) -> Callable[[], None]:
         def asked(query: zenoh.Query) -> None:
             callback(_Answer(query))
 
@@ -171,8 +171,8 @@ class ZenohNetwork:
             if before != after:
                 callback(after)
 
-        def on_link(number: int) -> Callable[[zenoh.Session], Any]:
-            def declare(session: zenoh.Session) -> Any:
+        def on_link(number: int) -> Callable[[zenoh.Session], object]:
+            def declare(session: zenoh.Session) -> object:
                 took(number, None)
                 return session.liveliness().declare_subscriber(key, _direct(partial(took, number)), history=True)
 
@@ -214,7 +214,7 @@ class ZenohNetwork:
         for callback in self._changed:
             callback()
 
-    def _declare(self, declare: Callable[[zenoh.Session], Any]) -> Callable[[], None]:
+    def _declare(self, declare: Callable[[zenoh.Session], object]) -> Callable[[], None]:
         undo = [link.declare(declare) for link in self._links]
 
         return partial(_all_of, undo)
@@ -264,7 +264,7 @@ class _Link:
     def __init__(self, network: ZenohNetwork, session: zenoh.Session | None) -> None:
         self._network = network
         self._lock = threading.Lock()
-        self._declared: dict[int, Callable[[zenoh.Session], Any]] = {}
+        self._declared: dict[int, Callable[[zenoh.Session], object]] = {}
         self._live: dict[int, Any] = {}
         self._next = 0
         self.session: zenoh.Session | None = None
@@ -289,7 +289,7 @@ class _Link:
             before.close()  # type: ignore[no-untyped-call]
         self.opened(make())
 
-    def declare(self, declare: Callable[[zenoh.Session], Any]) -> Callable[[], None]:
+    def declare(self, declare: Callable[[zenoh.Session], object]) -> Callable[[], None]:
         with self._lock:
             number, self._next = self._next, self._next + 1
             self._declared[number] = declare

@@ -10,6 +10,7 @@ from sublet.messaging.builtins.identity import IDENTITY
 from sublet.messaging.builtins.message import MESSAGE
 from sublet.messaging.builtins.node import NODE
 from sublet.messaging.builtins.room import ROOM
+from sublet.messaging.builtins.search import SEARCH
 from sublet.messaging.builtins.timeline import TIMELINE
 
-BUILT_INS: Final = (IDENTITY, ROOM, TIMELINE, MESSAGE, DELIVERY, CONTROLS, NODE)
+BUILT_INS: Final = (IDENTITY, ROOM, TIMELINE, MESSAGE, DELIVERY, CONTROLS, NODE, SEARCH)

@@ -7,22 +7,15 @@ again, whoever would send it is told so, where that is known; where it isn't, th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import parse_rfc3339
-from sublet.messaging.engine.contexts import AfterWrite, Intent, PreSend
-from sublet.messaging.engine.declaration import (
-    AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
-    Declaration,
-    Hooks,
-    Origin,
-    PreSendHook,
-    Trigger,
-)
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.declaration import AfterWriteHook, Declaration, Hooks, PreSendHook, Trigger
+from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.schema.changes import Happened, Intent
+from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change, Origin
+from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.ids import EntityId, is_entity_id, is_ref_id
 from sublet.protocol.patterns import Pattern
@@ -32,13 +25,13 @@ CONTROL: Final = "control"
 _EPOCH = Pattern(r"[0-9a-f]{16}\Z")
 
 
-def epoch_asking(fields: Mapping[str, Any]) -> str | None:
+def epoch_asking(fields: FieldsView) -> str | None:
     """Return the epoch of the process that asks by a message; None where it asks nothing."""
     value = fields.get(f"ext.{ASKS}")
     return value if isinstance(value, str) and _EPOCH.match(value) else None
 
 
-def control_of(fields: Mapping[str, Any]) -> tuple[EntityId, str] | None:
+def control_of(fields: FieldsView) -> tuple[EntityId, str] | None:
     """Return whom a message steers, and in which epoch; None where it steers nobody."""
     value = fields.get(f"ext.{CONTROL}")
     if not isinstance(value, dict):
@@ -84,7 +77,7 @@ def _bind(context: PreSend) -> None:
     context.annotate(CONTROL, {"to": to, "epoch": epoch})
 
 
-def _answered(context: PreSend) -> dict[str, Any] | None:
+def _answered(context: PreSend) -> Fields | None:
     """Return the question that a message replies to; None where it replies to none."""
     value = context.fields.get("ext.reply_to")
     ref_id = value.get("ref_id") if isinstance(value, dict) and value.get("room_id") is None else value
@@ -95,7 +88,7 @@ def _answered(context: PreSend) -> dict[str, Any] | None:
     return ref if ref is not None and epoch_asking(ref) is not None else None
 
 
-def _concerns(subject: Any) -> bool:
+def _concerns(subject: Intent | Happened) -> bool:
     return f"ext.{CONTROL}" in subject.fields or f"ext.{ASKS}" in subject.fields
 
 

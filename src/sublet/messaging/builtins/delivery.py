@@ -5,31 +5,36 @@ Who was a member is kept whenever that changes, so that a message costs nothing 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from sublet.messaging.builtins.timeline import HOPS
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.after_read import AfterRead
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
     Declaration,
     Hooks,
     Index,
-    Origin,
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.engine import Engine
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.ports.store import Store
+from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change, Origin
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 _INDEX: Final = "audience"
 
 
-def audience(engine: Engine, room_id: RoomId, seq: int) -> list[EntityId]:
+class AudienceParts(Protocol):
+    """The parts of the engine for knowing who was a member."""
+
+    @property
+    def store(self) -> Store: ...
+
+
+def audience(engine: AudienceParts, room_id: RoomId, seq: int) -> list[EntityId]:
     """Return who was a member, by what was known here when something was accepted.
 
     Args:
@@ -58,7 +63,7 @@ def _remember(context: AfterWrite) -> None:
 def _take_up(context: AfterRead) -> None:
     if context.page and not context.quoted and not context.query:
         cursor, refs = context.cursor, {str(item["ref_id"]) for item in context.items}
-        context.write_back(lambda later: later.engine.cursors.page_shown(later.entity, context.room_id, cursor, refs))
+        context.write_back(lambda later: later.parts.cursors.page_shown(later.entity, context.room_id, cursor, refs))
 
 
 DELIVERY: Final = Declaration(

@@ -6,27 +6,22 @@ after the write could be; what is left for hooks is the author's own signature o
 
 from __future__ import annotations
 
-from typing import Any
-
 from sublet.messaging.builtins.verifying import init, register, shown, verify_peer
 from sublet.messaging.calls import room_calls as calls
-from sublet.messaging.engine.contexts import PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.declaration import (
     ANY_DATATYPE,
-    Annotation,
-    AnnotationPlace,
-    Change,
-    Datatype,
     Declaration,
     Hooks,
     Index,
     Operation,
-    Origin,
     PreSendHook,
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change, Datatype, Origin
+from sublet.messaging.schema.fields import Fields
 from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.roots import StorageType
 
@@ -37,11 +32,11 @@ def _sign(context: PreSend) -> None:
         context.sign_ref()
 
 
-def _whoami(context: OperationContext) -> dict[str, Any]:
+def _whoami(context: OperationContext) -> Fields:
     return shown(context, context.entity)
 
 
-def _get_pubkey(context: OperationContext, entity_id: EntityId) -> dict[str, Any]:
+def _get_pubkey(context: OperationContext, entity_id: EntityId) -> Fields:
     return shown(context, entity_id)
 
 

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from sublet.messaging.builtins.timeline import DELETED
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import message_calls as calls
-from sublet.messaging.engine.contexts import AfterRead, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.after_read import AfterRead
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
-    Change,
-    Datatype,
     Declaration,
     Hooks,
     Index,
     Operation,
-    Origin,
     PreSendHook,
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.reading.reading import Reading
+from sublet.messaging.schema.changes import Intent
+from sublet.messaging.schema.datatypes import AnnotationPlace, Change, Datatype, Origin
+from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import (
@@ -55,9 +53,9 @@ def _is_immutable(intent: Intent) -> bool:
     return intent.fields.get("content_type") == IMMUTABLE
 
 
-def as_sent(engine: Engine, ref: Mapping[str, Any]) -> dict[str, JsonValue] | None:
+def as_sent(reading: Reading, ref: FieldsView) -> dict[str, JsonValue] | None:
     """Return the immutable content that a ref names; None where it has not come, or is in another's name."""
-    content = engine.reading.content_of(ref)
+    content = reading.content_of(ref)
     return content if content is not None and content["author"] == ref["author"] else None
 
 
@@ -78,7 +76,7 @@ def _send(
     body: str,
     format: str = "text/plain",
     media_refs: list[str] | None = None,
-    ext: dict[str, Any] | None = None,
+    ext: Fields | None = None,
 ) -> calls.RefSent:
     """Send a message.
 
@@ -102,12 +100,16 @@ def _send(
         raise SubletError(
             LocalCode.INVALID_ARGUMENT, "an unknown format, or too many attachments", f"Formats: {', '.join(FORMATS)}."
         )
-    engine = context.engine
+    engine = context.parts
+    for name, value in (ext or {}).items():
+        extension = engine.schema.extension_of(AnnotationPlace.ON_REF, name)
+        if value is not None and extension is not None:
+            context.require_enabled(room_id, extension)
     contents: dict[str, bytes] = {}
     try:
         content = content_object(context.entity, body, format, rfc3339(engine.now_ms()), media)
         intent = Intent("immutable_content", Change.INSERT, "", room_id, context.entity, dict(content))
-        engine.hooks.pre_send(engine, intent, contents)
+        engine.hooks.pre_send(intent, contents)
     except ValueError as error:
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"a message that has no canonical form: {error}") from None
     fields = {"content_type": IMMUTABLE, "content_id": intent.fields["content_id"]}
@@ -119,15 +121,15 @@ def _send(
 def _delete(context: OperationContext, room_id: RoomId, ref_id: RefId) -> calls.Deleted:
     """Delete a message of the caller; tell whether it was there until now."""
     context.state(room_id)
-    ref = context.engine.reading.ref(ref_id)
+    ref = context.parts.reading.ref(ref_id)
     if ref is None or ref["room_id"] != room_id:
         raise SubletError(LocalCode.NOT_FOUND, f"no message {ref_id} in this room", "Read the room for its ids.")
     if ref["author"] != context.entity:
         raise SubletError(LocalCode.POLICY_DENIED, "only its author deletes a message", "An admin may redact it.")
-    found = context.engine.store.find_entry(ref_id)
+    found = context.parts.store.find_entry(ref_id)
     if found is None or ref["status"] == DELETED:
         return {"deleted": False}
-    context.engine.writing.set_field(context.entity, found[0].doc_id, ref_id, ("status",), DELETED)
+    context.parts.writing.set_field(context.entity, found[0].doc_id, ref_id, ("status",), DELETED)
     return {"deleted": True}
 
 

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from sublet.messaging.declaring.declaration import Declaration, Index, Refresh
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.schema.datatypes import Origin
+from sublet.messaging.schema.fields import Fields
 
-from sublet.messaging.engine.declaration import Declaration, Index, Origin, Refresh
-from sublet.messaging.engine.operating import OperationContext
 
-
-def _status(context: OperationContext) -> dict[str, Any]:
+def _status(context: OperationContext) -> Fields:
     """Return what runs here: the level, our entities and extensions, the caller's rooms, and what came of updates.
 
     ``updates`` counts those that were accepted, held, doubled, and refused by reason, since this process began.
     """
-    engine = context.engine
-    added = [one for one in engine.registry.declarations if one.origin is not Origin.BUILT_IN]
+    parts = context.parts
+    added = [one for one in parts.declared.declarations if one.origin is not Origin.BUILT_IN]
     return {
         "entity_id": context.entity,
-        "level": engine.registry.level,
-        "entities": sorted(engine.keyring.local),
+        "level": parts.declared.level,
+        "entities": sorted(parts.keyring.local),
         "extensions": {one.id: {"version": one.version, "origin": str(one.origin)} for one in added},
-        "rooms": [state.room_id for state in engine.rooms_of(context.entity)],
-        "cursor": engine.events.cursor,
-        "updates": {str(name): count for name, count in engine.intake.counts.items()},
+        "rooms": [state.room_id for state in parts.here.of(context.entity)],
+        "cursor": parts.events.cursor,
+        "updates": {str(name): count for name, count in parts.intake.counts.items()},
     }
 
 

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from sublet.messaging.builtins import room_operations as operations
 from sublet.messaging.calls import room_calls as calls
-from sublet.messaging.engine.contexts import AfterWrite, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.declaration import (
     ANY_DATATYPE,
-    QOS_CONFIG,
     AfterWriteHook,
-    Change,
-    Datatype,
     Declaration,
     Hooks,
     Index,
     Operation,
-    Origin,
     PreSendHook,
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.forks import EQUIVOCATION_EVENT
-from sublet.messaging.engine.heads import ROLLED_BACK_EVENT
+from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.schema.changes import Intent
+from sublet.messaging.schema.datatypes import QOS_CONFIG, Change, Datatype, Origin
+from sublet.messaging.trust.forks import EQUIVOCATION_EVENT
+from sublet.messaging.trust.heads import ROLLED_BACK_EVENT
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.room.state import NO_POWER
 from sublet.protocol.ezagent.room.statements import KNOCKS, NESTED_MAP, Statement

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from typing import Final
 
+from sublet.messaging.builtins.config_values import ENCRYPTION, WINDOW, check_extensions, check_value, config_field
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import room_calls as calls
-from sublet.messaging.engine.declaration import AnnotationPlace, Origin
-from sublet.messaging.engine.operating import OperationContext
-from sublet.messaging.engine.timeline_shards import DEFAULT_REFS_PER_MONTH
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.opening.shards import DEFAULT_REFS_PER_MONTH
+from sublet.messaging.schema.datatypes import AnnotationPlace, Origin
+from sublet.messaging.schema.fields import Fields, Written
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, EntityId, RoomId, is_entity_id
+from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, EntityId, RoomId, created_ms, is_entity_id, ref_ms
 from sublet.protocol.ezagent.ids import room_id as new_room_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room.seen import seen_value
 from sublet.protocol.ezagent.room.state import DEFAULT_ADMIN_LEVEL, Policy, Role, RoomState
 from sublet.protocol.ezagent.room.statements import KNOCKS, MEMBERS, NESTED_MAP, USERS
-from sublet.protocol.ezagent.room.table import ADMIN_FIELDS, MAX_NAME_CHARS, level_of
+from sublet.protocol.ezagent.room.table import MAX_NAME_CHARS, level_of
 from sublet.protocol.ezagent.yjs.encode import Nested, Transaction
 from sublet.protocol.ezagent.yjs.model import Value
 
@@ -42,11 +44,12 @@ def create(
         extensions: which are enabled; by default all that this daemon knows, third parties' included.
         seed: the time (Unix milliseconds) and salt from which its id was made before; new ones by default.
     """
-    engine, creator = context.engine, context.entity
+    engine, creator = context.parts, context.entity
     if not 0 < len(name) <= MAX_NAME_CHARS or policy not in {item.value for item in Policy}:
         raise _wrong("a room has a name of at most 256 characters and a policy of open, knock or invite")
     members = [_entity(entity) for entity in invite or []]
     enabled = extensions if extensions is not None else _extensions(context)
+    check_extensions(_known(context), frozenset(), [*enabled])
     now, salt = seed if seed is not None else (engine.now_ms(), os.urandom(ROOM_SALT_BYTES))
     room = new_room_id(creator, now, salt)
     fields: dict[str, Value | Nested] = {
@@ -62,24 +65,24 @@ def create(
         ),
         "power_levels": Nested(default=0, events_default=0, admin=DEFAULT_ADMIN_LEVEL, users=Nested()),
         "relays": [],
-        "encryption": "transport_only",
-        "timeline": {"window_size": "monthly", "max_refs_per_window": DEFAULT_REFS_PER_MONTH},
+        "encryption": ENCRYPTION,
+        "timeline": {"window_size": WINDOW, "max_refs_per_window": DEFAULT_REFS_PER_MONTH},
         "enabled_extensions": list(enabled),
-        "ext": Nested({name: Nested() for name in engine.registry.shared_on(_CONFIG, tuple(enabled))}),
+        "ext": Nested({name: Nested() for name in engine.schema.shared_on(_CONFIG, tuple(enabled))}),
     }
 
     def write(transaction: Transaction) -> None:
         for key, value in fields.items():
             transaction.set_key("config", key, None, value)
 
-    engine.want_room(room)
+    engine.here.want(room)
     engine.writing.found(creator, doc_id("config", room_id=room), write)
     return {"room_id": room, "name": name}
 
 
 def list_rooms(context: OperationContext) -> list[calls.RoomSummary]:
     """Return the rooms that the caller is a member of."""
-    return [_summary(state, context.entity) for state in context.engine.rooms_of(context.entity)]
+    return [_summary(context, state) for state in context.parts.here.of(context.entity)]
 
 
 def get(context: OperationContext, room_id: RoomId) -> calls.RoomFound:
@@ -87,12 +90,15 @@ def get(context: OperationContext, room_id: RoomId) -> calls.RoomFound:
     state = context.state(room_id)
     fields = {".".join(path): value for path, value in state.fields.items() if path[:2] not in (MEMBERS, USERS)}
     fields |= {".".join(path): _plain_level(fields[".".join(path)]) for path in state.fields if level_of(path)}
-    summary = _summary(state, context.entity)
+    summary = _summary(context, state)
     return {
         "room_id": summary["room_id"],
         "name": summary["name"],
         "policy": summary["policy"],
         "role": summary["role"],
+        "created_by": summary["created_by"],
+        "write_level": summary["write_level"],
+        "last_activity": summary["last_activity"],
         "config": fields,
         "members": {
             entity: {"role": str(role), "power": state.power(entity)} for entity, role in state.members().items()
@@ -110,28 +116,34 @@ def members(context: OperationContext, room_id: RoomId) -> dict[str, str]:
     return {entity: str(role) for entity, role in context.state(room_id).members().items()}
 
 
-def update_config(context: OperationContext, room_id: RoomId, changes: dict[str, Any]) -> None:
+def update_config(context: OperationContext, room_id: RoomId, changes: Fields) -> None:
     """Change fields of the config, named with dots, such as ``membership.policy``.
 
     A level that is changed tells what was seen of those whom it may take power from.
     """
-    context.state(room_id)
-    writes: list[tuple[tuple[str, ...], Any]] = []
-    for name, value in changes.items():
-        path = tuple(name.split("."))
+    state, schema = context.state(room_id), context.parts.schema
+    known = _known(context)
+    timeline = state.fields.get(("timeline",))
+    window: dict[str, Value] = {**timeline} if isinstance(timeline, dict) else {}
+    writes: dict[tuple[str, ...], Written] = {}
+    for name, given in changes.items():
+        path, part = config_field(name, given)
+        value = given if part is None else window | part
+        check_value(schema, known, state, path, value)
+        if path == ("timeline",) and isinstance(value, dict):
+            window = window | value
+            value = window
         if path[0] == "ext" and len(path) == 3 and not _has_map(context, room_id, path[:2]):
-            writes.append((path[:2], Nested()))
+            writes[path[:2]] = Nested()
         if level_of(path) is not None:
             value = {"level": value, "seen": _seen(context, room_id, None)}
-        elif path not in ADMIN_FIELDS and path[0] != "ext":
-            raise _wrong(f"{name} is no field of a room's config that can be changed")
-        writes.append((path, value))
-    _write(context, room_id, writes)
+        writes[path] = value
+    _write(context, room_id, list(writes.items()))
 
 
 def _has_map(context: OperationContext, room_id: RoomId, path: tuple[str, ...]) -> bool:
     """Tell whether a nested map of the config is there; that of an extension is not, where the room began without."""
-    return any(item.path == path and item.value == NESTED_MAP for item in context.engine.rooms.statements(room_id))
+    return any(item.path == path and item.value == NESTED_MAP for item in context.parts.rooms.statements(room_id))
 
 
 def invite(context: OperationContext, room_id: RoomId, entity: EntityId, role: str = "member") -> None:
@@ -139,7 +151,9 @@ def invite(context: OperationContext, room_id: RoomId, entity: EntityId, role: s
     state = context.state(room_id)
     if role not in (Role.MEMBER, Role.ADMIN, Role.OWNER):
         raise _wrong("a role is member, admin or owner")
-    writes: list[tuple[tuple[str, ...], Any]] = [((*MEMBERS, _entity(entity)), _grant(context, room_id, entity, role))]
+    writes: list[tuple[tuple[str, ...], Written]] = [
+        ((*MEMBERS, _entity(entity)), _grant(context, room_id, entity, role))
+    ]
     if (*KNOCKS, entity) in state.fields:
         writes.append(((*KNOCKS, entity), None))
     _write(context, room_id, writes)
@@ -147,7 +161,7 @@ def invite(context: OperationContext, room_id: RoomId, entity: EntityId, role: s
 
 def join(context: OperationContext, room_id: RoomId) -> calls.RoomNamed:
     """Become a member of an open room whose config is here, or take up an invitation."""
-    state = context.engine.rooms.state(room_id)
+    state = context.parts.rooms.state(room_id)
     if state.creator is None:
         raise SubletError(
             LocalCode.NOT_FOUND, "nobody who is reachable knows this room", "Try again when a member is up."
@@ -186,21 +200,21 @@ def kick(context: OperationContext, room_id: RoomId, entity: EntityId, reason: s
 def set_power(context: OperationContext, room_id: RoomId, entity: EntityId, level: int) -> None:
     """Give a member another power, from 0 to 100."""
     context.state(room_id)
-    value = {"level": level, "seen": _seen(context, room_id, entity)}
+    value: Value = {"level": level, "seen": _seen(context, room_id, entity)}
     _write(context, room_id, [((*USERS, _entity(entity)), value)])
 
 
 _CONFIG: Final = AnnotationPlace.ON_ROOM_CONFIG
 
 
-def _write(context: OperationContext, room_id: RoomId, writes: list[tuple[tuple[str, ...], Any]]) -> None:
+def _write(context: OperationContext, room_id: RoomId, writes: list[tuple[tuple[str, ...], Written]]) -> None:
     config = doc_id("config", room_id=room_id)
-    context.engine.writing.set_fields(context.entity, config, [(None, path, value) for path, value in writes])
+    context.parts.writing.set_fields(context.entity, config, [(None, path, value) for path, value in writes])
 
 
 def _grant(context: OperationContext, room_id: RoomId, entity: EntityId, role: str) -> Value:
     """Return a grant; where its subject has written before, it tells what was written outside."""
-    state = context.engine.rooms.state(room_id)
+    state = context.parts.rooms.state(room_id)
     seen = _seen(context, room_id, entity) if state.role(entity) is None else {}
     return {"role": role, "seen": seen} if seen else role
 
@@ -217,22 +231,47 @@ def _removal(
 
 
 def _seen(context: OperationContext, room_id: RoomId, entity: EntityId | None) -> dict[str, Value]:
-    clocks = context.engine.store.clients_of(room_id, entity)
+    clocks = context.parts.store.clients_of(room_id, entity)
     return seen_value({name.split("/", 2)[2]: by_client for name, by_client in clocks.items()})
 
 
-def _summary(state: RoomState, entity: EntityId) -> calls.RoomSummary:
+def _summary(context: OperationContext, state: RoomState) -> calls.RoomSummary:
     return {
         "room_id": state.room_id,
         "name": state.name,
         "policy": str(state.policy),
-        "role": str(state.role(entity)),
+        "role": str(state.role(context.entity)),
         "members": len(state.members()),
+        "created_by": state.creator or "",
+        "write_level": state.level("events_default").value,
+        "last_activity": rfc3339(_last_activity(context, state.room_id)),
     }
 
 
+def _last_activity(context: OperationContext, room_id: RoomId) -> int:
+    """Return when something was last said in a room, or when it was opened; Unix milliseconds, never ahead of now.
+
+    By the ids of refs alone: a list of rooms opens no documents.
+    """
+    parts = context.parts
+    latest = created_ms(room_id)
+    for shard in reversed(parts.shards.names(room_id)):
+        row = parts.store.find_document(doc_id("index", room_id=room_id, shard_id=shard))
+        newest = parts.store.newest_entry(row.number) if row is not None else None
+        if newest is not None:
+            latest = ref_ms(newest)
+            break
+    return min(latest, parts.now_ms())
+
+
 def _extensions(context: OperationContext) -> list[str]:
-    return [item.id for item in context.engine.registry.declarations if item.origin is not Origin.BUILT_IN]
+    return list(_known(context))
+
+
+def _known(context: OperationContext) -> dict[str, frozenset[str]]:
+    """Return the extensions that are here, in order, and what each needs."""
+    declared = context.parts.declared.declarations
+    return {item.id: frozenset(item.dependencies) for item in declared if item.origin is not Origin.BUILT_IN}
 
 
 def _entity(text: str) -> EntityId:

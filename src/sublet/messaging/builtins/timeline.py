@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import message_calls as calls
-from sublet.messaging.engine.contexts import AfterWrite, PreSend
-from sublet.messaging.engine.declaration import (
-    QOS_DATA,
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.declaration import (
     AfterWriteHook,
-    AnnotationPlace,
-    Change,
-    Datatype,
     Declaration,
     Hooks,
     Index,
     Operation,
-    Origin,
     PreSendHook,
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.document import Document
-from sublet.messaging.engine.operating import OperationContext, no_message
-from sublet.messaging.engine.sequence import Node
+from sublet.messaging.declaring.operating import OperationContext, no_message
+from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.documents.document import Document
+from sublet.messaging.documents.sequence import Node
+from sublet.messaging.schema.datatypes import QOS_DATA, AnnotationPlace, Change, Datatype, Origin
+from sublet.messaging.schema.fields import Fields, FieldsView, Written
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import RefId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
@@ -63,7 +61,7 @@ def _generate_ref(context: PreSend) -> None:
         context.fields[f"ext.{name}"] = Nested()
 
 
-def hops_of(fields: Mapping[str, Any]) -> int:
+def hops_of(fields: FieldsView) -> int:
     """Return how many messages of agents a ref says that it has behind it; 0 where it says nothing that counts."""
     value = fields.get(f"ext.{HOPS}")
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= HIGHEST_HOPS else 0
@@ -86,6 +84,7 @@ def _detect_change(context: AfterWrite) -> None:
             },
         )
     elif change.path == ("status",) and change.value == DELETED:
+        context.said_otherwise(str(change.entry_id))
         context.emit("message.deleted", {"ref_id": change.entry_id, "author": change.signer})
 
 
@@ -117,22 +116,22 @@ def _list(
     walk = _forwards(context, room_id, place) if after is not None else backwards(context, room_id, place)
     found = list(islice(walk, limit + 1))
     page = found[:limit] if after is not None else found[:limit][::-1]
-    items = [context.engine.reading.entry(document, node) for document, node in page]
+    items = [context.parts.reading.entry(document, node) for document, node in page]
     more = len(found) > limit
     edge = page[-1 if after is not None else 0][1].entry_id if page and more else None
-    return {"refs": context.engine.reading.shown(context.entity, room_id, items, page=not peek), "next_cursor": edge}
+    return {"refs": context.parts.shows.shown(context.entity, room_id, items, page=not peek), "next_cursor": edge}
 
 
 def _get_ref(context: OperationContext, room_id: RoomId, ref_id: RefId) -> calls.Ref:
-    shown: dict[str, Any] = context.engine.reading.shown(context.entity, room_id, [context.ref(room_id, ref_id)])[0]
+    shown: Fields = context.parts.shows.shown(context.entity, room_id, [context.ref(room_id, ref_id)])[0]
     return shown
 
 
 def _place_of(context: OperationContext, room_id: RoomId, cursor: RefId) -> tuple[str, Node]:
-    found = context.engine.store.find_entry(cursor)
+    found = context.parts.store.find_entry(cursor)
     if found is None or found[0].room_id != room_id:
         raise no_message(cursor)
-    node = context.engine.document(found[0].doc_id).list.nodes[found[1]]
+    node = context.parts.documents.open(found[0].doc_id).list.nodes[found[1]]
     return found[0].doc_id.rpartition("/")[2], node
 
 
@@ -140,33 +139,33 @@ def backwards(
     context: OperationContext, room_id: RoomId, place: tuple[str, Node] | None
 ) -> Iterator[tuple[Document, Node]]:
     """Yield the refs of a room that count, from the last, or from the one before ``place``, to the first."""
-    names = [name for name in context.engine.shards.names(room_id) if place is None or name <= place[0]]
+    names = [name for name in context.parts.shards.names(room_id) if place is None or name <= place[0]]
     for name in reversed(names):
-        document = context.engine.document(doc_id("index", room_id=room_id, shard_id=name))
+        document = context.parts.documents.open(doc_id("index", room_id=room_id, shard_id=name))
         start = place[1] if place is not None and place[0] == name else None
         for node in document.list.backwards(start):
-            if context.engine.reading.counts(document, node):
+            if context.parts.reading.counts(document, node):
                 yield document, node
 
 
 def _forwards(
     context: OperationContext, room_id: RoomId, place: tuple[str, Node] | None
 ) -> Iterator[tuple[Document, Node]]:
-    names = [name for name in context.engine.shards.names(room_id) if place is None or name >= place[0]]
+    names = [name for name in context.parts.shards.names(room_id) if place is None or name >= place[0]]
     for name in names:
-        document = context.engine.document(doc_id("index", room_id=room_id, shard_id=name))
+        document = context.parts.documents.open(doc_id("index", room_id=room_id, shard_id=name))
         start = place[1] if place is not None and place[0] == name else None
         for node in document.list.forwards(start):
-            if context.engine.reading.counts(document, node):
+            if context.parts.reading.counts(document, node):
                 yield document, node
 
 
-def _annotations(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[str, Any]:
+def _annotations(context: OperationContext, room_id: RoomId, ref_id: RefId) -> Fields:
     ref = _get_ref(context, room_id, ref_id)
     return {name: value for name, value in ref.items() if name.startswith("ext.")}
 
 
-def _annotate(context: OperationContext, room_id: RoomId, ref_id: RefId, name: str, key: str, value: Any) -> None:
+def _annotate(context: OperationContext, room_id: RoomId, ref_id: RefId, name: str, key: str, value: Written) -> None:
     _set_annotation(context, room_id, ref_id, name, key, value)
 
 
@@ -174,9 +173,11 @@ def _remove_annotation(context: OperationContext, room_id: RoomId, ref_id: RefId
     _set_annotation(context, room_id, ref_id, name, key, None)
 
 
-def _set_annotation(context: OperationContext, room_id: RoomId, ref_id: RefId, name: str, key: str, value: Any) -> None:
+def _set_annotation(
+    context: OperationContext, room_id: RoomId, ref_id: RefId, name: str, key: str, value: Written
+) -> None:
     ref = context.ref(room_id, ref_id)
-    annotation = context.engine.registry.annotations.get((AnnotationPlace.ON_REF, name))
+    annotation = context.parts.schema.annotations.get((AnnotationPlace.ON_REF, name))
     if annotation is None or not annotation.nested:
         raise SubletError(
             LocalCode.INVALID_ARGUMENT, f"ext.{name} is no map that several write", "See docs/messaging.md."

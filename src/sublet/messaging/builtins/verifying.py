@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.engine.asking import AskingContext
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.asking import AskingContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.schema.fields import Fields
 from sublet.protocol.encoding import b64
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.challenge import NONCE_BYTES, Challenge, encode_challenge, parse_response
@@ -17,7 +18,7 @@ from sublet.protocol.ezagent.identity import EntityRecord
 from sublet.protocol.ezagent.ids import EntityId, is_entity_id
 
 
-async def init(context: AskingContext, name: str) -> dict[str, Any]:
+async def init(context: AskingContext, name: str) -> Fields:
     """Give this daemon another entity, ``@name:`` and its node id: make its keys, or load those that it has.
 
     Raises:
@@ -40,7 +41,7 @@ def register(context: OperationContext) -> NoReturn:
     )
 
 
-async def verify_peer(context: AskingContext, entity_id: EntityId) -> dict[str, Any]:
+async def verify_peer(context: AskingContext, entity_id: EntityId) -> Fields:
     """Let an entity show that it is there and holds its key, and keep the key.
 
     Args:
@@ -68,23 +69,25 @@ async def verify_peer(context: AskingContext, entity_id: EntityId) -> dict[str, 
 
 
 def _challenge(context: OperationContext, entity_id: EntityId) -> tuple[Challenge, bytes]:
-    local = context.engine.keyring.local
+    local = context.parts.keyring.local
     if entity_id in local:
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"{entity_id} is one of ours", "Its key is in this daemon.")
-    challenge = Challenge(context.entity, entity_id, os.urandom(NONCE_BYTES), context.engine.now_ms())
-    return challenge, encode_challenge(challenge, local[context.entity].record, context.engine.key(context.entity))
+    challenge = Challenge(context.entity, entity_id, os.urandom(NONCE_BYTES), context.parts.now_ms())
+    return challenge, encode_challenge(
+        challenge, local[context.entity].record, context.parts.keyring.key(context.entity)
+    )
 
 
-def _verified(context: OperationContext, challenge: Challenge, answers: list[bytes]) -> dict[str, Any]:
+def _verified(context: OperationContext, challenge: Challenge, answers: list[bytes]) -> Fields:
     for raw in answers:
         try:
             record = parse_response(raw, challenge)
-            context.engine.intake.learn(record.encode())
+            context.parts.intake.learn(record.encode())
         except Refused:
             continue
-        known = context.engine.keyring.record(record.entity_id)
+        known = context.parts.keyring.record(record.entity_id)
         if known is None or known.version <= record.version:  # an older one may be of a key that was given up
-            return {**_view(record), "verified_at": rfc3339(context.engine.now_ms())}
+            return {**_view(record), "verified_at": rfc3339(context.parts.now_ms())}
     raise SubletError(
         LocalCode.KEY_CHANGED,
         f"whoever answered for {challenge.responder} does not hold its key",
@@ -92,13 +95,13 @@ def _verified(context: OperationContext, challenge: Challenge, answers: list[byt
     )
 
 
-def shown(context: OperationContext, entity: EntityId) -> dict[str, Any]:
+def shown(context: OperationContext, entity: EntityId) -> Fields:
     """Return an entity's record for people.
 
     Raises:
         SubletError: ``NOT_FOUND``: it is not known here.
     """
-    record = context.engine.keyring.record(entity)
+    record = context.parts.keyring.record(entity)
     if record is None:
         raise SubletError(
             LocalCode.NOT_FOUND, f"nobody here knows {entity}", "Its daemon may be away; try again later."
@@ -106,7 +109,7 @@ def shown(context: OperationContext, entity: EntityId) -> dict[str, Any]:
     return _view(record)
 
 
-def _view(record: EntityRecord) -> dict[str, Any]:
+def _view(record: EntityRecord) -> Fields:
     return {
         "entity_id": record.entity_id,
         "kind": str(record.kind),

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from sublet.messaging.engine.asking import AskingContext
-    from sublet.messaging.engine.operating import OperationContext
+    from sublet.messaging.declaring.asking import AskingContext
+    from sublet.messaging.declaring.operating import OperationContext
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,11 +34,11 @@ class EngineCall(Generic[P, R_co]):
     id: str
     stated: Callable[P, R_co]
 
-    def by(self, run: Callable[Concatenate[OperationContext, P], R_co]) -> Callable[..., Any]:
+    def by(self, run: Callable[Concatenate[OperationContext, P], R_co]) -> Callable[..., object]:
         """Return ``run``, which does this operation."""
         return run
 
-    def by_waiting(self, run: Callable[Concatenate[AskingContext, P], Awaitable[R_co]]) -> Callable[..., Any]:
+    def by_waiting(self, run: Callable[Concatenate[AskingContext, P], Awaitable[R_co]]) -> Callable[..., object]:
         """Return ``run``, which does this operation and waits for others meanwhile."""
         return run
 

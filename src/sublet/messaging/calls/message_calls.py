@@ -8,6 +8,7 @@ from sublet.messaging.calls.engine_call import engine_call
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 
 DEFAULT_LIMIT = 50
+DEFAULT_FOUND = 20
 
 Ref: TypeAlias = dict[str, Any]
 """A message as its reader is shown it, with what extensions have added."""
@@ -26,6 +27,12 @@ class RefPage(TypedDict):
 
     refs: list[Ref]
     next_cursor: str | None
+
+
+class MessagesFound(RefPage):
+    """Messages that a search has found, the newest first; ``complete`` tells whether all were looked at."""
+
+    complete: bool
 
 
 class ChannelFound(TypedDict):
@@ -53,7 +60,7 @@ class VersionFound(TypedDict):
 
 
 class Deleted(TypedDict):
-    """Whether it was there."""
+    """Answer to deleting a message: false where nobody could read it any more."""
 
     deleted: bool
 
@@ -65,7 +72,7 @@ class Added(TypedDict):
 
 
 class Removed(TypedDict):
-    """Whether it was there."""
+    """Answer to taking something back, such as a reaction or a watch: false where there was none."""
 
     removed: bool
 
@@ -80,7 +87,7 @@ class Decided(TypedDict):
 class WatchesFound(TypedDict):
     """The watches of the caller."""
 
-    refs: list[dict[str, Any]]
+    refs: list[Ref]
     channels: list[dict[str, Any]]
 
 
@@ -135,6 +142,14 @@ def list_timeline(
     peek: bool = False,
 ) -> RefPage:
     """Return a page of a room."""
+    raise NotImplementedError
+
+
+@engine_call("search.messages")
+def search_messages(
+    query: str, rooms: list[RoomId] | None = None, limit: int = DEFAULT_FOUND, before: str | None = None
+) -> MessagesFound:
+    """Return messages that hold all words of a query."""
     raise NotImplementedError
 
 

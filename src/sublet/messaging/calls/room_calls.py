@@ -17,11 +17,14 @@ class RoomNamed(TypedDict):
 
 
 class RoomSummary(RoomNamed):
-    """A room as one of its members sees it."""
+    """A room as one of its members sees it; ``write_level`` is the power that saying something there takes."""
 
     policy: str
     role: str
     members: int
+    created_by: EntityId
+    write_level: int
+    last_activity: str
 
 
 class MemberFound(TypedDict):
@@ -36,6 +39,9 @@ class RoomFound(RoomNamed):
 
     policy: str
     role: str
+    created_by: EntityId
+    write_level: int
+    last_activity: str
     config: dict[str, Any]
     members: dict[EntityId, MemberFound]
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
-from sublet.messaging.answers import behind
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.engine import Engine
+from sublet.messaging.identities.epochs import Epochs
+from sublet.messaging.identities.keyring import Keyring
+from sublet.messaging.intake.intake import Intake
+from sublet.messaging.opening.shards import TimelineShards
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.ports.store import Store
+from sublet.messaging.rooms.here import RoomsHere
+from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.syncing.answers import AnswerParts, behind
 from sublet.protocol.ezagent.acknowledgement import (
     MAX_CLIENTS,
     MAX_SHARDS,
@@ -28,19 +34,47 @@ _DELIVERED: Final = "delivered"
 MAX_ROWS: Final = MAX_SHARDS * MAX_CLIENTS
 
 
-def delivered_until(engine: Engine, room_id: RoomId, recipient: EntityId, shard: str, client: int) -> int:
+class AcknowledgedParts(AnswerParts, Protocol):
+    """The parts of the engine for what daemons have acknowledged."""
+
+    @property
+    def epochs(self) -> Epochs: ...
+
+    @property
+    def here(self) -> RoomsHere: ...
+
+    @property
+    def intake(self) -> Intake: ...
+
+    @property
+    def keyring(self) -> Keyring: ...
+
+    @property
+    def now_ms(self) -> Callable[[], int]: ...
+
+    @property
+    def rooms(self) -> Rooms: ...
+
+    @property
+    def shards(self) -> TimelineShards: ...
+
+    @property
+    def store(self) -> Store: ...
+
+
+def delivered_until(engine: AcknowledgedParts, room_id: RoomId, recipient: EntityId, shard: str, client: int) -> int:
     """Return the clock up to which a recipient holds what one of our processes wrote to a shard; 0 for none of it."""
     below = _rank(shard, client) + "!"
     found = engine.store.scan_index(_DELIVERED, f"{room_id}/{recipient}", 1, below)
     return _clock(found[0]) if found and found[0].rank == _rank(shard, client) else 0
 
 
-def is_delivered(engine: Engine, room_id: RoomId, recipient: EntityId, shard: str, item: ItemId) -> bool:
+def is_delivered(engine: AcknowledgedParts, room_id: RoomId, recipient: EntityId, shard: str, item: ItemId) -> bool:
     """Tell whether a recipient holds an item: it is one of ours here, or its daemon has signed that it holds it."""
     return recipient in engine.keyring.local or delivered_until(engine, room_id, recipient, shard, item[0]) > item[1]
 
 
-def acknowledge(engine: Engine, room_id: RoomId, asked: Clocks) -> list[bytes]:
+def acknowledge(engine: AcknowledgedParts, room_id: RoomId, asked: Clocks) -> list[bytes]:
     """Return signed statements of our members of a room that they hold what others wrote.
 
     Args:
@@ -59,9 +93,9 @@ def acknowledge(engine: Engine, room_id: RoomId, asked: Clocks) -> list[bytes]:
         return []
     payload, document = Acknowledgement(engine.epochs.own, held).encode(), doc_id("delivery", room_id=room_id)
     return [
-        seal(engine.key(entity), entity, document, engine.now_ms(), payload).raw
+        seal(engine.keyring.key(entity), entity, document, engine.now_ms(), payload).raw
         for entity in engine.keyring.local
-        if engine.is_member(entity, room_id)
+        if engine.here.is_member(entity, room_id)
     ]
 
 
@@ -78,7 +112,7 @@ class Taken:
     ahead: Clocks = field(default_factory=dict)
 
 
-def take(engine: Engine, room_id: RoomId, raw: bytes) -> Taken:
+def take(engine: AcknowledgedParts, room_id: RoomId, raw: bytes) -> Taken:
     """Keep what a bundle of acknowledgements says of what we wrote.
 
     Who is no member of the room is not listened to; nobody can say that more has arrived than was written.
@@ -90,13 +124,13 @@ def take(engine: Engine, room_id: RoomId, raw: bytes) -> Taken:
     ahead: dict[str, Mapping[int, int]] = {}
     bundle = decode_bundle(raw)
     for record in bundle.of(RecordKind.IDENTITY):
-        if engine.is_member(parse_record(record).entity_id, room_id):
+        if engine.here.is_member(parse_record(record).entity_id, room_id):
             engine.intake.learn(record)
     for record in bundle.of(RecordKind.ENVELOPE):
         envelope = unpack(record)
         signer = envelope.signer
         fits = envelope.doc_id == doc_id("delivery", room_id=room_id)
-        if not fits or signer in engine.keyring.local or not engine.is_member(signer, room_id):
+        if not fits or signer in engine.keyring.local or not engine.here.is_member(signer, room_id):
             continue
         keys = engine.keyring.keys(signer)
         if keys is None:
@@ -112,12 +146,12 @@ def take(engine: Engine, room_id: RoomId, raw: bytes) -> Taken:
     return Taken(news, unknown, ahead)
 
 
-def behind_of(engine: Engine, held: Clocks) -> Clocks:
+def behind_of(engine: AcknowledgedParts, held: Clocks) -> Clocks:
     """Return of what somebody holds, by document, those documents of which we lack some of that."""
     return {name: vector for name, vector in held.items() if behind(engine, name, vector)}
 
 
-def question(engine: Engine, room_id: RoomId) -> dict[str, dict[int, int]]:
+def question(engine: AcknowledgedParts, room_id: RoomId) -> dict[str, dict[int, int]]:
     """Return what of ours in a room somebody has not acknowledged yet: by shard, our clients' clocks."""
     recipients = [member for member in engine.rooms.state(room_id).members() if member not in engine.keyring.local]
     open_: dict[str, dict[int, int]] = {}
@@ -138,7 +172,7 @@ def question(engine: Engine, room_id: RoomId) -> dict[str, dict[int, int]]:
     }
 
 
-def answer(engine: Engine, room_id: RoomId, payload: bytes) -> bytes | None:
+def answer(engine: AcknowledgedParts, room_id: RoomId, payload: bytes) -> bytes | None:
     """Return the answer to a question of ``question``; None where nothing of it is here.
 
     Raises:
@@ -148,7 +182,7 @@ def answer(engine: Engine, room_id: RoomId, payload: bytes) -> bytes | None:
     envelopes = acknowledge(engine, room_id, asked)
     if not envelopes:
         return None
-    signers = [own.record for entity, own in engine.keyring.local.items() if engine.is_member(entity, room_id)]
+    signers = [own.record for entity, own in engine.keyring.local.items() if engine.here.is_member(entity, room_id)]
     records = [(RecordKind.IDENTITY, record.encode()) for record in signers]
     return encode_bundle([*records, *((RecordKind.ENVELOPE, raw) for raw in envelopes)])
 
@@ -158,7 +192,7 @@ def bundle_of(envelopes: Iterable[bytes]) -> bytes:
     return encode_bundle((RecordKind.ENVELOPE, raw) for raw in envelopes)
 
 
-def _written(engine: Engine, room_id: RoomId) -> Iterator[tuple[str, int, int]]:
+def _written(engine: AcknowledgedParts, room_id: RoomId) -> Iterator[tuple[str, int, int]]:
     """Yield shard, client and next clock of everything that we ever wrote to a room's timeline."""
     for entity in engine.keyring.local:
         for name, clients in engine.store.clients_of(room_id, entity).items():
@@ -167,14 +201,14 @@ def _written(engine: Engine, room_id: RoomId) -> Iterator[tuple[str, int, int]]:
                 yield from ((shard, client, clock) for client, clock in clients.items())
 
 
-def _heard(engine: Engine, room_id: RoomId, clocks: Clocks) -> Clocks:
+def _heard(engine: AcknowledgedParts, room_id: RoomId, clocks: Clocks) -> Clocks:
     """Return clocks by document, of the months that are heard; who reads further back asks for older ones."""
     this = engine.shards.current_month()
     shards = [shard for shard in clocks if month(shard) in (this, previous_month(this))]
     return {doc_id("index", room_id=room_id, shard_id=shard): clocks[shard] for shard in shards}
 
 
-def _news(engine: Engine, room_id: RoomId, recipient: EntityId, clocks: Clocks) -> Iterator[IndexEntry]:
+def _news(engine: AcknowledgedParts, room_id: RoomId, recipient: EntityId, clocks: Clocks) -> Iterator[IndexEntry]:
     for shard, vector in clocks.items():
         row = engine.store.find_document(doc_id("index", room_id=room_id, shard_id=shard))
         ours = engine.store.clients(row.number) if row is not None else {}

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
 import structlog
 
 from sublet.messaging.delivery import acknowledged
-from sublet.messaging.delivery.heard import Heard
-from sublet.messaging.doorkeeper import Asked, ask
+from sublet.messaging.delivery.acknowledged import AcknowledgedParts
+from sublet.messaging.delivery.heard import AcknowledgementQueue
 from sublet.messaging.engine.calling import CallEngine
-from sublet.messaging.engine.declaration import QOS_LOW
-from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.network import Network
-from sublet.messaging.engine.writing import Outgoing
+from sublet.messaging.identities.epochs import Epochs
+from sublet.messaging.ports.network import Network
+from sublet.messaging.ports.outbox import Outbox, Outgoing
+from sublet.messaging.schema.datatypes import QOS_LOW
+from sublet.messaging.syncing.doorkeeper import DoorParts, RoomQuestion, ask
 from sublet.protocol.ezagent.acknowledgement import MAX_CLIENTS, MAX_SHARDS, Acknowledgement, Clocks
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import RoomId
@@ -40,6 +41,16 @@ MAX_AHEAD: Final = 64
 """Documents of which others hold more, at a time; what is beyond is asked for with everything else."""
 MAX_AHEAD_CLOCKS: Final = 16_384
 """Of all those documents."""
+
+
+class AcknowledgingParts(AcknowledgedParts, DoorParts, Protocol):
+    """The parts of the engine for acknowledging."""
+
+    @property
+    def epochs(self) -> Epochs: ...
+
+    @property
+    def outbox(self) -> Outbox: ...
 
 
 class Acknowledging:
@@ -68,7 +79,7 @@ class Acknowledging:
         self._soon = soon
         self._arrived: dict[RoomId, dict[str, dict[int, int]]] = {}
         self._arrived_clients = 0
-        self._heard = Heard()
+        self._heard = AcknowledgementQueue()
         self._wanted: dict[RoomId, None] = {}
         self._asking: set[RoomId] = set()
         self._ahead: dict[str, Mapping[int, int]] = {}
@@ -172,7 +183,7 @@ class Acknowledging:
         for raw in answers:
             await self._safely(partial(self._take_answer, room_id, asked, raw))
 
-    async def _take_answer(self, room_id: RoomId, asked: Asked, raw: bytes) -> None:
+    async def _take_answer(self, room_id: RoomId, asked: RoomQuestion, raw: bytes) -> None:
         await self._take(room_id, asked.opened(raw))
 
     async def _hear(self, room_id: RoomId, raw: bytes) -> None:
@@ -194,15 +205,15 @@ class Acknowledging:
         return taken
 
 
-def _question(engine: Engine, room_id: RoomId) -> Asked | None:
+def _question(engine: AcknowledgingParts, room_id: RoomId) -> RoomQuestion | None:
     unacknowledged = acknowledged.question(engine, room_id)
     if not unacknowledged:
         return None
     return ask(engine, doc_id("delivery", room_id=room_id), Acknowledgement(engine.epochs.own, unacknowledged).encode())
 
 
-def _acknowledge(engine: Engine, room_id: RoomId, shards: dict[str, dict[int, int]]) -> None:
+def _acknowledge(engine: AcknowledgingParts, room_id: RoomId, shards: dict[str, dict[int, int]]) -> None:
     envelopes = acknowledged.acknowledge(engine, room_id, shards)
     if envelopes:
         key = doc_id("delivery", room_id=room_id)
-        engine.writing.outgoing.append(Outgoing(key, acknowledged.bundle_of(envelopes), b"", QOS_LOW))
+        engine.outbox.put(Outgoing(key, acknowledged.bundle_of(envelopes), b"", QOS_LOW))

@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Protocol
 
-from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext, OperationParts
+from sublet.messaging.events.cursors import Cursors
+from sublet.messaging.events.events import Events
 from sublet.messaging.extensions.read_receipts import mark_read
+from sublet.messaging.reading.reading import Reading
+from sublet.messaging.rooms.here import RoomsHere
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 
 
-def take_up(engine: Engine, entity: EntityId, cursor: int, room_id: RoomId | None) -> None:
+class CursorParts(Protocol):
+    """The parts of the engine for taking up events."""
+
+    @property
+    def cursors(self) -> Cursors: ...
+
+    @property
+    def events(self) -> Events: ...
+
+    @property
+    def here(self) -> RoomsHere: ...
+
+    @property
+    def operating(self) -> OperationParts: ...
+
+    @property
+    def reading(self) -> Reading: ...
+
+
+def take_up(engine: CursorParts, entity: EntityId, cursor: int, room_id: RoomId | None) -> None:
     """Keep that an entity has received all events up to a cursor, and with them read the messages they tell of.
 
     Args:
@@ -29,13 +52,13 @@ def take_up(engine: Engine, entity: EntityId, cursor: int, room_id: RoomId | Non
         )
     for room, ref in _last_messages(engine, entity, cursor, room_id).items():
         # A room in which its reader may write nothing, such as a closed one, keeps no receipts of theirs.
-        if engine.is_member(entity, room):
+        if engine.here.is_member(entity, room):
             with suppress(SubletError):
-                mark_read(OperationContext(engine, entity), room, ref)
+                mark_read(OperationContext(engine.operating, entity), room, ref)
     engine.cursors.keep(entity, cursor, room_id)
 
 
-def _last_messages(engine: Engine, entity: EntityId, until: int, room_id: RoomId | None) -> dict[RoomId, RefId]:
+def _last_messages(engine: CursorParts, entity: EntityId, until: int, room_id: RoomId | None) -> dict[RoomId, RefId]:
     """Return the last message, in each room, that the events tell of which are taken up now."""
     last: dict[RoomId, RefId] = {}
     after, is_news = engine.cursors.start(entity, room_id), engine.cursors.news(entity)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import anyio
 
+from sublet.messaging.accepting.staging import Came
 from sublet.messaging.builtins.control import control_of
 from sublet.messaging.delivery import acknowledged
+from sublet.messaging.delivery.acknowledged import AcknowledgedParts
 from sublet.messaging.delivery.acknowledging import Acknowledging
 from sublet.messaging.delivery.receipts import MessageReceipts, Receipt, receipts_of
 from sublet.messaging.engine.calling import CallEngine
-from sublet.messaging.engine.engine import Came, Engine
-from sublet.messaging.engine.network import Network, Sample
 from sublet.messaging.extensions.read_receipts import READ_RECEIPTS
+from sublet.messaging.ports.network import Network, Sample
+from sublet.messaging.schema.fields import FieldsView
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import parse_doc_id
@@ -70,7 +72,7 @@ class Delivery:
             elif name == READ_RECEIPTS:
                 self._tell()
 
-    def answer(self, engine: Engine, key: str, body: bytes) -> bytes | None:
+    def answer(self, engine: AcknowledgedParts, key: str, body: bytes) -> bytes | None:
         """Answer a member who asks what we hold; None for another key. On the engine's thread.
 
         Raises:
@@ -114,7 +116,7 @@ class Delivery:
             with anyio.move_on_after(left):
                 await news.wait()
 
-    async def steers(self, entity: EntityId, ref: Mapping[str, Any]) -> bool:
+    async def steers(self, entity: EntityId, ref: FieldsView) -> bool:
         """Tell whether a message may steer one of ours: it is for this process, or names none.
 
         Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from typing import Final, NamedTuple
 
-from sublet.messaging.fair_queue import ITEM_BYTES, Bounds, FairQueue, claimed_sender
+from sublet.messaging.running.fair_queue import ITEM_BYTES, Bounds, FairQueue, claimed_sender
 from sublet.protocol.ezagent.ids import RoomId
 
 MAX_HEARD: Final = 4_096
@@ -27,7 +27,7 @@ class HeardAcknowledgement(NamedTuple):
     raw: bytes
 
 
-class Heard:
+class AcknowledgementQueue:
     """The queue of one daemon. Thread-safe."""
 
     def __init__(self) -> None:

@@ -10,13 +10,17 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import Any, Final
+from typing import Final, Protocol
 
 from sublet.messaging.builtins.timeline import HOPS, backwards, hops_of
 from sublet.messaging.builtins.times import parse_rfc3339
-from sublet.messaging.engine.backend import EventRow
-from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext, OperationParts
+from sublet.messaging.identities.keyring import Keyring
+from sublet.messaging.ports.rows import EventRow
+from sublet.messaging.reading.reading import Reading
+from sublet.messaging.rooms.here import RoomsHere
+from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.identity import EntityKind
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, is_ref_id
@@ -28,6 +32,28 @@ FORGOTTEN_SECONDS: Final = 600.0
 MAX_PAIRS: Final = 4_096
 WINDOW_SECONDS: Final = 60.0
 MAX_CHAIN_SHOWN: Final = 8
+
+
+class LoopParts(Protocol):
+    """The parts of the engine for bounding loops of agents."""
+
+    @property
+    def here(self) -> RoomsHere: ...
+
+    @property
+    def keyring(self) -> Keyring: ...
+
+    @property
+    def now_ms(self) -> Callable[[], int]: ...
+
+    @property
+    def operating(self) -> OperationParts: ...
+
+    @property
+    def reading(self) -> Reading: ...
+
+    @property
+    def rooms(self) -> Rooms: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +80,7 @@ class Loops:
         self._limits = limits
         self._sent: OrderedDict[tuple[EntityId, EntityId], deque[int]] = OrderedDict()
 
-    def admit(self, engine: Engine, author: EntityId, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def admit(self, engine: LoopParts, author: EntityId, arguments: FieldsView) -> Fields:
         """Return the arguments of a ``message.send`` with the hops that it has behind it.
 
         Args:
@@ -69,7 +95,11 @@ class Loops:
         given, ext = dict(arguments), dict(arguments.get("ext") or {})
         ext.pop(HOPS, None)
         room_id = given.get("room_id")
-        if _kind(engine, author) is EntityKind.AGENT and isinstance(room_id, str) and engine.is_member(author, room_id):
+        if (
+            _kind(engine, author) is EntityKind.AGENT
+            and isinstance(room_id, str)
+            and engine.here.is_member(author, room_id)
+        ):
             hops, chain = self._hops(engine, author, room_id, ext)
             if hops > self._limits.max_hops:
                 shown = " → ".join([*chain[:MAX_CHAIN_SHOWN][::-1], author])
@@ -85,7 +115,7 @@ class Loops:
             given["ext"] = ext
         return given
 
-    def hears(self, engine: Engine, entity: EntityId) -> Callable[[EventRow], bool]:
+    def hears(self, engine: LoopParts, entity: EntityId) -> Callable[[EventRow], bool]:
         """Return what tells whether news wakes an entity: agents are not woken by what has gone too far already."""
         if _kind(engine, entity) is not EntityKind.AGENT:
             return lambda _: True
@@ -96,7 +126,7 @@ class Loops:
 
         return wakes
 
-    def _hops(self, engine: Engine, author: EntityId, room_id: RoomId, ext: Mapping[str, Any]) -> tuple[int, list[str]]:
+    def _hops(self, engine: LoopParts, author: EntityId, room_id: RoomId, ext: FieldsView) -> tuple[int, list[str]]:
         """Return how many messages of agents a new one has behind it, and who wrote them, the last first.
 
         It answers what it says that it answers; in a conversation of two agents what the other one has said last, too.
@@ -116,7 +146,7 @@ class Loops:
                 hops, chain = max(hops, claimed, _turns(said, author)), chain or said
         return hops, [speaker for speaker, _ in chain]
 
-    def _count(self, engine: Engine, author: EntityId, room_id: RoomId) -> None:
+    def _count(self, engine: LoopParts, author: EntityId, room_id: RoomId) -> None:
         now, window = engine.now_ms(), int(WINDOW_SECONDS * 1_000)
         others = [
             member
@@ -141,13 +171,13 @@ class Loops:
             self._sent.popitem(last=False)
 
 
-def _kind(engine: Engine, entity: EntityId) -> EntityKind:
+def _kind(engine: LoopParts, entity: EntityId) -> EntityKind:
     """Return what an entity is; who is not known yet counts as an agent."""
     record = engine.keyring.record(entity)
     return record.kind if record is not None else EntityKind.AGENT
 
 
-def _answered(ext: Mapping[str, Any]) -> RefId | None:
+def _answered(ext: FieldsView) -> RefId | None:
     """Return the message that a new one says that it answers, or whose thread it is in."""
     for name in ("reply_to", "thread"):
         value = ext.get(name)
@@ -157,7 +187,7 @@ def _answered(ext: Mapping[str, Any]) -> RefId | None:
     return None
 
 
-def _chain(engine: Engine, room_id: RoomId, ref_id: RefId | None) -> Iterator[tuple[EntityId, int]]:
+def _chain(engine: LoopParts, room_id: RoomId, ref_id: RefId | None) -> Iterator[tuple[EntityId, int]]:
     """Yield the agents of a message and of what it answers, up to a person's, each with the hops that it claims."""
     seen: set[RefId] = set()
     while ref_id is not None and ref_id not in seen:
@@ -170,10 +200,10 @@ def _chain(engine: Engine, room_id: RoomId, ref_id: RefId | None) -> Iterator[tu
         ref_id = _answered({"reply_to": ext.get("reply_to")})
 
 
-def _said(engine: Engine, author: EntityId, room_id: RoomId) -> Iterator[tuple[EntityId, int]]:
+def _said(engine: LoopParts, author: EntityId, room_id: RoomId) -> Iterator[tuple[EntityId, int]]:
     """Yield who spoke lately in a conversation, the last first, with the hops of each message."""
     later = engine.now_ms()
-    for document, node in islice(backwards(OperationContext(engine, author), room_id, None), MAX_LOOKED_AT):
+    for document, node in islice(backwards(OperationContext(engine.operating, author), room_id, None), MAX_LOOKED_AT):
         ref = engine.reading.entry(document, node)
         sent = parse_rfc3339(ref["created_at"])
         if sent is None or later - sent > FORGOTTEN_SECONDS * 1_000:

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 from sublet.messaging.builtins.control import control_of
-from sublet.messaging.builtins.delivery import audience
+from sublet.messaging.builtins.delivery import AudienceParts, audience
 from sublet.messaging.builtins.times import parse_rfc3339
-from sublet.messaging.delivery.acknowledged import is_delivered
-from sublet.messaging.engine.engine import Engine
-from sublet.messaging.extensions.read_receipts import has_read
+from sublet.messaging.delivery.acknowledged import AcknowledgedParts, is_delivered
+from sublet.messaging.extensions.read_receipts import ReceiptParts, has_read
+from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.rooms.states import Rooms
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 
 UNDELIVERABLE_SECONDS: Final = 7 * 86_400.0
 """How long a recipient's daemon may be silent before a message to it counts as undeliverable; it is kept anyway."""
+
+
+class DeliveredParts(AcknowledgedParts, AudienceParts, ReceiptParts, Protocol):
+    """The parts of the engine for telling how far a message has come."""
+
+    @property
+    def rooms(self) -> Rooms: ...
+
+    @property
+    def documents(self) -> OpenDocuments: ...
 
 
 class Receipt(StrEnum):
@@ -49,7 +60,7 @@ class MessageReceipts:
 
 
 def receipts_of(
-    engine: Engine, entity: EntityId, room_id: RoomId, ref_id: RefId, patience_seconds: float
+    engine: DeliveredParts, entity: EntityId, room_id: RoomId, ref_id: RefId, patience_seconds: float
 ) -> MessageReceipts:
     """Return the receipts of a message.
 
@@ -69,7 +80,7 @@ def receipts_of(
             LocalCode.NOT_FOUND, f"no message {ref_id} of yours in this room", "Receipts are its author's to see."
         )
     row, item = found
-    shard, node = row.doc_id.rpartition("/")[2], engine.document(row.doc_id).list.nodes[item]
+    shard, node = row.doc_id.rpartition("/")[2], engine.documents.open(row.doc_id).list.nodes[item]
     sent_ms = parse_rfc3339(ref["created_at"]) or 0
     late = engine.now_ms() - sent_ms > patience_seconds * 1_000
     members = engine.rooms.state(room_id).members()

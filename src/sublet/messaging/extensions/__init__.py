@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions.channels import CHANNELS
 from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.cross_room import CROSS_ROOM_REF

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from sublet.messaging.builtins.timeline import DEFAULT_LIMIT, DELETED, check_limit
 from sublet.messaging.calls import message_calls as calls
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.after_read import AfterRead
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
     Declaration,
     Hooks,
     Index,
-    Origin,
     PreSendHook,
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.schema.changes import Happened, Intent
+from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change, Origin
+from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import RoomId, is_ref_id
 from sublet.protocol.ezagent.room.state import RoomState
@@ -50,7 +50,7 @@ def channel_name(text: object) -> str | None:
     return name if _CHANNEL.match(name) else None
 
 
-def channels_of(fields: Mapping[str, Any]) -> list[str]:
+def channels_of(fields: FieldsView) -> list[str]:
     """Return the channels that a ref is in, whatever its author may have written."""
     given = fields.get(CHANNELS_FIELD)
     if not isinstance(given, list):
@@ -59,7 +59,7 @@ def channels_of(fields: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def in_channels(subject: Any) -> bool:
+def in_channels(subject: Intent | Happened) -> bool:
     """Tell whether a ref that is sent, or was, is tagged."""
     return subject.fields.get(CHANNELS_FIELD) is not None
 
@@ -126,13 +126,13 @@ def _refs(
     if room_id is not None and before is not None and is_ref_id(before):
         before = f"{context.ref(room_id, before)['created_at']}/{before}"
     found: list[tuple[str, RoomId, str]] = []
-    rooms = context.engine.rooms_of(context.entity) if room_id is None else [context.state(room_id)]
+    rooms = context.parts.here.of(context.entity) if room_id is None else [context.state(room_id)]
     for state in rooms:
-        entries = context.engine.store.scan_index(_REFS, f"{state.room_id}/{name}", limit + 1, before)
+        entries = context.parts.store.scan_index(_REFS, f"{state.room_id}/{name}", limit + 1, before)
         found += [(entry.rank, state.room_id, str(entry.value["ref_id"])) for entry in entries]
     found.sort(reverse=True)
     page = found[:limit]
-    refs: dict[str, dict[str, Any]] = {}
+    refs: dict[str, Fields] = {}
     for room_id in {room_id for _, room_id, _ in page}:
         here = [ref_id for _, room, ref_id in page if room == room_id]
         refs |= {ref["ref_id"]: ref for ref in context.shown(room_id, here, {"channel": name})}
@@ -146,9 +146,9 @@ def _refs(
 def _list(context: OperationContext) -> list[calls.ChannelFound]:
     """Return the channels of all rooms that the caller is in: in how many, when last, and what admins call them."""
     found: dict[str, calls.ChannelFound] = {}
-    for state in context.engine.rooms_of(context.entity):
+    for state in context.parts.here.of(context.entity):
         hints = _hints(state)
-        for entry in context.engine.store.scan_index(_CHANNELS, state.room_id, MAX_CHANNELS_LISTED):
+        for entry in context.parts.store.scan_index(_CHANNELS, state.room_id, MAX_CHANNELS_LISTED):
             last = _last_activity(context, state.room_id, entry.rank)
             if last is None:
                 continue
@@ -162,8 +162,8 @@ def _list(context: OperationContext) -> list[calls.ChannelFound]:
 
 def _last_activity(context: OperationContext, room_id: RoomId, name: str) -> str | None:
     """Return when a channel was last written to in a room; None where nothing of it is left."""
-    for entry in context.engine.store.scan_index(_REFS, f"{room_id}/{name}", LOOKED_BACK):
-        ref = context.engine.reading.ref_in(room_id, str(entry.value["ref_id"]))
+    for entry in context.parts.store.scan_index(_REFS, f"{room_id}/{name}", LOOKED_BACK):
+        ref = context.parts.reading.ref_in(room_id, str(entry.value["ref_id"]))
         if ref is not None and ref["status"] != DELETED and name in channels_of(ref):
             return str(ref["created_at"])
     return None

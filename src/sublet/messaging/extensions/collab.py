@@ -6,30 +6,23 @@ they had written by then: the list tells up to which clock that was known.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import message_calls as calls
-from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.declaration import (
     AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
-    Datatype,
     Declaration,
     Hooks,
     Index,
     Operation,
-    Origin,
     PreSendHook,
     Refresh,
     Trigger,
-    Widening,
-    Write,
 )
-from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.pre_send import PreSend
 from sublet.messaging.extensions.mutable import (
     EDITED_AT,
     REF_OF_CONTENT,
@@ -38,6 +31,20 @@ from sublet.messaging.extensions.mutable import (
     found_content,
     name_content,
 )
+from sublet.messaging.extensions.watch import tell_of_edit
+from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.schema.changes import Happened, Intent
+from sublet.messaging.schema.datatypes import (
+    Annotation,
+    AnnotationPlace,
+    Change,
+    Datatype,
+    Origin,
+    ReadsMaps,
+    Widening,
+    Write,
+)
+from sublet.messaging.schema.fields import Fields
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import IMMUTABLE, MAX_BODY_BYTES
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId, is_content_hash, is_entity_id
@@ -60,9 +67,9 @@ def acl_document(room_id: RoomId, content_id: ContentId) -> str:
     return doc_id("acl", room_id=room_id, content_id=content_id)
 
 
-def _acl(engine: Engine, room_id: RoomId, content_id: ContentId) -> dict[str, Any]:
+def _acl(maps: ReadsMaps, room_id: RoomId, content_id: ContentId) -> Fields:
     """Return who may edit, with every field in its shape; a content without a list is its owner's alone."""
-    found = engine.reading.map_document(acl_document(room_id, content_id))
+    found = maps.map_document(acl_document(room_id, content_id))
     editors, seen = found.get("editors"), found.get(_SEEN)
     named = [one for one in editors if isinstance(one, str)] if isinstance(editors, list) else []
     return {
@@ -74,20 +81,18 @@ def _acl(engine: Engine, room_id: RoomId, content_id: ContentId) -> dict[str, An
     }
 
 
-def _editor_writes(engine: Engine, write: Write) -> bool:
+def _editor_writes(maps: ReadsMaps, write: Write) -> bool:
     """Tell whether somebody who is not the author wrote into the text by the author's leave."""
-    place = write.document.place
+    place = write.place
     if place.room_id is None or place.content_id is None or write.path[:1] not in [(key,) for key in _SHARED_KEYS]:
         return False
-    acl = _acl(engine, place.room_id, place.content_id)
-    if acl["mode"] == MODES[0] or not engine.rooms.counts(
-        place.room_id, write.signer, write.document.room_part, write.item
-    ):
+    acl = _acl(maps, place.room_id, place.content_id)
+    if acl["mode"] == MODES[0] or not write.of_member:
         return False
     return acl["mode"] == MODES[2] or write.signer in acl["editors"] or _was_seen(acl[_SEEN], write)
 
 
-def _was_seen(seen: dict[str, Any], write: Write) -> bool:
+def _was_seen(seen: Fields, write: Write) -> bool:
     clocks = seen.get(write.signer)
     clock = clocks.get(str(write.item[0])) if isinstance(clocks, dict) else None
     return isinstance(clock, int | float) and write.item[1] < clock
@@ -128,6 +133,7 @@ def _emit_edited(context: AfterWrite) -> None:
                     "local": change.local,
                 },
             )
+            tell_of_edit(context, ref)
 
 
 def _becomes_collab(change: Happened) -> bool:
@@ -142,7 +148,7 @@ def _want_acl(context: AfterWrite) -> None:
         context.want(acl_document(ref["room_id"], ref["content_id"]))
 
 
-def _shared(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[str, Any]:
+def _shared(context: OperationContext, room_id: RoomId, ref_id: RefId) -> Fields:
     """Return a ref whose content changes.
 
     Raises:
@@ -161,10 +167,10 @@ def _get_acl(context: OperationContext, room_id: RoomId, ref_id: RefId) -> calls
     ref = context.ref(room_id, ref_id)
     if is_content_hash(ref["content_id"]):
         return {"owner": ref["author"], "mode": MODES[0], "editors": [], "updated_at": None}
-    return _told(ref["author"], _acl(context.engine, room_id, ref["content_id"]))
+    return _told(ref["author"], _acl(context.parts.reading, room_id, ref["content_id"]))
 
 
-def _told(owner: EntityId, acl: dict[str, Any]) -> calls.AccessFound:
+def _told(owner: EntityId, acl: Fields) -> calls.AccessFound:
     return {"owner": owner, "mode": acl["mode"], "editors": acl["editors"], "updated_at": acl["updated_at"]}
 
 
@@ -188,11 +194,9 @@ def _update_acl(
         SubletError: ``POLICY_DENIED``: it is another's; ``CONFLICT``: the mode would let fewer write, or the room does
             not offer this; ``INVALID_ARGUMENT``.
     """
-    engine, ref = context.engine, context.ref(room_id, ref_id)
+    engine, ref = context.parts, context.ref(room_id, ref_id)
     if ref["author"] != context.entity:
         raise SubletError(LocalCode.POLICY_DENIED, "only its author decides who writes into a message", "Ask them.")
-    if COLLAB not in context.state(room_id).enabled_extensions:
-        raise SubletError(LocalCode.CONFLICT, "this room has no shared texts", "An admin may enable collab.")
     given = list(dict.fromkeys(editors)) if editors is not None else None
     if mode not in (None, *MODES) or (given is not None and not _are_entities(given)):
         raise SubletError(
@@ -201,12 +205,12 @@ def _update_acl(
             "sublet room show names the members.",
         )
     if ref["content_type"] == IMMUTABLE:
-        shown = engine.reading.shown(context.entity, room_id, [ref])[0]
+        shown = engine.shows.shown(context.entity, room_id, [ref])[0]
         content_id = found_content(context, ref, shown.get("body") or "")
     else:
         content_id = ref["content_id"]
     name = acl_document(room_id, content_id)
-    acl = _acl(engine, room_id, content_id)
+    acl = _acl(engine.reading, room_id, content_id)
     if mode is not None and MODES.index(mode) < MODES.index(acl["mode"]):
         raise SubletError(
             LocalCode.CONFLICT, f"{acl['mode']} is not taken back to {mode}", "Take editors off the list instead."
@@ -216,34 +220,36 @@ def _update_acl(
     if given is not None:
         gone = [one for one in acl["editors"] if one not in given]
         fields["editors"] = list[Value](given)
-        fields[_SEEN] = acl[_SEEN] | {one: _clocks(engine, content_document(room_id, content_id), one) for one in gone}
+        fields[_SEEN] = acl[_SEEN] | {
+            one: _clocks(engine.documents, content_document(room_id, content_id), one) for one in gone
+        }
     there = engine.reading.map_document(name)
     changed = {key: value for key, value in fields.items() if there.get(key) != value}
     engine.writing.set_fields(context.entity, name, [(None, (key,), value) for key, value in changed.items()])
     if ref["content_type"] != COLLAB:
         name_content(context, ref, content_id, COLLAB, edited=False)
-    return _told(context.entity, _acl(engine, room_id, content_id))
+    return _told(context.entity, _acl(engine.reading, room_id, content_id))
 
 
 def _are_entities(given: list[EntityId]) -> bool:
     return len(given) <= MAX_EDITORS and all(is_entity_id(one) for one in given)
 
 
-def _clocks(engine: Engine, name: str, entity: EntityId) -> dict[str, Value]:
+def _clocks(documents: OpenDocuments, name: str, entity: EntityId) -> dict[str, Value]:
     """Return up to which clock an entity's clients have written into a document."""
-    clients = engine.document(name).clients
+    clients = documents.open(name).clients
     return {str(client): clock for client, (clock, signer) in clients.items() if signer == entity}
 
 
 def _connect(context: OperationContext, room_id: RoomId, ref_id: RefId) -> calls.TextFound:
     """Return a text as it is, and whether the caller may write into it; ``message.edited`` tells of what comes."""
     ref = _shared(context, room_id, ref_id)
-    shown = context.engine.reading.shown(context.entity, room_id, [ref])[0]
+    shown = context.parts.shows.shown(context.entity, room_id, [ref])[0]
     if shown.get("body") is None:
         raise SubletError(LocalCode.NOT_FOUND, "this message has no text here", "It was deleted, or has not come yet.")
     name = content_document(room_id, ref["content_id"])
     acl = _get_acl(context, room_id, ref_id)
-    may = context.engine.texts.may(context.entity, name)
+    may = context.parts.texts.may(context.entity, name)
     return {"content_id": ref["content_id"], "text": shown["body"], "may_edit": may, **acl}
 
 
@@ -312,7 +318,7 @@ def _replace(
             f"a text has at most {MAX_BODY_BYTES} bytes, and is edited in at most {MAX_EDITS} places at once",
             "Begin another text, or edit fewer places.",
         )
-    engine, name = context.engine, content_document(room_id, here["content_id"])
+    engine, name = context.parts, content_document(room_id, here["content_id"])
     marks: dict[str, Value] = {EDITED_AT: rfc3339(engine.now_ms())}
     try:
         for index, delete, insert in reversed(edits):  # the last one first, so that places stay what they are

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from sublet.messaging.engine.contexts import AfterRead, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.after_read import AfterRead
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
-    Change,
     Declaration,
     Hooks,
     Index,
-    Origin,
     PreSendHook,
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.pre_send import PreSend
 from sublet.messaging.extensions.reply_to import CROSS_ROOM, reply_target
+from sublet.messaging.schema.changes import Intent
+from sublet.messaging.schema.datatypes import Change, Origin
+from sublet.messaging.schema.fields import Fields
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.ids import RefId, RoomId, is_ref_id, is_room_id
 from sublet.protocol.ezagent.shards import month
@@ -55,7 +57,7 @@ def _resolve(context: AfterRead) -> None:
             ref["reply_preview"] = _preview(shown)
 
 
-def _read(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[str, Any]:
+def _read(context: OperationContext, room_id: RoomId, ref_id: RefId) -> Fields:
     """Return a short form of a message of any room.
 
     Args:
@@ -69,10 +71,10 @@ def _read(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[str
     """
     if not is_room_id(room_id) or not is_ref_id(ref_id):
         return _preview(None)
-    return _preview(context.engine.reading.quoted(context.entity, room_id, ref_id))
+    return _preview(context.parts.shows.quoted(context.entity, room_id, ref_id))
 
 
-def _preview(ref: dict[str, Any] | None) -> dict[str, Any]:
+def _preview(ref: Fields | None) -> Fields:
     if ref is None:
         return {"accessible": False}
     body = ref.get("body")

@@ -5,23 +5,17 @@ A draft is never published. Another device of the entity asks for it, and proves
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import people_calls as calls
-from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, PreSend
-from sublet.messaging.engine.declaration import (
-    AfterWriteHook,
-    Change,
-    Datatype,
-    Declaration,
-    Hooks,
-    Operation,
-    Origin,
-    PreSendHook,
-    Trigger,
-)
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.declaration import AfterWriteHook, Declaration, Hooks, Operation, PreSendHook, Trigger
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.schema.changes import Happened, Intent
+from sublet.messaging.schema.datatypes import Change, Datatype, Origin
+from sublet.messaging.schema.fields import Fields
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import MAX_BODY_BYTES
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, is_ref_id
@@ -71,9 +65,7 @@ def _save(context: OperationContext, room_id: RoomId, body: str, reply_to: RefId
         SubletError: ``NOT_FOUND``; ``CONFLICT``: the room does not offer this; ``INVALID_ARGUMENT``: it is too long, or
             it answers no message.
     """
-    engine, entity = context.engine, context.entity
-    if DRAFTS not in context.state(room_id).enabled_extensions:
-        raise SubletError(LocalCode.CONFLICT, "this room keeps no drafts", "An admin may enable drafts.")
+    engine, entity = context.parts, context.entity
     if reply_to is not None and not is_ref_id(reply_to):
         raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no message to answer", "Read the room for their ids.")
     there = engine.reading.map_document(_document(room_id, entity))
@@ -88,10 +80,10 @@ def _save(context: OperationContext, room_id: RoomId, body: str, reply_to: RefId
 def _load(context: OperationContext, room_id: RoomId) -> calls.DraftFound:
     """Return what the caller has begun to write in a room; ``body`` is empty where that is nothing."""
     context.state(room_id)
-    return _view(context.engine.reading.map_document(_document(room_id, context.entity)))
+    return _view(context.parts.reading.map_document(_document(room_id, context.entity)))
 
 
-def _view(found: dict[str, Any]) -> calls.DraftFound:
+def _view(found: Fields) -> calls.DraftFound:
     return {"body": found.get(_BODY, ""), "reply_to": found.get(_REPLY_TO), "updated_at": found.get(_TIME)}
 
 

@@ -8,30 +8,29 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from sublet.messaging.calls import people_calls as calls
-from sublet.messaging.engine.asking import AskingContext
-from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, PreSend
-from sublet.messaging.engine.declaration import (
-    QOS_DATA,
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.asking import AskingContext
+from sublet.messaging.declaring.declaration import (
     AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
-    Datatype,
     Declaration,
     Hooks,
     Index,
     Operation,
-    Origin,
     PreSendHook,
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.ports.blobs import keep
+from sublet.messaging.schema.changes import Happened, Intent
+from sublet.messaging.schema.datatypes import QOS_DATA, Annotation, AnnotationPlace, Change, Datatype, Origin
+from sublet.messaging.schema.fields import Fields
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, Wanted, encode_wanted, parse_piece
+from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, PieceRequest, encode_wanted, parse_piece
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import RoomId, is_content_hash
 from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
@@ -65,7 +64,7 @@ def _document(room_id: RoomId, blob_hash: str) -> str:
     return doc_id("blob_ref", room_id=room_id, hash=given.removeprefix(_PREFIX))
 
 
-def _facts(name: str, found: dict[str, Any]) -> dict[str, Any] | None:
+def _facts(name: str, found: Fields) -> Fields | None:
     """Return what a room says of a file in a document; None where it names none, or says it in another shape."""
     filename, kind, size = found.get(_NAME), found.get(_TYPE), found.get(_SIZE)
     if not isinstance(filename, str) or not isinstance(kind, str) or not isinstance(size, int):
@@ -85,7 +84,7 @@ def _clean_name(given: str) -> str:
     return clean_line(given, MAX_FILENAME_CHARS).replace("/", "_") or "file"
 
 
-def _told(facts: dict[str, Any]) -> calls.FileKept:
+def _told(facts: Fields) -> calls.FileKept:
     name, kind, size = facts[_NAME], facts[_TYPE], facts[_SIZE]
     return {"blob_hash": facts[_HASH], "filename": name, "media_type": kind, "size": size}
 
@@ -127,19 +126,16 @@ def _keep(context: OperationContext, room_id: RoomId, data: bytes, media_type: s
     _offered(context, room_id)
     given = {_DATA: data, _NAME: filename, _TYPE: media_type}
     intent = Intent("global_blob", Change.INSERT, "", room_id, context.entity, given)
-    context.engine.hooks.pre_send(context.engine, intent, {})
+    context.parts.hooks.pre_send(intent, {})
     name = _document(room_id, str(intent.fields[_HASH]))
-    if _facts(name, context.engine.reading.map_document(name)) is None:
+    if _facts(name, context.parts.reading.map_document(name)) is None:
         fields: dict[str, Value] = {key: intent.fields[key] for key in (_HASH, _NAME, _TYPE, _SIZE)}
-        context.engine.writing.set_fields(
-            context.entity, name, [(None, (key,), value) for key, value in fields.items()]
-        )
-    return _told(_facts(name, context.engine.reading.map_document(name)) or {})
+        context.parts.writing.set_fields(context.entity, name, [(None, (key,), value) for key, value in fields.items()])
+    return _told(_facts(name, context.parts.reading.map_document(name)) or {})
 
 
 def _offered(context: OperationContext, room_id: RoomId) -> None:
-    if MEDIA not in context.state(room_id).enabled_extensions:
-        raise SubletError(LocalCode.CONFLICT, "this room takes no files", "An admin may enable media.")
+    context.require_enabled(room_id, MEDIA)
 
 
 async def _get(context: AskingContext, room_id: RoomId, blob_hash: str) -> bytes:
@@ -155,7 +151,7 @@ async def _get(context: AskingContext, room_id: RoomId, blob_hash: str) -> bytes
     key = doc_id("blob", hash=digest)
     whole = bytearray()
     while len(whole) < size:
-        answers = await context.fetch(key, encode_wanted(Wanted(room_id, len(whole))))
+        answers = await context.fetch(key, encode_wanted(PieceRequest(room_id, len(whole))))
         piece = next((found for raw in answers if (found := _piece(raw, size)) is not None), b"")
         if not piece:
             raise SubletError(LocalCode.UNAVAILABLE, "nobody who has this file answers", "Try again later.")
@@ -163,17 +159,17 @@ async def _get(context: AskingContext, room_id: RoomId, blob_hash: str) -> bytes
     data = bytes(whole[:size])
     if hashlib.sha256(data).hexdigest() != digest:
         raise SubletError(LocalCode.UNAVAILABLE, "what came is not this file", "A peer is broken or lies; try again.")
-    await context.engine(lambda found: found.engine.keep_blob(data))
+    await context.engine(lambda found: keep(found.parts.blobs, data))
     return data
 
 
 def _here(context: OperationContext, room_id: RoomId, blob_hash: str) -> tuple[int, bytes | None]:
     context.state(room_id)
     name = _document(room_id, blob_hash)
-    facts, digest = _facts(name, context.engine.reading.map_document(name)), parse_doc_id(name).hash or ""
+    facts, digest = _facts(name, context.parts.reading.map_document(name)), parse_doc_id(name).hash or ""
     if facts is None:
         raise SubletError(LocalCode.NOT_FOUND, "this room names no such file", "Read the room for its files.")
-    blobs = context.engine.blobs
+    blobs = context.parts.blobs
     there = blobs.size(digest)
     return facts[_SIZE], blobs.read(digest, 0, there) if there is not None else None
 
@@ -186,11 +182,11 @@ def _piece(raw: bytes, size: int) -> bytes | None:
     return piece.data if piece.size == size else None
 
 
-def _list(context: OperationContext, room_id: RoomId) -> list[dict[str, Any]]:
+def _list(context: OperationContext, room_id: RoomId) -> list[Fields]:
     """Return the files that a room names, at most ``MAX_LISTED``, with whether each is here."""
     context.state(room_id)
-    engine = context.engine
-    found: list[dict[str, Any]] = []
+    engine = context.parts
+    found: list[Fields] = []
     for row in engine.store.documents(room_id, "blob_ref")[:MAX_LISTED]:
         facts = _facts(row.doc_id, engine.reading.map_document(row.doc_id))
         if facts is not None:
@@ -234,10 +230,10 @@ def _want(context: AfterWrite) -> None:
 
 def _sweep(context: OperationContext) -> None:
     """Forget files that no room here names any more."""
-    engine = context.engine
+    engine = context.parts
     named = {
         parse_doc_id(row.doc_id).hash
-        for room_id in engine.wanted_rooms
+        for room_id in engine.here.ids
         for row in engine.store.documents(room_id, "blob_ref")
     }
     for digest, _, age_seconds in list(engine.blobs.all()):

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import message_calls as calls
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.after_read import AfterRead
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
-    Datatype,
     Declaration,
     Hooks,
     Index,
     Operation,
-    Origin,
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.extensions.moderation_index import (
     LIFTING,
     MODERATION,
@@ -37,6 +33,8 @@ from sublet.messaging.extensions.moderation_index import (
     rank_of,
     target_of,
 )
+from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change, Datatype, Origin
+from sublet.messaging.schema.fields import Fields
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import sign_content
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, is_entity_id, ref_id
@@ -52,6 +50,8 @@ def _emit(context: AfterWrite) -> None:
     if target_of(fields) is None or not context.element_counts():
         return
     named = {name: fields[name] for name in ("target_ref", "target_user") if isinstance(fields.get(name), str)}
+    if "target_ref" in named:
+        context.said_otherwise(named["target_ref"])
     context.emit("moderation.action", {"action": fields["action"], "by": context.change.signer, **named})
 
 
@@ -59,7 +59,7 @@ def _merge(context: AfterRead) -> None:
     """Lay the decisions over messages; of two on the same the one that is later in the array holds."""
     moderates = context.room.power(context.reader) >= context.room.level(MODERATION).value
     banned: dict[str, bool] = {}
-    shown: list[dict[str, Any]] = []
+    shown: list[Fields] = []
     for item in context.items:
         view, ref, author = dict(item), item["ref_id"], item["author"]
         decision = find(context, context.room_id, rank_of("redact", ref))
@@ -122,7 +122,7 @@ def _write(context: OperationContext, room_id: RoomId, decision: dict[str, str],
         return {"action_id": None, "changed": False}
     if held is not None and (held["action"], held["reason"]) == (decision["action"], reason):
         return {"action_id": str(held["action_id"]), "changed": False}
-    engine = context.engine
+    engine = context.parts
     now = engine.now_ms()
     fields = {
         "action_id": ref_id(now, os.urandom(10)),
@@ -132,7 +132,7 @@ def _write(context: OperationContext, room_id: RoomId, decision: dict[str, str],
         "timestamp": rfc3339(now),
     }
     # All of it is signed, with its kind and room, so that it proves nothing elsewhere.
-    signed = sign_content({"type": SIGNED_AS, "room_id": room_id, **fields}, engine.key(context.entity))
+    signed = sign_content({"type": SIGNED_AS, "room_id": room_id, **fields}, engine.keyring.key(context.entity))
     fields["signature"] = str(signed["signature"])
     engine.writing.append(context.entity, overlay(room_id), fields)
     return {"action_id": fields["action_id"], "changed": True}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.after_read import AfterRead
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.content import verify_content
 from sublet.protocol.ezagent.errors import Refused
@@ -30,7 +32,7 @@ def overlay(room_id: RoomId) -> str:
     return doc_id("ext", room_id=room_id, ext_id=MODERATION)
 
 
-def target_of(action: Any) -> str | None:
+def target_of(action: FieldsView) -> str | None:
     """Return what a decision is about; None where it is none."""
     kind = action.get("action")
     if kind not in GROUPS:
@@ -73,7 +75,7 @@ def find(context: AfterWrite | AfterRead, room_id: RoomId, rank: str) -> dict[st
 def holding(context: OperationContext, room_id: RoomId, decision: dict[str, str]) -> dict[str, JsonValue] | None:
     """Return the decision that holds on what another one is about."""
     rank = rank_of(GROUPS[decision["action"]], str(target_of(decision)))
-    entries = context.engine.store.scan_index(_INDEX, room_id, 1, f"{rank}\0")
+    entries = context.parts.store.scan_index(_INDEX, room_id, 1, f"{rank}\0")
     return entries[0].value if entries and entries[0].rank == rank else None
 
 
@@ -94,7 +96,7 @@ def _matters(context: AfterWrite, room_id: RoomId) -> bool:
     )
 
 
-def _entry(context: AfterWrite, room_id: RoomId, action: dict[str, Any]) -> IndexEntry | None:
+def _entry(context: AfterWrite, room_id: RoomId, action: Fields) -> IndexEntry | None:
     """Return a decision as it is indexed; None for what is none, or what its author has not signed as a whole."""
     target = target_of(action)
     keys = context.keys(str(action.get("by")))

@@ -6,31 +6,31 @@ document commits to the author, so that nobody else writes into it, whoever is f
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from sublet.messaging.builtins.message import as_sent
 from sublet.messaging.builtins.timeline import DELETED
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import message_calls as calls
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.after_read import AfterRead
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
-    Datatype,
     Declaration,
     Hooks,
     Index,
     Operation,
-    Origin,
     PreSendHook,
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.schema.changes import Happened
+from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change, Datatype, Origin
+from sublet.messaging.schema.fields import Fields, Written
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import FORMATS, IMMUTABLE, MAX_BODY_BYTES, sign_ref
 from sublet.protocol.ezagent.errors import Refused
@@ -105,7 +105,15 @@ def _remember(context: AfterWrite) -> None:
     ref = context.read_ref(change.entry_id) if change.entry_id is not None else None
     if ref is not None and authored(ref["content_id"], ref["room_id"], ref["author"]):
         context.index([IndexEntry(REF_OF_CONTENT, ref["content_id"], ref["ref_id"], {})])
+        context.said_otherwise(ref["ref_id"])
         context.want(content_document(ref["room_id"], ref["content_id"]))
+
+
+def _said_otherwise(context: AfterWrite) -> None:
+    """Have the message found by other words whose content has changed."""
+    content_id = parse_doc_id(context.change.doc_id).content_id
+    for entry in context.scan_index(REF_OF_CONTENT, content_id, 1) if content_id is not None else ():
+        context.said_otherwise(entry.rank)
 
 
 def _resolve(context: AfterRead) -> None:
@@ -155,8 +163,6 @@ def _update(
         raise SubletError(LocalCode.POLICY_DENIED, "only its author edits this message", "Answer it.")
     if ref["status"] == DELETED:
         raise SubletError(LocalCode.CONFLICT, "this message was deleted", "Send another one.")
-    if MUTABLE not in context.state(room_id).enabled_extensions:
-        raise SubletError(LocalCode.CONFLICT, "messages are not edited in this room", "An admin may enable mutable.")
     if not body or len(body.encode("utf-8", "surrogatepass")) > MAX_BODY_BYTES or format not in (None, *FORMATS):
         raise SubletError(
             LocalCode.INVALID_ARGUMENT,
@@ -171,16 +177,16 @@ def _update(
     return {"ref_id": ref_id, "room_id": room_id, "content_id": content_id}
 
 
-def _is_shared_with(context: OperationContext, ref: dict[str, Any]) -> bool:
+def _is_shared_with(context: OperationContext, ref: Fields) -> bool:
     room_id, content_id = ref["room_id"], ref["content_id"]
     if not authored(content_id, room_id, ref["author"]):
         return False
-    return context.engine.texts.may(context.entity, content_document(room_id, content_id))
+    return context.parts.texts.may(context.entity, content_document(room_id, content_id))
 
 
 def _new_id(context: OperationContext, room_id: RoomId) -> ContentId:
     """Return an id for the content of a message of ours that changes for the first time."""
-    engine, number = context.engine, 0
+    engine, number = context.parts, 0
     while True:
         content_id = own_content_id(engine.now_ms(), room_id, context.entity, number)
         if engine.store.find_document(content_document(room_id, content_id)) is None:
@@ -188,13 +194,13 @@ def _new_id(context: OperationContext, room_id: RoomId) -> ContentId:
         number += 1
 
 
-def _write(context: OperationContext, ref: dict[str, Any], name: str, body: str, format: str | None) -> None:
-    engine = context.engine
+def _write(context: OperationContext, ref: Fields, name: str, body: str, format: str | None) -> None:
+    engine = context.parts
     marks: dict[str, Value] = {EDITED_AT: rfc3339(engine.now_ms())}
     if format is not None:
         marks["format"] = format
     if ref["content_type"] == IMMUTABLE:
-        sent = as_sent(engine, ref)
+        sent = as_sent(engine.reading, ref)
         there = sent or {"body": "", "format": FORMATS[0], "media_refs": []}
         founding: dict[str, Value] = {
             "type": MUTABLE,
@@ -210,7 +216,7 @@ def _write(context: OperationContext, ref: dict[str, Any], name: str, body: str,
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"this can't be written: {error}", "Is it Unicode?") from None
 
 
-def found_content(context: OperationContext, ref: dict[str, Any], body: str) -> ContentId:
+def found_content(context: OperationContext, ref: Fields, body: str) -> ContentId:
     """Make content that changes out of what a message of the caller says, and return its id; the ref comes next."""
     content_id = _new_id(context, ref["room_id"])
     _write(context, ref, content_document(ref["room_id"], content_id), body, None)
@@ -218,18 +224,18 @@ def found_content(context: OperationContext, ref: dict[str, Any], body: str) -> 
 
 
 def name_content(
-    context: OperationContext, ref: dict[str, Any], content_id: ContentId, content_type: str, *, edited: bool
+    context: OperationContext, ref: Fields, content_id: ContentId, content_type: str, *, edited: bool
 ) -> None:
     """Write into a ref what content it names now, with a new signature, and that it was edited; in one update."""
-    engine, room_id, ref_id = context.engine, ref["room_id"], ref["ref_id"]
+    engine, room_id, ref_id = context.parts, ref["room_id"], ref["ref_id"]
     document = doc_id("index", room_id=room_id, shard_id=ref["shard_id"])
-    writes: list[tuple[RefId | None, tuple[str, ...], Any]] = []
+    writes: list[tuple[RefId | None, tuple[str, ...], Written]] = []
     if ref["content_id"] != content_id or ref["content_type"] != content_type:
         named = {**ref, "content_id": content_id, "content_type": content_type}
         writes = [
             (ref_id, ("content_type",), content_type),
             (ref_id, ("content_id",), content_id),
-            (ref_id, ("signature",), sign_ref(room_id, named, engine.key(context.entity))),
+            (ref_id, ("signature",), sign_ref(room_id, named, engine.keyring.key(context.entity))),
         ]
     if edited:
         writes.append((ref_id, ("status",), EDITED))
@@ -242,13 +248,13 @@ def _versions(context: OperationContext, room_id: RoomId, ref_id: RefId) -> list
     Raises:
         SubletError: there is no such message, or nobody may read it any more.
     """
-    engine = context.engine
-    ref = engine.reading.shown(context.entity, room_id, [context.ref(room_id, ref_id)])[0]
+    engine = context.parts
+    ref = engine.shows.shown(context.entity, room_id, [context.ref(room_id, ref_id)])[0]
     if ref["status"] == DELETED or ref.get("body") is None:
         raise SubletError(LocalCode.NOT_FOUND, "this message has no text any more", "It was deleted or taken down.")
     found: list[calls.VersionFound] = []
     original = str((ref.get("content") or {}).get("original", ref["content_id"]))
-    sent = as_sent(engine, {**ref, "content_id": original})
+    sent = as_sent(engine.reading, {**ref, "content_id": original})
     if sent is not None:
         found.append({"body_snapshot": str(sent["body"]), "edited_at": ref["created_at"]})
     if authored(ref["content_id"], room_id, ref["author"]):
@@ -279,6 +285,9 @@ MUTABLES: Final = Declaration(
                 Trigger("timeline_index", Change.UPDATE, "content_id", _names_other),
                 35,
                 _remember,
+            ),
+            AfterWriteHook(
+                "mutable.said_otherwise", Trigger("mutable_content", Change.UPDATE, "any write"), 30, _said_otherwise
             ),
             AfterWriteHook(
                 "mutable.status_update",

@@ -6,24 +6,20 @@ from typing import Final
 
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import people_calls as calls
-from sublet.messaging.engine.contexts import AfterWrite, Happened
-from sublet.messaging.engine.declaration import (
-    QOS_LOW,
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.declaration import (
     AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
-    Datatype,
     Declaration,
     Hooks,
     Index,
     Operation,
-    Origin,
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.ephemeral import Passing
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.passing.ephemeral import Passing
+from sublet.messaging.schema.changes import Happened
+from sublet.messaging.schema.datatypes import QOS_LOW, Annotation, AnnotationPlace, Change, Datatype, Origin
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId
@@ -76,9 +72,7 @@ def _set(
     Raises:
         SubletError: ``NOT_FOUND``; ``CONFLICT``: the room does not offer this; ``INVALID_ARGUMENT``: too long.
     """
-    engine, entity = context.engine, context.entity
-    if PRESENCE not in context.state(room_id).enabled_extensions:
-        raise SubletError(LocalCode.CONFLICT, "nobody tells this room where they are", "An admin may enable presence.")
+    engine, entity = context.parts, context.entity
     if len(status or "") > MAX_STATUS_CHARS or len(window or "") > MAX_WINDOW_CHARS:
         raise SubletError(
             LocalCode.INVALID_ARGUMENT, f"a status has at most {MAX_STATUS_CHARS} characters", "Send a message."
@@ -102,7 +96,7 @@ def _set(
 
 def _list(context: OperationContext, room_id: RoomId) -> list[calls.PresenceFound]:
     """Return the members who are there, each with what they say of themselves."""
-    engine, state = context.engine, context.state(room_id)
+    engine, state = context.parts, context.state(room_id)
     present = [entity for entity in state.members() if engine.ephemeral.is_present(room_id, entity)]
     return [_view(entity, engine.ephemeral.said(room_id, entity), engine.now_ms()) for entity in sorted(present)]
 
@@ -128,7 +122,7 @@ def _is_typing(said: Passing, now_ms: int) -> bool:
 
 def _expire(context: OperationContext) -> None:
     """Let those have stopped who have not said for a while that they are typing."""
-    engine = context.engine
+    engine = context.parts
     for room_id, entity, said in engine.ephemeral.all():
         if said.value.get("typing") and not _is_typing(said, engine.now_ms()):
             engine.ephemeral.replace(room_id, entity, {**said.value, "typing": False})

@@ -5,31 +5,28 @@ The body is a text that is merged: an entity may write it on several of its devi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import people_calls as calls
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterWrite, Happened, PreSend
-from sublet.messaging.engine.declaration import (
-    QOS_LOW,
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.declaration import (
     AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
-    Datatype,
     Declaration,
     Hooks,
     Index,
     Operation,
-    Origin,
     PreSendHook,
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext, OperationParts
+from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.schema.changes import Happened
+from sublet.messaging.schema.datatypes import QOS_LOW, Annotation, AnnotationPlace, Change, Datatype, Origin
+from sublet.messaging.schema.fields import FieldsView
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RefId, is_content_hash, is_entity_id
@@ -63,7 +60,7 @@ def _document(entity: EntityId) -> str:
 
 
 def _shown(
-    entity: EntityId, fields: Callable[[str], Mapping[str, Any]], text: Callable[[str], str]
+    entity: EntityId, fields: Callable[[str], FieldsView], text: Callable[[str], str]
 ) -> calls.ProfileFound | None:
     """Return a profile as readers get it; None where there is none, or what is there is none.
 
@@ -86,8 +83,8 @@ def _shown(
     return {"entity_id": entity, "frontmatter": shown, "body": body} if len(body) <= MAX_BODY_CHARS else None
 
 
-def _read(engine: Engine, entity: EntityId) -> calls.ProfileFound | None:
-    return _shown(entity, engine.reading.map_document, engine.texts.read)
+def _read(parts: OperationParts, entity: EntityId) -> calls.ProfileFound | None:
+    return _shown(entity, parts.reading.map_document, parts.texts.read)
 
 
 def _fits(name: str, value: object) -> bool:
@@ -109,7 +106,7 @@ def _get(context: OperationContext, entity: EntityId | None = None) -> calls.Pro
     entity = entity or context.entity
     if not is_entity_id(entity):
         raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no entity", "One looks like @name:node-…")
-    view = _read(context.engine, entity)
+    view = _read(context.parts, entity)
     if view is None:
         raise SubletError(
             LocalCode.NOT_FOUND, f"no profile of {entity} is here", "It has none, or it shares no room with you."
@@ -130,7 +127,7 @@ def _update(
     Raises:
         SubletError: ``INVALID_ARGUMENT``: a field or the text has another shape.
     """
-    engine, entity = context.engine, context.entity
+    engine, entity = context.parts, context.entity
     name = _document(entity)
     known = engine.reading.map_document(name).get("frontmatter")
     before = known if isinstance(known, dict) else {}
@@ -184,7 +181,7 @@ def _index_update(context: AfterWrite) -> None:
         context.unindex(_INDEX, _ALL, entity)
 
 
-def _entry(view: Mapping[str, Any] | None) -> IndexEntry | None:
+def _entry(view: FieldsView | None) -> IndexEntry | None:
     if view is None:
         return None
     entity = str(view["entity_id"])
@@ -209,23 +206,23 @@ def _search(context: OperationContext, query: str, limit: int = MAX_FOUND) -> li
             LocalCode.INVALID_ARGUMENT, f"a query has 1 to {MAX_WORDS} words", "Such as: code review python"
         )
     found: list[calls.ProfileFound] = []
-    for entry in context.engine.store.scan_index(_INDEX, _ALL, MAX_PROFILES):
+    for entry in context.parts.store.scan_index(_INDEX, _ALL, MAX_PROFILES):
         if all(word in str(entry.value["words"]) for word in words):
-            view = _read(context.engine, entry.rank)
+            view = _read(context.parts, entry.rank)
             if view is not None:
                 found.append(view)
     return sorted(found, key=lambda view: (-_named(view, words), view["entity_id"]))[: min(limit, MAX_FOUND)]
 
 
-def _named(view: Mapping[str, Any], words: list[str]) -> int:
+def _named(view: FieldsView, words: list[str]) -> int:
     name = f"{view['frontmatter'].get('display_name', '')} {view['entity_id']}".casefold()
     return sum(word in name for word in words)
 
 
 def _rebuild(context: OperationContext) -> None:
     """Forget who shares no room with us any more, and find whoever does."""
-    engine = context.engine
-    members = {entity for room in engine.wanted_rooms for entity in engine.rooms.state(room).members()}
+    engine = context.parts
+    members = {entity for room in engine.here.ids for entity in engine.rooms.state(room).members()}
     wanted = set(sorted(members - set(engine.keyring.local))[: MAX_PROFILES - len(engine.keyring.local)])
     wanted |= set(engine.keyring.local)
     entries = [_entry(_read(engine, entity)) for entity in sorted(wanted)]

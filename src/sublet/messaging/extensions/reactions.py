@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Any, Final
+from typing import Final
 
 from sublet.messaging.builtins.timeline import DELETED
 from sublet.messaging.calls import message_calls as calls
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.after_read import AfterRead
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
     Declaration,
     Hooks,
     Index,
     Operation,
-    Origin,
     PreSendHook,
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.extensions.emoji import ALIASES, JOINER, TAGS, is_one_emoji
+from sublet.messaging.schema.changes import Happened, Intent
+from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change, Origin
+from sublet.messaging.schema.fields import Fields
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 from sublet.protocol.ezagent.writer_rules import entity_of_key
 
 REACTIONS_FIELD: Final = "ext.reactions"
 MAX_EMOJI_CHARS: Final = 32
-_JOINER: Final = "\u200d"
-_TAGS: Final = range(0xE0020, 0xE0080)
-"""Of all invisible characters only these belong to emoji: what joins two, and the tags of regional flags."""
 
 
 def parse_key(key: str) -> tuple[str, EntityId] | None:
@@ -84,9 +83,9 @@ def _summarise(context: AfterRead) -> None:
             ref["reactions"] = summary
 
 
-def _summary(given: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _summary(given: Fields) -> dict[str, Fields]:
     times = sorted((at, key) for key, at in given.items() if isinstance(at, int))
-    summary: dict[str, dict[str, Any]] = {}
+    summary: dict[str, Fields] = {}
     for _, key in times:
         found = parse_key(key)
         if found is not None:
@@ -102,8 +101,9 @@ def _is_emoji(text: str) -> bool:
 
 
 def _is_visible(char: str) -> bool:
+    # Of all invisible characters only these belong to emoji: what joins two, and the tags of regional flags.
     category = unicodedata.category(char)
-    return category[0] not in "CZ" or char == _JOINER or ord(char) in _TAGS
+    return category[0] not in "CZ" or char == JOINER or ord(char) in TAGS
 
 
 def _add(context: OperationContext, room_id: RoomId, ref_id: RefId, emoji: str) -> calls.Added:
@@ -113,7 +113,7 @@ def _add(context: OperationContext, room_id: RoomId, ref_id: RefId, emoji: str) 
         context: who reacts.
         room_id: a room that they are a member of.
         ref_id: the message.
-        emoji: from 1 to ``MAX_EMOJI_CHARS`` characters.
+        emoji: one, or ``+1`` or ``-1``.
 
     Raises:
         SubletError: there is no such message, it is deleted, or this is no emoji.
@@ -123,31 +123,34 @@ def _add(context: OperationContext, room_id: RoomId, ref_id: RefId, emoji: str) 
         raise SubletError(LocalCode.CONFLICT, "the message was deleted", "React to another one.")
     if key in _given(ref):
         return {"added": False}
-    context.annotate(ref, "reactions", key, context.engine.now_ms())
+    context.annotate(ref, "reactions", key, context.parts.now_ms())
     return {"added": True}
 
 
 def _remove(context: OperationContext, room_id: RoomId, ref_id: RefId, emoji: str) -> calls.Removed:
     """Take a reaction back; tell whether there was one."""
-    ref, key = context.ref(room_id, ref_id), _key(emoji, context.entity)
+    ref = context.ref(room_id, ref_id)
+    key = f"{emoji}:{context.entity}"  # of earlier versions, which took words too
+    if key not in _given(ref):
+        key = _key(emoji, context.entity)
     if key not in _given(ref):
         return {"removed": False}
     context.annotate(ref, "reactions", key, None)
     return {"removed": True}
 
 
-def _given(ref: dict[str, Any]) -> dict[str, Any]:
+def _given(ref: Fields) -> Fields:
     given = ref.get(REACTIONS_FIELD)
     return given if isinstance(given, dict) else {}
 
 
 def _key(emoji: str, entity: EntityId) -> str:
-    composed = unicodedata.normalize("NFC", emoji)
-    if not _is_emoji(composed):
+    composed = unicodedata.normalize("NFC", ALIASES.get(emoji, emoji))
+    if not is_one_emoji(composed) or not _is_emoji(composed):
         raise SubletError(
             LocalCode.INVALID_ARGUMENT,
-            f"a reaction has from 1 to {MAX_EMOJI_CHARS} visible characters and no @",
-            "Give one emoji.",
+            "a reaction is one emoji",
+            "Such as 👍, for which +1 stands too. What is in words is an answer.",
         )
     return f"{composed}:{entity}"
 

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from sublet.messaging.builtins.timeline import backwards
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import people_calls as calls
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened
-from sublet.messaging.engine.declaration import (
-    QOS_LOW,
+from sublet.messaging.declaring.after_read import AfterRead
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
-    Datatype,
     Declaration,
     Hooks,
     Index,
     Operation,
-    Origin,
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.operating import OperationContext
-from sublet.protocol.errors import LocalCode, SubletError
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.ports.store import Store
+from sublet.messaging.reading.reading import Reading
+from sublet.messaging.schema.changes import Happened
+from sublet.messaging.schema.datatypes import QOS_LOW, Annotation, AnnotationPlace, Change, Datatype, Origin
+from sublet.messaging.schema.fields import Written
+from sublet.messaging.writing.writing import Writing
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, is_ref_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType
@@ -42,13 +42,29 @@ _INDEX: Final = "unread_count"
 _REF, _WINDOW, _TIME = "last_read_ref", "last_read_window", "updated_at"
 
 
-def read_up_to(engine: Engine, room_id: RoomId, reader: EntityId) -> RefId | None:
+class ReceiptParts(Protocol):
+    """The parts of the engine for knowing what was read."""
+
+    @property
+    def now_ms(self) -> Callable[[], int]: ...
+
+    @property
+    def reading(self) -> Reading: ...
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def writing(self) -> Writing: ...
+
+
+def read_up_to(engine: ReceiptParts, room_id: RoomId, reader: EntityId) -> RefId | None:
     """Return the last message that somebody has read, by what they say themselves."""
     position = _position(engine.reading.map_document(_document(room_id)).get(reader))
     return position[_REF] if position is not None else None
 
 
-def has_read(engine: Engine, room_id: RoomId, reader: EntityId, ref_id: RefId) -> bool:
+def has_read(engine: ReceiptParts, room_id: RoomId, reader: EntityId, ref_id: RefId) -> bool:
     """Tell whether somebody says that they have read a message, or one after it."""
     last = read_up_to(engine, room_id, reader)
     return last is not None and (last == ref_id or engine.reading.precedes(room_id, ref_id, last))
@@ -83,7 +99,7 @@ def mark_read(context: OperationContext, room_id: RoomId, ref_id: RefId) -> bool
     """
     if READ_RECEIPTS not in context.state(room_id).enabled_extensions:
         return False
-    engine, reader = context.engine, context.entity
+    engine, reader = context.parts, context.entity
     known = engine.reading.map_document(_document(room_id)).get(reader)
     position = _position(known)
     if position is not None and not engine.reading.precedes(room_id, position[_REF], ref_id):
@@ -91,7 +107,7 @@ def mark_read(context: OperationContext, room_id: RoomId, ref_id: RefId) -> bool
     ref = engine.reading.ref_in(room_id, ref_id)
     if ref is None:
         return False
-    writes: list[tuple[RefId | None, tuple[str, ...], Any]] = [
+    writes: list[tuple[RefId | None, tuple[str, ...], Written]] = [
         (None, (reader, _REF), ref_id),
         (None, (reader, _WINDOW), ref["shard_id"]),
         (None, (reader, _TIME), rfc3339(engine.now_ms())),
@@ -121,10 +137,6 @@ def _update(context: OperationContext, room_id: RoomId, ref_id: RefId) -> calls.
         SubletError: there is no such message; ``CONFLICT``: the room does not offer receipts.
     """
     ref = context.ref(room_id, ref_id)
-    if READ_RECEIPTS not in context.state(room_id).enabled_extensions:
-        raise SubletError(
-            LocalCode.CONFLICT, "this room has no read receipts", "An admin may enable read-receipts for it."
-        )
     return {"moved": mark_read(context, room_id, ref["ref_id"])}
 
 
@@ -134,7 +146,7 @@ def _summary(context: OperationContext, room_id: RoomId) -> calls.ReadingFound:
     ``more`` tells that there are more than ``MAX_UNREAD``.
     """
     members = context.state(room_id).members()
-    engine = context.engine
+    engine = context.parts
     entries = engine.store.scan_index(_INDEX, room_id, MAX_READERS)
     readers = {entry.rank: entry.value for entry in entries if entry.rank in members}
     last = readers[context.entity][_REF] if context.entity in readers else None

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.after_read import AfterRead
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
     Declaration,
     Hooks,
     Index,
-    Origin,
     PreSendHook,
     Refresh,
     Trigger,
 )
+from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.schema.changes import Happened, Intent
+from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change, Origin
+from sublet.messaging.schema.fields import FieldsView
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.ids import RefId, RoomId, is_ref_id, is_room_id
 
@@ -41,7 +41,7 @@ class ReplyTarget:
     room_id: RoomId | None = None
 
 
-def reply_target(fields: Mapping[str, Any]) -> ReplyTarget | None:
+def reply_target(fields: FieldsView) -> ReplyTarget | None:
     """Return what a ref answers; None where it answers nothing, or what stands there is none."""
     value = fields.get(REPLY_TO_FIELD)
     if not isinstance(value, dict):
@@ -54,7 +54,7 @@ def reply_target(fields: Mapping[str, Any]) -> ReplyTarget | None:
     return ReplyTarget(ref_id, room_id) if isinstance(room_id, str) and is_room_id(room_id) else None
 
 
-def replies_to_something(subject: Any) -> bool:
+def replies_to_something(subject: Intent | Happened) -> bool:
     """Tell whether a ref that is sent, or was, answers another."""
     return REPLY_TO_FIELD in subject.fields
 

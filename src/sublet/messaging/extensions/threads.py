@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from sublet.messaging.builtins.timeline import DEFAULT_LIMIT, check_limit
 from sublet.messaging.calls import message_calls as calls
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.after_read import AfterRead
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.declaration import (
     AfterReadHook,
     AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
     Declaration,
     Hooks,
     Index,
-    Origin,
     PreSendHook,
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.schema.changes import Happened, Intent
+from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change, Origin
+from sublet.messaging.schema.fields import FieldsView
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.ids import RefId, RoomId, is_ref_id
 
@@ -34,14 +34,14 @@ _VIEW: Final = "thread_view"
 _ROOTS: Final = "thread_roots"
 
 
-def thread_root(fields: Mapping[str, Any]) -> RefId | None:
+def thread_root(fields: FieldsView) -> RefId | None:
     """Return the first message of the thread that a ref belongs to; None where it belongs to none."""
     value = fields.get(THREAD_FIELD)
     root = value.get("root") if isinstance(value, dict) else None
     return root if isinstance(root, str) and is_ref_id(root) else None
 
 
-def in_a_thread(subject: Any) -> bool:
+def in_a_thread(subject: Intent | Happened) -> bool:
     """Tell whether a ref that is sent, or was, says that it belongs to a thread."""
     return subject.fields.get(THREAD_FIELD) is not None
 
@@ -101,7 +101,7 @@ def _list(
     if root is not None:
         context.ref(room_id, root)
     index, key = (_ROOTS, room_id) if root is None else (_VIEW, f"{room_id}/{root}")
-    entries = context.engine.store.scan_index(index, key, limit + 1, before)
+    entries = context.parts.store.scan_index(index, key, limit + 1, before)
     page = entries[:limit]
     query = {"thread": root} if root is not None else None
     shown = context.shown(room_id, [entry.rank for entry in reversed(page)], query)
@@ -113,8 +113,8 @@ def _list(
 
 
 def _last_reply(context: OperationContext, room_id: RoomId, root: RefId) -> RefId | None:
-    entries = context.engine.store.scan_index(_VIEW, f"{room_id}/{root}", LOOKED_BACK)
-    counting = context.engine.reading.counting(room_id, [entry.rank for entry in entries])
+    entries = context.parts.store.scan_index(_VIEW, f"{room_id}/{root}", LOOKED_BACK)
+    counting = context.parts.reading.counting(room_id, [entry.rank for entry in entries])
     return next((entry.rank for entry in entries if entry.rank in counting), None)
 
 

@@ -7,30 +7,30 @@ is at home. Nobody is told of what they have done themselves, so that agents whi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from sublet.messaging.calls import message_calls as calls
-from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, PreSend
-from sublet.messaging.engine.declaration import (
+from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.declaration import (
     AfterWriteHook,
-    Annotation,
-    AnnotationPlace,
-    Change,
     Declaration,
     Hooks,
     Index,
     Operation,
-    Origin,
     PreSendHook,
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.pre_send import PreSend
 from sublet.messaging.extensions.channels import channel_name, channels_of, in_channels
 from sublet.messaging.extensions.reactions import is_reaction, parse_key
 from sublet.messaging.extensions.reply_to import reply_target
 from sublet.messaging.extensions.threads import thread_root
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.schema.changes import Happened, Intent
+from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Change, Origin
+from sublet.messaging.schema.fields import Fields
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
@@ -102,7 +102,7 @@ def _ref_watch(value: object) -> dict[str, JsonValue] | None:
     return {"reason": reason, **flags} if all(isinstance(flag, bool) for flag in flags.values()) else None
 
 
-def _channel_watch(value: object) -> dict[str, Any] | None:
+def _channel_watch(value: object) -> Fields | None:
     """Return a watch on channels in its one form; None where it is none."""
     channels = value.get("channels") if isinstance(value, dict) else None
     scope = value.get("scope", ALL_ROOMS) if isinstance(value, dict) else None
@@ -134,8 +134,7 @@ def _check_ref_watchers(context: AfterWrite) -> None:
     if ref is None or ref["room_id"] != change.room_id:
         return
     if _is_edit(change):
-        for watcher in _watchers(context, ref, "on_content_edit"):
-            _tell(context, "watch.ref_content_edited", watcher, ref["ref_id"], new_content_id=ref["content_id"])
+        tell_of_edit(context, ref)
     elif (found := parse_key(change.path[1])) is not None:
         for watcher in _watchers(context, ref, "on_reaction"):
             _tell(
@@ -147,6 +146,18 @@ def _check_ref_watchers(context: AfterWrite) -> None:
                 by=change.signer,
                 removed=change.value is None,
             )
+
+
+def tell_of_edit(context: AfterWrite, ref: Fields) -> None:
+    """Tell those of ours who watch a message that its text was edited, by its author or by another editor.
+
+    Nobody is told where the room has not enabled watches.
+    """
+    room = context.room
+    if room is None or WATCH not in room.enabled_extensions:
+        return
+    for watcher in _watchers(context, ref, "on_content_edit"):
+        _tell(context, "watch.ref_content_edited", watcher, ref["ref_id"], new_content_id=ref["content_id"])
 
 
 def _check_answered(context: AfterWrite) -> None:
@@ -163,12 +174,12 @@ def _check_answered(context: AfterWrite) -> None:
             _tell(context, "watch.ref_thread_reply", watcher, root, new_ref_id=change.entry_id)
 
 
-def _ref_of(context: AfterWrite, room_id: RoomId | None, ref_id: RefId) -> dict[str, Any] | None:
+def _ref_of(context: AfterWrite, room_id: RoomId | None, ref_id: RefId) -> Fields | None:
     ref = context.read_ref(ref_id)
     return ref if ref is not None and ref["room_id"] == room_id else None
 
 
-def _watchers(context: AfterWrite, ref: dict[str, Any] | None, flag: str) -> Iterator[EntityId]:
+def _watchers(context: AfterWrite, ref: Fields | None, flag: str) -> Iterator[EntityId]:
     """Yield those of ours who watch a message for something, may read both it and the change, and didn't make it."""
     given = ref.get(WATCH_FIELD) if ref is not None else None
     if ref is None or not isinstance(given, dict):
@@ -206,7 +217,7 @@ def _check_channel_watchers(context: AfterWrite) -> None:
                 )
 
 
-def _watch_in(state: RoomState, entity: EntityId) -> dict[str, Any] | None:
+def _watch_in(state: RoomState, entity: EntityId) -> Fields | None:
     """Return somebody's watch on channels that stands in a room's config."""
     return _channel_watch(state.fields.get(("ext", WATCH, entity))) if WATCH in state.enabled_extensions else None
 
@@ -285,24 +296,24 @@ def _unset(context: OperationContext, room_id: RoomId, ref_id: RefId | None = No
     return {"removed": True}
 
 
-def _write_config(context: OperationContext, room_id: RoomId, value: dict[str, Any] | None) -> None:
+def _write_config(context: OperationContext, room_id: RoomId, value: Fields | None) -> None:
     context.state(room_id)
     config = doc_id("config", room_id=room_id)
-    context.engine.writing.set_field(context.entity, config, None, ("ext", WATCH, context.entity), value)
+    context.parts.writing.set_field(context.entity, config, None, ("ext", WATCH, context.entity), value)
 
 
 def _list(context: OperationContext) -> calls.WatchesFound:
     """Return the caller's watches on messages and on channels, of the rooms that they are a member of."""
-    engine, entity = context.engine, context.entity
-    refs: list[dict[str, Any]] = []
+    engine, entity = context.parts, context.entity
+    refs: list[Fields] = []
     for entry in engine.store.scan_index(_INDEX, entity, MAX_LISTED):
         room_id, ref_id = str(entry.value["room_id"]), str(entry.value["ref_id"])
-        ref = engine.reading.ref_in(room_id, ref_id) if engine.is_member(entity, room_id) else None
+        ref = engine.reading.ref_in(room_id, ref_id) if engine.here.is_member(entity, room_id) else None
         given = ref.get(WATCH_FIELD) if ref is not None else None
         watch = _ref_watch(given.get(entity)) if isinstance(given, dict) else None
         if watch is not None:
             refs.append({"room_id": room_id, "ref_id": ref_id, **watch})
-    in_rooms = [(state.room_id, _watch_in(state, entity)) for state in engine.rooms_of(entity)]
+    in_rooms = [(state.room_id, _watch_in(state, entity)) for state in engine.here.of(entity)]
     return {"refs": refs, "channels": [{"room_id": room, **watch} for room, watch in in_rooms if watch is not None]}
 
 

@@ -11,6 +11,7 @@ from pydantic.alias_generators import to_camel
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.faults import fault_words
 from sublet.protocol.patterns import Pattern
+from sublet.protocol.strict_model import read_strictly
 from sublet.protocol.text import clean_line
 from sublet.protocol.unique_json import unique_json
 
@@ -160,7 +161,7 @@ def parse_named(model: type[ModuleT], raw: bytes, directory: str) -> ModuleT:
     try:
         if len(raw) > MAX_MODULE_BYTES:
             raise ValueError(f"it has more than {MAX_MODULE_BYTES} bytes")
-        module = model.model_validate(unique_json(raw))
+        module = read_strictly(model, unique_json(raw))
     except ValidationError as error:
         raise bad(first_words(error, model)) from None
     except ValueError as error:

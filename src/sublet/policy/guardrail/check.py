@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sublet.policy.guardrail.extract import MAX_REPLY_CHARS, Candidate, Place, candidates
+from sublet.policy.guardrail.extract import MAX_REPLY_CHARS, Candidate, ReplyPlace, candidates
 from sublet.policy.guardrail.failure import MAX_ISSUES, Failed, FailureKind, Issue
 from sublet.policy.guardrail.keywords import MAX_STEPS, Budget
 from sublet.policy.guardrail.mask import Mask
@@ -42,7 +42,7 @@ class Examined:
 class _Tried:
     """A candidate that was held against the schema: what it became, or what is wrong with it."""
 
-    place: Place
+    place: ReplyPlace
     changed: int
     value: JsonValue
     repairs: tuple[str, ...]

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from sublet.policy.guardrail.check import Examined, Passed, examine, judge
-from sublet.policy.guardrail.extract import Candidate, Place
+from sublet.policy.guardrail.extract import Candidate, ReplyPlace
 from sublet.policy.guardrail.failure import Failed
 from sublet.policy.guardrail.mask import Mask
 from sublet.policy.guardrail.relaxed import Mend
@@ -58,7 +58,7 @@ def judge_again(schema: CheckedSchema, kept: JsonValue) -> Passed | Failed:
     if found.reply is not None:
         examined = examine(found.reply)
         return examined if isinstance(examined, Failed) else judge(examined, schema, None)
-    candidates = tuple(Candidate(one.value, Place(one.place), frozenset(one.mends)) for one in found.found)
+    candidates = tuple(Candidate(one.value, ReplyPlace(one.place), frozenset(one.mends)) for one in found.found)
     # They are masked already; a second time, an index would name another item.
     return judge(Examined(candidates, found.count), schema, None)
 
@@ -82,7 +82,7 @@ class _Found(BaseModel):
     model_config = ConfigDict(defer_build=True, extra="forbid")
 
     value: JsonValue
-    place: Annotated[int, Field(ge=0, le=max(Place))]
+    place: Annotated[int, Field(ge=0, le=max(ReplyPlace))]
     mends: list[Mend]
 
 

@@ -22,7 +22,7 @@ _BRACKETS: Final = ("{", "[")
 _JSON_LABELS: Final = frozenset({"json", "json5", "jsonc"})
 
 
-class Place(IntEnum):
+class ReplyPlace(IntEnum):
     """Where in a reply a value was found; the better place comes first."""
 
     WHOLE = 0
@@ -36,7 +36,7 @@ class Candidate:
     """A value of a reply, where it was, and what was mended in the way it is written."""
 
     value: JsonValue
-    place: Place
+    place: ReplyPlace
     mends: frozenset[Mend]
 
 
@@ -50,12 +50,12 @@ def candidates(reply: str) -> list[Candidate]:
         TooManySteps: it is written so that looking for values in it takes too long.
     """
     text, steps = reply.strip().removeprefix("\ufeff").strip(), Steps()
-    whole = list(_whole(text, Place.WHOLE, steps))
+    whole = list(_whole(text, ReplyPlace.WHOLE, steps))
     if whole and not (Mend.CUT_OFF_CONTAINER in whole[0].mends and any(map(text.__contains__, _FENCES))):
         return whole
     found = list(whole)
     for place, segment in _segments(text):
-        block = list(_whole(segment.strip(), place, steps)) if place is not Place.PROSE else []
+        block = list(_whole(segment.strip(), place, steps)) if place is not ReplyPlace.PROSE else []
         found += block or _scattered(segment, place, steps)
         if len(found) >= MAX_CANDIDATES:
             break
@@ -63,10 +63,10 @@ def candidates(reply: str) -> list[Candidate]:
     return found[:MAX_CANDIDATES]
 
 
-def _segments(text: str) -> Iterator[tuple[Place, str]]:
+def _segments(text: str) -> Iterator[tuple[ReplyPlace, str]]:
     at, fences = 0, _Places(text, _FENCES)
     while (start := fences.after(at)) is not None:
-        yield Place.PROSE, text[at:start]
+        yield ReplyPlace.PROSE, text[at:start]
         behind = _run(text, start, text[start])
         label_end = _run(text, behind, _LABEL_CHARS)
         label = text[behind:label_end]
@@ -79,8 +79,8 @@ def _segments(text: str) -> Iterator[tuple[Place, str]]:
         json_labelled = label.lower() in _JSON_LABELS
         # A label that is part of the value, as in ```true```, stays with it.
         found = body if json_labelled or not label or body.strip() else label
-        yield Place.JSON_FENCE if json_labelled else Place.FENCE, found
-    yield Place.PROSE, text[at:]
+        yield ReplyPlace.JSON_FENCE if json_labelled else ReplyPlace.FENCE, found
+    yield ReplyPlace.PROSE, text[at:]
 
 
 class _Places:
@@ -107,7 +107,7 @@ def _run(text: str, at: int, chars: Container[str]) -> int:
     return at
 
 
-def _whole(text: str, place: Place, steps: Steps) -> Iterator[Candidate]:
+def _whole(text: str, place: ReplyPlace, steps: Steps) -> Iterator[Candidate]:
     """Return the one value that ``text`` is from end to end."""
     try:
         yield _candidate(Read(strict_loads(text), len(text), frozenset()), place)
@@ -123,7 +123,7 @@ def _whole(text: str, place: Place, steps: Steps) -> Iterator[Candidate]:
             return
 
 
-def _scattered(text: str, place: Place, steps: Steps) -> Iterator[Candidate]:
+def _scattered(text: str, place: ReplyPlace, steps: Steps) -> Iterator[Candidate]:
     at, brackets = 0, _Places(text, _BRACKETS)
     for _ in range(MAX_STARTS):
         start = brackets.after(at)
@@ -140,7 +140,7 @@ def _scattered(text: str, place: Place, steps: Steps) -> Iterator[Candidate]:
             break
 
 
-def _candidate(found: Read, place: Place) -> Candidate:
+def _candidate(found: Read, place: ReplyPlace) -> Candidate:
     try:
         value = narrow(found.value)
         json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no character

@@ -97,7 +97,7 @@ def asked_seconds(start: Start, now: Now) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class GrantedTime:
     """What a renewal comes to.
 
     Args:
@@ -115,9 +115,9 @@ class Grant:
         """When the work ends, on the steady clock."""
         return self.at + self.seconds
 
-    def within(self, other: Grant) -> Grant:
+    def within(self, other: GrantedTime) -> GrantedTime:
         """Return this grant, ending no later than ``other``."""
-        return Grant(min(self.seconds, other.until - self.at), self.asked, self.at)
+        return GrantedTime(min(self.seconds, other.until - self.at), self.asked, self.at)
 
     def expires_at(self, start: Start) -> str:
         """Return when the lease ends by the delegator's clock, as START says less what was not granted."""
@@ -126,7 +126,7 @@ class Grant:
 
 def renewal(
     start: Start, *, expires_at: str | None, began: float, deadline: float, longest: float, asked: float, now: Now
-) -> Grant:
+) -> GrantedTime:
     """Return what a renewal is granted.
 
     Args:
@@ -141,4 +141,4 @@ def renewal(
     granted = min(asked, deadline - now.steady)
     if expires_at is None or unix_seconds(start.lease.expires_at) > unix_seconds(expires_at):
         granted = max(granted, min(asked, longest - (now.steady - began)))
-    return Grant(granted, asked, now.steady)
+    return GrantedTime(granted, asked, now.steady)

@@ -10,7 +10,8 @@ from typing import Final
 
 from sublet.protocol.bounds import MAX_FOLLOW_UPS
 from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.protocol.messages import FollowUp, PromptState
+from sublet.protocol.messages import FollowUp
+from sublet.protocol.prompt_state import PromptState
 
 MAX_WAITING_FOLLOW_UPS: Final = 16
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sublet.protocol.errors import AgentEnd, ErrorCode, SubletError
-from sublet.protocol.messages import PromptState
+from sublet.protocol.prompt_state import PromptState
 
 
 @dataclass(frozen=True, slots=True)

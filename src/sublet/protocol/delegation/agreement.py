@@ -17,14 +17,24 @@ RESUMABLE_TRANSPORTS: Final = frozenset({"sshfs", "archive", "git"})
 
 
 def narrowed(access_mode: AccessMode, ttl_seconds: int, accept: Accept) -> tuple[AccessMode, int]:
-    """Return access and seconds as ACCEPT leaves them of what was proposed."""
+    """Return access and seconds as ACCEPT leaves them of what was proposed: never more (AWCP 4.2).
+
+    Args:
+        access_mode: as INVITE has proposed it.
+        ttl_seconds: likewise, how long the lease is.
+        accept: what the executor agrees to; a bound that it does not name is as proposed.
+    """
     constraints = accept.remote_constraints
     mode = "ro" if constraints.accepted_access_mode == "ro" else access_mode
     return mode, min(ttl_seconds, constraints.max_ttl_seconds or ttl_seconds)
 
 
 def check_mount_point(accept: Accept) -> None:
-    """Refuse an ACCEPT that names no absolute path (AWCP 4.2); nothing here ever opens it."""
+    """Refuse an ACCEPT that names no absolute path (AWCP 4.2); nothing here ever opens it.
+
+    Raises:
+        SubletError: ``MOUNTPOINT_DENIED``.
+    """
     path = accept.remote_mount.mount_point
     if not PurePosixPath(path).is_absolute() and not PureWindowsPath(path).is_absolute():
         raise SubletError(

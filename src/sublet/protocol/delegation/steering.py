@@ -1,4 +1,4 @@
-"""What the lender says while the work runs: more time by agreement of both sides, and further prompts (DESIGN 4.11).
+"""What the delegator says while the work runs: more time by agreement of both sides, and further prompts (DESIGN 4.11).
 
 Rules: one thing at a time is agreed on with the executor (``turn``); the executor's word is journalled there first,
 then ours here; time is added only as far as policy, the caller's own lease and the executor have granted it; news of
@@ -12,35 +12,34 @@ from dataclasses import replace
 from typing import Final
 
 from sublet.protocol.bounds import MAX_FOLLOW_UPS
-from sublet.protocol.delegation import reasons
+from sublet.protocol.delegation import phases, reasons
 from sublet.protocol.delegation.agreement import resumable
-from sublet.protocol.delegation.model import (
-    Answer,
-    AskPolicy,
+from sublet.protocol.delegation.events import (
     CallerLeft,
-    Delegation,
-    Deliver,
-    DeliverLater,
     Event,
     ExtensionAllowed,
     ExtensionAnswered,
-    ExtensionAsked,
     FollowUpAnswered,
     FollowUpDue,
     FollowUpSaid,
-    FollowUpState,
     FollowUpUnheard,
-    Heard,
+    ProgressCame,
+)
+from sublet.protocol.delegation.model import Delegation, ExtensionAsked, FollowUpNews, FollowUpState, SaidFollowUp
+from sublet.protocol.delegation.outputs import (
+    Answer,
+    AskPolicy,
+    Deliver,
+    DeliverLater,
     Lengthen,
     Output,
     Record,
     Refuse,
-    Said,
     SendExtension,
     Step,
 )
 from sublet.protocol.errors import SubletError
-from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationState, is_terminal
+from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, DelegationState, is_terminal
 from sublet.protocol.times import Now, rfc3339_of, unix_seconds
 
 FIRST_RETRY_SECONDS: Final = 0.5
@@ -55,6 +54,20 @@ PROGRESS: Final[Mapping[FollowUpState, int]] = {
     "refused": 3,
 }
 """How far a follow-up is in each state. News may arrive in any order; what is behind changes nothing."""
+
+# What the executor reports
+
+
+def progress(state: Delegation, event: ProgressCame, now: Now) -> Step:
+    """Take the news of follow-ups; the first news of a running agent also makes the delegation RUNNING."""
+    outputs: tuple[Output, ...] = ()
+    if event.running and state.state is DelegationState.STARTED:
+        state = phases.advanced(state, DelegationEvent.RUN)
+        outputs = (Record(state),)
+    state, news = take_news(state, event.heard)
+    state, turn = next_turn(state, now)
+    return state, (*outputs, *news, *turn)
+
 
 # More time
 
@@ -127,7 +140,7 @@ def follow_up_said(state: Delegation, event: FollowUpSaid, now: Now) -> Step:
         return state, (Refuse(event.id, refusal),)
     if known is not None:
         return state, (Answer(event.id),)
-    state, outputs = _note(state, Said(event.id, event.prompt, event.digest))
+    state, outputs = _note(state, SaidFollowUp(event.id, event.prompt, event.digest))
     state, turn = next_turn(state, now)
     return state, (*outputs, Answer(event.id), *turn)
 
@@ -161,7 +174,7 @@ def follow_up_due(state: Delegation, event: FollowUpDue, now: Now) -> Step:
     return next_turn(state, now)
 
 
-def heard(state: Delegation, heard: Iterable[Heard]) -> Step:
+def take_news(state: Delegation, heard: Iterable[FollowUpNews]) -> Step:
     """Keep what the executor says of follow-ups; of one that was never said nothing is kept."""
     outputs: tuple[Output, ...] = ()
     for one in heard:
@@ -232,7 +245,7 @@ def _refusal(state: Delegation) -> SubletError | None:
     return None if resumable(state.accept) else reasons.deaf(state.peer)
 
 
-def _note(state: Delegation, said: Said) -> Step:
+def _note(state: Delegation, said: SaidFollowUp) -> Step:
     """Journal a follow-up, or what became of it; news that is behind what is known changes nothing."""
     known = _find(state, said.id)
     if known is not None and PROGRESS[said.state] <= PROGRESS[known.state]:
@@ -242,5 +255,5 @@ def _note(state: Delegation, said: Said) -> Step:
     return state, (Record(state, said=said),)
 
 
-def _find(state: Delegation, follow_up_id: str) -> Said | None:
+def _find(state: Delegation, follow_up_id: str) -> SaidFollowUp | None:
     return next((one for one in state.follow_ups if one.id == follow_up_id), None)

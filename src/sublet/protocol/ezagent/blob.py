@@ -17,7 +17,7 @@ _HEAD: Final = struct.Struct(">Q")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PieceRequest:
     """Which piece is wanted, and in which room the asker has seen the blob named."""
 
     room_id: RoomId
@@ -32,12 +32,12 @@ class Piece:
     data: bytes
 
 
-def encode_wanted(wanted: Wanted) -> bytes:
+def encode_wanted(wanted: PieceRequest) -> bytes:
     """Return the question for a piece."""
     return _ASK.pack(wanted.room_id.encode(), wanted.offset)
 
 
-def parse_wanted(raw: bytes) -> Wanted:
+def parse_wanted(raw: bytes) -> PieceRequest:
     """Return which piece is asked for.
 
     Raises:
@@ -50,7 +50,7 @@ def parse_wanted(raw: bytes) -> Wanted:
         raise malformed("a question for a blob of another form") from None
     if not is_room_id(room_id) or offset >= MAX_BLOB_BYTES:
         raise malformed("a question for a blob of another form")
-    return Wanted(room_id, offset)
+    return PieceRequest(room_id, offset)
 
 
 def encode_piece(piece: Piece) -> bytes:

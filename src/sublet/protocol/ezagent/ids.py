@@ -134,6 +134,11 @@ def is_own_ref_id(text: RefId, room: RoomId, author: EntityId) -> bool:
     return random[:8] == _ref_binding(at_ms, room, author, int.from_bytes(random[8:], "big"))
 
 
+def ref_ms(text: RefId) -> int:
+    """Return when a ref was written by its id, Unix milliseconds: as its author's clock had it."""
+    return int(text[-26:].translate(_TO_BASE_32), 32) >> 80
+
+
 def client_id(entity: EntityId, nonce: int) -> int:
     """Return a Yjs client id that commits to its entity, so that nobody takes another's by writing with it first.
 

@@ -31,7 +31,7 @@ class Channel(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DocumentPlace:
     """What a document's id says: its pattern's name and the values in it."""
 
     kind: str
@@ -107,7 +107,7 @@ def _doc_id(kind: str, values: tuple[tuple[str, str], ...]) -> str:
     return instantiate(PATTERNS[kind], **dict(values))
 
 
-def parse_doc_id(text: str) -> Place:
+def parse_doc_id(text: str) -> DocumentPlace:
     """Return what a document's id says.
 
     Raises:
@@ -130,7 +130,7 @@ def parse_doc_id(text: str) -> Place:
             else:
                 values[name] = chunk
         else:
-            return Place(kind, **values)
+            return DocumentPlace(kind, **values)
     raise malformed("the id of no document")
 
 

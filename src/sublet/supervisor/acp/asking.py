@@ -7,7 +7,7 @@ from typing import Final
 
 from sublet.protocol.text import clean_line
 from sublet.supervisor.model import Job, Output, Report
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall, Verdict
 
 MAX_NOTES: Final = 500
 """What is told one by one."""
@@ -16,7 +16,7 @@ MAX_CALLS: Final = 1_024
 """Calls whose end is waited for; the oldest is forgotten beyond that."""
 
 
-class Asking:
+class ToolQuestions:
     """Asks the gate of a job, and tells what the agent does.
 
     Args:
@@ -30,10 +30,10 @@ class Asking:
         self._notes = 0
         self._asked: OrderedDict[str, ToolCall] = OrderedDict()
 
-    async def may(self, call: ToolCall, shown: str) -> str | None:
-        """Return None where ``call`` may be made, else why not; ``shown`` is what people read of it."""
+    async def may(self, call: ToolCall, shown: str) -> Verdict | None:
+        """Return None where ``call`` may be made, else the refusal; ``shown`` is what people read of it."""
         if self._gate is None:
-            reason = "nobody decides on tools here"
+            verdict = Verdict(False, "global", "unavailable", "nobody decides on tools here")
         else:
             verdict = await self._gate.ask(call)
             if verdict.allowed:
@@ -41,9 +41,8 @@ class Asking:
                 if len(self._asked) > MAX_CALLS:
                     await self.ended(next(iter(self._asked)), "too many calls at once")
                 return None
-            reason = verdict.reason
-        self.note("refused", f"{shown}: {reason}")
-        return reason
+        self.note("refused", f"{shown}: {verdict.reason}")
+        return verdict
 
     async def ended(self, call_id: str, error: str | None) -> None:
         """Tell how a call ended that was allowed; of any other nothing is told."""

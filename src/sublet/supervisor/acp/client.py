@@ -29,7 +29,7 @@ from acp.schema import (
     WriteTextFileResponse,
 )
 
-from sublet.supervisor.acp.asking import Asking
+from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.acp.file_requests import FileRequests
 from sublet.supervisor.acp.terminals import Terminals
 from sublet.supervisor.acp.tool_calls import TooLarge, choose, in_view, tool_call
@@ -57,7 +57,7 @@ class AgentClient:
     def __init__(
         self,
         job: Job,
-        asking: Asking,
+        asking: ToolQuestions,
         said: Capture,
         left_mode: Callable[[str], None],
         files: FileRequests | None,

@@ -22,7 +22,7 @@ from acp.schema import (
 )
 
 from sublet import deadlines
-from sublet.supervisor.acp.asking import Asking
+from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.acp.client import AgentClient
 from sublet.supervisor.acp.file_requests import FileRequests
 from sublet.supervisor.acp.presets import AcpPlan
@@ -69,7 +69,7 @@ class AcpPrompt:
         self._job = job
         self._plan = plan
         self._version = version
-        self._asking = Asking(job, report)
+        self._asking = ToolQuestions(job, report)
         self._files = files
         self._own = own
         self._servers: list[McpServerStdio] = []

@@ -11,11 +11,11 @@ from acp.schema import ReadTextFileResponse, WriteTextFileResponse
 
 from sublet.protocol.canonical import JsonValue
 from sublet.supervisor import tools
-from sublet.supervisor.acp.asking import Asking
+from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.acp.tool_calls import in_view
 from sublet.supervisor.lease_files import LeaseFiles, ViewPath
 from sublet.supervisor.model import Job, JobResource
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 
 MAX_READ_BYTES: Final = 4 << 20
 """Larger files the agent can read by its own tools."""
@@ -32,7 +32,7 @@ class FileRequests:
         asking: asks before each.
     """
 
-    def __init__(self, job: Job, files: LeaseFiles, asking: Asking) -> None:
+    def __init__(self, job: Job, files: LeaseFiles, asking: ToolQuestions) -> None:
         self._resources = [*job.resources, JobResource("meta", job.meta, "ro")]
         self._files = files
         self._asking = asking
@@ -78,7 +78,9 @@ class FileRequests:
         shown = in_view(path, self._resources)
         call = ToolCall(tool, {"path": path, **more}, f"fs-{next(self._numbers)}", (shown,))
         if (refused := await self._asking.may(call, f"{tool} {shown}")) is not None:
-            raise acp.RequestError(_INTERNAL, f"it is not allowed: {refused}")
+            if refused.hidden:
+                raise acp.RequestError(_NOT_FOUND, refused.reason)
+            raise acp.RequestError(_INTERNAL, f"it is not allowed: {refused.reason}")
         if shown.startswith("/") or "\0" in path:
             reason = "it is outside of the lent directories"
             self._asking.note("refused", f"{tool} {shown}: {reason}")

@@ -19,12 +19,12 @@ from sublet.protocol.errors import SubletError
 from sublet.protocol.patterns import Pattern
 from sublet.stop_time import within
 from sublet.supervisor import tools
-from sublet.supervisor.acp.asking import Asking
+from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.acp.tool_calls import in_view
 from sublet.supervisor.guarded_process import Ended, GuardedProcess
 from sublet.supervisor.model import Job
 from sublet.supervisor.program_run import DRAIN_SECONDS
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 
 MAX_TERMINALS: Final = 16
 """That were not released."""
@@ -90,7 +90,7 @@ class Terminals:
     """
 
     def __init__(
-        self, job: Job, asking: Asking, beside: Beside, count: Callable[[int], None], group: asyncio.TaskGroup
+        self, job: Job, asking: ToolQuestions, beside: Beside, count: Callable[[int], None], group: asyncio.TaskGroup
     ) -> None:
         self._job = job
         self._asking = asking
@@ -103,7 +103,7 @@ class Terminals:
     @classmethod
     @asynccontextmanager
     async def opened(
-        cls, job: Job, asking: Asking, beside: Beside, count: Callable[[int], None]
+        cls, job: Job, asking: ToolQuestions, beside: Beside, count: Callable[[int], None]
     ) -> AsyncIterator[Terminals]:
         """Yield terminals, and end all that still run afterwards."""
         async with asyncio.TaskGroup() as group:
@@ -141,7 +141,7 @@ class Terminals:
         terminal_id = f"terminal-{next(self._numbers)}"
         call = ToolCall(tools.SHELL_EXEC, arguments, terminal_id, (place,))
         if (refused := await self._asking.may(call, f"{call.tool} {' '.join((command, *args))}")) is not None:
-            raise acp.RequestError(_INTERNAL, f"it is not allowed: {refused}")
+            raise acp.RequestError(_INTERNAL, f"it is not allowed: {refused.reason}")
         reason = "it would begin outside of the lent directories" if place.startswith("/") else ""
         if len(self._all) >= MAX_TERMINALS:
             reason = f"there are {MAX_TERMINALS} terminals already; release some"

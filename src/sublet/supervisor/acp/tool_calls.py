@@ -9,11 +9,12 @@ from typing import Any, Final
 
 from acp.schema import PermissionOption, ToolCallUpdate
 
+from sublet.policy.tool_names import READING_TOOLS, is_known, tool_plain
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.patterns import Pattern
 from sublet.supervisor import tools
 from sublet.supervisor.model import JobResource
-from sublet.supervisor.tools import ToolCall
+from sublet.supervisor.tool_gate import ToolCall
 
 MAX_ARGUMENT_BYTES: Final = 1 << 20
 MAX_PATHS: Final = 64
@@ -28,20 +29,10 @@ _KINDS: Final[Mapping[str, str]] = {
     "execute": tools.SHELL_EXEC,
     "fetch": tools.NETWORK_FETCH,
 }
-_OWN: Final[Mapping[str, str]] = {
-    "Bash": tools.SHELL_EXEC,
-    "Edit": tools.FILE_EDIT,
-    "Glob": tools.FILE_SEARCH,
-    "Grep": tools.FILE_SEARCH,
-    "MultiEdit": tools.FILE_EDIT,
-    "NotebookEdit": tools.FILE_EDIT,
-    "Read": tools.FILE_READ,
-    "WebFetch": tools.NETWORK_FETCH,
-    "WebSearch": tools.NETWORK_FETCH,
-    "Write": tools.FILE_WRITE,
-}
-"""What Claude Code's own tools are, which it tells apart more finely than by kind."""
+_SAME: Final = (frozenset({tools.FILE_WRITE, tools.FILE_EDIT}), frozenset({*READING_TOOLS}))
+"""Tools that agents' kinds do not tell apart."""
 _PATH_NAMES: Final = ("path", "file_path", "filePath", "abs_path", "notebook_path", "old_path", "new_path", "cwd")
+_WORD: Final = Pattern(r"[A-Za-z][A-Za-z0-9_.:-]{0,99}\Z")
 _UNSAFE: Final = Pattern(r"[^a-z0-9._-]+")
 _MCP: Final = Pattern(r"mcp__(?P<server>[A-Za-z0-9_-]+?)__(?P<tool>[A-Za-z0-9_-]+)\Z")
 
@@ -53,9 +44,9 @@ class TooLarge(Exception):
 def tool_call(update: ToolCallUpdate, resources: Sequence[JobResource]) -> ToolCall:
     """Return the call that an agent asks permission for.
 
-    Its name is what the program's own name for the tool means, else the kind that the agent states, else that name.
-    The tools of other MCP servers are ``mcp__SERVER__TOOL`` to agents, which is ``mcp.SERVER.TOOL`` here, whatever kind
-    the agent says they are. Whether the agent says the truth, the sandbox does not have to believe.
+    Both count, the program's own name for the tool and the kind that the agent states. The tools of other MCP servers
+    are ``mcp__SERVER__TOOL`` to agents, which is ``mcp.SERVER.TOOL`` here. Whether the agent says the truth, the
+    sandbox does not have to believe.
 
     Raises:
         TooLarge: the arguments have more than ``MAX_ARGUMENT_BYTES``, or it touches more than ``MAX_PATHS``.
@@ -74,7 +65,8 @@ def tool_call(update: ToolCallUpdate, resources: Sequence[JobResource]) -> ToolC
         raise TooLarge
     if more := sorted(set(told) - set(own)):
         arguments[LOCATIONS] = [*more]  # a grant is for these and for no others
-    return ToolCall(_name(update), arguments, update.tool_call_id, paths)
+    name, also, perhaps = _names(update)
+    return ToolCall(name, arguments, update.tool_call_id, paths, also=also, perhaps=perhaps)
 
 
 def in_view(path: str, resources: Sequence[JobResource]) -> str:
@@ -104,19 +96,32 @@ def choose(options: Sequence[PermissionOption], *, allowed: bool) -> str | None:
     return None
 
 
-def _name(update: ToolCallUpdate) -> str:
-    own = _own_name(update)
-    if own and (mcp := _MCP.match(own)):
-        return f"mcp.{_safe(mcp['server'])}.{_safe(mcp['tool'])}"
-    known = _OWN.get(own) or _KINDS.get(str(update.kind or ""))
-    return known or f"acp.{_safe(own or str(update.kind or 'other'))}"
+def _names(update: ToolCallUpdate) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Return what the tool is, what else it is called, and what it may be besides (``ToolCall``)."""
+    own, kind = _own_name(update), _KINDS.get(str(update.kind or ""))
+    title = update.title if update.title and _WORD.match(update.title) else ""
+    if not own:
+        perhaps = [title] if title else []
+        if kind == tools.FILE_WRITE:
+            perhaps.append(tools.FILE_EDIT)
+        return kind or f"acp.{_safe(str(update.kind or 'other'))}", (), tuple(perhaps)
+    mcp = _MCP.match(own)
+    if mcp:
+        named = f"mcp.{_safe(mcp['server'])}.{_safe(mcp['tool'])}"
+    else:
+        named = tool_plain(own) if is_known(own) else f"acp.{_safe(own)}"
+    if kind is None or kind == named:
+        return named, (), ()
+    if any({kind, named} <= same for same in _SAME):
+        return named, (), (kind,)
+    return (named, (kind,), ()) if mcp or is_known(own) else (kind, (named,), ())
 
 
 def _own_name(update: ToolCallUpdate) -> str:
     """Return the program's own name of the tool, where it tells."""
     meta: Any = update.field_meta or {}
     for value in meta.values() if isinstance(meta, dict) else ():
-        if isinstance(value, dict) and isinstance(name := value.get("toolName"), str):
+        if isinstance(value, dict) and isinstance(name := value.get("toolName"), str) and name:
             return name
     return update.title if update.title and _MCP.match(update.title) else ""
 

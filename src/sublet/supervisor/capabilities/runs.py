@@ -14,6 +14,7 @@ import anyio
 from sublet.disk.private_dir import PrivateDir, make_fresh
 from sublet.disk.removal import is_removed
 from sublet.policy.capabilities.module_file import MAX_ARGUMENT_CHARS, MAX_ARGUMENTS, CapabilityModule
+from sublet.policy.request_rules import NOT_NARROWED
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import new_delegation_id
 from sublet.protocol.text import clean
@@ -162,6 +163,8 @@ def _job(home: Path, stdin: str, seconds: float, job: Job | None) -> Job:
         mount_point=job.mount_point if job else workspace,
         remaining_seconds=min(seconds, job.remaining_seconds) if job else seconds,
         expires_at=job.expires_at if job else "",
+        gate=job.gate if job else None,
+        narrowing=job.narrowing if job else NOT_NARROWED,
     )
 
 

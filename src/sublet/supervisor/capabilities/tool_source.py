@@ -12,7 +12,8 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.supervisor.capabilities.registry import CapabilitySet
 from sublet.supervisor.capabilities.runs import CapabilityRuns
 from sublet.supervisor.model import Job
-from sublet.supervisor.tools import ToolAnswer, ToolCall, ToolOffer
+from sublet.supervisor.tool_gate import ToolCall
+from sublet.supervisor.tools import ToolAnswer, ToolOffer
 
 MAX_OFFERED: Final = 64
 MAX_ANSWER_CHARS: Final = 32_000

@@ -15,7 +15,7 @@ from sublet.supervisor.chat.arguments import BadArguments, read_arguments
 from sublet.supervisor.chat.reply import RawCall
 from sublet.supervisor.chat.tool import Arguments, Tool, ToolFailed, bounded
 from sublet.supervisor.confined_runs import LimitMet
-from sublet.supervisor.tools import ToolCall, ToolGate
+from sublet.supervisor.tool_gate import ToolCall, ToolGate
 
 MAX_SHOWN_CHARS: Final = 160
 MAX_BAD_CALLS: Final = 12
@@ -59,6 +59,9 @@ class Calls:
         call = ToolCall(tool.name, arguments, raw.id, tool.paths(arguments), tool.sifted)
         shown = self._shown(tool, arguments)
         verdict = await self._gate.ask(call)
+        if verdict.hidden:
+            self._note(f"{shown}: failed: {verdict.reason}")
+            return f"Error: {verdict.reason}"
         if not verdict.allowed:
             self._note(f"{shown}: refused: {clean_line(verdict.reason, MAX_SHOWN_CHARS)}")
             hint = f" {verdict.hint}" if verdict.hint else ""

@@ -13,7 +13,7 @@ from sublet.supervisor import tools
 from sublet.supervisor.chat.tool import MAX_RESULT_CHARS, Arguments, Tool, ToolFailed, ToolResult, number_of, text_of
 from sublet.supervisor.lease_files import LeaseFiles, Match, ViewPath
 from sublet.supervisor.model import Job
-from sublet.supervisor.tools import ToolCall, ToolGate
+from sublet.supervisor.tool_gate import ToolCall, ToolGate
 
 MAX_PATH_CHARS: Final = 4_096
 MAX_READ_LINES: Final = 2_000
@@ -217,7 +217,7 @@ class FileTools:
     async def _list(self, arguments: Arguments) -> ToolResult:
         path = self._path(text_of(arguments, "path", "."))
         listing = await self._files.list(path, MAX_ENTRIES)
-        may = self._may(tools.FILE_LIST, arguments)
+        may, concealed = self._may(tools.FILE_LIST, arguments)
         entries = [entry for entry in listing.entries if may((*path, entry.name))]
         marks = {"directory": "/", "link": " (a link, not followed)", "other": " (no file)", "file": ""}
         lines = [
@@ -226,36 +226,47 @@ class FileTools:
         ]
         if listing.more:
             lines.append("[There are more; list the directories below, or search by name.]")
-        left_out = len(listing.entries) - len(entries)
+        left_out = len(listing.entries) - len(entries) - len(concealed)
         lines += _left_out(left_out, "entries")
         return ToolResult(
             "\n".join(lines) or "[The directory is empty.]", {"entries": len(entries), "leftOut": left_out}
         )
 
     async def _search(self, arguments: Arguments) -> ToolResult:
+        may, concealed = self._may(tools.FILE_SEARCH, arguments)
         matches = await self._files.search(
             self._path(text_of(arguments, "path", ".")),
             text_of(arguments, "text"),
             text_of(arguments, "name"),
             MAX_MATCHES,
             ignore_case=arguments.get("ignore_case") is True,
-            may=self._may(tools.FILE_SEARCH, arguments),
+            may=may,
         )
+        left_out = max(0, matches.left_out - len(concealed))
         lines = [self._match(match) for match in matches.found]
         if matches.more:
             lines.append("[The search ended at a bound; narrow it for the rest.]")
         facts: dict[str, JsonValue] = {
             "matches": len(matches.found),
             "files": matches.files,
-            "leftOut": matches.left_out,
+            "leftOut": left_out,
         }
         lines = lines or [f"[Nothing found in {matches.files:,} files.]"]
-        return ToolResult("\n".join([*lines, *_left_out(matches.left_out, "files")]), facts)
+        return ToolResult("\n".join([*lines, *_left_out(left_out, "files")]), facts)
 
-    def _may(self, tool: str, arguments: Arguments) -> Callable[[ViewPath], bool]:
-        """Return what tells whether a call may tell of a path that it finds."""
-        call = ToolCall(tool, arguments, "", sifted=True)
-        return lambda path: self._gate.reveals(call, "/".join(path))
+    def _may(self, tool: str, arguments: Arguments) -> tuple[Callable[[ViewPath], bool], set[ViewPath]]:
+        """Return what tells whether a call may tell of a path that it finds, and the paths that it must not know of."""
+        call, concealed = ToolCall(tool, arguments, "", sifted=True), set[ViewPath]()
+
+        def may(path: ViewPath) -> bool:
+            shown = "/".join(path)
+            if self._gate.reveals(call, shown):
+                return True
+            if self._gate.conceals(call, shown):
+                concealed.add(path)
+            return False
+
+        return may, concealed
 
     def _match(self, match: Match) -> str:
         name = self._shown(match.path)

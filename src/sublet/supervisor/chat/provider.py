@@ -38,8 +38,9 @@ from sublet.supervisor.model import Deadline, Job, Outcome, Output, Report, Sand
 from sublet.supervisor.model_config import ModelConfig
 from sublet.supervisor.output import Capture, flushed_regularly
 from sublet.supervisor.processes import ProcessOwners
+from sublet.supervisor.tool_gate import ToolCall, ToolGate
 from sublet.supervisor.tool_server.names import NamedOffer, named
-from sublet.supervisor.tools import ToolCall, ToolGate, ToolSource
+from sublet.supervisor.tools import ToolSource
 
 MAX_SUMMARY_CHARS: Final = 8_000
 MAX_SHRINKS: Final = 4
@@ -67,7 +68,7 @@ class MakeEndpoint(Protocol):
     """Makes what is asked; tests make it with shorter waits."""
 
     def __call__(self, config: ModelConfig, key: str) -> Endpoint:
-        """Return it."""
+        """Return the endpoint of a model that is called with ``key``."""
 
 
 class ModelProvider:

@@ -79,7 +79,7 @@ class Restart(Part):
     backoff_ms: Milliseconds = 500
 
 
-class Health(Part):
+class HealthChecks(Part):
     """How often a gateway is asked whether it is well, how long it may take, and after how many failures it is ended.
 
     It answers each ``ping`` with a ``pong``.
@@ -107,7 +107,7 @@ class GatewayModule(NamedModule):
     ack_timeout_ms: Milliseconds = 3_000
     result_timeout_ms: Milliseconds = 60_000
     restart: Restart = Restart()
-    health: Health | None = None
+    health: HealthChecks | None = None
     feed: Annotated[tuple[FeedRule, ...], Field(max_length=MAX_RULES)] = ()
     default_target: ModuleId | None = None
     enabled: bool = True

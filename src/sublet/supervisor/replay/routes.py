@@ -60,5 +60,7 @@ def _may_now(facts: RouteRequest, asker: Asker, rules: RuleSet, event: Event) ->
     for one in facts.candidates:
         resource = Resource(one.agent_id, {"declared": False, "depth": 0})
         decision = rules.decide(subject, action, resource, now=asker.at)
+        if decision.hidden:
+            continue
         candidates.append(one.model_copy(update={"denied": "" if decision.allowed else decision.reason}))
     return facts.model_copy(update={"candidates": tuple(candidates)})

@@ -2,6 +2,11 @@
 
 In this order: ``/hub``, the supervisor's own commands, an agent that is named, the only agent, a mention, the agent
 that the session had before, the skills that the words of the request fit, a classifier's proposal, the default route.
+
+Rules: only agents that are offered in ``request`` are named in a route. A classifier proposes and never overrules an
+agent that was named. What is unclear is asked, ``MAX_ROUNDS`` times at most.
+
+Weak: skills are compared word by word, so a request in other words than the skills' goes to the default route.
 """
 
 from __future__ import annotations

@@ -117,10 +117,7 @@ class SessionStore:
         Raises:
             SubletError: ``NOT_FOUND``, or ``UNAVAILABLE`` where the disk fails.
         """
-        directory = self._directory(session_id)
-        with _told(session_id):
-            if not directory.is_dir():
-                raise unknown_session(session_id)
+        with self._of(session_id) as directory:
             found, damage = self._read(directory / SESSION_FILE, MainSession)
             if found is not None and found.finger_session_id == session_id:
                 return Read(found)
@@ -144,10 +141,7 @@ class SessionStore:
         Raises:
             SubletError: ``NOT_FOUND`` where it was deleted, ``UNAVAILABLE`` where the disk fails.
         """
-        directory = self._directory(session.finger_session_id)
-        with _told(session.finger_session_id):
-            if not directory.is_dir():
-                raise unknown_session(session.finger_session_id)
+        with self._of(session.finger_session_id) as directory:
             self._write(directory / SESSION_FILE, session)
 
     def bindings(self, session_id: str) -> Bindings:
@@ -156,10 +150,7 @@ class SessionStore:
         Raises:
             SubletError: ``NOT_FOUND``, or ``UNAVAILABLE`` where the disk fails.
         """
-        directory = self._directory(session_id)
-        with _told(session_id):
-            if not directory.is_dir():
-                raise unknown_session(session_id)
+        with self._of(session_id) as directory:
             found, damage = self._read(directory / BINDINGS_FILE, AgentSessions)
             if damage is not None:
                 return Bindings(damage=(damage,))
@@ -215,10 +206,7 @@ class SessionStore:
         Raises:
             SubletError: ``NOT_FOUND``, or ``UNAVAILABLE`` where the disk fails.
         """
-        directory = self._directory(session_id)
-        with _told(session_id):
-            if not directory.is_dir():
-                raise unknown_session(session_id)
+        with self._of(session_id) as directory:
             lines: list[bytes] = []
             for name in (OLDER_MESSAGES_FILE, MESSAGES_FILE):
                 with contextlib.suppress(FileNotFoundError):
@@ -273,6 +261,19 @@ class SessionStore:
                 with contextlib.suppress(FileNotFoundError):
                     total += entry.stat(follow_symlinks=False).st_size
         return total
+
+    @contextlib.contextmanager
+    def _of(self, session_id: str) -> Iterator[Path]:
+        """Yield the directory of a session that is there; what the disk refuses meanwhile is told in words.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` or ``UNAVAILABLE``.
+        """
+        directory = self._directory(session_id)
+        with _told(session_id):
+            if not directory.is_dir():
+                raise unknown_session(session_id)
+            yield directory
 
     def _directory(self, session_id: str) -> Path:
         if not SESSION_ID.match(session_id):

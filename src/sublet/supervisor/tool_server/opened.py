@@ -16,7 +16,7 @@ import anyio
 import structlog
 
 from sublet.disk.private_dir import PrivateDir
-from sublet.supervisor.acp.asking import Asking
+from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.model import Job
 from sublet.supervisor.program import program_paths
 from sublet.supervisor.tool_server import relay
@@ -74,7 +74,7 @@ class OwnTools:
         return frozenset(map(permission_name, self._offers))
 
     @asynccontextmanager
-    async def opened(self, job: Job, asking: Asking, version: str) -> AsyncIterator[Entry]:
+    async def opened(self, job: Job, asking: ToolQuestions, version: str) -> AsyncIterator[Entry]:
         """Answer on the socket of ``job`` while the block runs.
 
         Args:
@@ -92,7 +92,7 @@ class OwnTools:
         finally:
             listening.close()
 
-    def _served(self, job: Job, asking: Asking, version: str) -> ServedTools:
+    def _served(self, job: Job, asking: ToolQuestions, version: str) -> ServedTools:
         from sublet.supervisor.tool_server.served import ServedTools  # with it comes the SDK, once somebody connects
 
         return ServedTools(self._offers, self._source, job, asking, version, self._agent_id)

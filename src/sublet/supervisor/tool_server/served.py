@@ -21,10 +21,11 @@ from sublet.protocol.bounded_json import check_json
 from sublet.protocol.errors import SubletError
 from sublet.protocol.lines import LineCutter, LineTooLong
 from sublet.protocol.text import clean_line
-from sublet.supervisor.acp.asking import Asking
+from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.model import Job
+from sublet.supervisor.tool_gate import ToolCall
 from sublet.supervisor.tool_server.names import SERVER, NamedOffer
-from sublet.supervisor.tools import ToolCall, ToolSource
+from sublet.supervisor.tools import ToolSource
 from sublet.turns import Turns
 
 MAX_LINE_BYTES: Final = 1 << 20
@@ -66,7 +67,7 @@ class ServedTools:
         offers: Mapping[str, NamedOffer],
         source: ToolSource,
         job: Job,
-        asking: Asking,
+        asking: ToolQuestions,
         version: str,
         agent_id: str,
     ) -> None:
@@ -144,9 +145,11 @@ class ServedTools:
         if issue := next(iter(await asyncio.to_thread(self._schemas[name].issues, arguments)), None):
             return _said(f"wrong arguments: {issue.line()}", failed=True)
         call = ToolCall(one.offer.tool, arguments, f"sublet:{next(self._ids)}")
-        why = await self._asking.may(call, one.offer.tool)
-        if why is not None:
-            return _said(f"Refused by policy, and not done: {why}", failed=True)
+        refused = await self._asking.may(call, one.offer.tool)
+        if refused is not None:
+            if refused.hidden:
+                return _said(f"there is no tool {clean_line(name, 64)!r}", failed=True)
+            return _said(f"Refused by policy, and not done: {refused.reason}", failed=True)
         error: str | None = "it was broken off"
         try:
             answer = await self._source.call(call, self._job, self._agent_id)

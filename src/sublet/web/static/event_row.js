@@ -8,7 +8,7 @@ export const GROUPS = {
   tools: ["tool_call", "tool_result", "tool_error"],
   replies: ["dispatch_sent", "dispatch_result", "guardrail_failed", "delegation_output"],
   leases: ["delegation_state", "delegation_condition", "delegation_audit", "delegation_extended", "delegation_follow_up", "delegation_review", "workspace_changed", "assignment_state"],
-  governance: ["approval_required", "approval_decided", "grant_issued", "grant_revoked", "policy_rejected", "approver_changed", "config_reloaded", "config_rejected", "peer_paired", "peer_moved", "peer_removed", "peer_key_changed"],
+  governance: ["approval_required", "approval_decided", "grant_issued", "grant_revoked", "policy_rejected", "approver_changed", "config_reloaded", "config_rejected", "pair_link_made", "peer_paired", "peer_moved", "peer_renamed", "peer_removed", "peer_key_changed"],
 };
 const GROUP_OF = Object.fromEntries(Object.entries(GROUPS).flatMap(([group, kinds]) => kinds.map((kind) => [kind, group])));
 const BAD = new Set(["policy_rejected", "guardrail_failed", "tool_error", "peer_key_changed", "session_damaged", "config_rejected"]);
@@ -29,8 +29,10 @@ const SAYS = {
   delegation_condition: (d) => (d.condition ? [`${d.condition.kind.replaceAll("_", " ")}:`, d.condition.detail] : ["over"]),
   delegation_audit: (d) => (d.code ? [d.code, d.message] : ["the report is there"]),
   grant_issued: (d, k) => [d.tool, k.agentId && `for ${k.agentId}`, d.maxUses && `${d.maxUses}×`, d.issuedBy && `by ${d.issuedBy}`],
-  peer_paired: (d) => [d.name, d.node_id],
+  pair_link_made: (d) => [d.link, d.by && `by ${d.by}`],
+  peer_paired: (d) => [d.name, d.node_id, d.link && `by the link ${d.link}`],
   peer_moved: (d) => [d.name, d.a2a_url],
+  peer_renamed: (d) => [d.was, "→", d.name],
   delegation_output: (d) => [d.text ?? d.output],
   policy_rejected: (d) => [d.subject, d.action, d.resource, d.rule && `– rule ${d.rule}`, d.layer && `(${d.layer})`],
   approval_required: (d, k) => [d.tool, k.agentId && `for ${k.agentId}`],

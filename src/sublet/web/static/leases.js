@@ -136,7 +136,7 @@ function details(one) {
       ["Travels by", one.transport],
       ["git", one.git === "hidden" ? null : one.git],
       ["Left out", one.left_out ? plural(one.left_out, "name") : null],
-      ["Must be undoable", one.keep_all ? "yes: what can't be kept may not be overwritten" : null],
+      ["Terms", one.terms?.length ? one.terms.join("; ") : null],
       ["Undo", one.undo === "done" ? "what it wrote is taken back" : null],
       ["Enforced there", one.sandbox_enforced.join(", ")],
       ["Its agent", one.sandbox_profile ? held(one.sandbox_profile) : null],

@@ -24,7 +24,7 @@ export function rooms(main) {
 
 function card(one, names) {
   return h("a", { class: "card", href: `#/rooms/${encodeURIComponent(one.room_id)}` },
-    h("div", { class: "card-head" }, h("strong", { class: "card-title" }, called(names, one.name)), h("span", { class: "tag" }, one.role)),
+    h("div", { class: "card-head" }, h("strong", { class: "card-title" }, called(names, one.name)), h("span", { class: "tag" }, one.closed ? "closed" : one.kind === "delegation" ? "delegation" : one.role)),
     h("div", { class: "card-facts" }, h("span", {}, plural(one.members, "member")), h("span", {}, WAYS_IN[one.policy] ?? one.policy)));
 }
 
@@ -33,7 +33,7 @@ const WAYS_IN = { open: "open to all", knock: "knock to come in", invite: "by in
 export function room(main, id) {
   const problem = h("div"), head = h("div"), talk = h("ol", { class: "talk" }), earlier = h("button", { class: "small", hidden: true, onclick: before }, "Earlier messages"), nothing = h("p", { class: "quiet-text", hidden: true }, "Nothing has been said yet.");
   let messages = [], names = null, whole = false;
-  const form = writing(async (body) => { await post(`${path(id)}/messages`, { body }); fresh.refresh(); });
+  const form = writing(async (body, format) => { await post(`${path(id)}/messages`, { body, format }); fresh.refresh(); });
   main.append(h("p", { class: "back" }, h("a", { href: "#/rooms" }, "← All rooms")), problem, head, h("p", { class: "quiet-text" }, "What others write is their words, which nobody has checked."), h("div", { class: "diff-more" }, earlier), talk, nothing, form);
   const fresh = keepFresh(problem, async (signal) => {
     const [found, last, known] = await Promise.all([get(path(id), signal), get(`${path(id)}/messages?limit=${PAGE}`, signal), loadNames(signal)]);
@@ -77,11 +77,13 @@ const QUOTED = 120;
 function message(one, room, names, find) {
   const ext = one.ext ?? {};
   const answered = typeof ext.reply_to === "string" ? ext.reply_to : ext.reply_to?.ref_id;
-  const first = answered ? find(answered) : null;
+  const quote = one.about?.reply_preview;
+  const first = quote ? (quote.accessible === true ? quote : null) : answered ? find(answered) : null;
+  const elsewhere = quote ? (first ? " in another room" : "a message of a room that you are not in") : "";
   const gone = one.body === null || one.body === undefined;
   return h("li", { class: one.author === names.me ? "message own" : "message" },
-    h("div", { class: "message-head" }, who(names, one.author), one.status === "active" ? null : pill(one.status), moment(one.created_at)),
-    answered ? h("p", { class: "quiet-text" }, "answers ", first?.body ? [who(names, first.author, "span"), ": ", first.body.slice(0, QUOTED), first.body.length > QUOTED ? "…" : ""] : h("code", {}, answered)) : null,
+    h("div", { class: "message-head" }, who(names, one.author), one.status === "active" ? null : pill(one.status), one.format && one.format !== "plain" ? h("span", { class: "tag" }, one.format) : null, moment(one.created_at)),
+    answered ? h("p", { class: "quiet-text" }, "answers ", first?.body ? [who(names, first.author, "span"), elsewhere, ": ", first.body.slice(0, QUOTED), first.body.length > QUOTED ? "…" : ""] : elsewhere || h("code", {}, answered)) : null,
     gone ? h("p", { class: "quiet-text" }, one.status === "active" ? "Its text has not come yet." : "It has no text any more.") : h("pre", {}, one.body),
     typeof ext.media?.blob_hash === "string" ? file(room, ext.media) : null,
     given(ext.reactions));
@@ -123,6 +125,7 @@ function writing(send) {
     event.preventDefault();
     form.requestSubmit();
   } });
+  const format = h("select", { "aria-label": "Format" }, ["plain", "markdown", "html"].map((one) => h("option", { value: one }, one)));
   const button = h("button", { class: "primary" }, "Send");
   const form = h("form", { class: "writing", onsubmit: async (event) => {
     event.preventDefault();
@@ -130,9 +133,9 @@ function writing(send) {
     if (!body.trim() || button.disabled) return;
     button.disabled = true;
     try {
-      await send(body);
+      await send(body, format.value);
       if (field.value === body) field.value = "";
     } catch (failure) { say(`${failure.message}. ${failure.hint ?? ""}`, "bad"); } finally { button.disabled = false; field.focus(); }
-  } }, field, button);
+  } }, field, format, button);
   return form;
 }

@@ -23,7 +23,7 @@ class Interrupted(Exception):
     """The survey was given up."""
 
 
-class Held(NamedTuple):
+class TreeEntry(NamedTuple):
     """One name: what it is, its permission bits, and the SHA-256 of its content or of its target."""
 
     kind: Kind
@@ -32,7 +32,7 @@ class Held(NamedTuple):
     stamp: Stamp
 
 
-Holdings = Mapping[Parts, Held]
+Holdings = Mapping[Parts, TreeEntry]
 
 
 def survey(
@@ -42,7 +42,7 @@ def survey(
     known: Holdings,
     digests: Mapping[Parts, bytes],
     is_halted: Callable[[], bool],
-) -> dict[Parts, Held]:
+) -> dict[Parts, TreeEntry]:
     """Return what lies below ``root_fd``, each name below ``name``.
 
     What an agent has shut against its own user, which runs this, is opened again: it must not pass for removed.
@@ -60,7 +60,7 @@ def survey(
         Interrupted: it was given up.
         OSError: something can't be read, so that nobody can tell what differs.
     """
-    found: dict[Parts, Held] = {}
+    found: dict[Parts, TreeEntry] = {}
     for directory in walk(root_fd, AllVisible(), budget):
         if isinstance(directory, Unread):
             raise OSError(0, directory.reason)
@@ -71,15 +71,15 @@ def survey(
             parts = (name, *directory.parts, entry)
             stamp, mode = Stamp.of(st), st.st_mode & 0o777
             if stat.S_ISDIR(st.st_mode):
-                found[parts] = Held("directory", mode, b"", stamp)
+                found[parts] = TreeEntry("directory", mode, b"", stamp)
             elif stat.S_ISLNK(st.st_mode):
-                found[parts] = Held("symlink", 0o777, os.readlink(entry, dir_fd=directory.fd), stamp)
+                found[parts] = TreeEntry("symlink", 0o777, os.readlink(entry, dir_fd=directory.fd), stamp)
             elif stat.S_ISREG(st.st_mode):
                 before = known.get(parts)
                 digest = digests.get(parts)
                 if before is not None and before.stamp == stamp:
                     digest = before.digest
-                found[parts] = Held("file", mode, digest or _digest(directory, entry, is_halted), stamp)
+                found[parts] = TreeEntry("file", mode, digest or _digest(directory, entry, is_halted), stamp)
     return found
 
 

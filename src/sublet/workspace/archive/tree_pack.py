@@ -55,6 +55,14 @@ class AllVisible:
         """Tell that no name is locked."""
         return False
 
+    def read_only(self, parts: object) -> bool:
+        """Tell that every name is lent for writing."""
+        return False
+
+    def only_adds(self) -> bool:
+        """Tell that everything may be removed."""
+        return False
+
     def kept(self, parts: object) -> bool:
         """Tell that every name may be changed."""
         return False

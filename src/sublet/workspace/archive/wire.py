@@ -12,11 +12,13 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sublet.workspace.archive.tar_format import Kind, MalformedTar, checked_parts
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 SUBSYSTEM: Final = "sublet-archive"
 MAX_FRAME: Final = 256 * 1024
@@ -145,7 +147,7 @@ class Frames:
 
 
 def frame(kind: Frame, payload: bytes = b"") -> bytes:
-    """Return one frame."""
+    """Return a frame of at most ``MAX_FRAME`` bytes: its kind, the payload's length in four bytes, and the payload."""
     return _HEAD.pack(kind, len(payload)) + payload
 
 
@@ -210,10 +212,7 @@ def read_report(payload: bytes) -> Report:
     Raises:
         MalformedFrame: it can't be read.
     """
-    try:
-        return Report.model_validate_json(payload)
-    except ValidationError:
-        raise MalformedFrame("a report can't be read") from None
+    return _validated(Report, payload, "a report")
 
 
 def pack_failure(code: str, reason: str) -> bytes:
@@ -227,7 +226,11 @@ def read_failure(payload: bytes) -> Failure:
     Raises:
         MalformedFrame: it can't be read.
     """
+    return _validated(Failure, payload, "a failure")
+
+
+def _validated(model: type[ModelT], payload: bytes, what: str) -> ModelT:
     try:
-        return Failure.model_validate_json(payload)
+        return model.model_validate_json(payload)
     except ValidationError:
-        raise MalformedFrame("a failure can't be read") from None
+        raise MalformedFrame(f"{what} can't be read") from None

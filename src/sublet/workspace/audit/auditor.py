@@ -11,76 +11,28 @@ import hashlib
 import os
 import secrets
 import threading
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Final
 
 from sublet.disk.disk_usage import disk_usage
 from sublet.disk.removal import is_removed, remove_tree
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.text import clean_name, escape_text
-from sublet.workspace.audit import comparing
+from sublet.protocol.text import clean_name
 from sublet.workspace.audit.collecting import no_full_collections
-from sublet.workspace.audit.comparing import Author, Change, ChangedDirectory, ChangedFile, DirectoryKind
-from sublet.workspace.audit.manifest import Manifest, knows_directories
+from sublet.workspace.audit.manifest import Manifest
+from sublet.workspace.audit.reporting import AuditResult, Patch, author_of, made_patch, report_of
 from sublet.workspace.audit.shadow import Shadow, Sound, lock
 from sublet.workspace.audit.shadow_git import ShadowGit, checked_id
 from sublet.workspace.git.refs import MovedRef, moved, read_refs
 from sublet.workspace.model import ViewRules
 
-MAX_REPORT_FILES: Final = 10_000
-"""Changed files that a report lists; its counts go on."""
-MAX_REPORT_BYTES: Final = 1024 * 1024
-"""Of the paths of the files that a report lists; as much of directories, and of what could not be looked at."""
-MAX_PATCH_BYTES: Final = 1024 * 1024
-MAX_NUMSTAT_BYTES: Final = 16 * 1024 * 1024
-
 MAX_SOUND: Final = 256
 """Workspaces whose newest snapshot is known to be whole."""
 
 _GONE: Final = "gone-"
-_C = TypeVar("_C")
-
-
-@dataclass(frozen=True, slots=True)
-class AuditResult:
-    """The report of one lease. ``baseline`` and ``result`` name the snapshots that ``Auditor.patch`` compares.
-
-    ``files`` and ``counts`` are of files and links, ``directories`` and ``directory_counts`` of directories.
-    ``unaudited`` are paths that could not be read, and why; what lies there may have changed unseen. ``truncated`` says
-    that more changed than is listed; the counts are complete.
-    """
-
-    baseline: str
-    result: str
-    files: tuple[ChangedFile, ...] = ()
-    counts: dict[Change, int] = field(default_factory=dict)
-    lines_added: int = 0
-    lines_deleted: int = 0
-    unaudited: tuple[tuple[bytes, str], ...] = ()
-    truncated: bool = False
-    directories: tuple[ChangedDirectory, ...] = ()
-    directory_counts: dict[DirectoryKind, int] = field(default_factory=dict)
-
-    def named(self, change: Change) -> list[str]:
-        """Return the listed files with this change, safe to show."""
-        return [f.shown for f in self.files if f.change == change]
-
-    @property
-    def by_others(self) -> list[str]:
-        """The listed files and directories that changed during the lease, but not through it."""
-        changed: Sequence[ChangedFile | ChangedDirectory] = (*self.files, *self.directories)
-        return [one.shown for one in changed if one.by == "other"]
-
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """A patch as text that is safe to show, and whether it was cut."""
-
-    text: str
-    truncated: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +102,7 @@ class Auditor:
         with self._locked(root) as shadow:
             before = shadow.manifest(checked_id(snapshot))
             commit, after, unaudited = shadow.snapshot(root, rules, snapshot, before)
-            found = _report(shadow, (snapshot, before), (commit, after), author_of(touched, overflow), unaudited)
+            found = report_of(shadow, (snapshot, before), (commit, after), author_of(touched, overflow), unaudited)
             if commit != snapshot:
                 self._remember(shadow, commit)
             return found
@@ -192,7 +144,7 @@ class Auditor:
         with self._locked(root) as shadow:
             before = shadow.manifest(checked_id(snapshot))
             commit, after, unread = shadow.snapshot(view, rules, snapshot, before, moves_head=False, own=own)
-            report = _report(shadow, (snapshot, before), (commit, after), lambda _: "executor", unread)
+            report = report_of(shadow, (snapshot, before), (commit, after), lambda _: "executor", unread)
             salt = shadow.salt
         return ViewSnapshot(snapshot, before, (), salt), ViewSnapshot(commit, after, tuple(unread), salt), report
 
@@ -329,74 +281,6 @@ class Auditor:
             os.close(held)
 
 
-def made_patch(
-    shadow: Shadow, baseline: str, result: str, *, below: str = "", limit: int | None = None, renames: bool = False
-) -> Patch:
-    """Return what git says of two snapshots, with the directories and permissions before that git does not keep."""
-    limit = MAX_PATCH_BYTES if limit is None else limit
-    before, after = checked_id(baseline), checked_id(result)
-    head = b""
-    if before != after:
-        head = comparing.patch_of(*shadow.differing(before, after), below, limit=limit)
-    raw, cut = shadow.git.patch(before, after, limit=max(0, limit - len(head)), below=below, renames=renames)
-    return Patch(escape_text(head[:limit] + raw), cut or len(head) > limit)
-
-
-def _report(
-    shadow: Shadow,
-    before: tuple[str, Manifest],
-    after: tuple[str, Manifest],
-    author: Author,
-    unaudited: list[tuple[bytes, str]],
-) -> AuditResult:
-    files, directories = _Listed[ChangedFile](), _Listed[ChangedDirectory]()
-    for changed in comparing.changes(before[1], after[1], author):
-        if isinstance(changed, ChangedFile):
-            files.add(changed, changed.path)
-            files.counts[changed.change] += 1
-        else:
-            directories.add(changed, changed.path)
-            directories.counts[changed.change] += 1
-    lines: dict[bytes, tuple[int, int] | None] = {}
-    if before[0] != after[0]:
-        if files.counts.keys() - {"mode"}:
-            lines = shadow.git.line_counts(before[0], after[0], limit=MAX_NUMSTAT_BYTES)
-        shadow.git.compact()
-    if not knows_directories(before[1]):
-        unaudited = [*unaudited, (b".", "directories and permissions were not recorded before the lease")]
-    sums = [n for n in lines.values() if n is not None]
-    return AuditResult(
-        baseline=before[0],
-        result=after[0],
-        files=tuple(comparing.with_lines(f, lines.get(f.path)) for f in files.listed),
-        counts=dict(files.counts),
-        lines_added=sum(n[0] for n in sums),
-        lines_deleted=sum(n[1] for n in sums),
-        unaudited=tuple(unaudited),
-        truncated=files.truncated or directories.truncated,
-        directories=tuple(directories.listed),
-        directory_counts=dict(directories.counts),
-    )
-
-
-class _Listed(Generic[_C]):
-    """The first changes, as many as a report lists, and the counts of all."""
-
-    def __init__(self) -> None:
-        self.listed: list[_C] = []
-        self.counts: Counter[Any] = Counter()
-        self.truncated = False
-        self._bytes = 0
-
-    def add(self, changed: _C, path: bytes) -> None:
-        """List one more where there is room."""
-        self._bytes += len(path)
-        if len(self.listed) >= MAX_REPORT_FILES or self._bytes > MAX_REPORT_BYTES:
-            self.truncated = True
-        else:
-            self.listed.append(changed)
-
-
 def _refs(root: Path) -> dict[bytes, bytes]:
     try:
         return read_refs(root)
@@ -406,19 +290,3 @@ def _refs(root: Path) -> dict[bytes, bytes]:
             f"the references of the repository can't be read: {os.strerror(exc.errno or 0)}",
             "Lend a repository all of which you can read, or leave it hidden.",
         ) from None
-
-
-def author_of(touched: Collection[bytes], overflow: bool) -> Author:
-    """Return who changed a path: a renamed or removed directory stands for all below it."""
-
-    def author(path: bytes) -> Literal["executor", "other"]:
-        if overflow or path in touched:
-            return "executor"
-        end = path.rfind(b"/")
-        while end > 0:
-            if path[:end] in touched:
-                return "executor"
-            end = path.rfind(b"/", 0, end)
-        return "other"
-
-    return author

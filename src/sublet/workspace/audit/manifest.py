@@ -68,7 +68,7 @@ class Record(NamedTuple):
 
     @property
     def is_directory(self) -> bool:
-        """Whether it is a directory."""
+        """Whether the name is a directory, which a snapshot keeps no content of."""
         return self.mode == DIRECTORY
 
     def same(self, other: Record | None) -> bool:

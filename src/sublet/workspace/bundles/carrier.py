@@ -20,13 +20,13 @@ import structlog
 
 from sublet.disk.openat2 import open_beneath
 from sublet.protocol.bounds import MAX_RESOURCES
-from sublet.protocol.errors import SubletError
 from sublet.protocol.names import ForeignName, MalformedName, parse_plain_name
-from sublet.workspace.archive.carrier import MAX_SECONDS, MAX_WORK_ENTRIES, ArchiveCarrier, UnpackedView
-from sublet.workspace.archive.client import LinkLostError
+from sublet.workspace.archive.carrier import ArchiveCarrier
+from sublet.workspace.archive.client import ArchiveChannel
 from sublet.workspace.archive.tar_format import END, Entry, MalformedTar, Parts, TarLimits, header, padding
-from sublet.workspace.archive.tree_manifest import Held
+from sublet.workspace.archive.tree_manifest import TreeEntry
 from sublet.workspace.archive.tree_pack import AllVisible
+from sublet.workspace.archive.unpacked import MAX_SECONDS, MAX_WORK_ENTRIES, UnpackedView
 from sublet.workspace.archive.wire import Planned
 from sublet.workspace.bundles.exchange import GitExchange
 from sublet.workspace.bundles.runs import GitRuns
@@ -34,7 +34,7 @@ from sublet.workspace.bundles.server import SUFFIX
 from sublet.workspace.confined.fs import OPEN_FILE
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.view.export_view import META
-from sublet.workspace.view.walk import Budget, WalkOverrunError
+from sublet.workspace.view.walk import Budget
 from sublet.workspace.work_dirs import WorkDirs
 
 _CHUNK: Final = 256 * 1024
@@ -109,7 +109,7 @@ class ClonedView(UnpackedView):
     def _private(self) -> Path:
         return self.path.with_name(f"{self.path.name}.git")
 
-    def _survey(self, known: Mapping[Parts, Held], digests: Mapping[Parts, bytes]) -> dict[Parts, Held]:
+    def _survey(self, known: Mapping[Parts, TreeEntry], digests: Mapping[Parts, bytes]) -> dict[Parts, TreeEntry]:
         return {}
 
     async def discard(self) -> None:
@@ -121,26 +121,14 @@ class ClonedView(UnpackedView):
         if not await asyncio.to_thread(self._dirs.release, self._private):
             log.error("a private directory could not be removed", path=str(self._private))
 
-    async def _bring_back(self) -> bool:
-        assert self._channel is not None
-        try:
-            if self._results is None:
-                self._results = await self._step(self._committed)
-            results = self._results
-            await self._channel.plan([Planned((name + SUFFIX,), "file", size) for name, (_, size) in results.items()])
-            with closing(_stream(results)) as pieces:
-                while (piece := await self._step(next, pieces, None)) is not None:
-                    await self._channel.upload(piece)
-            self._tell(await self._channel.finish())
-        except LinkLostError:
-            raise
-        except SubletError as error:
-            log.warning("changes could not be brought back", reason=error.message)
-            return False
-        except (OSError, WalkOverrunError) as error:
-            log.warning("changes could not be read", reason=str(error))
-            return False
-        return True
+    async def _send_back(self, channel: ArchiveChannel) -> None:
+        if self._results is None:
+            self._results = await self._step(self._committed)
+        results = self._results
+        await channel.plan([Planned((name + SUFFIX,), "file", size) for name, (_, size) in results.items()])
+        with closing(_stream(results)) as pieces:
+            while (piece := await self._step(next, pieces, None)) is not None:
+                await channel.upload(piece)
 
     def _committed(self) -> Results:
         """Return the bundle of every directory in which anything has changed."""

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import IO, Final
 
 from sublet.disk.removal import remove_tree
-from sublet.workspace.archive.server import MAX_ENTRIES, MAX_SECONDS, Branch, Upload
-from sublet.workspace.archive.tar_format import END, Entry, MalformedTar, Parts, PlannedTar, TarLimits, header, padding
+from sublet.workspace.archive.download import MAX_ENTRIES, MAX_SECONDS, Branch
+from sublet.workspace.archive.tar_format import END, Entry, MalformedTar, Parts, TarLimits, header, padding
+from sublet.workspace.archive.tar_reader import PlannedTar
 from sublet.workspace.archive.tree_pack import TreePacker
+from sublet.workspace.archive.upload import Upload
 from sublet.workspace.archive.wire import MalformedFrame, Planned, Report, plan_frames, read_plan
 from sublet.workspace.bundles.exchange import GitExchange
 from sublet.workspace.bundles.runs import GitRuns

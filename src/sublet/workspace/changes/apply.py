@@ -21,7 +21,7 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.changes import transaction_plan
 from sublet.workspace.changes.change_set import ChangeSets
-from sublet.workspace.changes.edits import Edit, Make, Wanted, fit, order
+from sublet.workspace.changes.edits import Edit, Make, PlannedEdits, fit, order
 from sublet.workspace.changes.merge import Merger, mass_deletion
 from sublet.workspace.changes.outcomes import (
     changed_directories,
@@ -290,7 +290,7 @@ class Applier:
     def _together(self, keys: Iterable[str], action: Action) -> Together:
         return Together({key: self._changes.directory(key) for key in keys}, action, self._on_step)
 
-    def _merge(self, record: ChangeRecord, rules: ViewRules | None, tree: Tree, scratch: Path) -> Wanted:
+    def _merge(self, record: ChangeRecord, rules: ViewRules | None, tree: Tree, scratch: Path) -> PlannedEdits:
         contents = self._changes.directory(record.key) / "result"
         with self._changes.auditor.repository(record.root) as git:
             wanted = Merger(record, contents, rules, tree, git, scratch).run()
@@ -298,7 +298,7 @@ class Applier:
         wanted.conflicts.sort(key=lambda conflict: conflict.path)
         return wanted
 
-    def _beside(self, record: ChangeRecord, rules: ViewRules, tree: Tree, wanted: Wanted) -> list[Conflict]:
+    def _beside(self, record: ChangeRecord, rules: ViewRules, tree: Tree, wanted: PlannedEdits) -> list[Conflict]:
         """Add edits that put the executor's versions beside the person's; return the conflicts with those names."""
         entries = {entry.path: entry for entry in record.entries}
         told: list[Conflict] = []
@@ -327,7 +327,7 @@ class Applier:
             told.append(dataclasses.replace(conflict, kept_as=place))
         return told
 
-    def _check_deletions(self, record: ChangeRecord, wanted: Wanted, allowed: bool) -> None:
+    def _check_deletions(self, record: ChangeRecord, wanted: PlannedEdits, allowed: bool) -> None:
         problem = "" if allowed else mass_deletion(record, wanted)
         if problem:
             raise SubletError(

@@ -15,7 +15,7 @@ from sublet.disk.plain_file import open_plain
 from sublet.disk.removal import remove_beneath
 from sublet.workspace.changes.edits import Step
 from sublet.workspace.changes.transaction_plan import PlannedStep
-from sublet.workspace.changes.tree import SPECIAL_BITS, Found, Tree
+from sublet.workspace.changes.tree import SPECIAL_BITS, PathContents, Tree
 from sublet.workspace.staging.copy import copy_content
 
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -52,7 +52,7 @@ class ApplyDir:
         self.can_exchange = True
         self._syncing = Syncing()
         self._made: dict[tuple[int, int], tuple[bytes, bool]] = {}
-        self._directories: dict[bytes, Found] = {}
+        self._directories: dict[bytes, PathContents] = {}
 
     @classmethod
     def make(cls, tree: Tree, name: bytes) -> ApplyDir:
@@ -211,7 +211,7 @@ class ApplyDir:
             os.fchmod(fd, step.permissions & 0o777)
             made = os.fstat(fd)
             permissions = made.st_mode & SPECIAL_BITS
-            self._directories[step.path] = Found("directory", None, permissions, made.st_ino)
+            self._directories[step.path] = PathContents("directory", None, permissions, made.st_ino)
         finally:
             os.close(fd)
 

@@ -18,10 +18,10 @@ from typing import Final
 
 from sublet.disk.durable import Syncing
 from sublet.disk.removal import remove_tree
-from sublet.workspace.audit.auditor import author_of
 from sublet.workspace.audit.blob_reader import BlobReader
 from sublet.workspace.audit.comparing import compare
 from sublet.workspace.audit.manifest import Manifest, Record, file_of
+from sublet.workspace.audit.reporting import author_of
 from sublet.workspace.audit.shadow_git import EXECUTABLE, SYMLINK, blob_id
 from sublet.workspace.audit.snapshot import MAX_READ_BYTES, MAX_STORED_BYTES, is_stand_in, read_record
 from sublet.workspace.changes.record import Content, Entry

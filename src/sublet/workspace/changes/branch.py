@@ -28,7 +28,7 @@ from sublet.workspace.changes.merge import refusal
 from sublet.workspace.changes.record import Entry
 from sublet.workspace.git.index import unsafe_path
 from sublet.workspace.git.objects import check_object_file
-from sublet.workspace.git.place import Place, find
+from sublet.workspace.git.place import RepositoryPlace, find
 from sublet.workspace.git.repository_git import RepositoryGit
 from sublet.workspace.git_runner import GitEnded
 from sublet.workspace.model import ViewRules
@@ -169,7 +169,7 @@ class _Exporter:
         sandbox: what git runs in.
     """
 
-    def __init__(self, place: Place, directory: Path, sandbox: GitSandbox) -> None:
+    def __init__(self, place: RepositoryPlace, directory: Path, sandbox: GitSandbox) -> None:
         self._git = RepositoryGit(place, directory, sandbox, "a result on a branch")
         if place.config.ref_storage != "files":
             raise SubletError(

@@ -21,10 +21,11 @@ from sublet.disk.openat2 import choose_opener
 from sublet.disk.removal import remove_tree
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
-from sublet.workspace.audit.auditor import MAX_NUMSTAT_BYTES, MAX_PATCH_BYTES, Auditor, AuditResult, Patch, ViewSnapshot
+from sublet.workspace.audit.auditor import Auditor, ViewSnapshot
 from sublet.workspace.audit.comparing import compare
 from sublet.workspace.audit.manifest import ROOT, Record, file_of, knows_directories
 from sublet.workspace.audit.path_tree import PathTree
+from sublet.workspace.audit.reporting import MAX_NUMSTAT_BYTES, MAX_PATCH_BYTES, AuditResult, Patch
 from sublet.workspace.audit.shadow_git import DIRECTORY
 from sublet.workspace.changes import record as change_record
 from sublet.workspace.changes.record import ChangeRecord, Content, Entry

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from sublet.workspace.changes.record import DIRECTORY_PERMISSIONS, Content
-from sublet.workspace.changes.tree import ABSENT, Found, Tree
+from sublet.workspace.changes.tree import ABSENT, PathContents, Tree
 from sublet.workspace.model import ViewRules
 from sublet.workspace.staging.model import Conflict
 
@@ -46,7 +46,7 @@ class Edit:
     """
 
     path: bytes
-    expect: Found
+    expect: PathContents
     make: Make | None = None
     permissions: int | None = None
 
@@ -67,13 +67,13 @@ class Step:
 
     operation: Operation
     path: bytes
-    expect: Found
+    expect: PathContents
     make: Make | None = None
     permissions: int = 0
 
 
 @dataclass(slots=True)
-class Wanted:
+class PlannedEdits:
     """What is to be done to a directory: edits, directories to make with their permissions, and to drop if empty."""
 
     edits: list[Edit] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Wanted:
     present: list[bytes] = field(default_factory=list)
 
 
-def fit(tree: Tree, rules: ViewRules | None, wanted: Wanted) -> None:
+def fit(tree: Tree, rules: ViewRules | None, wanted: PlannedEdits) -> None:
     """Move the edits that files and directories are in the way of from ``wanted.edits`` to its conflicts.
 
     ``rules`` name what is never changed; None where the delegator's own state is restored.
@@ -113,7 +113,7 @@ def fit(tree: Tree, rules: ViewRules | None, wanted: Wanted) -> None:
                 wanted.conflicts.append(Conflict(path, "directory", "a directory was made where a file is"))
 
 
-def order(tree: Tree, rules: ViewRules | None, wanted: Wanted) -> list[Step]:
+def order(tree: Tree, rules: ViewRules | None, wanted: PlannedEdits) -> list[Step]:
     """Return the steps that make what ``fit`` has left of ``wanted``."""
     removed = {edit.path for edit in wanted.edits if edit.removes}
     needed = dict(wanted.directories)

@@ -16,9 +16,9 @@ from typing import Final
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.shadow_git import ShadowGit, blob_id
 from sublet.workspace.audit.snapshot import MAX_STORED_BYTES
-from sublet.workspace.changes.edits import Edit, Make, Wanted
+from sublet.workspace.changes.edits import Edit, Make, PlannedEdits
 from sublet.workspace.changes.record import ChangeRecord, Content, Entry
-from sublet.workspace.changes.tree import Found, Tree
+from sublet.workspace.changes.tree import PathContents, Tree
 from sublet.workspace.model import ViewRules
 from sublet.workspace.staging.model import Conflict, ConflictKind
 from sublet.workspace.viewpath import link_stays
@@ -53,11 +53,11 @@ class Merger:
         self._tree = tree
         self._git = git
         self._scratch = scratch
-        self._wanted = Wanted()
+        self._wanted = PlannedEdits()
         self._numbers = itertools.count()
         self._merges: dict[tuple[Path | None, str, str | None], Path] = {}
 
-    def run(self) -> Wanted:
+    def run(self) -> PlannedEdits:
         """Return the edits and conflicts.
 
         Raises:
@@ -134,7 +134,7 @@ class Merger:
         else:
             self._both_changed(entry, before, after, here, found)
 
-    def _same_content(self, entry: Entry, here: Content, after: Content, found: Found) -> None:
+    def _same_content(self, entry: Entry, here: Content, after: Content, found: PathContents) -> None:
         """Settle a path that holds already what the executor left, but for its permissions perhaps."""
         mode = self._permissions(entry, found, after.executable)
         if here.link or entry.permissions_before is None or mode == found.permissions:
@@ -144,7 +144,7 @@ class Merger:
         if not entry.same_content:
             self._wanted.merged.append(entry.path)
 
-    def _permissions_only(self, entry: Entry, here: Content, after: Content, found: Found) -> None:
+    def _permissions_only(self, entry: Entry, here: Content, after: Content, found: PathContents) -> None:
         """Settle a path of which the executor changed the permissions alone."""
         if here.link or after.link:
             self._conflict(entry, "type", "it is a link on one side, and both sides changed it")
@@ -158,14 +158,14 @@ class Merger:
         if here != entry.before:
             self._wanted.merged.append(entry.path)
 
-    def _permissions(self, entry: Entry, found: Found, executable: bool) -> int:
+    def _permissions(self, entry: Entry, found: PathContents, executable: bool) -> int:
         """Return the permissions of a file that is here, with what the executor changed of them."""
         here = found.permissions
         if entry.permissions_before is not None:
             here = merged_permissions(entry.permissions_before, entry.permissions, here)
         return _with_execute(here, executable)
 
-    def _over_directory(self, entry: Entry, found: Found) -> None:
+    def _over_directory(self, entry: Entry, found: PathContents) -> None:
         if entry.after is None:
             self._conflict(entry, "deleted_there", "the executor removed it, and there is a directory here now")
         elif entry.before is None and entry.path in self._wanted.drop:
@@ -173,7 +173,7 @@ class Merger:
         else:
             self._conflict(entry, "directory", "there is a directory of this name here")
 
-    def _take(self, entry: Entry, found: Found) -> None:
+    def _take(self, entry: Entry, found: PathContents) -> None:
         """Make the path what the executor left."""
         before, after = entry.before, entry.after
         if after is None:
@@ -184,7 +184,7 @@ class Merger:
         else:
             self._write(entry, found)
 
-    def _write(self, entry: Entry, found: Found) -> None:
+    def _write(self, entry: Entry, found: PathContents) -> None:
         after = entry.after
         assert after is not None
         if after.link:
@@ -199,7 +199,7 @@ class Merger:
             make = Make(after, source, None, mode, modified, _owner(found), source)
         self._wanted.edits.append(Edit(entry.path, found, make))
 
-    def _both_changed(self, entry: Entry, before: Content, after: Content, here: Content, found: Found) -> None:
+    def _both_changed(self, entry: Entry, before: Content, after: Content, here: Content, found: PathContents) -> None:
         executable = after.executable if here.executable == before.executable else here.executable
         if before.blob == after.blob or here.blob == after.blob:
             mode = self._permissions(entry, found, executable)
@@ -219,7 +219,7 @@ class Merger:
             return
         self._merge_text(entry, entry.path, before, executable, found)
 
-    def _merge_text(self, entry: Entry, here: bytes, before: Content, executable: bool, found: Found) -> bool:
+    def _merge_text(self, entry: Entry, here: bytes, before: Content, executable: bool, found: PathContents) -> bool:
         """Merge what is at ``here`` with the executor's file at the entry's path, and tell whether that worked."""
         merged = self._merged(entry, here, before)
         if isinstance(merged, bytes):
@@ -229,7 +229,7 @@ class Merger:
                 source = self._merges.setdefault((self._theirs(entry), before.blob, found.content.blob), source)
             content = Content(blob_id(merged), executable=executable)
             mode = self._permissions(entry, found, executable) & 0o777
-            expect = found if here == entry.path else Found("absent")
+            expect = found if here == entry.path else PathContents("absent")
             make = Make(content, source, None, mode, None, _owner(found), self._theirs(entry))
             self._wanted.edits.append(Edit(entry.path, expect, make))
             self._wanted.merged.append(entry.path)
@@ -312,6 +312,14 @@ def refusal(entry: Entry, rules: ViewRules | None) -> str:
     made = entry.before is None and rules.secret(parts)  # then it is the executor's own, where nothing of yours is
     if (rules.hidden(parts) and not made) or rules.directory_only(parts):
         return "its name is hidden from executors"
+    if (
+        rules.only_adds()
+        and entry.before is not None
+        and (entry.after is None or entry.before.link != entry.after.link)
+    ):
+        return "this lease may remove and replace nothing of yours"
+    if rules.read_only(parts):
+        return "only other names were lent for writing"
     if rules.locked(parts):
         return "your own tools would act on it later, so it is never changed from outside"
     if entry.problem:
@@ -325,7 +333,7 @@ def refusal(entry: Entry, rules: ViewRules | None) -> str:
     return ""
 
 
-def mass_deletion(record: ChangeRecord, wanted: Wanted) -> str:
+def mass_deletion(record: ChangeRecord, wanted: PlannedEdits) -> str:
     """Return why the deletions have to be allowed explicitly; empty where they don't (case C10)."""
     sources = {entry.renamed_from for entry in record.entries}
     count = sum(1 for edit in wanted.edits if edit.removes and edit.path not in sources)
@@ -357,5 +365,5 @@ def _with_execute(permissions: int, executable: bool) -> int:
     return permissions | (permissions >> _READ_TO_EXECUTE & _EXECUTE) | 0o100
 
 
-def _owner(found: Found) -> tuple[int, int] | None:
+def _owner(found: PathContents) -> tuple[int, int] | None:
     return (found.uid, found.gid) if found.kind in ("file", "link") else None

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from sublet.workspace.changes.edits import Operation, Step, Wanted, add_above
+from sublet.workspace.changes.edits import Operation, PlannedEdits, Step, add_above
 from sublet.workspace.changes.record import ChangeRecord
 from sublet.workspace.changes.transaction_plan import Plan
-from sublet.workspace.changes.tree import Found, Tree
+from sublet.workspace.changes.tree import PathContents, Tree
 from sublet.workspace.model import ViewRules
 from sublet.workspace.staging.model import Conflict, ConflictKind, DirectoryOutcome
 
@@ -44,13 +44,13 @@ _SINCE: Final[Mapping[ConflictKind, str]] = {
 }
 
 
-def told_since(wanted: Wanted) -> list[Conflict]:
+def told_since(wanted: PlannedEdits) -> list[Conflict]:
     """Return the conflicts of taking a lease back in words that fit."""
     return [dataclasses.replace(one, detail=_SINCE.get(one.kind, one.detail)) for one in wanted.conflicts]
 
 
 def directory_outcomes(
-    record: ChangeRecord, tree: Tree, wanted: Wanted, steps: Iterable[Step]
+    record: ChangeRecord, tree: Tree, wanted: PlannedEdits, steps: Iterable[Step]
 ) -> dict[bytes, DirectoryOutcome]:
     """Return what becomes of each directory that the change set names."""
     changed = {step.path for step in steps if _is_of_directory(step.operation, step.expect)}
@@ -71,7 +71,7 @@ def directory_outcomes(
     return outcomes
 
 
-def _is_of_directory(operation: Operation, expect: Found) -> bool:
+def _is_of_directory(operation: Operation, expect: PathContents) -> bool:
     made = operation == "chmod" and expect.kind in ("directory", "absent")
     return made or operation in ("mkdir", "drop")
 

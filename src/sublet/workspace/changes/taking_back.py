@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.workspace.audit.auditor import MAX_NUMSTAT_BYTES
 from sublet.workspace.audit.blob_reader import BlobReader
+from sublet.workspace.audit.reporting import MAX_NUMSTAT_BYTES
 from sublet.workspace.changes import record as change_record
 from sublet.workspace.changes.befores import Befores, LeftByLease
 from sublet.workspace.changes.change_set import ChangeSets

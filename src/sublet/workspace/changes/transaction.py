@@ -27,7 +27,7 @@ from sublet.workspace.changes import transaction_plan
 from sublet.workspace.changes.apply_dir import ApplyDir, displaced, prepared
 from sublet.workspace.changes.edits import Step
 from sublet.workspace.changes.transaction_plan import STAGE_PREFIX, GroupName, Plan, PlannedStep
-from sublet.workspace.changes.tree import Found, Tree
+from sublet.workspace.changes.tree import PathContents, Tree
 from sublet.workspace.staging.model import ChangeSetStatus
 
 T = TypeVar("T")
@@ -272,7 +272,7 @@ def _chmod(tree: Tree, directory: int, name: bytes, step: PlannedStep) -> None:
     _set_permissions(directory, name, found, step.permissions)
 
 
-def _set_permissions(directory: int, name: bytes, found: Found, permissions: int) -> None:
+def _set_permissions(directory: int, name: bytes, found: PathContents, permissions: int) -> None:
     # Opened to be looked at only: what nobody may read can be given other permissions all the same.
     fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
     try:

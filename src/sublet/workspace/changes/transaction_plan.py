@@ -12,7 +12,7 @@ from sublet.disk.durable import write_durably
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.changes.edits import Make, Operation
 from sublet.workspace.changes.record import Content, plain, read_kept
-from sublet.workspace.changes.tree import Found
+from sublet.workspace.changes.tree import PathContents
 from sublet.workspace.staging.model import ChangeSetStatus
 
 STAGE_PREFIX: Final = b".sublet-apply-"
@@ -30,7 +30,7 @@ class PlannedStep:
 
     operation: Operation
     path: bytes
-    expect: Found
+    expect: PathContents
     make: Make | None = None
     permissions: int = 0
     new_inode: int = 0
@@ -111,9 +111,9 @@ def _step(found: dict[str, Any]) -> PlannedStep:
     )
 
 
-def _found(found: dict[str, Any]) -> Found:
+def _found(found: dict[str, Any]) -> PathContents:
     content = found.pop("content")
-    return Found(content=None if content is None else Content(**content), **found)
+    return PathContents(content=None if content is None else Content(**content), **found)
 
 
 def _make(found: dict[str, Any]) -> Make:

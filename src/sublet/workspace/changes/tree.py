@@ -25,7 +25,7 @@ MAX_LOOK_BYTES: Final = 64 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PathContents:
     """What is at a path. ``content`` is None for what is neither file nor link."""
 
     kind: Kind
@@ -39,7 +39,7 @@ class Found:
     reason: str = ""
 
 
-ABSENT: Final = Found("absent")
+ABSENT: Final = PathContents("absent")
 
 
 class Tree:
@@ -82,7 +82,7 @@ class Tree:
         finally:
             os.close(fd)
 
-    def look(self, path: bytes) -> Found:
+    def look(self, path: bytes) -> PathContents:
         """Return what is at ``path``; contents are read."""
         try:
             with self.parent(path) as (directory, name):
@@ -91,10 +91,10 @@ class Tree:
             return ABSENT
         except OSError as exc:
             if exc.errno in _BLOCKED:
-                return Found("blocked", reason=os.strerror(exc.errno))
-            return Found("closed", reason=exc.strerror or "")
+                return PathContents("blocked", reason=os.strerror(exc.errno))
+            return PathContents("closed", reason=exc.strerror or "")
 
-    def look_in(self, directory: int, name: bytes) -> Found:
+    def look_in(self, directory: int, name: bytes) -> PathContents:
         """Return what is at ``name`` in an open directory."""
         try:
             status = os.stat(name, dir_fd=directory, follow_symlinks=False)
@@ -109,7 +109,7 @@ class Tree:
         except FileNotFoundError:
             return ABSENT
         except OSError as exc:
-            return Found("closed", reason=exc.strerror or "")
+            return PathContents("closed", reason=exc.strerror or "")
         content = Content.of(record.mode, record.blob)
         return _found("link" if content.link else "file", content, status)
 
@@ -210,8 +210,8 @@ class Tree:
         return None if len(content) > limit else content
 
 
-def _found(kind: Kind, content: Content | None, status: os.stat_result) -> Found:
-    return Found(
+def _found(kind: Kind, content: Content | None, status: os.stat_result) -> PathContents:
+    return PathContents(
         kind,
         content,
         status.st_mode & SPECIAL_BITS,

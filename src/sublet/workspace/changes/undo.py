@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sublet.workspace.changes.edits import Edit, Make, Wanted
+from sublet.workspace.changes.edits import Edit, Make, PlannedEdits
 from sublet.workspace.changes.transaction import DISPLACED
 from sublet.workspace.changes.transaction_plan import Plan, PlannedStep
-from sublet.workspace.changes.tree import Found, Tree
+from sublet.workspace.changes.tree import PathContents, Tree
 from sublet.workspace.staging.model import Conflict
 
 
-def wanted_by_undo(tree: Tree, done: Plan, directory: Path) -> Wanted:
+def wanted_by_undo(tree: Tree, done: Plan, directory: Path) -> PlannedEdits:
     """Return the edits that take ``done`` back, and as conflicts what was changed since.
 
     Args:
@@ -20,7 +20,7 @@ def wanted_by_undo(tree: Tree, done: Plan, directory: Path) -> Wanted:
         done: the applied plan.
         directory: where its transaction has kept what it displaced.
     """
-    wanted = Wanted(drop={step.path for step in done.steps if step.operation == "mkdir"})
+    wanted = PlannedEdits(drop={step.path for step in done.steps if step.operation == "mkdir"})
     gone = {step.path for step in done.steps if step.operation == "drop"}
     # Where names can't be exchanged, what replaces a file is two steps of one path.
     removed = {step.path: number for number, step in enumerate(done.steps) if step.operation == "take"}
@@ -40,7 +40,7 @@ def wanted_by_undo(tree: Tree, done: Plan, directory: Path) -> Wanted:
     return wanted
 
 
-def _put(tree: Tree, step: PlannedStep, wanted: Wanted) -> None:
+def _put(tree: Tree, step: PlannedStep, wanted: PlannedEdits) -> None:
     assert step.make is not None
     found = tree.look(step.path)
     if found.kind in ("absent", "blocked"):
@@ -51,7 +51,7 @@ def _put(tree: Tree, step: PlannedStep, wanted: Wanted) -> None:
         wanted.conflicts.append(Conflict(step.path, "content", "it was added, and changed since"))
 
 
-def _restore(tree: Tree, step: PlannedStep, kept: Path, wanted: Wanted) -> None:
+def _restore(tree: Tree, step: PlannedStep, kept: Path, wanted: PlannedEdits) -> None:
     """Give back what the step has displaced."""
     before = step.expect
     assert before.content is not None
@@ -69,7 +69,7 @@ def _restore(tree: Tree, step: PlannedStep, kept: Path, wanted: Wanted) -> None:
     wanted.edits.append(Edit(step.path, found, _as_before(before, kept)))
 
 
-def _as_before(before: Found, kept: Path) -> Make:
+def _as_before(before: PathContents, kept: Path) -> Make:
     assert before.content is not None
     link = before.content.link
     return Make(
@@ -84,7 +84,7 @@ def _as_before(before: Found, kept: Path) -> Make:
     )
 
 
-def _chmod(tree: Tree, step: PlannedStep, wanted: Wanted) -> None:
+def _chmod(tree: Tree, step: PlannedStep, wanted: PlannedEdits) -> None:
     found = tree.look(step.path)
     directory = found.kind == step.expect.kind == "directory"
     same = directory or (found.content is not None and step.expect.content is not None)

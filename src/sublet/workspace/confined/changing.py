@@ -1,4 +1,11 @@
-"""What comes before every change beneath one directory descriptor: may it be, and whose file would it be?"""
+"""What comes before every change beneath one directory descriptor: may it be, and whose file would it be (DESIGN 4.6)?
+
+Rules: a name that is hidden or locked is never changed. A file that has names outside the view is copied first, so that
+only the lease's name changes. What the lease has not written last is kept before it is overwritten.
+
+Weak: somebody else who writes to the directory may act between a check and the change; what he did is then told of in
+the report, and not prevented.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +13,13 @@ import errno
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from sublet.disk.openat2 import Opener
+from sublet.workspace.birth import Identity
 from sublet.workspace.confined.bounds import check_depth, check_readable
 from sublet.workspace.confined.copy_up import QUICK_BYTES, Copy, copy_link
 from sublet.workspace.confined.file import OnChange, WriteFile, process_umask
@@ -19,9 +27,10 @@ from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.handles import OPEN_FILE
 from sublet.workspace.confined.held import HeldBelow
 from sublet.workspace.confined.later import NotKnownYet
+from sublet.workspace.confined.names import held_name, is_there
 from sublet.workspace.confined.shared import is_shared
 from sublet.workspace.kept.blocks import ALL, NOTHING, Span
-from sublet.workspace.kept.keeper import Keeper
+from sublet.workspace.kept.keeper import OverwriteKeeper
 from sublet.workspace.model import ViewRules
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota
@@ -31,6 +40,8 @@ MAX_COPIES: Final = 2
 """Copies of files that wait for the change that they were made for."""
 
 LOCKED: Final = "your tools run or obey what has this name, so that no lease changes it"
+READ_ONLY: Final = "only other names of this directory are lent for writing"
+NOT_MADE: Final = "this lease removes, renames and replaces nothing that it has not made itself"
 HIDDEN: Final = "the name is hidden, and something of the lender's is there"
 LEFT_OUT: Final = "the name was left out of what is lent"
 FULL: Final = "this lease has made as many names that are hidden by default as it may"
@@ -78,13 +89,14 @@ class ChangingFs(ConfinedFs):
         private: bool = False,
         patient: bool = True,
         on_refused: OnRefused = lambda *_: None,
-        keeper: Keeper | None = None,
+        keeper: OverwriteKeeper | None = None,
     ) -> None:
         super().__init__(root_fd, rules, quota, opener, own=own, private=private, patient=patient)
         self._on_change = on_change
         self._on_refused = on_refused
         self._keeper = keeper
         self._umask = process_umask()
+        self._only_adds = rules.only_adds()
         self._held = HeldBelow(rules, self.is_own, self._shared if self._hides else None)
         self._names_changed = 0
         self._open_files: set[WriteFile] = set()
@@ -126,8 +138,8 @@ class ChangingFs(ConfinedFs):
         """Keep what is about to be changed or removed, where it is not the lease's own; ``span`` are the bytes.
 
         Raises:
-            OSError: as ``Keeper.before``.
-            NotKnownYet: as ``Keeper.before``.
+            OSError: as ``OverwriteKeeper.before``.
+            NotKnownYet: as ``OverwriteKeeper.before``.
         """
         if self._keeper is None or status.st_nlink == 0:
             return
@@ -189,7 +201,7 @@ class ChangingFs(ConfinedFs):
             NotKnownYet: the copy has to be made first, which takes long.
         """
         name = parts[-1]
-        with self._parent(parts) as directory, _held(directory, name) as source:
+        with self._parent(parts) as directory, held_name(directory, name) as source:
             if not os.path.samestat(os.fstat(source), status):
                 raise refused(errno.ESTALE)
             if stat.S_ISLNK(status.st_mode):
@@ -250,12 +262,37 @@ class ChangingFs(ConfinedFs):
         if self._mounts.covers(parts):
             raise self._denied(parts, MOUNTED)
         if rules.hidden(parts) and self._own.at(parts) is None and not (new and rules.secret(parts)):
-            raise self._denied(parts, LEFT_OUT if rules.left_out(parts) else LOCKED if rules.locked(parts) else HIDDEN)
+            why = LEFT_OUT if rules.left_out(parts) else HIDDEN
+            raise self._denied(parts, self._why_locked(parts) if why is HIDDEN and rules.locked(parts) else why)
         if rules.locked(parts):
-            raise self._denied(parts, LOCKED)
+            raise self._denied(parts, self._why_locked(parts))
         if not directory and rules.directory_only(parts):
             raise refused(errno.EACCES)
         self._check_depth(parts)
+
+    def _why_locked(self, parts: Parts) -> str:
+        return READ_ONLY if self._rules.read_only(parts) else LOCKED
+
+    def _check_own(self, parts: Parts, status: os.stat_result, directory: int, name: bytes) -> None:
+        """Refuse to remove, move or replace what the lease did not make, where it may do so to nothing else.
+
+        Args:
+            parts: the name.
+            status: of what is there.
+            directory: where the name is, open.
+            name: the last of ``parts``.
+
+        Raises:
+            OSError: ``EACCES``.
+        """
+        if self._only_adds and not self._own.bore(self._identity(status, directory, name)):
+            raise self._denied(parts, NOT_MADE)
+
+    def _dying(self, status: os.stat_result, directory: int, name: bytes) -> Identity | None:
+        """Return what is about to be removed by its last name, where that matters."""
+        if not self._only_adds or (status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode)):
+            return None
+        return self._identity(status, directory, name)
 
     def _check_depth(self, parts: Parts, *, directory: bool = False) -> None:
         try:
@@ -302,7 +339,7 @@ class ChangingFs(ConfinedFs):
             if self._own.at(parts) is None:
                 raise self._denied(parts, HIDDEN)
         except FileNotFoundError:
-            if _is_there(directory, parts[-1]):
+            if is_there(directory, parts[-1]):
                 raise self._denied(parts, HIDDEN) from None
 
     def _check_draft(self, parts: Parts, status: os.stat_result, directory: int, name: bytes) -> None:
@@ -320,8 +357,11 @@ class ChangingFs(ConfinedFs):
         if not self._private and self._rules.draft(parts) and not self.is_own(parts, status, directory, name):
             raise self._denied(parts, DRAFT)
 
-    def _made(self, directory: int, parts: Parts) -> None:
-        """Note whose a name is that was just made."""
+    def _made(self, directory: int, parts: Parts, *, born: bool = True) -> None:
+        """Note whose a name is that was just made, and that what it is of was ``born`` with it."""
+        if self._only_adds and born:
+            status = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
+            self._own.born(self._identity(status, directory, parts[-1]))
         if self._rules.hidden(parts) or (not self._private and self._rules.draft(parts)):
             status = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
             self._own.made(parts, self._identity(status, directory, parts[-1]))
@@ -332,7 +372,7 @@ class ChangingFs(ConfinedFs):
         Raises:
             OSError: ``EEXIST`` or ``EDQUOT``.
         """
-        if self._quota.is_full_of_files and _is_there(directory, name):
+        if self._quota.is_full_of_files and is_there(directory, name):
             raise refused(errno.EEXIST)
         self._quota.add_file()
 
@@ -343,24 +383,3 @@ class ChangingFs(ConfinedFs):
         except OSError:
             self._quota.remove_file()
             raise
-
-
-@contextmanager
-def _held(directory: int, name: bytes) -> Iterator[int]:
-    """Hold what is under a name, whatever becomes of the name."""
-    try:
-        fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
-    except FileNotFoundError:
-        raise refused(errno.ESTALE) from None
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def _is_there(directory: int, name: bytes) -> bool:
-    try:
-        os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True

@@ -176,7 +176,7 @@ class WriteFile(ReadFile):
         self._tree.wrote(self.fd)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the descriptor; a rename or a copy-up no longer looks for this handle."""
         self._tree.closed(self)
         super().close()
 

@@ -1,8 +1,14 @@
 """Reading beneath one directory descriptor, and nowhere else (DESIGN 4.6).
 
-Every operation checks the names against the view's rules, opens the parent directory beneath the root without
-following a link, and then acts on the last name alone, without following it either. What is swapped in between can
-therefore only be another name below the root.
+Rules:
+
+- Every operation checks the names against the view's rules, opens the parent directory beneath the root without
+  following a link, and then acts on the last name alone, without following it either. What is swapped in between can
+  therefore only be another name below the root.
+- A hidden name answers as one that is not there.
+- A file with a further name that is hidden is hidden itself.
+
+Weak: where the kernel has no ``openat2``, the way down is opened name by name, which is slower (``disk.openat2``).
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class Directory(Iterator[tuple[bytes, os.stat_result] | None]):
         return None
 
     def close(self) -> None:
-        """Close the directory."""
+        """Close the listing and the descriptor; calling it twice is an error of the caller."""
         self._entries.close()
         os.close(self._fd)
 
@@ -151,5 +151,5 @@ class ReadFile:
         return os.dup(self.fd)
 
     def close(self) -> None:
-        """Close the file."""
+        """Give the descriptor back to the file system that has opened it."""
         self._fs.release(self.fd)

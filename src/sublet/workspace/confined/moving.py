@@ -24,7 +24,7 @@ from sublet.workspace.confined.file import OnChange
 from sublet.workspace.confined.held import check_below
 from sublet.workspace.confined.move import check_move
 from sublet.workspace.git.take import QUICK_BYTES, Looking, looking, take
-from sublet.workspace.kept.keeper import Keeper
+from sublet.workspace.kept.keeper import OverwriteKeeper
 from sublet.workspace.model import ViewRules
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota
@@ -51,7 +51,7 @@ class MovingFs(ChangingFs):
         private: bool = False,
         patient: bool = True,
         on_refused: OnRefused = lambda *_: None,
-        keeper: Keeper | None = None,
+        keeper: OverwriteKeeper | None = None,
         any_link: bool = False,
         on_marks: Callable[[Sequence[bytes]], None] = lambda _: None,
     ) -> None:
@@ -118,7 +118,7 @@ class MovingFs(ChangingFs):
                 names = {"src_dir_fd": old_dir, "dst_dir_fd": new_dir}
                 self._create(new_dir, new[-1], lambda: os.link(old[-1], new[-1], follow_symlinks=False, **names))
                 linked = os.stat(new[-1], dir_fd=new_dir, follow_symlinks=False)
-                self._made(new_dir, new)
+                self._made(new_dir, new, born=False)
                 if os.path.samestat(linked, source):
                     self._shared.linked(source, linked, old, new)
                     self._kept_followed(source, linked, old)
@@ -144,6 +144,7 @@ class MovingFs(ChangingFs):
         with self._parent(old) as old_dir, self._parent(new) as new_dir:
             source = self._look_at(old_dir, old)
             self._check_draft(old, source, old_dir, old[-1])
+            self._check_own(old, source, old_dir, old[-1])
             if stat.S_ISLNK(source.st_mode) and self._rules.hidden(new):
                 raise self._denied(new, HIDES)
             try:
@@ -158,6 +159,7 @@ class MovingFs(ChangingFs):
                 there = os.stat(new[-1], dir_fd=new_dir, follow_symlinks=False)
                 self._check_draft(new, there, new_dir, new[-1])
                 if replace:
+                    self._check_own(new, there, new_dir, new[-1])
                     self._keep(new, there)
             if self._rules.checked(new):
                 self._keep(old, source)
@@ -207,7 +209,7 @@ class MovingFs(ChangingFs):
             if not stat.S_ISDIR(source.st_mode) and not self._rules.hidden(new):
                 self._own.gone(new)
         if self._rules.hidden(new) or self._rules.draft(new):
-            self._made(new_dir, new)
+            self._made(new_dir, new, born=False)
         self._kept_followed(source, status, old)
         if stat.S_ISDIR(source.st_mode):
             self._held.followed(source, status)
@@ -272,10 +274,15 @@ class MovingFs(ChangingFs):
             replaced = None
         source = os.stat(old, dir_fd=old_dir, follow_symlinks=False)
         if replaced is None:
-            os.rename(old, new, src_dir_fd=old_dir, dst_dir_fd=new_dir)
+            if self._only_adds:  # what the delegator makes there in this moment stays
+                rename_noreplace(old_dir, old, new_dir, new)
+            else:
+                os.rename(old, new, src_dir_fd=old_dir, dst_dir_fd=new_dir)
             return
+        dying = self._dying(replaced, new_dir, new)
         with self._followed(new_dir, new, replaced, -1, path):
             os.rename(old, new, src_dir_fd=old_dir, dst_dir_fd=new_dir)
         # two names of one file: rename(2) then does nothing and both stay
         if not os.path.samestat(source, replaced):
             self._quota.remove_file(replaced)
+            self._own.dead(dying)

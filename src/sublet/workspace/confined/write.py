@@ -172,10 +172,13 @@ class WritableFs(MovingFs):
         with self._parent(parts) as directory:
             gone = self._look_at(directory, parts)
             self._check_draft(parts, gone, directory, parts[-1])
+            self._check_own(parts, gone, directory, parts[-1])
             self._keep(parts, gone)
             self._names_changed += 1
+            dying = self._dying(gone, directory, parts[-1])
             with self._followed(directory, parts[-1], gone, -1, parts):
                 os.unlink(parts[-1], dir_fd=directory)
+        self._own.dead(dying)
         self._own.gone(parts)
         self._quota.remove_file(gone)
         self._tell(parts)
@@ -209,7 +212,10 @@ class WritableFs(MovingFs):
         with self._parent(parts) as directory:
             status = self._look_at(directory, parts)
             self._check_draft(parts, status, directory, parts[-1])
+            self._check_own(parts, status, directory, parts[-1])
+            dying = self._dying(status, directory, parts[-1])
             os.rmdir(parts[-1], dir_fd=directory)
+            self._own.dead(dying)
             if self._keeper is not None:
                 self._keeper.before_directory(parts, status)
         self._own.gone(parts)

@@ -26,7 +26,7 @@ _CONTROL: Final = frozenset([*range(0x21), 0x7F])
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RepositoryPlace:
     """One repository.
 
     ``common`` is the directory with its objects and references, ``prefix`` the path from the top of the work tree to
@@ -47,7 +47,7 @@ class Place:
         return self.common / "objects"
 
 
-def find(root: Path) -> Place | None:
+def find(root: Path) -> RepositoryPlace | None:
     """Return the repository that ``root`` lies in; None where there is none. It blocks.
 
     Args:
@@ -60,7 +60,7 @@ def find(root: Path) -> Place | None:
             common = _common(own)
             if not os.path.isdir(common / "objects") or not os.path.isdir(common / "refs"):
                 return None
-            return Place(
+            return RepositoryPlace(
                 common,
                 b"" if below == b"." else below + b"/",
                 _head(own),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.workspace.git.place import Place
+from sublet.workspace.git.place import RepositoryPlace
 from sublet.workspace.git_runner import GitEnded, finish_git, git_environment, start_git
 from sublet.workspace.sandbox.git_sandbox import GitSandbox, git_variables
 
@@ -36,7 +36,7 @@ class RepositoryGit:
         SubletError: ``DEP_MISSING`` where git can't be confined.
     """
 
-    def __init__(self, place: Place, directory: Path, sandbox: GitSandbox, what_for: str) -> None:
+    def __init__(self, place: RepositoryPlace, directory: Path, sandbox: GitSandbox, what_for: str) -> None:
         sandbox.check(what_for)
         self.place = place
         self.own = directory / "own"

@@ -16,8 +16,8 @@ from sublet.disk.durable import write_durable_pieces
 from sublet.disk.openat2 import DIRECTORY_PATH, open_real
 from sublet.disk.plain_file import read_plain
 from sublet.disk.private_dir import PrivateDir
-from sublet.workspace.audit.auditor import author_of
 from sublet.workspace.audit.manifest import Manifest
+from sublet.workspace.audit.reporting import author_of
 from sublet.workspace.kept.blocks import name_of
 from sublet.workspace.kept.budget import KeptBudget
 from sublet.workspace.kept.keeper import CLOCK_NS

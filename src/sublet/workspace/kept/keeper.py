@@ -52,7 +52,7 @@ _Times = tuple[int, int, int]
 """What a ``Signature`` holds."""
 
 
-class Keeper:
+class OverwriteKeeper:
     """Keeps the states of one directory for one lease.
 
     All but the copying of much happens in the thread that serves the lease.

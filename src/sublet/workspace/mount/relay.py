@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final
 
-from sublet.workspace.sftp.wire import MAX_PACKET, VERSION, Answer, Op, Status
+from sublet.workspace.sftp.wire import MAX_PACKET, VERSION, Op, ReplyType, Status
 from sublet.workspace.viewpath import link_stays, split
 
 LENGTH_BYTES: Final = 4
@@ -47,16 +47,16 @@ _STRANGE: Final = b"sublet"
 """Begins the names under which handles are shown whose own value sshfs still knows from an earlier link."""
 
 _EXPECTED: Final[dict[int, int]] = {
-    Op.OPEN: Answer.HANDLE,
-    Op.OPENDIR: Answer.HANDLE,
-    Op.READ: Answer.DATA,
-    Op.LSTAT: Answer.ATTRS,
-    Op.STAT: Answer.ATTRS,
-    Op.FSTAT: Answer.ATTRS,
-    Op.READDIR: Answer.NAME,
-    Op.REALPATH: Answer.NAME,
-    Op.READLINK: Answer.NAME,
-    Op.EXTENDED: Answer.EXTENDED_REPLY,
+    Op.OPEN: ReplyType.HANDLE,
+    Op.OPENDIR: ReplyType.HANDLE,
+    Op.READ: ReplyType.DATA,
+    Op.LSTAT: ReplyType.ATTRS,
+    Op.STAT: ReplyType.ATTRS,
+    Op.FSTAT: ReplyType.ATTRS,
+    Op.READDIR: ReplyType.NAME,
+    Op.REALPATH: ReplyType.NAME,
+    Op.READLINK: ReplyType.NAME,
+    Op.EXTENDED: ReplyType.EXTENDED_REPLY,
 }
 """What may answer a request besides STATUS; nothing else may answer those that are not here."""
 _BY_HANDLE: Final = frozenset({Op.CLOSE, Op.READ, Op.WRITE, Op.FSTAT, Op.FSETSTAT, Op.READDIR})
@@ -276,16 +276,16 @@ class SftpRelay:
         if asked is None:
             raise LinkViolation("an answer to nothing that was asked")
         request, handle = asked
-        if kind != Answer.STATUS and kind != _EXPECTED.get(request):
+        if kind != ReplyType.STATUS and kind != _EXPECTED.get(request):
             raise LinkViolation(f"answer {kind} to request {request}")
-        if kind == Answer.STATUS and frame[_HEAD_BYTES:_CODE_END] == _OVER_QUOTA:
+        if kind == ReplyType.STATUS and frame[_HEAD_BYTES:_CODE_END] == _OVER_QUOTA:
             self.over_quota = True
-        instead = self._given(frame, number) if kind == Answer.HANDLE else None
+        instead = self._given(frame, number) if kind == ReplyType.HANDLE else None
         if request == Op.READLINK:
             depth = self._links.pop(number, 0)
-            if kind == Answer.NAME and not _leads_inside(frame, depth):
+            if kind == ReplyType.NAME and not _leads_inside(frame, depth):
                 instead = _STATUS.pack(
-                    _STATUS.size - LENGTH_BYTES, Answer.STATUS, number, Status.PERMISSION_DENIED, 0, 0
+                    _STATUS.size - LENGTH_BYTES, ReplyType.STATUS, number, Status.PERMISSION_DENIED, 0, 0
                 )
         del self._waiting[number]
         if handle:
@@ -294,7 +294,7 @@ class SftpRelay:
         return instead
 
     def _greeted(self, kind: int, version: int) -> bytes | None:
-        if self.state is LinkState.DOWN or not self._init or kind != Answer.VERSION or version != VERSION:
+        if self.state is LinkState.DOWN or not self._init or kind != ReplyType.VERSION or version != VERSION:
             raise LinkViolation("no VERSION, or another than ours")
         self.state = LinkState.UP
         first, self._first = self._first, False
@@ -316,7 +316,7 @@ class SftpRelay:
         self._handles[shown] = real
         if shown == real:
             return None
-        return _HEAD.pack(5 + LENGTH_BYTES + len(shown), Answer.HANDLE, number) + _U32.pack(len(shown)) + shown
+        return _HEAD.pack(5 + LENGTH_BYTES + len(shown), ReplyType.HANDLE, number) + _U32.pack(len(shown)) + shown
 
     # links
 
@@ -363,7 +363,7 @@ class SftpRelay:
             self.held.add(number)
 
     def _answer(self, number: int, status: Status) -> None:
-        self.to_client.append(_STATUS.pack(_STATUS.size - LENGTH_BYTES, Answer.STATUS, number, status, 0, 0))
+        self.to_client.append(_STATUS.pack(_STATUS.size - LENGTH_BYTES, ReplyType.STATUS, number, status, 0, 0))
 
 
 def _leads_inside(frame: memoryview, depth: int) -> bool:

@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 
@@ -49,6 +49,18 @@ _ETC_NETWORK = ("hosts", "resolv.conf", "gai.conf", "host.conf")
 _LOCALHOST = Path(__file__).with_name("sandbox_hosts")
 
 
+class ClosedPath(Protocol):
+    """A path that is there and that a program does not see, or can't change."""
+
+    @property
+    def path(self) -> Path:
+        """Absolute."""
+
+    @property
+    def how(self) -> Literal["hidden directory", "hidden file", "read-only"]:
+        """What a program meets there: nothing, or something that it can't change."""
+
+
 class ConfinedLaunch(Protocol):
     """What a sandbox looks at; the supervisor's ``Launch`` has this shape."""
 
@@ -73,6 +85,10 @@ class ConfinedLaunch(Protocol):
         """Whether it shares the host's network."""
 
     @property
+    def closed(self) -> Sequence[ClosedPath]:
+        """What is hidden from it, or read-only, inside what it sees otherwise."""
+
+    @property
     def scratch_bytes(self) -> int | None:
         """What its private ``/tmp`` may hold; None for no bound but the memory's."""
 
@@ -87,6 +103,7 @@ class PlainLaunch:
     readable: Sequence[Path] = field(default_factory=tuple)
     allow_network: bool = False
     scratch_bytes: int | None = None
+    closed: Sequence[ClosedPath] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +115,7 @@ class _Layer:
     arguments: tuple[str, ...]
 
 
-_READABLE, _MASK, _WRITABLE = range(3)
+_READABLE, _MASK, _WRITABLE, _CLOSED = range(4)
 
 
 class BubblewrapSandbox:
@@ -168,6 +185,12 @@ class BubblewrapSandbox:
         for path in map(_absolute, launch.writable):
             shown.append(path)
             yield _Layer(path, _WRITABLE, ("--bind", str(path), str(path)))
+        for one in launch.closed:
+            where = str(_absolute(one.path))
+            how: tuple[str, ...] = ("--ro-bind", where, where)
+            if one.how != "read-only":
+                how = ("--tmpfs", where) if one.how == "hidden directory" else ("--ro-bind", "/dev/null", where)
+            yield _Layer(one.path, _CLOSED, how)
         for path, real in links:
             # Covered by a bound directory, the link is there already.
             if not any(path.is_relative_to(other) for other in shown):

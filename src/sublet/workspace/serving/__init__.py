@@ -1,1 +1,1 @@
-"""The lender's data plane: one SSH listener, who may log in, and each lease while it is served."""
+"""The delegator's data plane: one SSH listener, who may log in, and each lease while it is served."""

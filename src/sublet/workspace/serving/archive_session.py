@@ -1,4 +1,4 @@
-"""One channel of the archive transport on the lender's side: frames in, frames out, work in threads (DESIGN 4.6)."""
+"""One channel of the archive transport on the delegator's side: frames in, frames out, work in threads (DESIGN 4.6)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Final, Protocol
 import structlog
 
 from sublet.protocol.errors import SubletError
-from sublet.workspace.archive.server import Download, TransferOver, Upload
+from sublet.workspace.archive.download import Download
 from sublet.workspace.archive.tar_format import MalformedTar
 from sublet.workspace.archive.tree_pack import TreeChanged
+from sublet.workspace.archive.upload import TransferOver, Upload
 from sublet.workspace.archive.wire import (
     SUBSYSTEM,
     Frame,

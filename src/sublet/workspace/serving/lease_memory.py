@@ -24,7 +24,7 @@ MAX_MEMORY_BYTES: Final = 16 << 20
 _MAGIC: Final = b"SLM1"
 _HEAD: Final = struct.Struct("<4sqqqqq")
 _TOUCHED, _ROOT, _OVERFLOW, _QUOTA = b"T", b"R", b"O", b"Q"
-_OWN_STEPS: Final[dict[Step, bytes]] = {"made": b"W", "moved": b"V", "gone": b"X"}
+_OWN_STEPS: Final[dict[Step, bytes]] = {"made": b"W", "moved": b"V", "gone": b"X", "born": b"B", "dead": b"F"}
 _OWN: Final[dict[bytes, Step]] = {kind: step for step, kind in _OWN_STEPS.items()}
 _RETURNING, _REFUSED, _RETURNED, _MARK = b"U", b"N", b"D", b"M"
 _DENIED, _DENIED_COUNT = b"E", b"C"
@@ -64,7 +64,7 @@ class LeaseMemory:
         self._append(_DENIED, b"", line.replace("\0", "?").encode(errors="replace"))
 
     def own(self, name: str, step: Step, text: bytes) -> None:
-        """Remember a step of what the lease made in ``name`` under names that are hidden: ``OwnNames.replay``."""
+        """Remember a step of what the lease made in ``name``: ``OwnNames.replay``."""
         self._append(_OWN_STEPS[step], name.encode(), text)
 
     def overflow(self) -> None:

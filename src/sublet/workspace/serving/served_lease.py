@@ -20,7 +20,7 @@ from sublet.workspace.byte_budget import ByteBudget
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.kept.budget import KeptBudget
-from sublet.workspace.kept.keeper import Keeper
+from sublet.workspace.kept.keeper import OverwriteKeeper
 from sublet.workspace.model import Export, LeaseUsage, LentDirectory
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota, QuotaMet
@@ -219,7 +219,7 @@ class ServedLease:
             return ConfinedFs(root, resource.rules, quota, private=private, patient=False)
         touched = self.usage.touched.setdefault(resource.name, set())
         try:
-            keeper = None if resource.kept is None else Keeper(resource.kept, resource.rules, self._kept)
+            keeper = None if resource.kept is None else OverwriteKeeper(resource.kept, resource.rules, self._kept)
         except SubletError:
             os.close(root)
             raise

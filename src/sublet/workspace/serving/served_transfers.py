@@ -10,7 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from sublet.protocol.bounds import TransportName
-from sublet.workspace.archive.server import Branch, Download, Upload
+from sublet.workspace.archive.download import Branch, Download
+from sublet.workspace.archive.upload import Upload
 from sublet.workspace.archive.wire import Report
 from sublet.workspace.bundles.server import GitDownload, GitUpload
 from sublet.workspace.confined.fs import ConfinedFs

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sublet.workspace.confined.later import NotKnownYet
-from sublet.workspace.sftp.reply import SlowReply, Work
+from sublet.workspace.sftp.reply import SlowReply, ThreadWork
 
 MAX_LOOKS: Final = 8
 """How often a request waits; beyond that, what it is about changes all the time."""
@@ -36,7 +36,7 @@ class Again:
     def reply(self) -> SlowReply | None:
         """Return what is to be done in a thread now, or None where the request can be done again."""
         unknown, self._unknown = self._unknown, None
-        return SlowReply(Work(_quietly(unknown.learn), unknown.drop)) if unknown is not None else None
+        return SlowReply(ThreadWork(_quietly(unknown.learn), unknown.drop)) if unknown is not None else None
 
     def drop(self) -> None:
         """Let go of what nobody will find out."""

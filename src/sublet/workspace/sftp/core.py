@@ -1,7 +1,16 @@
 """The server side of SFTP version 3 without any I/O of its own: bytes in, bytes out (DESIGN 4.6).
 
-Operations are looked up in a table that fails closed. The table of a read-only view holds no operation that changes
-anything; ``sftp.writes`` adds those, and only for a ``WritableView``.
+Rules:
+
+- Operations are looked up in a table that fails closed. The table of a read-only view holds no operation that changes
+  anything; ``sftp.writes`` adds those, and only for a ``WritableView``.
+- The lease is looked at before each operation, so that nothing is done for a lease that was revoked.
+- Every request gets exactly one answer, in the order of the requests. What breaks the protocol so that none fits ends
+  the session.
+- A packet has at most ``MAX_PACKET`` bytes. ``waiting`` tells how many bytes are kept, so that whoever feeds the core
+  can stop reading meanwhile.
+
+Weak: a slow file system holds whoever runs the core, but for the operations that answer with ``SlowReply``.
 """
 
 from __future__ import annotations

@@ -161,7 +161,11 @@ class Handles:
         return handle
 
     def close(self, name: bytes) -> None:
-        """Close one handle."""
+        """Close the file or listing that the client knows by ``name``, and give its place in the budget back.
+
+        Raises:
+            OSError: ``EBADF`` for a name that is not open.
+        """
         handle = self.any(name)
         del self._open[name]
         self._budget.used -= 1

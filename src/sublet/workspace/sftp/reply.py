@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sublet.workspace.sftp.wire import Reader
 
 
-class Work:
+class ThreadWork:
     """Work for a thread, which holds descriptors: they are closed also where no thread ever takes it.
 
     Args:
@@ -40,7 +40,7 @@ class SlowReply:
     any, the request is done once more by the core.
     """
 
-    run: Work
+    run: ThreadWork
     finish: Callable[[], bytes] | None = None
 
     def answer(self) -> bytes:

@@ -46,7 +46,7 @@ class Op(IntEnum):
     EXTENDED = 200
 
 
-class Answer(IntEnum):
+class ReplyType(IntEnum):
     """Packet types that a server sends."""
 
     VERSION = 2
@@ -174,7 +174,11 @@ class Reader:
         return int.from_bytes(self._data[start:end], "big")
 
     def string(self) -> bytes:
-        """Return a string."""
+        """Return the string that comes next: its length in four bytes, then as many bytes of any kind.
+
+        Raises:
+            MalformedPacket: the packet ends before.
+        """
         size = self.u32()
         start = self._offset
         self._offset = end = start + size
@@ -222,12 +226,12 @@ class Reader:
 def pack_version(extensions: Sequence[tuple[bytes, bytes]]) -> bytes:
     """Return VERSION with the extensions' names and versions."""
     body = b"".join(_string(name) + _string(version) for name, version in extensions)
-    return _U32.pack(5 + len(body)) + bytes((Answer.VERSION,)) + _U32.pack(VERSION) + body
+    return _U32.pack(5 + len(body)) + bytes((ReplyType.VERSION,)) + _U32.pack(VERSION) + body
 
 
 def pack_status(request: int, code: Status, text: bytes = b"") -> bytes:
-    """Return STATUS."""
-    return _STATUS_HEAD.pack(17 + len(text), Answer.STATUS, request, code, len(text)) + text + b"\0\0\0\0"
+    """Return STATUS, which answers ``request`` with a code and a text, in no language."""
+    return _STATUS_HEAD.pack(17 + len(text), ReplyType.STATUS, request, code, len(text)) + text + b"\0\0\0\0"
 
 
 def pack_error(request: int, error: OSError) -> bytes:
@@ -237,26 +241,26 @@ def pack_error(request: int, error: OSError) -> bytes:
 
 
 def pack_handle(request: int, handle: bytes) -> bytes:
-    """Return HANDLE."""
-    return _HEAD.pack(9 + len(handle), Answer.HANDLE, request) + _string(handle)
+    """Return HANDLE, by which the client names what OPEN or OPENDIR has opened."""
+    return _HEAD.pack(9 + len(handle), ReplyType.HANDLE, request) + _string(handle)
 
 
 def pack_data(request: int, data: bytes) -> bytes:
-    """Return DATA."""
-    return _DATA_HEAD.pack(9 + len(data), Answer.DATA, request, len(data)) + data
+    """Return DATA, the bytes that READ has asked for."""
+    return _DATA_HEAD.pack(9 + len(data), ReplyType.DATA, request, len(data)) + data
 
 
 def pack_attrs(request: int, status: os.stat_result) -> bytes:
-    """Return ATTRS."""
+    """Return ATTRS: size in bytes, owner, mode, and both times in whole seconds, which is all of version 3."""
     mode, _, _, _, uid, gid, size, accessed, modified, _ = status
     times = int(accessed) & _MASK, int(modified) & _MASK
-    return _ATTRS.pack(37, Answer.ATTRS, request, _HAS_ALL, size, uid, gid, mode, *times)
+    return _ATTRS.pack(37, ReplyType.ATTRS, request, _HAS_ALL, size, uid, gid, mode, *times)
 
 
 def pack_name(request: int, name: bytes) -> bytes:
     """Return NAME with one name and no attributes, as REALPATH and READLINK answer."""
     body = _U32.pack(1) + _string(name) + b"\0\0\0\0" + b"\0\0\0\0"
-    return _HEAD.pack(5 + len(body), Answer.NAME, request) + body
+    return _HEAD.pack(5 + len(body), ReplyType.NAME, request) + body
 
 
 def pack_entry(name: bytes, status: os.stat_result) -> bytes:
@@ -269,18 +273,18 @@ def pack_entry(name: bytes, status: os.stat_result) -> bytes:
 def pack_names(request: int, entries: Sequence[bytes]) -> bytes:
     """Return NAME with packed entries."""
     body = b"".join(entries)
-    return _HEAD.pack(9 + len(body), Answer.NAME, request) + _U32.pack(len(entries)) + body
+    return _HEAD.pack(9 + len(body), ReplyType.NAME, request) + _U32.pack(len(entries)) + body
 
 
 def pack_statvfs(request: int, values: tuple[int, ...]) -> bytes:
     """Return the answer to ``statvfs@openssh.com``: eleven 64-bit numbers."""
-    return _HEAD.pack(5 + _STATVFS.size, Answer.EXTENDED_REPLY, request) + _STATVFS.pack(*values)
+    return _HEAD.pack(5 + _STATVFS.size, ReplyType.EXTENDED_REPLY, request) + _STATVFS.pack(*values)
 
 
 def pack_limits(request: int, max_handles: int) -> bytes:
     """Return the answer to ``limits@openssh.com``."""
     body = _LIMITS.pack(MAX_PACKET, MAX_READ, MAX_WRITE, max_handles)
-    return _HEAD.pack(5 + len(body), Answer.EXTENDED_REPLY, request) + body
+    return _HEAD.pack(5 + len(body), ReplyType.EXTENDED_REPLY, request) + body
 
 
 def _string(value: bytes) -> bytes:

@@ -14,7 +14,7 @@ from sublet.workspace.git.take import Looking
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.sftp import wire
 from sublet.workspace.sftp.handles import Handles
-from sublet.workspace.sftp.reply import Operation, Reply, SlowReply, Work
+from sublet.workspace.sftp.reply import Operation, Reply, SlowReply, ThreadWork
 from sublet.workspace.sftp.wire import MAX_OFFSET, Attributes, Op, OpenFlag, Reader, Status
 from sublet.workspace.view.export_view import WritableView
 from sublet.workspace.viewpath import refused
@@ -142,7 +142,7 @@ class WriteOps:
             self._view.link(old, new, looking)
             return wire.pack_status(request, Status.OK)
 
-        return finish() if looking is None else SlowReply(Work(_looked(looking), looking.drop), finish)
+        return finish() if looking is None else SlowReply(ThreadWork(_looked(looking), looking.drop), finish)
 
     def _move(self, request: int, old: bytes, new: bytes, *, replace: bool) -> Reply:
         """Rename; a large file is looked at off the loop before, and so is a large directory (``NotKnownYet``)."""
@@ -152,13 +152,13 @@ class WriteOps:
             self._view.rename(old, new, looking, replace=replace)
             return wire.pack_status(request, Status.OK)
 
-        return finish() if looking is None else SlowReply(Work(_looked(looking), looking.drop), finish)
+        return finish() if looking is None else SlowReply(ThreadWork(_looked(looking), looking.drop), finish)
 
     def _fsync(self, request: int, fields: Reader) -> Reply:
         # The handle may be closed meanwhile and its number taken by another file, hence a descriptor of its own.
         failed = self._usage.quota.failed
         fd = self._handles.real_file(fields.string()).duplicate()
-        return SlowReply(Work(_syncing(request, fd, failed), partial(os.close, fd)))
+        return SlowReply(ThreadWork(_syncing(request, fd, failed), partial(os.close, fd)))
 
 
 def _checked(attributes: Attributes) -> Attributes:

@@ -48,6 +48,14 @@ class OwnShown:
         """As the rules have it."""
         return self._rules.locked(parts)
 
+    def read_only(self, parts: Sequence[bytes]) -> bool:
+        """As the rules have it."""
+        return self._rules.read_only(parts)
+
+    def only_adds(self) -> bool:
+        """As the rules have it."""
+        return self._rules.only_adds()
+
     def kept(self, parts: Sequence[bytes]) -> bool:
         """As the rules have it."""
         return self._rules.kept(parts)

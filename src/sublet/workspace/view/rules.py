@@ -3,11 +3,13 @@
 Scan, export, archive and audit all ask the same ``Rules``, so that what was scanned is what is exported, and what is
 exported is what is audited. Only names decide, never contents or what exists: a rule holds for a name that is about to
 be created as well.
+
+Weak: a name tells nothing of what is inside. A secret in a file with a plain name goes along, unless the delegator's
+own patterns hide it.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,11 +19,10 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.git import rules as git_rules
 from sublet.workspace.git.rules import REPOSITORY
 from sublet.workspace.view import locked_names
-from sublet.workspace.view.patterns import AnyOf, PathPattern, PatternSet, fold
+from sublet.workspace.view.compiled import compiled, from_the_root
+from sublet.workspace.view.patterns import PathPattern, fold
 
 MAX_PATTERNS: Final = 1_000
-KEPT_COMPILED: Final = 16
-"""Sets of patterns that are kept compiled; they are the delegator's own, at most ``MAX_PATTERNS`` each."""
 MAX_CACHED_BYTES: Final = 4 << 20
 """Bytes of name components whose answer is remembered, with what keeps them; the cache starts afresh beyond it."""
 MAX_CACHED_NAME: Final = 255
@@ -75,10 +76,12 @@ class _Name:
     excluded: bool = False
     kept: bool = False
     included: bool = False
+    writable: bool = False
     hidden_paths: _Paths = ()
     locked_paths: _Paths = ()
     excluded_paths: _Paths = ()
     included_paths: _Paths = ()
+    writable_paths: _Paths = ()
 
 
 _ORDINARY: Final = _Name()
@@ -89,8 +92,8 @@ class Rules:
 
     Hidden and excluding patterns match whatever the case, since many tools and some file systems do not tell ``.ENV``
     from ``.env``; locked ones likewise, unless they are written with capitals. Those that give more, which are
-    revealing, unlocking and including ones, match only as written. In ``hidden`` and ``exclude``, a leading ``!`` makes
-    an exception from the other patterns of the same list, and from nothing else.
+    revealing, unlocking, including and writable ones, match only as written. In ``hidden`` and ``exclude``, a leading
+    ``!`` makes an exception from the other patterns of the same list, and from nothing else.
 
     Args:
         hidden: patterns of names that are neither listed nor opened nor created, since they are secret or dangerous.
@@ -101,6 +104,10 @@ class Rules:
         include: patterns of the only names that go along, with all that lies below them and the directories on the way
             to them; none is everything.
         exclude: patterns of names that stay where they are.
+        writable: patterns of the only names that may be changed, with all that lies below them; none is everything.
+            They are paths from the root, unless ``**/`` begins them. What is locked in them stays locked, and ``.git``
+            goes by ``git``.
+        only_adds: whether nothing may be removed, renamed or replaced but what the lease has made itself.
         folds: whether the file system may take names that differ in case for the same, so that names which are written
             with capitals are locked in any letters, and names that may be short for another one are hidden.
         git: what is shown of ``.git`` at the root (``git.rules``), whatever the patterns say.
@@ -123,9 +130,11 @@ class Rules:
         "_kept",
         "_locked",
         "_notable",
+        "_only_adds",
         "_revealed",
         "_selective",
         "_unlocked",
+        "_writable",
     )
 
     def __init__(
@@ -137,28 +146,28 @@ class Rules:
         unlocked: Sequence[str] = (),
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
+        writable: Sequence[str] = (),
+        only_adds: bool = False,
         git: GitMode = "hidden",
         folds: bool = False,
     ) -> None:
-        if sum(map(len, (hidden, locked, revealed, unlocked, include, exclude))) > MAX_PATTERNS:
+        writable = tuple(map(from_the_root, writable))
+        self._arguments = (hidden, locked, revealed, unlocked, include, exclude, writable)
+        if sum(map(len, self._arguments)) > MAX_PATTERNS:
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,
-                f"there are more than {MAX_PATTERNS} patterns of hidden, locked, revealed and left-out names",
+                f"there are more than {MAX_PATTERNS} patterns of hidden, locked, revealed, left-out and writable names",
                 "Use fewer patterns; a * covers many names.",
             )
-        self._arguments = (hidden, locked, revealed, unlocked, include, exclude)
         self._folds = folds
+        self._only_adds = only_adds
         self._git = git
         names = ((*hidden, SHORT) if folds else hidden, *self._arguments[1:])
-        made = _compiled(*(tuple(patterns) for patterns in names), folds)
+        made = compiled(*(tuple(patterns) for patterns in names), folds)
         self._hidden, self._excepted = made.hidden, made.excepted
         self._excluded, self._kept = made.excluded, made.kept
-        self._revealed, self._locked, self._unlocked, self._included = (
-            made.revealed,
-            made.locked,
-            made.unlocked,
-            made.included,
-        )
+        self._revealed, self._locked, self._unlocked = made.revealed, made.locked, made.unlocked
+        self._included, self._writable = made.included, made.writable
         self._selective = bool(include or exclude)
         self._guards = made.guards
         self._notable = made.notable
@@ -219,6 +228,8 @@ class Rules:
         """Tell whether the name may be read, but neither written, created, renamed nor removed."""
         if self._in_repository(parts):
             return self._git == "ro" or len(parts) == 1 or not git_rules.writable(parts[1:])
+        if self._writable is not None and self.read_only(parts):
+            return True
         for end, part in enumerate(parts, 1):
             name = self._name(part)
             if not name.locked and not (name.locked_paths and any(p.matches(parts[:end]) for p in name.locked_paths)):
@@ -226,6 +237,20 @@ class Rules:
             if fold(part) == REPOSITORY or not self._unlocks(part, parts[:end]):
                 return True
         return False
+
+    def read_only(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name is ``locked`` since only others are lent for writing."""
+        if self._writable is None or not parts or self._in_repository(parts):
+            return False
+        for end, part in enumerate(parts, 1):
+            name = self._name(part)
+            if name.writable or (name.writable_paths and any(p.matches(parts[:end]) for p in name.writable_paths)):
+                return False
+        return True
+
+    def only_adds(self) -> bool:
+        """Tell whether the lease may remove, rename and replace nothing but what it has made itself."""
+        return self._only_adds
 
     def kept(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name may be created, but is neither changed nor removed once it is there."""
@@ -259,8 +284,18 @@ class Rules:
         """Return the same rules with ``.git`` hidden: what is audited and compared file by file."""
         if self._git == "hidden":
             return self
-        hidden, locked, revealed, unlocked, include, exclude = self._arguments
-        return Rules(hidden, locked, revealed, unlocked=unlocked, include=include, exclude=exclude, folds=self._folds)
+        hidden, locked, revealed, unlocked, include, exclude, writable = self._arguments
+        return Rules(
+            hidden,
+            locked,
+            revealed,
+            unlocked=unlocked,
+            include=include,
+            exclude=exclude,
+            writable=writable,
+            only_adds=self._only_adds,
+            folds=self._folds,
+        )
 
     def _in_repository(self, parts: Sequence[bytes]) -> bool:
         return self._git != "hidden" and bool(parts) and parts[0] == REPOSITORY
@@ -300,7 +335,7 @@ class Rules:
     def _look_at(self, part: bytes) -> _Name:
         if not self._notable.matches(part):
             return _ORDINARY  # as nearly every name is
-        included = self._included
+        included, writable = self._included, self._writable
         return _Name(
             hidden=self._hidden.names.matches(part),
             shown=self._excepted.names.matches(part) or self._revealed.names.matches(part),
@@ -312,53 +347,6 @@ class Rules:
             locked_paths=self._locked.paths_ending_in(part),
             excluded_paths=self._excluded.paths_ending_in(part),
             included_paths=included.paths_ending_in(part) if included is not None else (),
+            writable=writable is not None and writable.names.matches(part),
+            writable_paths=writable.paths_ending_in(part) if writable is not None else (),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Compiled:
-    """The patterns of some rules, which nobody changes: leases with the same patterns share them."""
-
-    hidden: PatternSet
-    excepted: PatternSet
-    excluded: PatternSet
-    kept: PatternSet
-    revealed: PatternSet
-    locked: PatternSet
-    unlocked: PatternSet
-    included: PatternSet | None
-    guards: tuple[PathPattern, ...]
-    notable: AnyOf
-
-
-@functools.lru_cache(maxsize=KEPT_COMPILED)
-def _compiled(
-    hidden: tuple[str, ...],
-    locked: tuple[str, ...],
-    revealed: tuple[str, ...],
-    unlocked: tuple[str, ...],
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
-    folds: bool,
-) -> _Compiled:
-    names, excepted = _with_exceptions(hidden)
-    excluded, kept = _with_exceptions(exclude)
-    shown = PatternSet(revealed, fold=False)
-    shut = PatternSet(locked, fold=True, smart_case=not folds)
-    opened = PatternSet(unlocked, fold=False)
-    included = PatternSet(include, fold=False) if include else None
-    sets = [names, excepted, shown, shut, opened, excluded, kept, *([included] if included is not None else [])]
-    guards = tuple(path for patterns in sets for path in patterns.paths)
-    notable = AnyOf(
-        (last for patterns in sets for last in patterns.last_folded),
-        (last for patterns in sets for last in patterns.last_written),
-    )
-    return _Compiled(names, excepted, excluded, kept, shown, shut, opened, included, guards, notable)
-
-
-def _with_exceptions(patterns: Sequence[str]) -> tuple[PatternSet, PatternSet]:
-    """Return what the patterns name, and what those with a leading ``!`` take out of it."""
-    return (
-        PatternSet((p for p in patterns if not p.startswith("!")), fold=True),
-        PatternSet((p[1:] for p in patterns if p.startswith("!")), fold=True),
-    )

@@ -96,12 +96,15 @@ def approvals_approve(
         approver = await approver_of(control)
         found = await _complete(control, await _resolved(control, approval_id))
         if not as_json:
+            from sublet.cli.rendering.approvals import terms_words
+
             _show(screen, found, complete=False)
+            screen.show(f"You approve it {terms_words(wanted)}.")
         done = await _approve(control, approver, unlocked(approver), found, wanted)
         if as_json:
             screen.emit(done.model_dump(mode="json"))
         else:
-            screen.show(f"Approved {done.id}.")
+            screen.show(f"Approved {done.id}, {terms_words(wanted)}.")
 
     run(ctx, screen, body)
 

@@ -14,6 +14,7 @@ from sublet.cli.options.values import JsonFlag, whole_id
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
     from sublet.daemon.api.approvals import GrantView
@@ -73,11 +74,17 @@ def grants_create(
     wanted = terms(ttl, max_uses, any_arguments, where)
 
     async def body(control: Control) -> None:
+        from sublet.cli.rendering.approvals import terms_words
         from sublet.daemon.api.approval_statements import issue_statement
         from sublet.daemon.api.approvals import ISSUE_GRANT, IssueGrant
         from sublet.protocol.statement_signing import sign_statement
 
         approver = await approver_of(control)
+        how = terms_words(wanted)
+        if arguments == {}:
+            how = how.replace("with exactly these arguments", "without arguments")
+        if not as_json:
+            screen.show(f"You let {clean_line(agent, 80)} call {clean_line(tool, 80)} {how}.")
         key = unlocked(approver)
         request = IssueGrant(agent=agent, tool=tool, arguments=arguments, scope=scope, terms=wanted)
         signed = sign_statement(issue_statement(approver.daemon, request), key)
@@ -85,10 +92,7 @@ def grants_create(
         if as_json:
             screen.emit(made.model_dump(mode="json"))
             return
-        exact = "with exactly these arguments" if arguments else "without arguments"
-        how = "with any arguments" if made.widened else exact
-        times = "once" if made.max_uses == 1 else f"{made.max_uses} times"
-        screen.show(f"{made.id}: {made.agent} may call {made.tool} {how}, {times}.")
+        screen.show(f"{made.id}: {made.agent} may call {made.tool} {how}.")
 
     run(ctx, screen, body)
 

@@ -65,7 +65,7 @@ def agents_add(
 
     async def add() -> None:
         from sublet.cli.options.known_agents import known_agent
-        from sublet.daemon.paths import resolve_home
+        from sublet.daemon.config.paths import resolve_home
         from sublet.supervisor.offered.adding import add_agent
         from sublet.supervisor.readiness import lacks, takes
 

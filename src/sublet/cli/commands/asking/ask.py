@@ -71,6 +71,14 @@ def ask(
             "--on-failure", metavar="END", help="Without such an answer: ask_human or reject. [default: as configured]"
         ),
     ] = None,
+    deny: Annotated[
+        list[str] | None,
+        typer.Option("--deny", metavar="TOOL", help="No agent may call it for this: shell.exec, network. Repeatable."),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="TOOL", help="Agents may call this alone: file.*. Repeatable."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Ask one of your own agents.
@@ -85,7 +93,7 @@ def ask(
         raise typer.BadParameter("--answer needs --session, which waits for it")
     if schema is None and (mask or on_failure):
         raise typer.BadParameter("--mask and --on-failure need --schema")
-    guard: dict[str, object] = {"mask": mask or None, "on_failure": on_failure}
+    guard: dict[str, object] = {"mask": mask or None, "on_failure": on_failure, "deny": deny or [], "only": only or []}
     guard["answer_schema"] = read_schema(schema) if schema is not None else None
     _asked(ctx, screen, answer_ or text or "", session, agent, answer=answer_ is not None, guard=guard)
 

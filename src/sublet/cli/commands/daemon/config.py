@@ -113,7 +113,7 @@ def _table(values: list[ConfigEntry]) -> RenderableType:
 
 def _local() -> ConfigView:
     """Return what a daemon would begin with."""
-    from sublet.daemon.config import DaemonConfig
-    from sublet.daemon.config_view import config_view
+    from sublet.daemon.config.config_view import config_view
+    from sublet.daemon.config.daemon_config import DaemonConfig
 
     return config_view(DaemonConfig(), running=False)

@@ -203,7 +203,7 @@ def doctor(ctx: typer.Context, as_json: JsonFlag = False) -> None:
 def _detached(screen: Screen, options: UpOptions) -> None:
     from sublet.cli.reaching.detach import start
     from sublet.cli.reaching.start_report import log_path
-    from sublet.daemon.paths import resolve_home
+    from sublet.daemon.config.paths import resolve_home
 
     home = resolve_home()
     try:
@@ -263,10 +263,11 @@ def _read_or_missing(file: str) -> str:
 
 async def _local_checks() -> list[Check]:
     """Check this machine alone, as the daemon would."""
-    from sublet.daemon.diagnosis import diagnose
-    from sublet.daemon.paths import resolve_home
+    from sublet.app.stores import FACE_STORES
+    from sublet.daemon.config.paths import resolve_home
+    from sublet.daemon.health.diagnosis import diagnose
 
-    return await diagnose(resolve_home(), running=False)
+    return await diagnose(resolve_home(), FACE_STORES, running=False)
 
 
 def _agent_file(given: str) -> str:

@@ -72,7 +72,7 @@ def _opener() -> str:
 
 def _open(opener: str, url: str) -> None:
     """Open ``url`` by way of a private file: as an argument, everybody on this machine could read its secret."""
-    from sublet.daemon.paths import resolve_home
+    from sublet.daemon.config.paths import resolve_home
     from sublet.disk.durable import write_whole
 
     file = Path(resolve_home().state_dir) / OPEN_FILE

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sublet.daemon.api.policy import ExplainRequest, Explanation
     from sublet.daemon.control.client import ControlClient as Control
     from sublet.policy.config import PolicyConfig
+    from sublet.policy.rules import Rule
 
 FileArgument = Annotated[
     Path | None, typer.Argument(metavar="FILE", help="Policy file; by default yours.", show_default=False)
@@ -66,11 +67,15 @@ def policy_explain(
     subject: Annotated[
         str,
         typer.Option("--subject", metavar="S", help="KIND, KIND:NAME, or an agent of yours.", show_default=False),
-    ],
-    action: Annotated[str, typer.Option("--action", metavar="A", help="As tool.call.", show_default=False)],
+    ] = "",
+    action: Annotated[str, typer.Option("--action", metavar="A", help="As tool.call.", show_default=False)] = "",
     resource: Annotated[
         str, typer.Option("--resource", metavar="R", help="Peer, tool, directory, …", show_default=False)
-    ],
+    ] = "",
+    entry: Annotated[
+        int | None,
+        typer.Option("--entry", metavar="N", help="Ask again what entry N of the log decided.", show_default=False),
+    ] = None,
     role: Annotated[
         str, typer.Option("--role", metavar="ROLE", help="Role of the agent, if not its own.", show_default=False)
     ] = "",
@@ -84,6 +89,14 @@ def policy_explain(
     at: Annotated[
         str, typer.Option("--at", metavar="TIME", help="As 2026-12-24T08:00:00Z; now.", show_default=False)
     ] = "",
+    deny: Annotated[
+        list[str] | None,
+        typer.Option("--deny", metavar="TOOL", help="As if the request denied it.", show_default=False),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="TOOL", help="As if the request left this alone.", show_default=False),
+    ] = None,
     granted: Annotated[bool, typer.Option("--granted", help="As if a grant were at hand.", show_default=False)] = False,
     file: Annotated[
         Path | None,
@@ -101,16 +114,21 @@ def policy_explain(
     screen = Screen(as_json=as_json)
     if file is not None and not file.exists():
         raise typer.BadParameter(f"there is no file {file}")
+    if entry is not None and file is not None:
+        raise typer.BadParameter("the log is the daemon's, and so are the rules that are asked: leave --file out")
     try:
         request = ExplainRequest(
             subject=subject,
             action=action,
             resource=resource,
+            entry=entry,
             role=role,
             attributes=dict(_attribute(one) for one in attribute or []),
             args=_object(args),
             at=_moment(at) if at else None,
             granted=granted,
+            deny=deny or [],
+            only=only or [],
         )
     except ValueError as error:
         raise typer.BadParameter(" ".join(str(error).split())) from None
@@ -141,12 +159,18 @@ def policy_explain(
 def policy_lint(file: FileArgument = None, as_json: JsonFlag = False) -> None:
     """Find what is wrong with a policy file.
 
-    Unknown fields, rules that can never match, and tests that fail. The status is 1 where anything is found.
+    Unknown fields, rules that can never match, and tests that fail. The status is 1 where anything is found. Warnings
+    are of rules that hold less than they say.
     """
     screen = Screen(as_json=as_json)
-    source, problems = _read(file, tested=True)[:2]
+    source, problems, config = _read(file, tested=True)
+    warnings = [] if config is None else config.warnings(_agent_rules() if file is None else ())
+    if not as_json:
+        from sublet.cli.rendering.policy import warning_lines
+
+        screen.show(*warning_lines(warnings))
     if as_json:
-        screen.emit({"file": str(source), "problems": problems})
+        screen.emit({"file": str(source), "problems": problems, "warnings": warnings})
     elif problems:
         from sublet.cli.rendering.policy import problem_lines
 
@@ -206,7 +230,7 @@ def _read(file: Path | None, *, tested: bool) -> tuple[Path, list[str], PolicyCo
 
 
 def _own_file() -> Path:
-    from sublet.daemon.config import DaemonConfig
+    from sublet.daemon.config.daemon_config import DaemonConfig
 
     async def find() -> Path:
         config = DaemonConfig()
@@ -215,8 +239,23 @@ def _own_file() -> Path:
     return leave(Screen(), find)
 
 
+def _agent_rules() -> tuple[Rule, ...]:
+    """Return the rules of your agents; those of a file that can't be loaded are told of elsewhere."""
+    from sublet.daemon.config.daemon_config import DaemonConfig
+    from sublet.daemon.governing.explain import own_agent_rules
+    from sublet.protocol.errors import SubletError
+
+    async def find() -> tuple[Rule, ...]:
+        try:
+            return own_agent_rules(DaemonConfig())
+        except SubletError:
+            return ()
+
+    return leave(Screen(), find)
+
+
 def _offline(request: ExplainRequest, file: Path | None) -> Explanation:
-    from sublet.daemon.config import DaemonConfig
+    from sublet.daemon.config.daemon_config import DaemonConfig
     from sublet.daemon.governing.explain import explained, policy_of
 
     found, role_of = policy_of(DaemonConfig(), file)

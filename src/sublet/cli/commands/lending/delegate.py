@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,15 +11,12 @@ import typer
 
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.help import verbatim
+from sublet.cli.options.declared import Given, takes
 from sublet.cli.options.given_text import STDIN, from_stdin
 from sublet.cli.options.lease import (
     Background,
-    Description,
     HowFilesTravel,
-    KeepAll,
-    MaxFileBytes,
-    MaxFiles,
-    MaxTotalBytes,
+    LeaseSaid,
     Notify,
     ReadOnly,
     RequireSandbox,
@@ -29,10 +26,9 @@ from sublet.cli.options.lease import (
     Transport,
     Ttl,
     Wait,
-    Watch,
 )
 from sublet.cli.options.values import JsonFlag, directory_path
-from sublet.cli.options.view import Exclude, Git, GitMode, Include, Resources, Reveal, Unlock
+from sublet.cli.options.view import Git, GitMode, Resource, Resources, ViewOptions
 from sublet.cli.reaching.connection import run, view_of
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, MAX_PATTERNS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS
@@ -82,6 +78,7 @@ _BOUNDS = {
 """What is wrong with an argument that the request does not take, in the words of the command line."""
 
 
+@takes(ViewOptions, LeaseSaid)
 def delegate(
     ctx: typer.Context,
     directory: Annotated[str, typer.Argument(metavar="DIR", help="Directory to lend.", show_default=False)],
@@ -96,21 +93,13 @@ def delegate(
     wait: Wait = False,
     transport: HowFilesTravel = Transport.SSHFS,
     resource: Resources = None,
-    include: Include = None,
-    exclude: Exclude = None,
     git: Git = None,
-    reveal: Reveal = None,
-    unlock: Unlock = None,
-    max_total_bytes: MaxTotalBytes = None,
-    max_files: MaxFiles = None,
-    max_file_bytes: MaxFileBytes = None,
-    keep_all: KeepAll = False,
     require_sandbox: RequireSandbox = None,
     background: Background = False,
-    watch: Watch = False,
     notify: Notify = False,
-    description: Description = None,
     as_json: JsonFlag = False,
+    *,
+    given: Given,
 ) -> None:
     """Lend DIR to a peer's agent, which works in it as PROMPT says.
 
@@ -132,22 +121,13 @@ def delegate(
             ro=ro,
             ttl=ttl,
             wait=wait,
-            watch=watch,
-            lent={
-                "resources": [lent._asdict() for lent in resource or []],
-                "include": include or [],
-                "exclude": exclude or [],
-                "git": (git or GitMode.HIDDEN).value,
-                "reveal": reveal or [],
-                "unlock": unlock or [],
-                "keep_all": keep_all,
-            },
-            require_enforced=[item.strip() for given in require_sandbox or [] for item in given.split(",")],
+            resources=resource or [],
+            git=git,
+            require_enforced=[item.strip() for items in require_sandbox or [] for item in items.split(",")],
             staged=staged,
             result_branch=result_branch,
-            description=description,
             transport=transport,
-            quota={"max_total_bytes": max_total_bytes, "max_files": max_files, "max_file_bytes": max_file_bytes},
+            given=given,
         )
         from sublet.daemon.api.delegations import CREATE_DELEGATION
 
@@ -226,14 +206,13 @@ def _request(
     ro: bool,
     ttl: int | None,
     wait: bool,
-    watch: bool,
-    lent: dict[str, object],
+    resources: Sequence[Resource],
+    git: GitMode | None,
     require_enforced: list[str],
     staged: bool,
     result_branch: str | None,
-    description: str | None,
     transport: Transport,
-    quota: dict[str, int | None],
+    given: Given,
 ) -> CreateDelegation:
     """Build the request.
 
@@ -250,7 +229,6 @@ def _request(
                 "workspace_dir": workspace_dir,
                 "peer": to,
                 "prompt": _prompt(prompt),
-                "description": description,
                 "access_mode": "ro" if ro else "rw",
                 "ttl_seconds": DEFAULT_TTL_SECONDS if ttl is None else ttl,
                 "require_enforced": require_enforced,
@@ -258,9 +236,9 @@ def _request(
                 "result_branch": result_branch,
                 "transport": transport.value,
                 "wait_for_peer": wait,
-                "watch": watch,
-                **lent,
-                **quota,
+                "resources": [lent._asdict() for lent in resources],
+                "git": (git or GitMode.HIDDEN).value,
+                **given,
             }
         )
     except ValidationError as error:

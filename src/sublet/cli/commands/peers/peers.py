@@ -16,7 +16,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.peers import PeerView
+    from sublet.daemon.api.peers import PairLink, PairLinkView, PeerView
     from sublet.daemon.api.tokens import TokenView
     from sublet.daemon.control.client import ControlClient as Control
 
@@ -35,12 +35,20 @@ def pair(
     ttl: Annotated[
         int | None, typer.Option(metavar="TIME", parser=duration, help="How long the link works. [default: 10m]")
     ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until somebody uses it, and tell who did.", show_default=False)
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Make a one-time link for another daemon to pair with.
 
-    Hand it over in private: whoever uses it first is paired.
+    Hand it over in private: whoever uses it first is paired. `sublet peers links` tells who that was.
     """
+    if wait and as_json:
+        raise typer.BadParameter(
+            "one JSON value has the link, which is used later: see `sublet events --kind peer_paired --follow --json`",
+            param_hint="--wait",
+        )
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
@@ -67,6 +75,12 @@ def pair(
             screen.note("On the other machine:  sublet peers add LINK --name NAME")
         screen.note(f"This daemon's key:  {link.fingerprint}")
         screen.note("It gets the name that it calls itself by, unless that is another's here: see `sublet status`.")
+        if wait:
+            from sublet.cli.rendering.peers import use_of
+
+            screen.show(use_of(await _used(control, link)))
+        else:
+            screen.note("Who used it:  sublet peers links")
 
     run(ctx, screen, body)
 
@@ -100,11 +114,7 @@ def peers_add(
         except ValidationError as error:
             if error.errors()[0]["loc"] != ("name",):
                 raise wrong_value(error, {"link": "LINK"}) from None
-            raise SubletError(
-                LocalCode.INVALID_ARGUMENT,
-                f"{name!r} is no name for a peer",
-                "A name begins with a-z or 0-9, then a-z, 0-9, dot, dash or underscore; at most 63 characters.",
-            ) from None
+            raise _no_name(f"{name!r} is no name for a peer") from None
         peer = await control.call(ADD_PEER, request)
         if as_json:
             screen.emit(peer.model_dump(mode="json"))
@@ -150,6 +160,64 @@ def peers_show(ctx: typer.Context, name: PeerArgument, as_json: JsonFlag = False
         from sublet.cli.rendering.peers import peer_details
 
         screen.show(peer_details(peer))
+
+    run(ctx, screen, body)
+
+
+@peers.command(cls=Sectioned, name="links")
+def peers_links(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+    """List the last pairing links made here, and who used each."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        from sublet.daemon.api.operation import Nothing
+        from sublet.daemon.api.peers import LIST_PAIR_LINKS
+
+        made = await control.call(LIST_PAIR_LINKS, Nothing())
+        if as_json:
+            screen.emit({"links": [link.model_dump(mode="json") for link in made]})
+        elif made:
+            from sublet.cli.rendering.peers import link_table
+
+            screen.show(link_table(made))
+        else:
+            screen.note("No links were made here. `sublet pair` makes one.")
+
+    run(ctx, screen, body)
+
+
+@peers.command(cls=Sectioned, name="rename")
+def peers_rename(
+    ctx: typer.Context,
+    name: PeerArgument,
+    new_name: Annotated[
+        str, typer.Argument(metavar="NEW", help="What you call it from now on: a-z, 0-9, dot, dash, underscore.")
+    ],
+    as_json: JsonFlag = False,
+) -> None:
+    """Call a peer something else here. Its key and what is under way with it stay.
+
+    Refused where a rule, a grant or an agent knows the peer by its name, or another by the new one. Records of what was
+    lent show the name that it had then.
+    """
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        from pydantic import ValidationError
+
+        from sublet.daemon.api.peers import RENAME_PEER, RenamePeer
+
+        try:
+            request = RenamePeer(name=name, new_name=new_name)
+        except ValidationError as error:
+            if error.errors()[0]["loc"] != ("new_name",):
+                raise wrong_value(error, {"name": "NAME"}) from None
+            raise _no_name(f"{new_name!r} is no peer name") from None
+        peer = await control.call(RENAME_PEER, request)
+        if as_json:
+            screen.emit(peer.model_dump(mode="json"))
+        else:
+            screen.show(f"{clean_name(name)} is called {peer.name} here from now on.")
 
     run(ctx, screen, body)
 
@@ -284,6 +352,28 @@ async def _all(control: Control) -> list[PeerView]:
     return (await control.call(SHOW_DIRECTORY, Nothing())).peers
 
 
+async def _used(control: Control, link: PairLink) -> PairLinkView:
+    """Wait until a link is used or over, and return what became of it."""
+    import time
+    from contextlib import aclosing
+
+    import anyio
+
+    from sublet.daemon.api.events import FOLLOW_EVENTS, FollowEvents
+    from sublet.daemon.api.operation import Nothing
+    from sublet.daemon.api.peers import LIST_PAIR_LINKS
+    from sublet.protocol.events import EventKind
+    from sublet.protocol.times import unix_seconds
+
+    news = control.follow(FOLLOW_EVENTS, FollowEvents(cursor=link.cursor, kind=EventKind.PEER_PAIRED))
+    with anyio.move_on_after(unix_seconds(link.expires_at) - time.time()):
+        async with aclosing(news) as coming:
+            async for event in coming:
+                if event.data.get("link") == link.id:
+                    break
+    return next(one for one in await control.call(LIST_PAIR_LINKS, Nothing()) if one.id == link.id)
+
+
 async def _find(control: Control, name: str) -> PeerView:
     known = await _all(control)
     for peer in known:
@@ -292,6 +382,14 @@ async def _find(control: Control, name: str) -> PeerView:
     from sublet.daemon.peering.peers import unknown_peer
 
     raise unknown_peer(name, [peer.name for peer in known])
+
+
+def _no_name(what: str) -> SubletError:
+    return SubletError(
+        LocalCode.INVALID_ARGUMENT,
+        what,
+        "A name begins with a-z or 0-9, then a-z, 0-9, dot, dash or underscore; at most 63 characters.",
+    )
 
 
 def _without_secret(entry: TokenView) -> dict[str, object]:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import ValidationError
 
-from sublet.cli.options.rooms import ReasonOption, RefArgument, RoomArgument, resolve_ref, resolve_room, text_argument
+from sublet.cli.options.rooms import (
+    FormatOption,
+    ReasonOption,
+    RefArgument,
+    RoomArgument,
+    resolve_ref,
+    resolve_room,
+    text_argument,
+)
 from sublet.cli.options.values import JsonFlag, wrong_value
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
@@ -57,6 +65,7 @@ def edit(
         str | None,
         typer.Argument(metavar="TEXT", help="What it says from now on; - reads it from stdin.", show_default=False),
     ] = None,
+    form: FormatOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Let a message of yours say something else.
@@ -64,6 +73,8 @@ def edit(
     Without TEXT, what it has said so far is printed.
     """
     if text is None:
+        if form is not None:
+            raise typer.BadParameter("--format goes with TEXT")
         _versions(ctx, room, ref, as_json)
         return
     said = text_argument(text)
@@ -71,7 +82,12 @@ def edit(
     async def change(control: Control, room_id: str, ref_id: str) -> MessageChange:
         from sublet.daemon.api.room_marks import EDIT_MESSAGE, EditMessage
 
-        return await control.call(EDIT_MESSAGE, EditMessage(room_id=room_id, ref_id=ref_id, body=said))
+        given = {"room_id": room_id, "ref_id": ref_id, "body": said, "format": form}
+        try:
+            request = EditMessage.model_validate(given)
+        except ValidationError as error:
+            raise wrong_value(error, {"format": "--format", "body": "TEXT"}) from None
+        return await control.call(EDIT_MESSAGE, request)
 
     _do(ctx, room, ref, change, ("Edited.", ""), as_json, own=True)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from sublet.cli.options.rooms import RoomArgument, resolve_ref, resolve_room, text_argument
+from sublet.cli.options.rooms import FormatOption, RoomArgument, resolve_ref, resolve_room, text_argument
 from sublet.cli.options.values import JsonFlag, wrong_value
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sublet.daemon.api.room_messages import MessageView
     from sublet.daemon.control.client import ControlClient as Control
 
+SPELLED = {"thread": "--thread", "format": "--format"}
 LimitOption = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="How many at most.")]
 BeforeOption = Annotated[
     str | None, typer.Option("--before", metavar="REF", help="Those before this message.", show_default=False)
@@ -51,10 +52,17 @@ def send(
         str | None,
         typer.Option("--reply-to", metavar="REF", help="The message that it answers.", show_default=False),
     ] = None,
+    reply_room: Annotated[
+        str | None,
+        typer.Option(
+            "--reply-room", metavar="ROOM", help="The room of that message, where it is another.", show_default=False
+        ),
+    ] = None,
     thread: Annotated[
         str | None,
         typer.Option("--thread", metavar="REF", help="The first message of its thread.", show_default=False),
     ] = None,
+    form: FormatOption = None,
     channel: Annotated[
         list[str] | None,
         typer.Option("--channel", metavar="NAME", help="A channel that it is in; can be repeated.", show_default=False),
@@ -71,14 +79,21 @@ def send(
     """
     screen = Screen(as_json=as_json)
     said = text_argument(text)
+    if reply_room is not None and reply_to is None:
+        raise typer.BadParameter("--reply-room goes with --reply-to")
 
     async def body(control: Control) -> None:
         from sublet.daemon.api.room_messages import SEND_MESSAGE, SendMessage
 
         room_id = await resolve_room(control, room, open_one=True)
         given: dict[str, Any] = {"room_id": room_id, "body": said, "channels": channel or []}
-        for name, ref in (("reply_to", reply_to), ("thread", thread)):
-            given[name] = None if ref is None else await resolve_ref(control, room_id, ref)
+        if form is not None:
+            given["format"] = form
+        there = room_id if reply_room is None else await resolve_room(control, reply_room)
+        if there != room_id:
+            given["reply_room"] = there
+        for name, ref, where in (("reply_to", reply_to, there), ("thread", thread, room_id)):
+            given[name] = None if ref is None else await resolve_ref(control, where, ref)
         if attach is not None:
             from sublet.cli.options.room_files import upload
 
@@ -87,7 +102,7 @@ def send(
         try:
             request = SendMessage.model_validate(given)
         except ValidationError as error:
-            raise wrong_value(error, {"channels": "--channel", "body": "TEXT", "thread": "--thread"}) from None
+            raise wrong_value(error, {"channels": "--channel", "body": "TEXT", **SPELLED}) from None
         sent = await control.call(SEND_MESSAGE, request)
         if as_json:
             screen.emit(sent.model_dump(mode="json"))

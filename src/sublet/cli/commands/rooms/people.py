@@ -21,10 +21,31 @@ if TYPE_CHECKING:
 def search(
     ctx: typer.Context,
     words: Annotated[list[str], typer.Argument(metavar="WORD", help="All of these stand in it.", show_default=False)],
+    messages: Annotated[
+        bool, typer.Option("--messages", help="Find messages of your rooms instead.", show_default=False)
+    ] = False,
+    room: Annotated[
+        str | None, typer.Option("--room", metavar="ROOM", help="Only messages of this room.", show_default=False)
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, max=50, help="How many messages.", show_default=False)
+    ] = None,
+    before: Annotated[
+        str | None,
+        typer.Option("--before", metavar="REF", help="Messages older than this one.", show_default=False),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Find people and agents by what they say of themselves."""
+    """Find people by their profiles, or messages by their words.
+
+    The beginnings of words are enough.
+    """
     screen = Screen(as_json=as_json)
+    if messages:
+        _search_messages(ctx, screen, {"query": " ".join(words), "room": room, "limit": limit, "before": before})
+        return
+    if room is not None or limit is not None or before is not None:
+        raise typer.BadParameter("--room, --limit and --before go with --messages")
 
     async def body(control: Control) -> None:
         from sublet.daemon.api.room_people import SEARCH_PROFILES, SearchProfiles
@@ -46,6 +67,37 @@ def search(
         names = await load_names(control)
         for one in found:
             screen.show(*shown(one, names))
+
+    run(ctx, screen, body)
+
+
+def _search_messages(ctx: typer.Context, screen: Screen, given: dict[str, Any]) -> None:
+    async def body(control: Control) -> None:
+        from sublet.daemon.api.conversations import SEARCH_MESSAGES, SearchMessages
+
+        try:
+            request = SearchMessages.model_validate({name: value for name, value in given.items() if value is not None})
+        except ValidationError as error:
+            raise wrong_value(error, {"query": "WORD", "room": "--room", "before": "--before"}) from None
+        found = await control.call(SEARCH_MESSAGES, request)
+        if screen.as_json:
+            screen.emit(found.model_dump(mode="json"))
+            return
+        from sublet.cli.options.entities import load_names
+        from sublet.cli.rendering.rooms import message, room_name
+        from sublet.daemon.api.operation import Nothing
+        from sublet.daemon.api.rooms import LIST_ROOMS
+
+        names = await load_names(control)
+        rooms = {one.room_id: room_name(one.name, names) for one in await control.call(LIST_ROOMS, Nothing())}
+        for one in found.messages:
+            screen.show(f"In {rooms.get(one.room_id, one.room_id)}:", *message(one, names, screen.symbols, {}))
+        if not found.messages:
+            screen.show("No message of your rooms has these words.")
+        if found.next_cursor is not None:
+            screen.note(f"There are older ones: --before {found.next_cursor}")
+        if not found.complete:
+            screen.note("Not all messages were looked at yet; the same search finds more.")
 
     run(ctx, screen, body)
 

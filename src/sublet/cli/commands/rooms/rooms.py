@@ -58,7 +58,10 @@ def room_create(
 
 @room.command(cls=Sectioned, name="list", rich_help_panel=ABOUT)
 def room_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
-    """List the rooms that you are a member of."""
+    """List the rooms that you are a member of, the last used first.
+
+    Rooms of delegations, in which agents tell of their work, and closed ones stand apart.
+    """
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
@@ -79,9 +82,9 @@ def room_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
             # For people, who have few; each is one short question.
             unread = {
                 one.room_id: (await control.call(GET_READING, OneRoom(room_id=one.room_id))).unread
-                for one in found[:MAX_UNREAD_ASKED]
+                for one in [room for room in found if not room.closed][:MAX_UNREAD_ASKED]
             }
-            screen.show(rooms(found, await load_names(control), unread))
+            screen.show(*rooms(found, await load_names(control), unread))
 
     run(ctx, screen, body)
 

@@ -44,7 +44,7 @@ class Ancestry:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownWrites:
     """The writes of a key that the writer of one knew."""
 
     ancestry: Ancestry = field(compare=False, repr=False)

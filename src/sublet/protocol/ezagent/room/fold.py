@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from sublet.protocol.ezagent.ids import EntityId, RoomId
-from sublet.protocol.ezagent.room.ancestry import Ancestry, Known
+from sublet.protocol.ezagent.room.ancestry import Ancestry, KnownWrites
 from sublet.protocol.ezagent.room.seen import CONFIG, Seen, covers
-from sublet.protocol.ezagent.room.state import Grant, Level, Membership, Removal, Role, RoomState
+from sublet.protocol.ezagent.room.state import Level, Membership, MembershipGrant, Removal, Role, RoomState
 from sublet.protocol.ezagent.room.statements import MEMBERS, USERS, NestedMap, Statement, genesis
 from sublet.protocol.ezagent.room.table import allowed, level_of
 from sublet.protocol.ezagent.yjs.model import ItemId
@@ -193,8 +193,8 @@ class _Fold:
             return
         membership = self.state.entities.setdefault(statement.subject, Membership())
         if role is not Role.LEFT:
-            known = Known(self._ancestry, statement.id, statement.origin not in self._statements)
-            membership.grant(Grant(statement.id, role, statement.signer, seen, known))
+            known = KnownWrites(self._ancestry, statement.id, statement.origin not in self._statements)
+            membership.grant(MembershipGrant(statement.id, role, statement.signer, seen, known))
             if role is Role.OWNER:
                 self.state.owners[statement.subject] = None
             return

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from sublet.protocol.ezagent.ids import EntityId, RoomId
-from sublet.protocol.ezagent.room.ancestry import Known
+from sublet.protocol.ezagent.room.ancestry import KnownWrites
 from sublet.protocol.ezagent.room.seen import Seen, covers
 from sublet.protocol.ezagent.yjs.model import ItemId, Value
 
@@ -75,14 +75,14 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class MembershipGrant:
     """A grant that counts. ``after`` are the removals that its writer knew of."""
 
     id: ItemId
     role: Role
     by: EntityId
     seen: Seen | None
-    after: Known
+    after: KnownWrites
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +100,12 @@ class Removal:
 class Membership:
     """All that counts about one entity's membership."""
 
-    grants: list[Grant] = field(default_factory=list)
+    grants: list[MembershipGrant] = field(default_factory=list)
     removals: list[Removal] = field(default_factory=list)
-    _holding: list[Grant] = field(default_factory=list)
+    _holding: list[MembershipGrant] = field(default_factory=list)
     """Grants whose writers knew of every removal."""
 
-    def grant(self, grant: Grant) -> None:
+    def grant(self, grant: MembershipGrant) -> None:
         """Take a grant that counts."""
         self.grants.append(grant)
         if all(removal.id in grant.after for removal in self.removals):
@@ -116,7 +116,7 @@ class Membership:
         self.removals.append(removal)
         self._holding = [grant for grant in self._holding if removal.id in grant.after]
 
-    def current(self) -> Grant | None:
+    def current(self) -> MembershipGrant | None:
         """Return the grant that holds: one that knew of every removal, the last written of those."""
         return self._holding[-1] if self._holding else None
 

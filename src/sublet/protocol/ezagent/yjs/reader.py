@@ -94,7 +94,11 @@ class Reader:
         return self.data[start:end]
 
     def text(self) -> str:
-        """Return text."""
+        """Return the text that comes next: its length in bytes, then UTF-8.
+
+        Raises:
+            EzagentError: it ends too early, or is not UTF-8.
+        """
         try:
             return self.block().decode()
         except UnicodeDecodeError:

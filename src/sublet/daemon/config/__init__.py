@@ -1,0 +1,1 @@
+"""Where files are, what is configured, and what of it is shown."""

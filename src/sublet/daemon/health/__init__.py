@@ -1,0 +1,1 @@
+"""How the process fares: stalls, memory, private parts of libraries, and what ``doctor`` looks at."""

@@ -1,0 +1,1 @@
+"""The log: its form, its file, and how much of it one cause may fill."""

@@ -1,0 +1,1 @@
+"""Work beside the loop: threads of one call, tasks of one service, one failure instead of a group."""

@@ -1,0 +1,1 @@
+"""What was accepted and is not durable yet: staged, told to the hooks, committed."""

@@ -1,0 +1,117 @@
+"""What a hook may do after something was read, before it is answered: add to the answer (ezagent 2.2).
+
+Rules: what is stored stays as it is; what a hook wants to write is written as the reader, after the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from sublet.messaging.declaring.operating import OperationContext, OperationParts, Shows
+from sublet.messaging.events.events import Events
+from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.ports.store import Store
+from sublet.messaging.reading.reading import Reading
+from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.schema.fields import Fields, FieldsView
+from sublet.messaging.texts.texts import Texts
+from sublet.messaging.writing.later import Later
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
+from sublet.protocol.ezagent.room.state import RoomState
+
+
+@dataclass(frozen=True, slots=True)
+class ReadParts:
+    """The parts that such a hook uses, by way of its context."""
+
+    store: Store
+    rooms: Rooms
+    documents: OpenDocuments
+    reading: Reading
+    shows: Shows
+    texts: Texts
+    events: Events
+    later: Later
+    operating: OperationParts
+
+
+class AfterRead:
+    """After data was read, before it is answered: add to the answer; what is stored stays as it is.
+
+    ``query`` says which view of an extension the reader asks for, such as ``{"thread": ref_id}``. ``quoted`` tells that
+    the items are shown inside those of another room, where nothing may quote any further; ``page`` that they follow
+    each other in the room, as who reads it from top to bottom sees them.
+    """
+
+    def __init__(
+        self,
+        parts: ReadParts,
+        datatype: str,
+        reader: EntityId,
+        room_id: RoomId,
+        items: list[Fields],
+        query: Mapping[str, str] | None = None,
+        *,
+        quoted: bool = False,
+        page: bool = False,
+    ) -> None:
+        self._parts = parts
+        self.datatype = datatype
+        self.reader = reader
+        self.room_id = room_id
+        self.items = items
+        self.query: Mapping[str, str] = query or {}
+        self.quoted = quoted
+        self.page = page
+
+    @property
+    def room(self) -> RoomState:
+        """Return the room's state."""
+        return self._parts.rooms.state(self.room_id)
+
+    @property
+    def cursor(self) -> int:
+        """Return the cursor of the last event before this was read."""
+        return self._parts.events.cursor
+
+    def content_of(self, ref: FieldsView) -> dict[str, JsonValue] | None:
+        """Return the immutable content that a ref names; None where it is not here."""
+        return self._parts.reading.content_of(ref)
+
+    def read_document(self, doc_id: str) -> Fields:
+        """Return a map document as it counts."""
+        return self._parts.reading.map_document(doc_id)
+
+    def text(self, doc_id: str) -> str:
+        """Return the text of a document as it counts."""
+        return self._parts.texts.read(doc_id)
+
+    def elements(self, doc_id: str) -> list[Fields]:
+        """Return the elements of an array document that count, in order."""
+        if self._parts.store.find_document(doc_id) is None:
+            return []
+        return list(self._parts.reading.elements(self._parts.documents.open(doc_id)))
+
+    def read_refs(self, ref_ids: Iterable[RefId]) -> list[Fields]:
+        """Return refs as they count, those that are here."""
+        found = (self._parts.reading.ref(ref_id) for ref_id in ref_ids)
+        return [ref for ref in found if ref is not None]
+
+    def counting(self, ref_ids: Iterable[RefId]) -> set[RefId]:
+        """Return those of some refs that are in this room and count; costs less than to read them."""
+        return self._parts.reading.counting(self.room_id, ref_ids)
+
+    def scan_index(self, index: str, key: str, limit: int, below: str | None = None) -> list[IndexEntry]:
+        """Return entries of an index, highest rank first; only those of a lower rank than ``below``."""
+        return self._parts.store.scan_index(index, key, limit, below)
+
+    def quote(self, room_id: RoomId, ref_id: RefId) -> Fields | None:
+        """Return a ref of any room as the reader sees it there; None where the reader sees none."""
+        return self._parts.shows.quoted(self.reader, room_id, ref_id)
+
+    def write_back(self, write: Callable[[OperationContext], object]) -> None:
+        """Write as the reader, once what is being read is answered; by then other such writes may have been made."""
+        self._parts.later.after_commit(lambda: write(OperationContext(self._parts.operating, self.reader)))

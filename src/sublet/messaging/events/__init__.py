@@ -1,0 +1,1 @@
+"""The stream of events, and how far each of our entities has read it."""

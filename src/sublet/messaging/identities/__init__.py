@@ -1,0 +1,1 @@
+"""Whose key is whose, and which process an entity's daemon is."""

@@ -1,0 +1,126 @@
+"""Knows whose key is whose: our own entities with their keys, and the proven records of others.
+
+Rules: a record proves itself, so anybody may bring it; nobody brings one of our own entities; a newer version takes the
+place of an older one. Weak: beyond ``MAX_RECORDS`` those of strangers are refused, and none is ever given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from nacl.signing import SigningKey, VerifyKey
+
+from sublet.messaging.ports.store import Store
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.errors import Refusal, Refused
+from sublet.protocol.ezagent.identity import EntityRecord, parse_record
+from sublet.protocol.ezagent.ids import EntityId, client_id
+
+MAX_RECORDS: Final = 8_192
+"""Identity records; beyond that only those of members and of who has sent something are taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEntity:
+    """One of our own: a person, an agent or the daemon.
+
+    ``client`` is its Yjs client id, fresh in every process since ``nonce`` is.
+    """
+
+    record: EntityRecord
+    key: SigningKey
+    nonce: int
+    client: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "client", client_id(self.record.entity_id, self.nonce))
+
+
+class Keyring:
+    """Keys by entity.
+
+    Args:
+        store: where records were kept.
+        local: our own entities.
+    """
+
+    def __init__(self, store: Store, local: list[LocalEntity]) -> None:
+        self.local = {entity.record.entity_id: entity for entity in local}
+        self._records: dict[EntityId, EntityRecord] = {}
+        self._keys: dict[EntityId, tuple[VerifyKey, ...]] = {}
+        self._proven: set[bytes] = set()
+        """Records as they travel, which come again with every answer and are not proven each time."""
+        for raw in store.records().values():
+            self._put(parse_record(raw))
+        for entity in local:
+            self._put(entity.record)
+
+    def key(self, entity: EntityId) -> SigningKey:
+        """Return the key of one of our own entities.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT``: it is none of ours.
+        """
+        return self._own(entity).key
+
+    def client(self, entity: EntityId) -> int:
+        """Return the Yjs client id of one of our own entities in this process.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT``: it is none of ours.
+        """
+        return self._own(entity).client
+
+    def _own(self, entity: EntityId) -> LocalEntity:
+        found = self.local.get(entity)
+        if found is None:
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT, f"{entity} is none of this daemon's entities", "See sublet whoami."
+            )
+        return found
+
+    def add(self, entity: LocalEntity) -> None:
+        """Take another entity of ours."""
+        self.local[entity.record.entity_id] = entity
+        self._put(entity.record)
+
+    def record(self, entity: EntityId) -> EntityRecord | None:
+        """Return an entity's record, if it is known."""
+        return self._records.get(entity)
+
+    def keys(self, entity: EntityId) -> tuple[VerifyKey, ...] | None:
+        """Return the keys that sign for an entity; None where it is not known."""
+        return self._keys.get(entity)
+
+    def learn(self, raw: bytes, wanted: Callable[[EntityId], bool] = lambda _: True) -> EntityRecord | None:
+        """Take a record that somebody told us; return it if it is new.
+
+        Args:
+            raw: the record.
+            wanted: tells whose record is kept even where there are ``MAX_RECORDS``.
+
+        Raises:
+            Refused: it does not prove itself, it claims one of our own entities, or there are too many.
+        """
+        if raw in self._proven:
+            return None
+        record = parse_record(raw)
+        known = self._records.get(record.entity_id)
+        if known is not None and known.version >= record.version:
+            return None
+        if record.entity_id in self.local:
+            raise Refused(Refusal.BAD_SIGNATURE, "a record of one of our own entities")
+        if known is None and len(self._records) >= MAX_RECORDS and not wanted(record.entity_id):
+            raise Refused(Refusal.QUOTA, "too many records of strangers")
+        self._put(record)
+        return record
+
+    def _put(self, record: EntityRecord) -> None:
+        before = self._records.get(record.entity_id)
+        if before is not None:
+            self._proven.discard(before.encode())
+        self._proven.add(record.encode())
+        self._records[record.entity_id] = record
+        self._keys[record.entity_id] = record.verify_keys()

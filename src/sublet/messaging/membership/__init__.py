@@ -1,0 +1,1 @@
+"""How a room comes to be here and goes again: invitations, joining, forgetting."""

@@ -1,0 +1,109 @@
+"""Asks for what may have been missed: after each change of a link, and from time to time; on the event loop."""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+
+from sublet.messaging.attending.attending import Attending
+from sublet.messaging.attending.members import documents_of_members
+from sublet.messaging.attending.presence import Tokens
+from sublet.messaging.engine.calling import CallEngine
+from sublet.messaging.membership.joining import Joining
+from sublet.messaging.running.hand_over import tried
+from sublet.messaging.syncing.history import History
+from sublet.messaging.syncing.sync import Sync
+from sublet.protocol.ezagent.ids import EntityId, RoomId
+
+PERIOD_SECONDS: Final = 30.0
+"""How often all that was droppable, or was lost where no gap shows it, is asked for."""
+PERIODS_FOR_QUIET: Final = 20
+"""After how many of those that is asked for in a room where nothing happens."""
+PERIODS_FOR_MEMBERS: Final = 10
+"""After how many of those what members keep for all their rooms is asked for."""
+
+
+class CatchingUp:
+    """Decides when which room is asked for.
+
+    Args:
+        call: runs something with the engine.
+        attending: attends to rooms, which asks for what is missing of them.
+        joining: asks which other rooms ours are members of.
+        tokens: takes in who is there.
+        sync: asks for documents.
+        history: told that somebody new may know older months.
+        own: returns our own entities.
+    """
+
+    def __init__(
+        self,
+        call: CallEngine,
+        attending: Attending,
+        joining: Joining,
+        tokens: Tokens,
+        sync: Sync,
+        history: History,
+        own: Callable[[], list[EntityId]],
+    ) -> None:
+        self._call = call
+        self._attending = attending
+        self._joining = joining
+        self._tokens = tokens
+        self._sync = sync
+        self._history = history
+        self._own = own
+        self._month = ""
+
+    async def begin(self) -> None:
+        """Note the month in which the daemon has started."""
+        self._month = await self._call(lambda engine: engine.shards.current_month())
+
+    async def run(self) -> None:
+        """Look again from time to time, until cancelled."""
+        for turn in itertools.count(1):
+            await anyio.sleep(PERIOD_SECONDS)
+            await tried(self.look_again, turn)
+            if turn % PERIODS_FOR_MEMBERS == 0:
+                await tried(self._ask_for_members)
+
+    async def look_again(self, turn: int) -> None:
+        """Catch up where something has happened lately; a quiet room has its turn now and then, or in a new month.
+
+        Whoever writes in it asks too, and shows thereby that there is more than here.
+        """
+        month = await self._call(lambda engine: engine.shards.current_month())
+        begun, self._month = month != self._month, month
+
+        def is_due(room_id: RoomId) -> bool:
+            own_turn = zlib.crc32(room_id.encode()) % PERIODS_FOR_QUIET
+            return begun or not self._attending.is_quiet(room_id) or turn % PERIODS_FOR_QUIET == own_turn
+
+        await self.everything(is_due)
+
+    async def link_changed(self) -> None:
+        """Ask again for everything: whoever is there now may know more."""
+        self._history.link_changed()
+        await self.everything()
+        await self._ask_for_members()
+
+    async def everything(self, is_due: Callable[[RoomId], bool] = lambda _: True) -> None:
+        """Ask for all that may have been missed, hear a month that has begun, and find where we are a member now.
+
+        The rooms that were made last come first; ``is_due`` tells which of them are looked at.
+        """
+        await self._tokens.take()
+        rooms = await self._call(lambda engine: sorted(engine.here.ids, reverse=True))
+        for room_id in filter(is_due, rooms):
+            await self._attending.room(room_id)
+        for entity in self._own():
+            await self._joining.ask(entity)
+
+    async def _ask_for_members(self) -> None:
+        """Ask for what members keep for all their rooms: changes are published, and this heals what was lost."""
+        for name in await self._call(documents_of_members):
+            self._sync.want(name)

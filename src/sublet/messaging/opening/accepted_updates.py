@@ -1,0 +1,55 @@
+"""Accepted updates by their numbers in the log: those of the batch, and a bounded cache of those that are durable.
+
+Rules: an update is decoded once while it is in use. Weak: the cache is bounded by an estimate of what an item takes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from sublet.messaging.ports.store import Store
+from sublet.protocol.ezagent.envelope import unpack
+from sublet.protocol.ezagent.yjs.decode import decode_update
+from sublet.protocol.ezagent.yjs.model import Update
+
+UPDATES_KEPT: Final = 512
+UPDATES_KEPT_BYTES: Final = 16 << 20
+ITEM_BYTES: Final = 320
+"""What one item of an update takes in memory beside its bytes, about."""
+
+
+class AcceptedUpdates:
+    """Decoded updates.
+
+    Args:
+        store: where the log is.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._updates: OrderedDict[int, tuple[Update, int]] = OrderedDict()
+        self._size = 0
+        self.staged: dict[int, Update] = {}
+        """Updates that were accepted and are not in the store yet, by their number in the log."""
+
+    def read(self, seq: int) -> Update:
+        """Return an accepted update by its number in the log."""
+        staged = self.staged.get(seq)
+        if staged is not None:
+            return staged
+        if seq in self._updates:
+            return self._updates[seq][0]
+        payload = unpack(self._store.envelope(seq)).payload
+        update = decode_update(payload)
+        size = len(payload) + ITEM_BYTES * (len(update.items) + len(update.deletions))
+        self._updates[seq] = update, size
+        self._size += size
+        while len(self._updates) > 1 and (len(self._updates) > UPDATES_KEPT or self._size > UPDATES_KEPT_BYTES):
+            self._size -= self._updates.popitem(last=False)[1][1]
+        return update
+
+    def forget(self) -> None:
+        """Forget updates by their numbers, which may be given anew."""
+        self._updates.clear()
+        self._size = 0

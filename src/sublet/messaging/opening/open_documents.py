@@ -1,0 +1,148 @@
+"""Documents that are open in memory, made from the store when they are needed.
+
+Rules: an update from the wire opens a document only where somebody here wants it and a declaration says what it holds.
+Memory is bounded by documents and by their elements; a document with anything that is only in memory stays open.
+Weak: a document of one full shard is read as a whole when it is opened.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from sublet.messaging.documents.document import Document
+from sublet.messaging.identities.keyring import Keyring
+from sublet.messaging.opening.accepted_updates import AcceptedUpdates
+from sublet.messaging.ports.store import Store
+from sublet.messaging.rooms.here import RoomsHere
+from sublet.messaging.schema.datatypes import Datatype
+from sublet.messaging.schema.schema import Schema
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.errors import Refusal, Refused
+from sublet.protocol.ezagent.ids import RoomId
+from sublet.protocol.ezagent.keys import DocumentPlace, parse_doc_id
+from sublet.protocol.ezagent.shards import REFS_PER_SHARD
+
+MAX_OPEN_DOCUMENTS: Final = 128
+MAX_OPEN_ELEMENTS: Final = 8 * REFS_PER_SHARD
+"""Elements in memory, of all open documents: a few full shards, however long a room is."""
+
+
+class OpenDocuments:
+    """Open documents by their ids, the one that was used last at the end.
+
+    Args:
+        store: where documents are kept.
+        schema: what each of them holds.
+        updates: the log's updates, decoded.
+        keyring: which entities are ours.
+        here: whose updates are wanted.
+    """
+
+    def __init__(
+        self, store: Store, schema: Schema, updates: AcceptedUpdates, keyring: Keyring, here: RoomsHere
+    ) -> None:
+        self._store = store
+        self._schema = schema
+        self._updates = updates
+        self._keyring = keyring
+        self._here = here
+        self._open: OrderedDict[str, Document] = OrderedDict()
+        self.shard_opened: list[Callable[[RoomId], None]] = []
+        """Told of rooms of which a shard is opened, which may be new."""
+        self.closed: list[Callable[[], None]] = []
+        """Told when a document was closed to be read anew: what was made from it is out of date."""
+
+    def open(self, name: str) -> Document:
+        """Return an open document, made if it is new.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT``: the id of no document.
+        """
+        found = self._open.get(name)
+        if found is not None:
+            self._open.move_to_end(name)
+            return found
+        try:
+            place = parse_doc_id(name)
+        except Refused as refused:
+            raise SubletError(LocalCode.INVALID_ARGUMENT, f"no document: {refused.detail}") from None
+        return self._load(name, place)
+
+    def wanted(self, name: str) -> Document:
+        """Return the document that an update from the wire is for.
+
+        Raises:
+            Refused: ``UNKNOWN_DOCUMENT``: nobody here wants it, or nothing declares it.
+        """
+        found = self._open.get(name)
+        if found is not None and found.place.kind != "draft":
+            self._open.move_to_end(name)
+            return found
+        return self._load(name, self.wanted_place(name))
+
+    def wanted_place(self, name: str) -> DocumentPlace:
+        """Return what a document's id says, if updates of it are wanted; see ``wanted``."""
+        place = parse_doc_id(name)
+        if place.kind == "draft":
+            wanted = place.entity_id in self._keyring.local and place.room_id in self._here.ids
+        elif place.room_id is not None:
+            wanted = place.room_id in self._here.ids
+        else:
+            wanted = place.entity_id is not None and self._here.meets(place.entity_id)
+        if not wanted or not self._schema.roots(place.kind, place.ext_id):
+            raise Refused(Refusal.UNKNOWN_DOCUMENT, "a document that nobody here wants")
+        if self._schema.datatype_at(place.kind, place.ext_id) is None:
+            raise Refused(Refusal.UNKNOWN_DOCUMENT, "a document that nothing declares")
+        return place
+
+    def is_new(self, name: str) -> bool:
+        """Tell whether nothing of a document is here."""
+        return name not in self._open and self._store.find_document(name) is None
+
+    def datatype_of(self, document: Document) -> Datatype | None:
+        """Return the datatype whose document this is."""
+        return self._schema.datatype_at(document.place.kind, document.place.ext_id)
+
+    def held_bytes(self) -> int:
+        """Return how much waits in all open documents."""
+        return sum(document.held.size for document in self._open.values())
+
+    def close(self, name: str) -> list[bytes]:
+        """Close a document, to be read anew from what is kept; return the envelopes that it held."""
+        document = self._open.pop(name, None)
+        for listener in self.closed:
+            listener()
+        return [held.envelope.raw for held in document.held] if document is not None else []
+
+    def forget(self) -> None:
+        """Close all documents, after a commit that failed."""
+        self._open.clear()
+
+    def forget_room(self, room_id: RoomId) -> None:
+        """Close the documents of a room."""
+        for name in [name for name, document in self._open.items() if document.row.room_id == room_id]:
+            del self._open[name]
+
+    def _load(self, name: str, place: DocumentPlace) -> Document:
+        row = self._store.document(name, place.room_id, place.kind)
+        if place.kind == "index" and place.room_id is not None:
+            for listener in self.shard_opened:
+                listener(place.room_id)
+        roots = self._schema.roots(place.kind, place.ext_id)
+        datatype = self._schema.datatype_at(place.kind, place.ext_id)
+        entry_key = datatype.entry_id if datatype is not None else "ref_id"
+        document = self._open[name] = Document(row, place, roots, self._store, self._updates.read, entry_key)
+        self._close_idle()
+        return document
+
+    def _close_idle(self) -> None:
+        """Close the documents that were used longest ago and have nothing that is only in memory, never the last."""
+        elements = sum(len(document.list) for document in self._open.values())
+        for name, document in list(self._open.items())[:-1]:
+            if len(self._open) <= MAX_OPEN_DOCUMENTS and elements <= MAX_OPEN_ELEMENTS:
+                return
+            if not document.held and not document.staged_writes and not document.unsettled and not document.unwritten:
+                del self._open[name]
+                elements -= len(document.list)

@@ -1,0 +1,1 @@
+"""What is said in passing: presence and awareness, in memory alone."""

@@ -1,0 +1,1 @@
+"""The engine's one thread, and the ways to it and from it."""

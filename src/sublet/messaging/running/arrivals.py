@@ -1,0 +1,100 @@
+"""What waits for the engine's thread: calls in order, and samples and queries in turn of who has signed them.
+
+Whoever floods fills a queue of their own: in each batch everybody else's samples and queries come as soon as before,
+and calls of this machine before all of them. Who signs is only claimed here; a forger can take somebody's turns, and
+what is lost by that is asked for again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from sublet.messaging.ports.network import PeerQuery, Sample
+from sublet.messaging.running.fair_queue import Bounds, FairQueue, claimed_signer
+
+MAX_WAITING: Final = 65_536
+"""Samples and queries that wait."""
+MAX_WAITING_BYTES: Final = 64 << 20
+MAX_OF_SIGNER: Final = 16_384
+MAX_BYTES_OF_SIGNER: Final = 16 << 20
+"""Beyond all of these they are dropped, and a difference heals it."""
+BATCH_BYTES: Final = 256 << 10
+"""Of samples and queries that are taken at once; calls of this machine come in between, however large these are."""
+MAX_SIGNERS: Final = 1_024
+"""Queues; whoever comes beyond shares one."""
+_ASKER_BYTES: Final = 128
+"""A question begins with the record of who asks, which is another one for each."""
+
+CallT = TypeVar("CallT")
+Item: TypeAlias = "Sample | PeerQuery | CallT | None"
+"""A call of this machine, what others have sent, or None for the end."""
+
+
+class Arrivals(Generic[CallT]):
+    """A queue that many threads fill and one empties.
+
+    Args:
+        displaced: told of what was taken off again, since its signer filled the queue when others came.
+    """
+
+    def __init__(self, displaced: Callable[[Sample | PeerQuery], None] = lambda _: None) -> None:
+        self._displaced = displaced
+        self._ready = threading.Condition(threading.Lock())
+        self._calls: deque[CallT | None] = deque()
+        bounds = Bounds(MAX_WAITING, MAX_WAITING_BYTES, MAX_OF_SIGNER, MAX_BYTES_OF_SIGNER, MAX_SIGNERS)
+        self._others: FairQueue[Sample | PeerQuery] = FairQueue(bounds)
+
+    def __len__(self) -> int:
+        return len(self._others)
+
+    def put(self, item: CallT | None) -> None:
+        """Add a call, or what ends the thread; never refused."""
+        with self._ready:
+            self._calls.append(item)
+            self._ready.notify()
+
+    def offer(self, query: PeerQuery) -> bool:
+        """Add a query; tell whether there was room for it and for its asker."""
+        return self._add(b"?" + query.payload[:_ASKER_BYTES], query, len(query.payload))
+
+    def hear(self, sample: Sample) -> bool:
+        """Add a sample; tell whether there was room for it and for its signer."""
+        return self._add(b"!" + claimed_signer(sample.payload), sample, len(sample.payload) + len(sample.attachment))
+
+    def take(self, most: int, wait_seconds: float | None = None) -> list[Item[CallT]]:
+        """Return what comes next, waiting for it: calls first, but no more than half where others wait.
+
+        Args:
+            most: how many items.
+            wait_seconds: after which nothing is returned; None to wait without end.
+        """
+        with self._ready:
+            self._ready.wait_for(lambda: self._calls or self._others, wait_seconds)
+            batch: list[Item[CallT]] = []
+            calls = most - min(most // 2, len(self._others))
+            while self._calls and len(batch) < calls:
+                batch.append(self._calls.popleft())
+            least = self._others.size - BATCH_BYTES
+            while self._others and len(batch) < most and self._others.size > least:
+                batch.append(self._others.take())
+        return batch
+
+    def rest(self) -> list[CallT | PeerQuery | None]:
+        """Return all calls and queries that wait, and wait for nothing."""
+        with self._ready:
+            queries = [item for item in self._others.clear() if not isinstance(item, Sample)]
+            rest: list[CallT | PeerQuery | None] = [*self._calls, *queries]
+            self._calls.clear()
+        return rest
+
+    def _add(self, signer: bytes, item: Sample | PeerQuery, size: int) -> bool:
+        with self._ready:
+            left_out = self._others.add(signer, item, size)
+            self._ready.notify()
+        for other in left_out:
+            if other is not item:
+                self._displaced(other)
+        return not any(other is item for other in left_out)

@@ -1,0 +1,1 @@
+"""What data there is: datatypes, annotations and who may write them, as the declarations say."""

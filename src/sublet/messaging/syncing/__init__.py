@@ -1,0 +1,1 @@
+"""Asks peers for what is missing here, and answers what peers ask."""

@@ -1,0 +1,230 @@
+"""What a peer is told when it asks: the signed log beyond its state vector, contents, and who its signers are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, Protocol
+
+from sublet.messaging.identities.keyring import Keyring
+from sublet.messaging.passing.ephemeral import Ephemeral
+from sublet.messaging.ports.blobs import BlobStore
+from sublet.messaging.ports.rows import DocumentRow, Fork
+from sublet.messaging.ports.store import Store
+from sublet.messaging.rooms.here import RoomsHere
+from sublet.messaging.trust.heads import HeadExchange
+from sublet.protocol.ezagent.blob import PIECE_BYTES, Piece, encode_piece, parse_wanted
+from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
+from sublet.protocol.ezagent.challenge import MAX_AGE_MS, encode_response, parse_challenge
+from sublet.protocol.ezagent.content import named_contents
+from sublet.protocol.ezagent.envelope import unpack
+from sublet.protocol.ezagent.errors import Refusal, Refused
+from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.inbox import parse_known
+from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
+from sublet.protocol.ezagent.yjs.decode import decode_update
+from sublet.protocol.ezagent.yjs.vectors import decode_vector, fork_of
+
+MAX_ANSWER_BYTES: Final = 512 << 10
+"""A longer difference is told in parts, each after a query with a newer state vector; one update always fits."""
+MAX_CONFIG_BYTES: Final = 5 << 20
+"""Of a room's config that somebody is offered: they may come in at its very end."""
+MAX_CONTENTS_BYTES: Final = 5 << 20
+"""Of one update, more than any of ours names; what is beyond is left out."""
+
+
+class AnswerParts(Protocol):
+    """The parts of the engine for answering peers."""
+
+    @property
+    def blobs(self) -> BlobStore: ...
+
+    @property
+    def ephemeral(self) -> Ephemeral: ...
+
+    @property
+    def heads(self) -> HeadExchange: ...
+
+    @property
+    def here(self) -> RoomsHere: ...
+
+    @property
+    def keyring(self) -> Keyring: ...
+
+    @property
+    def now_ms(self) -> Callable[[], int]: ...
+
+    @property
+    def store(self) -> Store: ...
+
+
+def answer(engine: AnswerParts, key: str, body: bytes) -> bytes | None:
+    """Return the answer to a question of whoever may be answered; None where we know nothing about its key.
+
+    Raises:
+        Refused: the query is malformed.
+    """
+    if key.endswith("/state"):
+        return state(engine, key.removesuffix("/state"), decode_vector(body or b"\0"))
+    place = parse_doc_id(key)
+    if place.kind == "heads" and place.room_id is not None:
+        return engine.heads.statement(place.room_id)
+    if place.kind == "pubkey" and place.entity_id is not None:
+        record = engine.keyring.record(place.entity_id)
+        return encode_bundle([(RecordKind.IDENTITY, record.encode())]) if record is not None else None
+    if place.kind == "ephemeral" and place.room_id is not None and place.entity_id is not None:
+        return engine.ephemeral.answer(place.room_id, place.entity_id)
+    if place.kind == "challenge" and place.entity_id is not None:
+        return challenged(engine, place.entity_id, body)
+    if place.kind == "blob" and place.hash is not None:
+        return piece(engine, place.hash, parse_wanted(body).offset)
+    if place.kind == "inbox" and place.entity_id is not None:
+        return inbox(engine, place.entity_id, parse_known(body))
+    if place.kind == "content" and place.room_id is not None and place.content_id is not None:
+        raw = engine.store.content(place.room_id, place.content_id)
+        return encode_bundle([(RecordKind.CONTENT, raw)]) if raw is not None else None
+    return None
+
+
+def state(engine: AnswerParts, name: str, have: dict[int, int]) -> bytes | None:
+    """Return what a document's log holds beyond a state vector, with the contents and the signers' records.
+
+    Whoever knows that a client forks says that they have all of it; who does not is shown the proof.
+    """
+    row = engine.store.find_document(name)
+    if row is None:
+        return None
+    told = _Told(MAX_ANSWER_BYTES)
+    for fork in engine.store.trust.forks(row.number):
+        if fork.one and _is_news(fork, have.get(fork.client, 0)):
+            proof = encode_bundle((RecordKind.ENVELOPE, envelope) for envelope in (fork.one, fork.other))
+            if not told.add(fork.one, [(RecordKind.FORK, proof)]):
+                break
+    page, more = engine.store.log_after(row.number, have, MAX_ANSWER_BYTES)
+    for raw in page:
+        contents = _contents(engine, row, raw) if row.kind == "index" and row.room_id is not None else []
+        if not told.add(raw, [(RecordKind.ENVELOPE, raw), *((RecordKind.CONTENT, content) for content in contents)]):
+            break
+    if not told.records:
+        return None
+    records = [(RecordKind.IDENTITY, raw) for raw in _records(engine, told.envelopes)]
+    return encode_bundle([*records, *told.records], more=more or told.is_cut)
+
+
+class _Told:
+    """What fits into one answer.
+
+    Args:
+        limit: bytes; the first thing always fits.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.records: list[tuple[RecordKind, bytes]] = []
+        self.envelopes: list[bytes] = []
+        """Whose signers the answer names."""
+        self.is_cut = False
+        self._left = limit
+
+    def add(self, envelope: bytes, records: list[tuple[RecordKind, bytes]]) -> bool:
+        """Add what belongs together; tell whether there was room for it."""
+        size = sum(len(raw) for _, raw in records)
+        if self.is_cut or (size > self._left and self.records):
+            self.is_cut = True
+            return False
+        self._left -= size
+        self.records += records
+        self.envelopes.append(envelope)
+        return True
+
+
+def piece(engine: AnswerParts, digest: str, offset: int) -> bytes | None:
+    """Return a piece of a blob; None where it is not here, or ends before."""
+    size = engine.blobs.size(digest)
+    if size is None or offset >= size:
+        return None
+    return encode_piece(Piece(size, engine.blobs.read(digest, offset, PIECE_BYTES)))
+
+
+def inbox(engine: AnswerParts, entity: EntityId, known: Collection[RoomId]) -> bytes | None:
+    """Return the configs of rooms that we know an entity to be a member of, and that it does not; None where none is.
+
+    Args:
+        engine: the engine.
+        entity: a member.
+        known: the rooms that it knows itself to be in. There are more where the answer says so.
+    """
+    return offer(engine, entity, sorted(engine.here.ids.difference(known)))
+
+
+def offer(engine: AnswerParts, entity: EntityId, rooms: Iterable[RoomId]) -> bytes | None:
+    """Return the configs of those of some rooms that an entity is a member of, until they take ``MAX_ANSWER_BYTES``."""
+    envelopes: list[bytes] = []
+    size, more = 0, False
+    for room_id in rooms:
+        row = engine.store.find_document(doc_id("config", room_id=room_id))
+        if row is None or not engine.here.is_member(entity, room_id):
+            continue
+        if more := size >= MAX_ANSWER_BYTES:
+            break
+        config, _ = engine.store.log_after(row.number, {}, MAX_CONFIG_BYTES)
+        envelopes += config
+        size += sum(map(len, config))
+    if not envelopes:
+        return None
+    records = [(RecordKind.IDENTITY, raw) for raw in _records(engine, envelopes)]
+    return encode_bundle(records + [(RecordKind.ENVELOPE, raw) for raw in envelopes], more=more)
+
+
+def challenged(engine: AnswerParts, entity: EntityId, raw: bytes) -> bytes | None:
+    """Return the proof that one of our entities holds its key; None where it is none of ours.
+
+    Raises:
+        Refused: the challenge is malformed, forged, for somebody else, or not of now.
+    """
+    local = engine.keyring.local.get(entity)
+    if local is None:
+        return None
+    challenge, _ = parse_challenge(raw)
+    if challenge.responder != entity or abs(challenge.time_ms - engine.now_ms()) > MAX_AGE_MS:
+        raise Refused(Refusal.BAD_SIGNATURE, "a challenge for somebody else, or not of now")
+    return encode_response(challenge, local.record, local.key)
+
+
+def behind(engine: AnswerParts, name: str, theirs: Mapping[int, int]) -> bool:
+    """Tell whether somebody with that state vector of a document has something that we do not have."""
+    row = engine.store.find_document(name)
+    if row is None:
+        return bool(theirs)
+    ours = engine.store.clients(row.number)
+    forks = {fork.client: fork.clock for fork in engine.store.trust.forks(row.number)}
+
+    def lacks(client: int, clock: int) -> bool:
+        fork, known = fork_of(clock), forks.get(client)
+        if fork is not None:
+            return known is None or fork < known
+        return known is None and clock > (ours[client][0] if client in ours else 0)
+
+    return any(lacks(client, clock) for client, clock in theirs.items())
+
+
+def _is_news(fork: Fork, clock: int) -> bool:
+    """Tell whether somebody whose vector has this clock does not know how far back a client forks."""
+    known = fork_of(clock)
+    return known is None or fork.clock < known
+
+
+def _records(engine: AnswerParts, envelopes: list[bytes]) -> list[bytes]:
+    signers = {unpack(raw).signer for raw in envelopes}
+    found = (engine.keyring.record(signer) for signer in sorted(signers))
+    return [record.encode() for record in found if record is not None]
+
+
+def _contents(engine: AnswerParts, document: DocumentRow, envelope: bytes) -> list[bytes]:
+    """Return the contents that an update names; of more than an answer may hold, the first ones."""
+    room_id, left, found = document.room_id, MAX_CONTENTS_BYTES, list[bytes]()
+    assert room_id is not None, "contents are of rooms"
+    for content_id in dict.fromkeys(named_contents(decode_update(unpack(envelope).payload))):
+        raw = engine.store.content(room_id, content_id, document.number)
+        if raw is not None and len(raw) <= left:
+            found.append(raw)
+            left -= len(raw)
+    return found

@@ -1,0 +1,253 @@
+"""Asks peers for what is missing here, and goes on until nothing more comes.
+
+Rules: what was asked for waits in a queue without doubles, a bounded number of workers ask, and what a peer answers is
+verified like live updates. Weak: whoever answers with nothing is not told apart from who has nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
+from itertools import islice
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from sublet.messaging.accepting.arrival import ArrivalReport
+from sublet.messaging.engine.calling import CallEngine
+from sublet.messaging.parts import parts_of
+from sublet.messaging.ports.network import Network
+from sublet.messaging.syncing import differences
+from sublet.messaging.syncing.answers import offer
+from sublet.messaging.syncing.doorkeeper import ask
+from sublet.protocol.ezagent.bundle import Bundle, decode_bundle
+from sublet.protocol.ezagent.errors import Refused
+from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.inbox import encode_known
+from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id, parse_doc_id
+from sublet.protocol.ezagent.shards import MAX_SUB_SHARD, previous_month, sub_shard
+from sublet.protocol.ezagent.yjs.vectors import encode_vector
+from sublet.tasks import start_alone
+
+log = structlog.get_logger(__name__)
+
+WORKERS: Final = 4
+QUERY_SECONDS: Final = 5.0
+OFFERS: Final = 12
+"""How often a room is offered, each time after twice as long: for three minutes."""
+BRING_SECONDS: Final = 1.0
+"""How long others leave it to whoever has invited somebody to bring them in."""
+MAX_KEYS: Final = 64
+"""Signers of one answer whose keys are asked for; an honest one holds the records of all."""
+MAX_DOUBTED: Final = 256
+"""Names that are asked for at once since somebody has said something: nobody makes us ask for more."""
+MAX_DIFFERING: Final = 16
+"""Documents of one statement of which another history is asked for at a time."""
+MAX_ROUNDS: Final = 10_000
+SETTLE_SECONDS: Final = 0.05
+"""How long changes of links and gaps are gathered before somebody is asked."""
+
+
+class Sync:
+    """Asks peers for what we lack.
+
+    Args:
+        network: whom to ask.
+        call: runs something with the engine.
+        known: told whose keys were learnt.
+    """
+
+    def __init__(self, network: Network, call: CallEngine, known: Callable[[EntityId], Awaitable[None]]) -> None:
+        self._network = network
+        self._call = call
+        self._known = known
+        self._wanted: dict[str, None] = {}
+        self._doubted: set[str] = set()
+        self._again: set[str] = set()
+        self._ready = anyio.Event()
+        self._limiter = anyio.CapacityLimiter(WORKERS)
+
+    def want(self, name: str) -> None:
+        """Ask for a document, a room (``room:ID``) or a key (``key:ENTITY``) soon; on the event loop.
+
+        ``offer:ROOM/ENTITY`` and ``bring:ROOM/ENTITY`` tell an entity of a room that we, or others, have invited it to.
+        """
+        self._wanted[name] = None
+        self._ready.set()
+
+    def doubt(self, name: str) -> None:
+        """Want something that somebody claims to be there, or to lack; of very much the rest is asked for in time."""
+        if name in self._doubted:
+            self._again.add(name)
+        elif len(self._doubted) < MAX_DOUBTED:
+            self._doubted.add(name)
+            self.want(name)
+
+    async def run(self) -> None:
+        """Ask for what is wanted until cancelled."""
+        async with anyio.create_task_group() as group:
+            while True:
+                await self._ready.wait()
+                await anyio.sleep(SETTLE_SECONDS)
+                wanted, self._wanted, self._ready = list(self._wanted), {}, anyio.Event()
+                for name in wanted:
+                    start_alone(group, "asking for what is missing", self._one, name)
+
+    async def _one(self, name: str) -> None:
+        try:
+            if name.startswith("room:"):
+                await self.room(name.removeprefix("room:"))
+            elif name.startswith("key:"):
+                await self.key(name.removeprefix("key:"))
+            elif name.startswith("offer:"):
+                await self.offer(*name.removeprefix("offer:").split("/", 1))
+            elif name.startswith("bring:"):
+                await self.bring(*name.removeprefix("bring:").split("/", 1))
+            else:
+                await self.document(name)
+        except Exception:
+            log.exception("could not ask for what is missing", what=name)
+        finally:
+            self._doubted.discard(name)
+            if name in self._again:
+                self._again.discard(name)
+                self.doubt(name)
+
+    async def room(self, room_id: RoomId) -> None:
+        """Ask for a room's config, what extensions keep there, and its timeline of this month and the one before.
+
+        However much there is of it, only what differs from what some member says to have is asked for. The config and
+        the newest shard always are: those who have left say nothing, but may have the last that was written.
+        """
+        await self.document(doc_id("config", room_id=room_id))
+        statements = await self._ask(doc_id("heads", room_id=room_id), b"")
+        told: dict[str, bool] = {}
+        for statement in statements:
+            for name, same in (await self._call(partial(differences.alike, room_id=room_id, bundle=statement))).items():
+                told[name] = told.get(name, True) and same
+        alike = await self._call(partial(differences.all_alike, room_id=room_id, told=told))
+        for name in await self._call(partial(differences.of_extensions, room_id=room_id)):
+            if name not in alike:
+                await self.document(name)
+        this = await self._call(lambda engine: engine.shards.current_month())
+        newest = await self._call(partial(differences.newest_shard, room_id=room_id))
+        for month in (previous_month(this), this):
+            await self.month(room_id, month, alike - {newest})
+        await self._forks(room_id, statements)
+
+    async def _forks(self, room_id: RoomId, statements: list[Bundle]) -> None:
+        """Ask for the whole log of a client of which a member has another history."""
+        for bundle in statements:
+            differing = await self._call(partial(differences.compare, room_id=room_id, bundle=bundle))
+            for name, clients in islice(differing.items(), MAX_DIFFERING):
+                vector = await self._call(partial(differences.vector, name=name))
+                asked = encode_vector({client: clock for client, clock in vector.items() if client not in clients})
+                for answer in await self._ask(channel_key(name, Channel.STATE), asked):
+                    await self._take(room_id, answer)
+                self.want(name)  # and let those know who hold the other one
+
+    async def month(self, room_id: RoomId, month: str, alike: Collection[str] = ()) -> int:
+        """Ask for a month's shards, the next one until one is empty; return how many updates came.
+
+        Args:
+            room_id: the room.
+            month: ``YYYY-MM``.
+            alike: documents that are here as everywhere else, and so are not asked for.
+        """
+        total = 0
+        for index in range(MAX_SUB_SHARD + 1):
+            name = doc_id("index", room_id=room_id, shard_id=sub_shard(month, index))
+            if name in alike:
+                continue
+            total += await self.document(name)
+            if await self._call(partial(differences.is_empty, name=name)):
+                break
+        return total
+
+    async def document(self, name: str) -> int:
+        """Ask for what a document lacks, until nobody has more; return how many updates came."""
+        place = parse_doc_id(name)
+        total = 0
+        for _ in range(MAX_ROUNDS):
+            vector = await self._call(partial(differences.vector, name=name))
+            bundles = await self._ask(channel_key(name, Channel.STATE), encode_vector(vector))
+            outcome = ArrivalReport()
+            for bundle in bundles:
+                outcome.add(await self._take(place.room_id, bundle))
+            for signer in list(outcome.unknown_signers)[:MAX_KEYS]:
+                await self.key(signer)
+            total += outcome.accepted
+            if not any(bundle.more for bundle in bundles) and name not in outcome.gaps:
+                return total
+            if not outcome.accepted and await self._call(partial(differences.vector, name=name)) == vector:
+                return total
+        return total
+
+    async def key(self, entity: EntityId) -> None:
+        """Ask for an entity's key."""
+        for bundle in await self._ask(doc_id("pubkey", entity_id=entity), b""):
+            await self._take(None, bundle)
+        if await self._call(lambda engine: engine.keyring.record(entity) is not None):
+            await self._known(entity)
+
+    async def offer(self, room_id: RoomId, entity: EntityId) -> None:
+        """Tell an entity that it is a member of a room, until it has heard; who is away asks when it comes back."""
+        wait = SETTLE_SECONDS
+        for _ in range(OFFERS):
+            if await self._offered(room_id, entity):
+                return
+            await anyio.sleep(wait)
+            wait *= 2
+
+    async def bring(self, room_id: RoomId, entity: EntityId) -> None:
+        """Tell an entity once that it is a member of a room, if it is not there: who invited it may not reach it."""
+        await anyio.sleep(BRING_SECONDS)
+        if await self._call(lambda engine: not engine.ephemeral.is_present(room_id, entity)):
+            await self._offered(room_id, entity)
+
+    async def _offered(self, room_id: RoomId, entity: EntityId) -> bool:
+        """Tell an entity of a room; return whether it has heard, or there is nothing to tell."""
+        payload = await self._call(partial(offer, entity=entity, rooms=[room_id]))
+        key = channel_key(doc_id("inbox", entity_id=entity), Channel.UPDATES)
+        return payload is None or bool(await self.ask(key, payload))
+
+    async def inbox(self, entity: EntityId, known: Collection[RoomId]) -> list[Bundle]:
+        """Ask which rooms one of our entities is a member of, beside those that are known."""
+        return await self._ask(doc_id("inbox", entity_id=entity), encode_known(known))
+
+    async def ask(self, key: str, payload: bytes) -> list[bytes]:
+        """Ask all peers under a key, and return what they answer as it came."""
+        return await anyio.to_thread.run_sync(
+            self._network.query, key, payload, QUERY_SECONDS, limiter=self._limiter, abandon_on_cancel=True
+        )
+
+    async def fetch(self, key: str, body: bytes) -> list[bytes]:
+        """Ask as one of ours who may be told, and return the answers, opened; nobody is asked where none may."""
+        asked = await self._call(partial(ask, key=key, body=body))
+        if asked is None:
+            return []
+        opened: list[bytes] = []
+        for answer in await self.ask(key, asked.payload):
+            try:
+                opened.append(asked.opened(answer))
+            except Refused:
+                log.info("a peer gave an answer that is not for us", key=key)
+        return opened
+
+    async def _take(self, room_id: RoomId | None, bundle: Bundle) -> ArrivalReport:
+        """Take an answer part by part, between which the engine's thread has time for others."""
+        outcome = ArrivalReport()
+        for part in parts_of(bundle):
+            outcome.add(await self._call(partial(differences.take, room_id=room_id, bundle=part)))
+        return outcome
+
+    async def _ask(self, key: str, body: bytes) -> list[Bundle]:
+        bundles: list[Bundle] = []
+        for answer in await self.fetch(key, body):
+            try:
+                bundles.append(decode_bundle(answer))
+            except Refused:
+                log.info("a peer gave a malformed answer", key=key)
+        return bundles

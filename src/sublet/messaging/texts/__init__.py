@@ -1,0 +1,1 @@
+"""Texts that several write: merged from those updates of the log that count."""

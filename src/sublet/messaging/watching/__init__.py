@@ -1,0 +1,1 @@
+"""Who waits for events, and what they are told."""

@@ -1,0 +1,1 @@
+"""Writes of our own entities: signed, durable, then published."""

@@ -1,0 +1,152 @@
+"""Starts daemons as forks of one process that has loaded what a daemon needs, since loading takes most of a start.
+
+A fork has the session, directory, environment, arguments and standard streams that ``sublet up --detach`` gives to the
+process that it starts, is in the same network namespace, and ends as that one does. Whatever has a Python path of its
+own, such as an older version, is started as the installed command is; so is everything in
+``tests/e2e/test_daemon_process.py``, which looks at the start itself, and in benchmarks, which measure memory.
+
+Run as a program it serves one socket, whose descriptor is its argument: each message is a JSON object with the
+``arguments`` of ``up`` and its ``env``, and brings four descriptors: the pipe for the report of the start, the log, the
+network namespace, and a pipe that is told the fork's process id and, at its end, its status.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+if TYPE_CHECKING:
+    from sublet.daemon.config.paths import Home
+    from support.forked import Forked
+
+MAX_MESSAGE_BYTES: Final = 4 << 20
+OWN_NETWORK: Final = "/proc/self/ns/net"
+_CLONE_NEWNET: Final = 0x40000000
+_FACES_OF_PERSONS: Final = ("sublet.cli", "sublet.__main__")
+"""What a daemon does not load, and the modules of which look at terminals."""
+
+
+def fork_daemons_by(channel: socket.socket) -> None:
+    """Let ``sublet up --detach`` in this process and its forks get its daemon from the process behind ``channel``."""
+    from sublet.cli.reaching import detach
+    from sublet.cli.reaching.start_report import log_path
+    from support.forked import Forked
+
+    def spawn(arguments: Sequence[str], home: Home, writer: int) -> Forked:
+        log = detach._open_log(log_path(home))
+        env = {name: value for name, value in os.environ.items() if name not in detach._CALLERS_ALONE}
+        message = json.dumps({"arguments": list(arguments), "env": env})
+        told, end = os.pipe()
+        here = os.open(OWN_NETWORK, os.O_RDONLY)
+        try:
+            socket.send_fds(channel, [message.encode()], [writer, log, here, end])
+        finally:
+            for fd in (log, here, end):
+                os.close(fd)
+        return Forked(told)
+
+    detach._spawn = spawn  # type: ignore[assignment]
+
+
+def enter_network(namespace: int) -> None:
+    """Put this process into the network namespace behind a descriptor, unless it is there."""
+    if os.path.samestat(os.fstat(namespace), os.stat(OWN_NETWORK)):
+        return
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, _CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def serve(channel: socket.socket) -> None:
+    """Fork for each message until the other sides have gone."""
+    sys.modules["rich"] = None  # type: ignore[assignment]  # as in a daemon in the background
+    _load()
+    del sys.modules["rich"]
+    assert threading.active_count() == 1
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    while True:
+        message, fds, _, _ = socket.recv_fds(channel, MAX_MESSAGE_BYTES, 4)
+        if not message:
+            return
+        if os.fork() == 0:
+            channel.close()
+            _become(json.loads(message), fds)
+        for fd in fds:
+            os.close(fd)
+
+
+def _load() -> None:
+    import sublet
+
+    for found in pkgutil.walk_packages(sublet.__path__, "sublet."):
+        if not found.name.startswith(_FACES_OF_PERSONS):
+            importlib.import_module(found.name)
+    for name in ("reaching.background", "reaching.serving", "errors"):
+        importlib.import_module(f"sublet.cli.{name}")
+
+
+def _become(wanted: Mapping[str, object], fds: Sequence[int]) -> NoReturn:
+    """Be the process that ``sublet up --detach`` starts."""
+    status = 70
+    report, log, network, end = fds
+    from sublet.cli.entry import main
+    from sublet.cli.reaching.start_report import REPORT
+
+    try:
+        os.setsid()
+        Path("/proc/self/comm").write_text("sublet up")  # for whoever looks at a list of processes
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.write(end, b"%d\n" % os.getpid())
+        enter_network(network)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for number in (1, 2):
+            os.dup2(log, number)
+        kept = sorted((0, 1, 2, report, end))
+        for lower, upper in zip(kept, [*kept[1:], os.sysconf("SC_OPEN_MAX")], strict=True):
+            os.closerange(lower + 1, upper)
+        sys.stdin = os.fdopen(0, closefd=False)
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+        sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+        os.environ.clear()
+        os.environ.update(wanted["env"])  # type: ignore[call-overload]
+        os.chdir("/")
+        tempfile.tempdir = None  # its own environment says where
+        sys.argv = ["sublet", "up", f"{REPORT}={report}", *wanted["arguments"]]  # type: ignore[misc]
+
+        try:
+            status = main()
+        except SystemExit as ended:
+            status = ended.code if isinstance(ended.code, int) else 1
+        # What the interpreter does before it ends.
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(OSError):  # whoever started it has gone long ago, as a rule
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.write(end, b"%d\n" % status)
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=int(sys.argv[1])) as server:
+        serve(server)
