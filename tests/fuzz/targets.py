@@ -119,6 +119,7 @@ EXEMPT: dict[str, str] = {
     "workspace.audit.manifest:_parsed": "reads what its caller has found whole by its own digest",
     "disk.private_dir:read": "returns a file as it is, of a size that is bounded",
     "daemon.approvals.approver:load": "reads the row that this daemon has written into its own database",
+    "supervisor.offered.adding:_read": "reads the owner's agent.json in her own command; agent_json is the decoder",
     "supervisor.sessions.control:_load": "takes an id; session_files is the decoder",
     "supervisor.acp.client:read_text_file": "checks whose session it is; acp_file_request is the decoder",
     "daemon.operations.calling:read_answer": "reads answers of the user's own daemon into models, as ask_events does",

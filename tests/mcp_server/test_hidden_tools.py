@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from mcp import Client
+from mcp.shared.exceptions import MCPError
 
 from sublet.daemon.approvals.call_gate import CallGate
 from sublet.daemon.approvals.tool_gate import GateParts
@@ -18,7 +19,6 @@ from sublet.supervisor import tools
 from support.approvals import desk
 from support.fake_daemon_api import FakeDaemonApi
 from support.mcp_face import served, server_of
-from support.tool_answers import text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -42,8 +42,12 @@ async def test_a_hidden_tool_is_neither_listed_nor_known(
             assert "delegate" not in names
             assert "directory" in names
             arguments = {"workspace_dir": "/srv/x", "peer": "bob", "prompt": "p"}
-            hidden = text_of(await host.call_tool("delegate", arguments))
-            absent = text_of(await host.call_tool("delegatt", arguments))
+            told = []
+            for name in ("delegate", "delegatt"):
+                with pytest.raises(MCPError) as no:
+                    await host.call_tool(name, arguments)
+                told.append(str(no.value))
+            hidden, absent = told
             assert hidden.replace("'delegate'", "'delegatt'") == absent
             assert "no-lending" not in hidden
         denied = [fields for _, fields in side.audit.entries if fields.get("decision") == "deny"]

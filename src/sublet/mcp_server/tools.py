@@ -12,7 +12,6 @@ import anyio.to_thread
 from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation, OneWithPatch
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.delegations import (
-    AUDIT_DELEGATION,
     CANCEL_DELEGATION,
     CREATE_DELEGATION,
     EXTEND_DELEGATION,
@@ -22,11 +21,10 @@ from sublet.daemon.api.delegations import (
     ExtendDelegation,
     SayMore,
 )
-from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.peers import SHOW_DIRECTORY
 from sublet.daemon.api.results import APPLY_RESULT, DISCARD_RESULT, REVIEW_RESULT, UNDO_RESULT, ApplyResult
-from sublet.mcp_server.answers import Answer, Delegation, Reviewed, Section
+from sublet.mcp_server.answers import Answer, Delegation, Reviewed
 from sublet.mcp_server.arguments import (
     Delegate,
     DelegateCancel,
@@ -34,16 +32,11 @@ from sublet.mcp_server.arguments import (
     DelegateReview,
     DirectoryQuery,
 )
-from sublet.mcp_server.call import Call, ended
+from sublet.mcp_server.call import Call
+from sublet.mcp_server.output_tool import delegate_output
 from sublet.mcp_server.people_tools import Changed, Found, change_message, people
 from sublet.mcp_server.present import (
-    CURSOR_RESERVE,
-    MAX_ANSWER_CHARS,
-    files_text,
-    next_step,
     present,
-    summary_text,
-    with_page,
 )
 from sublet.mcp_server.present_directory import DELEGATIONS_PER_READ, PeerDirectory, present_directory
 from sublet.mcp_server.present_review import present_applied, present_diff, present_discarded, present_undone
@@ -52,11 +45,8 @@ from sublet.mcp_server.room_arguments import Change, People, ReadMessages, SendM
 from sublet.mcp_server.room_tools import read_messages, rooms_of, send_message, watch
 from sublet.mcp_server.tool import Tool
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.events import Event, EventKind
 from sublet.protocol.times import rfc3339_of
 
-EVENTS_PER_READ = 100
-MAX_READS = 10
 RECORD_SECONDS = 2.0
 """How long a call that is cut off waits for a delegation that is being recorded."""
 CANCEL_SECONDS = 5.0
@@ -162,22 +152,6 @@ def _asked(given: Delegate) -> CreateDelegation:
     return CreateDelegation.model_validate(given.model_dump(include=set(CreateDelegation.model_fields)))
 
 
-async def delegate_output(call: Call, given: DelegateOutput) -> Answer:
-    """Show a delegation and one page of one section of it. Reading never consumes."""
-    view = await call.view(given.delegation_id)
-    if given.section == "log":
-        since, offset = _log_cursor(given.cursor)
-        view = await call.follow(view, given.wait_seconds, since=since, until_end=False)
-        return await _log_page(call, view, since, offset, waited=given.wait_seconds > 0)
-    view = await call.follow(view, given.wait_seconds, since=view.cursor, until_end=True)
-    start = int(given.cursor.partition(":")[0])
-    whole = await _section(call, view, given)
-    reserved = present(view, waited=given.wait_seconds > 0, section=given.section, cursor=CURSOR_RESERVE)
-    shown, length = with_page(reserved, given.section, whole[start:])
-    end = min(start, len(whole)) + length
-    return _read_on(shown, view, given.section, str(end), more=end < len(whole))
-
-
 async def delegate_cancel(call: Call, given: DelegateCancel) -> Answer:
     """Stop a delegation and cut its access."""
     return present(await call.operations.call(CANCEL_DELEGATION, OneDelegation(delegation_id=given.delegation_id)))
@@ -215,85 +189,6 @@ async def _delegations(call: Call, before: str | None) -> list[DelegationView]:
         if error.code is LocalCode.POLICY_DENIED:
             return []
         raise
-
-
-async def _section(call: Call, view: DelegationView, given: DelegateOutput) -> str:
-    if given.section == "summary":
-        return summary_text(view)
-    if given.section == "files" and view.audit is None:
-        return files_text(view, None)
-    if not ended(view):
-        raise SubletError(
-            LocalCode.UNAVAILABLE,
-            f"there is no {given.section} before the delegation is over; it is {view.state}",
-            "Call delegate_output with section='log', or wait with wait_seconds.",
-        )
-    asked = OneWithPatch(delegation_id=view.delegation_id, patch=given.section == "patch")
-    report = await call.operations.call(AUDIT_DELEGATION, asked)
-    if given.section == "files":
-        return await anyio.to_thread.run_sync(files_text, view, report)  # thousands of names take a while
-    return report.patch or ""
-
-
-def _log_cursor(cursor: str) -> tuple[int, int]:
-    seq, _, offset = cursor.partition(":")
-    return int(seq), int(offset or 0)
-
-
-async def _log_page(call: Call, view: DelegationView, since: int, offset: int, *, waited: bool) -> Answer:
-    """Return a page of the log after event ``since``, of whose first output event ``offset`` characters are read.
-
-    A cursor is ``seq`` or, inside a long event, ``seq:offset`` where ``seq`` is the event before it.
-    """
-    shown = present(view, waited=waited, cursor=CURSOR_RESERVE)
-    pieces: list[tuple[int, str]] = []  # the cursor before the piece, and what is left of the piece
-    cursor, chars, dropped, full = since, 0, 0, False
-    for _ in range(MAX_READS):
-        asked = ReadEvents(cursor=cursor, delegation_id=view.delegation_id, limit=EVENTS_PER_READ)
-        page = await call.operations.call(READ_EVENTS, asked)
-        for event in page.events:
-            if event.kind is EventKind.DELEGATION_OUTPUT:
-                text = _output(event)[offset if not pieces else 0 :]
-                pieces.append((cursor, text))
-                chars += len(text)
-                dropped = _dropped(event)
-            cursor = event.seq
-            if chars >= MAX_ANSWER_CHARS:
-                break
-        full = len(page.events) >= EVENTS_PER_READ
-        if not full or chars >= MAX_ANSWER_CHARS:
-            break
-    shown = shown.model_copy(update={"log_chars_lost": dropped or None})
-    answer, length = with_page(shown, "log", "".join(text for _, text in pieces))
-    position = _position(pieces, offset, length)
-    more = position is not None or full
-    return _read_on(answer, view, "log", position or str(cursor), more=more)
-
-
-def _read_on(answer: Delegation, view: DelegationView, section: Section, cursor: str, *, more: bool) -> Delegation:
-    told = next_step(view, section, cursor, more=more)
-    return answer.model_copy(update={"next_cursor": cursor, "more": more, "next_step": told})
-
-
-def _position(pieces: list[tuple[int, str]], offset: int, length: int) -> str | None:
-    """Return the cursor after ``length`` characters of ``pieces``; None at their end."""
-    for number, (before, text) in enumerate(pieces):
-        if length < len(text):
-            read = length + (offset if number == 0 else 0)
-            return f"{before}:{read}" if read else str(before)
-        length -= len(text)
-    return None
-
-
-def _output(event: Event) -> str:
-    text = event.data.get("text")
-    return text if isinstance(text, str) else ""
-
-
-def _dropped(event: Event) -> int:
-    """Return how many characters of the whole log were not kept up to ``event``."""
-    count = event.data.get("dropped_chars")
-    return count if isinstance(count, int) else 0
 
 
 AnyTool: TypeAlias = (

@@ -22,8 +22,8 @@ from sublet.daemon.api.reports import (
     with_accounts,
 )
 from sublet.daemon.lending import output_log
-from sublet.daemon.lending.output_log import MAX_TAIL_BYTES, OutputLog
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.output_log import MAX_TAIL_BYTES, OutputLog
 from sublet.daemon.storage.store import Store
 from sublet.protocol.errors import ErrorCode
 from sublet.protocol.messages import Done, DoneExtension, Error, ErrorExtension

@@ -13,10 +13,10 @@ from sublet.daemon.api.reports import agent_end, failed_result, refusal, result_
 from sublet.daemon.lending.core_state import heard_of
 from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.lending.lent_access import DelegatorTools, LentAccess
-from sublet.daemon.lending.output_log import OutputLog
 from sublet.daemon.lending.peer_condition import PeerCondition
 from sublet.daemon.lending.steering import Steering
 from sublet.daemon.ports.peer_link import PeerAddress, RemoteTask, Silence, Update
+from sublet.daemon.storage.output_log import OutputLog
 from sublet.daemon.tasks.failures import sole_failure
 from sublet.protocol.delegation.events import DoneCame, Failed, ProgressCame
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError

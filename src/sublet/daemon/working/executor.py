@@ -11,9 +11,9 @@ import asyncssh
 import structlog
 
 from sublet.daemon.governing.gatekeeper import Gatekeeper
-from sublet.daemon.lending.output_log import OutputLog
 from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.output_log import OutputLog
 from sublet.daemon.tasks.own_tasks import OwnTasks
 from sublet.daemon.working.acceptance import Acceptance, choose_transport
 from sublet.daemon.working.assignments import Assignments

@@ -1,4 +1,4 @@
-"""What an executor printed, as bounded events and a bounded tail."""
+"""What an agent printed, on either side of its lease, as bounded events and a bounded tail."""
 
 from __future__ import annotations
 
