@@ -166,7 +166,7 @@ def peers_show(ctx: typer.Context, name: PeerArgument, as_json: JsonFlag = False
 
 @peers.command(cls=Sectioned, name="links")
 def peers_links(ctx: typer.Context, as_json: JsonFlag = False) -> None:
-    """List the pairing links that were made here last, and who used each."""
+    """List the last pairing links, and who used each."""
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
@@ -209,8 +209,9 @@ def peers_rename(
 
         try:
             request = RenamePeer(name=name, new_name=new_name)
-        except ValidationError:
-            raise _no_name(f"{new_name!r} is no peer name") from None
+        except ValidationError as error:
+            wrong = name if error.errors(include_url=False, include_input=False)[0]["loc"] == ("name",) else new_name
+            raise _no_name(f"{wrong!r} is no peer name") from None
         peer = await control.call(RENAME_PEER, request)
         if as_json:
             screen.emit(peer.model_dump(mode="json"))
