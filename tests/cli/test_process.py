@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -56,6 +57,15 @@ def test_a_group_without_a_command_shows_its_help(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("Usage: sublet policy")
+
+
+def test_a_question_that_lacks_something_is_refused_in_our_words(tmp_path: Path) -> None:
+    done = sublet(tmp_path, "policy", "explain")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Invalid value: give subject, action and resource, or the number of an entry of the audit log" in done.stderr
+    assert "validation error" not in done.stderr
+    assert "pydantic" not in done.stderr
 
 
 @pytest.mark.parametrize("argv", [("ls",), ("output", "last"), ("status",)])
@@ -177,3 +187,69 @@ def test_mcp_install_shows_then_does(tmp_path: Path) -> None:
     entry = json.loads(file.read_text())["mcpServers"]["sublet"]
     assert [entry["command"], *entry["args"]] == shown["command"]
     assert install()["changed"] is False
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["config", "show"], ["--help"], ["--version"], ["status", "--json"], ["ls", "--json", "--no-such-option"]],
+    ids=" ".join,
+)
+def test_output_that_a_full_disk_does_not_take_is_told_as_that(tmp_path: Path, arguments: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = ended(tmp_path, arguments, stdout=full, stderr=subprocess.PIPE)
+        silent = ended(tmp_path, arguments, stdout=full, stderr=full)
+
+    words = done.stderr.decode()
+    assert done.returncode == 1
+    assert silent.returncode != 0
+    assert "the output could not be written: No space left on device" in words
+    assert "Traceback" not in words
+    assert "INTERNAL" not in words
+
+
+@pytest.mark.parametrize(
+    "arguments", [["doctor"], ["--help"], ["--version"], ["status"], ["config", "show"]], ids=" ".join
+)
+def test_standard_streams_that_are_closed_are_no_error(tmp_path: Path, arguments: list[str]) -> None:
+    usual = ended(tmp_path, arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    for closed in ("<&-", ">&-", "<&- >&-"):
+        done = ended(tmp_path, arguments, closed, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        assert (done.returncode, done.stderr) == (usual.returncode, usual.stderr)
+    assert ended(tmp_path, arguments, "<&- >&- 2>&-", stdout=None, stderr=None).returncode == usual.returncode
+
+
+def test_a_stream_that_is_closed_gives_its_number_to_nothing_else() -> None:
+    code = (
+        "import os; from sublet.cli.standard_streams import open_closed; open_closed(); "
+        "told = open(os.environ['TOLD'], 'w'); "
+        "told.write(' '.join(os.readlink(f'/proc/self/fd/{n}') for n in range(3)))"
+    )
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, True)
+    subprocess.run(
+        ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-P", "-c", code],
+        env={**os.environ, "TOLD": f"/dev/fd/{writing}"},
+        pass_fds=[writing],
+        check=True,
+    )
+    os.close(writing)
+    with open(reading) as told:
+        assert told.read().split() == [os.devnull] * 3
+
+
+def ended(
+    home: Path,
+    arguments: list[str],
+    closed: str = "",
+    *,
+    stdout: int | IO[bytes] | None,
+    stderr: int | IO[bytes] | None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command whose standard streams a shell has ``closed``."""
+    return subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-P", "-m", "sublet", *arguments],
+        env={**os.environ, "SUBLET_HOME": str(home)},
+        stdout=stdout,
+        stderr=stderr,
+        check=False,
+    )

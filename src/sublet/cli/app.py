@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -18,6 +17,7 @@ from sublet.cli.options.given_text import check_arguments
 from sublet.cli.reaching.connection import Session, session_of
 from sublet.cli.rendering.screen import Screen
 from sublet.cli.rendering.version import own_version
+from sublet.cli.standard_streams import OutputLost, drop_output
 from sublet.protocol.errors import LocalCode, SubletError
 
 NO_OPTION: Final = "No such option"
@@ -66,6 +66,14 @@ def run(argv: Sequence[str] | None = None, *, session: Session | None = None) ->
         argv: arguments without the program's name; those of the process by default.
         session: how the daemon is reached; by its control socket by default.
     """
+    try:
+        return _run(argv, session)
+    except OutputLost as error:  # also from what would have told of another error there
+        drop_output()
+        return _output_lost(error)
+
+
+def _run(argv: Sequence[str] | None, session: Session | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what a terminal's encoding can't say is written out, never a crash
@@ -77,6 +85,8 @@ def run(argv: Sequence[str] | None = None, *, session: Session | None = None) ->
         sys.stdout.flush()
     except BrokenPipeError:
         return _reader_gone()
+    except OutputLost:
+        raise
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except typer.Abort:
@@ -132,7 +142,18 @@ def _log_path() -> str:
     return log_path(resolve_home())
 
 
+def _output_lost(error: OSError) -> int:
+    """Say on standard error, whatever the form, that standard output takes nothing."""
+    Screen(as_json=False).fail(
+        SubletError(
+            LocalCode.UNAVAILABLE,
+            f"the output could not be written: {error.strerror or error}",
+            "What the command does was done, or goes on. Make space, or send the output elsewhere.",
+        )
+    )
+    return Exit.ERROR
+
+
 def _reader_gone() -> int:
-    # stdout is replaced, so that the interpreter's own flush at exit has nothing to complain about
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    drop_output()
     return Exit.BROKEN_PIPE

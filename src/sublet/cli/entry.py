@@ -10,8 +10,9 @@ The relay runs in this process: by the time this line is read ``site`` has been 
 
 from __future__ import annotations
 
-import os
 import sys
+
+from sublet.cli.standard_streams import OutputLost, drop_output, open_closed, tell_lost_output
 
 BROKEN_PIPE = 141
 """As ``errors.Exit`` has it, which takes too long to load here."""
@@ -19,6 +20,7 @@ BROKEN_PIPE = 141
 
 def main() -> int:
     """Run the command line and return its exit status."""
+    open_closed()
     if sys.argv[1:] == ["mcp"]:
         from sublet.mcp_server.relay import main as relay
 
@@ -27,6 +29,7 @@ def main() -> int:
         from sublet.cli.reaching.background import main as background
 
         return background(sys.argv[2:])
+    tell_lost_output()
     if sys.argv[1:] == ["--version"]:
         from sublet.cli.rendering.version import own_version
 
@@ -34,8 +37,12 @@ def main() -> int:
             sys.stdout.write(f"{own_version()}\n")
             sys.stdout.flush()
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the interpreter's own flush at exit
+            drop_output()
             return BROKEN_PIPE
+        except OutputLost as error:
+            drop_output()
+            sys.stderr.write(f"error: the output could not be written: {error.strerror}\n")
+            return 1
         return 0
     from sublet.cli.app import run
 

@@ -69,6 +69,14 @@ def test_a_squatted_runtime_directory_is_refused(tmp_path: Path) -> None:
         home.verify_runtime()
 
 
+def test_a_home_that_is_a_file_is_refused_with_words(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    home = resolve_home({"SUBLET_HOME": str(tmp_path / "file")})
+    with pytest.raises(SubletError, match="Not a directory") as refused:
+        home.verify_runtime()
+    assert refused.value.code is LocalCode.UNAVAILABLE
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
 def test_a_runtime_directory_of_someone_else_is_refused(tmp_path: Path) -> None:
     home = resolve_home({"SUBLET_HOME": str(tmp_path)})

@@ -121,5 +121,5 @@ def wrong_value(error: ValidationError, typed: Mapping[str, str] | None = None) 
     return (
         typer.BadParameter(words, param_hint=name)
         if name
-        else typer.BadParameter(f"{'.'.join([field, *rest])}: {words}")
+        else typer.BadParameter(f"{'.'.join([field, *rest])}: {words}" if field else words)
     )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MAX_SOCKET_PATH = 107
 """Bytes of ``sun_path`` on Linux, without the closing zero byte."""
 FALLBACK_PARENT = "/tmp"  # noqa: S108 - not TMPDIR, on which two shells may differ; what lies there is checked
+_ELSEWHERE = "Choose another place with SUBLET_HOME."
 PRIVATE = 0o700
 _CONTROL = "control.sock"
 MCP_SOCKET = "mcp.sock"
@@ -119,12 +120,14 @@ class Home:
         A client calls this before it connects, so that it never talks to a socket that someone else put there.
 
         Raises:
-            SubletError: ``UNAVAILABLE`` where it is not ours alone.
+            SubletError: ``UNAVAILABLE`` where it is not ours alone, or can't be looked at.
         """
         try:
             _verify(self.runtime_dir, strict=True)
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise _refused(self.runtime_dir, error.strerror or str(error), _ELSEWHERE) from None
         return True
 
     def clean_up(self) -> None:
@@ -192,7 +195,7 @@ def _make_private(path: str, *, strict: bool) -> None:
         os.makedirs(path, mode=PRIVATE, exist_ok=True)
         _verify(path, strict=strict)
     except OSError as error:
-        raise _refused(path, error.strerror or str(error), "Choose another place with SUBLET_HOME.") from None
+        raise _refused(path, error.strerror or str(error), _ELSEWHERE) from None
 
 
 def _verify(path: str, *, strict: bool) -> None:
@@ -201,7 +204,7 @@ def _verify(path: str, *, strict: bool) -> None:
     if not stat.S_ISDIR(found.st_mode):
         raise _refused(path, "it is not a directory", "Move it aside, or choose another place with SUBLET_HOME.")
     if found.st_uid != os.getuid():
-        raise _refused(path, f"it belongs to user {found.st_uid}", "Choose another place with SUBLET_HOME.")
+        raise _refused(path, f"it belongs to user {found.st_uid}", _ELSEWHERE)
     others = found.st_mode & (0o077 if strict else 0o022)
     if others:
         raise _refused(path, f"others may enter it (mode {found.st_mode & 0o777:o})", f"Run: chmod 700 {path}")

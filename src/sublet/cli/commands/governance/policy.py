@@ -11,7 +11,7 @@ import typer
 
 from sublet.cli.errors import Exit, sole_error
 from sublet.cli.help import Sectioned, group, verbatim
-from sublet.cli.options.values import JsonFlag
+from sublet.cli.options.values import JsonFlag, wrong_value
 from sublet.cli.reaching.connection import leave, run, session_of
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.canonical import JsonValue
@@ -109,6 +109,8 @@ def policy_explain(
     Nothing is done.
     Without a daemon, your files are asked.
     """
+    from pydantic import ValidationError
+
     from sublet.daemon.api.policy import EXPLAIN, ExplainRequest
 
     screen = Screen(as_json=as_json)
@@ -130,6 +132,8 @@ def policy_explain(
             deny=deny or [],
             only=only or [],
         )
+    except ValidationError as error:
+        raise wrong_value(error, {}) from None
     except ValueError as error:
         raise typer.BadParameter(" ".join(str(error).split())) from None
 

@@ -166,7 +166,7 @@ def peers_show(ctx: typer.Context, name: PeerArgument, as_json: JsonFlag = False
 
 @peers.command(cls=Sectioned, name="links")
 def peers_links(ctx: typer.Context, as_json: JsonFlag = False) -> None:
-    """List the last pairing links made here, and who used each."""
+    """List the last pairing links, and who used each."""
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
@@ -210,9 +210,8 @@ def peers_rename(
         try:
             request = RenamePeer(name=name, new_name=new_name)
         except ValidationError as error:
-            if error.errors()[0]["loc"] != ("new_name",):
-                raise wrong_value(error, {"name": "NAME"}) from None
-            raise _no_name(f"{new_name!r} is no peer name") from None
+            wrong = name if error.errors(include_url=False, include_input=False)[0]["loc"] == ("name",) else new_name
+            raise _no_name(f"{wrong!r} is no peer name") from None
         peer = await control.call(RENAME_PEER, request)
         if as_json:
             screen.emit(peer.model_dump(mode="json"))
