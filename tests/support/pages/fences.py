@@ -15,6 +15,7 @@ and others are drawings, which nothing runs. Notes:
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -89,10 +90,10 @@ def fences(page: Path) -> Iterator[Fence]:
         number = end + 1
 
 
-def steps(fence: Fence) -> list[tuple[str, str | None]]:
+def steps(fence: Fence, *, by_lines: bool = False) -> list[tuple[str, str | None]]:
     """Return the commands of a shell fence, each with the output that is shown for it, None where none is."""
     if fence.language != "console":
-        return [(fence.text, None)]
+        return [(line, None) for line in fence.text.splitlines()] if by_lines else [(fence.text, None)]
     found: list[tuple[str, str | None]] = []
     for line in fence.text.splitlines():
         if line.startswith("$ "):
@@ -104,6 +105,11 @@ def steps(fence: Fence) -> list[tuple[str, str | None]]:
 
 
 def shows(shown: str, printed: str) -> bool:
-    """Tell whether a page shows what was printed: ``…`` stands for anything, and space at the ends for nothing."""
+    """Tell whether a page shows what was printed: ``…`` stands for anything; JSON counts by its value."""
     wanted = ".*?".join(re.escape(part) for part in shown.strip().split("…"))
-    return re.fullmatch(wanted, printed.strip(), re.DOTALL) is not None
+    if re.fullmatch(wanted, printed.strip(), re.DOTALL) is not None:
+        return True
+    try:
+        return bool(json.loads(shown) == json.loads(printed))
+    except ValueError:
+        return False

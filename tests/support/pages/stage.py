@@ -41,7 +41,8 @@ def stages() -> Mapping[str, Any]:
 
 def stage_of(page: str) -> Mapping[str, Any]:
     """Return what is written of the stage of a page."""
-    return {**stages()["every"], **stages()["page"].get(page, {})}
+    told = stages()["page"].get(page, {})
+    return {**told, "placeholders": {**stages()["placeholders"], **told.get("placeholders", {})}}
 
 
 @dataclass
@@ -132,8 +133,11 @@ class Shell:
 
     def close(self) -> None:
         """End the shell."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
         self.process.kill()
         self.process.wait()
+        self.process.stdout.close()
 
     def _files(self, text: str) -> tuple[Path, Path, Path]:
         self._steps += 1
@@ -180,18 +184,35 @@ class Stage:
     alice: Shell
     bob: Shell
 
-    def prepare(self, told: Mapping[str, Any], when: str) -> None:
-        """Do what the page takes for granted ``when``: ``before``, or before its fence of a number."""
-        for who in ("bob", "alice"):
-            text = told.get(when, {}).get(who, "")
-            printed, failed = self._of(who).run(self._filled(text, told)) if text else ("", [])
+    def prepare(self, scripts: Mapping[str, str], placeholders: Mapping[str, Any]) -> None:
+        """Run what a page takes for granted, first what Alice does where Bob's needs it.
+
+        Raises:
+            AssertionError: it fails.
+        """
+        for who in [name for name in scripts if name in {"alice", "bob"}]:
+            printed, failed = self._of(who).run(self._filled(scripts[who], placeholders))
             assert failed == [], f"{who} can't prepare: {failed}\n{printed}"
 
     def play(self, fence: Fence, told: Mapping[str, Any]) -> None:
-        """Run a fence, and compare what is shown of its output."""
+        """Do with a fence what its note says: run it, compare it, or put it in force."""
+        for before in told.get("at", ()):
+            if fence.text.startswith(before["fence"]):
+                self.prepare(before, told["placeholders"])
+        if fence.is_run:
+            self._run(fence, told["placeholders"])
+        elif fence.noted("output of"):
+            self._compare(fence, told["placeholders"])
+        for name in fence.noted("in force as"):
+            (self.alice.home / ".config/sublet" / name).write_text(fence.text)
+            printed, failed = self.alice.run("sublet reload")
+            assert failed == [], f"{fence}: {printed}"
+
+    def _run(self, fence: Fence, placeholders: Mapping[str, Any]) -> None:
+        """Run the commands of a fence, and compare what is shown of their output."""
         shell = self._of("bob" if "as bob" in fence.notes else "alice")
-        for command, shown in steps(fence):
-            script = self._filled(command, told)
+        for command, shown in steps(fence, by_lines=self._has_placeholder(fence.text, placeholders)):
+            script = self._filled(command, placeholders)
             if ends := fence.noted("ends by Ctrl-C after"):
                 printed = shell.run_until(script, ends[0])
             else:
@@ -200,29 +221,37 @@ class Stage:
                 unwanted = [line for line in failed if not any(line.startswith(start) for start in wanted)]
                 missed = [start for start in wanted if not any(line.startswith(start) for line in failed)]
                 assert not unwanted, f"{fence}: failed: {unwanted}\n{printed}"
-                assert not missed or fence.language == "console", f"{fence}: did not fail: {missed}\n{printed}"
+                assert not missed, f"{fence}: did not fail: {missed}\n{printed}"
             if shown is not None:
                 assert shows(shown, printed), f"{fence}: the page shows\n{shown}\nand this was printed\n{printed}"
 
-    def compare(self, fence: Fence, told: Mapping[str, Any]) -> None:
+    def _compare(self, fence: Fence, placeholders: Mapping[str, Any]) -> None:
         """Compare a fence with what the command prints whose output it shows."""
         (command,) = fence.noted("output of")
-        printed, _ = self.alice.run(self._filled(command, told))
+        shell = self._of("bob" if "as bob" in fence.notes else "alice")
+        printed, _ = shell.run(self._filled(command, placeholders))
         assert shows(fence.text, printed), f"{fence}: the page shows\n{fence.text}\nand this was printed\n{printed}"
 
     def _of(self, who: str) -> Shell:
         return self.bob if who == "bob" else self.alice
 
-    def _filled(self, text: str, told: Mapping[str, Any]) -> str:
+    def _has_placeholder(self, text: str, placeholders: Mapping[str, Any]) -> bool:
+        code = "\n".join(re.sub(r"(^|\s)#.*", "", line) for line in text.splitlines())
+        return any(re.search(_word(name), code) for name in placeholders)
+
+    def _filled(self, text: str, placeholders: Mapping[str, Any]) -> str:
         """Return a command with each placeholder filled in by what its own command prints."""
-        for word, found in told.get("placeholders", {}).items():
-            pattern = rf"(?<![\w${{\"/-]){word}(?![\w=])"
-            code = "\n".join(re.sub(r"(^|\s)#.*", "", line) for line in text.splitlines())
-            if re.search(pattern, code):
+        for name, found in placeholders.items():
+            if self._has_placeholder(text, {name: found}):
                 printed, failed = self._of(found.get("who", "alice")).run(found["command"])
-                assert failed == [], f"{word}: {printed}"
-                text = re.sub(pattern, printed.strip(), text)
+                assert failed == [] and printed.strip(), f"{name}: {printed}"
+                text = re.sub(_word(name), printed.strip(), text)
         return text
+
+
+def _word(placeholder: str) -> str:
+    """Return the pattern of a placeholder where it is no part of a longer word and no variable."""
+    return rf"(?<![\w${{/-]){placeholder}(?![\w=])"
 
 
 @contextmanager
@@ -238,5 +267,5 @@ def staged(base: Path) -> Iterator[Stage]:
             for shell in shells:
                 for home in {shell.home, *shell.home.glob(".sublet*")}:
                     named = "" if home == shell.home else f"SUBLET_HOME={home} "
-                    shell.run(f"{named}sublet down || true")
+                    shell.run(f"{named}sublet down")
                 shell.close()
