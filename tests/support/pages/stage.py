@@ -8,6 +8,7 @@ import select
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -156,7 +157,7 @@ class Shell:
             "HOME": str(self.home),
             "PATH": f"{self.home}/programs:{os.environ['PATH']}",
             "LANG": "C.UTF-8",
-            "TMPDIR": str(self.home / "tmp"),
+            "TMPDIR": tempfile.gettempdir(),  # sockets lie below it, whose paths are short
             "XDG_RUNTIME_DIR": str(self.home / "run"),
             "EDITOR": "editor",
             "GIT_AUTHOR_NAME": "Alice",
