@@ -52,12 +52,12 @@ def wrong(words: list[str]) -> str | None:
     at = 0
     while at < len(words) and hasattr(known, "commands"):
         word = words[at]
-        if word.startswith("-") or word.isupper():
-            break
         if word not in known.commands:
             if at and type(known) is not Grouped:  # one of its commands is meant where none is named
                 of_each = (parameter for one in known.commands.values() for parameter in one.params)
                 options |= {option for parameter in of_each for option in parameter.opts}
+                break
+            if word.startswith("-") or word.isupper():
                 break
             if word in COMING:
                 return None
@@ -89,7 +89,9 @@ def test_a_page_names_no_command_and_no_option_that_is_not_there(page: Path) -> 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_names_no_file_of_the_checkout_that_is_not_there(page: Path) -> None:
     named = {span for span in SPAN.findall(page.read_text(encoding="utf-8")) if FILE.match(span)}
-    assert [name for name in sorted(named - PLACES) if not (ROOT / name).exists() and not (page.parent / name).exists()] == []
+    assert [
+        name for name in sorted(named - PLACES) if not (ROOT / name).exists() and not (page.parent / name).exists()
+    ] == []
 
 
 @pytest.mark.parametrize(

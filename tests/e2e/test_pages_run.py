@@ -24,9 +24,7 @@ def shared_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 @needs_root
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", PLAYED, ids=lambda page: page.name)
-def test_the_commands_of_a_page_work_in_their_order(
-    page: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_the_commands_of_a_page_work_in_their_order(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     told = stage_of(page.relative_to(ROOT).as_posix())
     if "own" not in told:
         stage: Stage = request.getfixturevalue("shared_stage")

@@ -67,7 +67,11 @@ def forked(argv: list[str]) -> int:
 
 def main(argv: list[str]) -> int:
     """Run one command of the stage."""
-    asks = argv[:2] in (["approvals", "approve"], ["grants", "create"]) or argv[:1] == ["approver"] or argv[:2] == ["text", "edit"]
+    asks = (
+        argv[:2] in (["approvals", "approve"], ["grants", "create"])
+        or argv[:1] == ["approver"]
+        or argv[:2] == ["text", "edit"]
+    )
     if asks or any(word in FOR_EVER for word in argv[:1]) or {"--follow", "--watch"} & set(argv):
         return in_terminal(argv)
     if not argv or argv[0] in ALONE:

@@ -63,7 +63,7 @@ class Shell:
         programs = self.home / "programs"
         programs.mkdir()
         person = programs / "sublet"
-        person.write_text(f"#!/bin/sh\nexec {ROOT}/.venv/bin/python -S -E -I {_PERSON} \"$@\"\n")
+        person.write_text(f'#!/bin/sh\nexec {ROOT}/.venv/bin/python -S -E -I {_PERSON} "$@"\n')
         person.chmod(0o755)
         editor = programs / "editor"
         editor.write_text('#!/bin/sh\nprintf \'%s\\n\' "- [ ] by the editor" >> "$1"\n')
@@ -92,9 +92,7 @@ class Shell:
     def run(self, text: str) -> tuple[str, list[str]]:
         """Run a script in this shell; return what it printed, and which of its commands failed."""
         script, out, failed = self._files(text)
-        self._say(
-            f"STAGE_FAILED={failed}\n{{ source {script}; }} </dev/null >{out} 2>&1\necho 'step {self._steps}'\n"
-        )
+        self._say(f"STAGE_FAILED={failed}\n{{ source {script}; }} </dev/null >{out} 2>&1\necho 'step {self._steps}'\n")
         assert self.process.stdout is not None
         if not select.select([self.process.stdout], [], [], STEP_SECONDS)[0]:
             raise AssertionError(f"it does not end:\n{text}\n{out.read_text()}")
