@@ -1,4 +1,4 @@
-"""Pages name only what is there: commands, options, error codes, files and targets; and what they show of files loads."""
+"""Pages name only commands, options, error codes, files and targets that are there, and show only files that load."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from typer.main import get_command
 
 from sublet.cli.app import app
-from sublet.cli.help import Grouped
+from sublet.cli.help import Grouped, Listed
 from sublet.protocol.errors import ErrorCode, LocalCode
 from support.pages.fences import PAGES, REASONS, ROOT, SHELL, Fence, fences
 from support.pages.loading import load
@@ -53,7 +53,9 @@ def wrong(words: list[str]) -> str | None:
     while at < len(words) and hasattr(known, "commands"):
         word = words[at]
         if word not in known.commands:
-            if at and type(known) is not Grouped:  # one of its commands is meant where none is named
+            if (
+                at and not isinstance(known, Listed) and type(known) is not Grouped
+            ):  # one of its commands is meant where none is named
                 of_each = (parameter for one in known.commands.values() for parameter in one.params)
                 options |= {option for parameter in of_each for option in parameter.opts}
                 break

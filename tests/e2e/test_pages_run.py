@@ -1,4 +1,4 @@
-"""The commands of the written pages, run as they stand by two people at two machines, their output beside what is shown."""
+"""The commands of the written pages, run as they stand by two people at two machines, and compared with what they show."""
 
 from __future__ import annotations
 

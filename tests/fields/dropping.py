@@ -1,4 +1,4 @@
-"""A plugin of pytest: with ``SUBLET_DROP_FIELD=MODULE:MODEL.FIELD`` that model reads its input as if the field were absent.
+"""A plugin of pytest: ``SUBLET_DROP_FIELD=MODULE:MODEL.FIELD`` lets a model read as if the field were absent.
 
 Models are built when they are first used, so that the plugin, loaded before any test (``-p fields.dropping``), reaches
 those that hold the model as well. It reaches this process, and the commands that tests run in it, but no daemon in a

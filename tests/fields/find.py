@@ -1,4 +1,4 @@
-"""Finds for a field a test that turns red when the field is dropped, among the files that name it: ``find.py NAME…``."""
+"""Finds for each field a test that turns red when it is dropped, among the files that name it: ``find.py NAME…``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The fences of a page: what each is, and what its note says is done with it.
 
-A note is a comment on the line before a fence, ``<!-- fence: WORDS; WORDS -->``. Without one, shell fences are run by Alice
-and others are drawings, which nothing runs. Notes:
+A note is a comment on the line before a fence, ``<!-- fence: WORDS; WORDS -->``. Without one, shell fences are run by
+Alice and others are drawings, which nothing runs. Notes:
 
 - ``as bob``: Bob runs it;
 - ``fails COMMAND``: the commands that begin so fail, and no others;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""``sublet`` on the stage: the command as a fork of the tests' command server, or, where a person is needed, in a terminal.
+"""``sublet`` on the stage: a fork of the tests' command server or, where a person is needed, a program in a terminal.
 
 The person of this terminal types the passphrase wherever it is asked, and Ctrl-C once a command that would go on for
 ever has shown something.

@@ -101,7 +101,7 @@ class Shell:
         return out.read_text(encoding="utf-8", errors="replace"), found
 
     def run_until(self, text: str, printed: str) -> str:
-        """Run a script in a shell of its own until it has printed something, then interrupt it; return all it printed."""
+        """Run a script in a shell of its own until it has printed something, interrupt it, and return all it printed."""
         script, out, _ = self._files(text)
         commands = command_server()._socket.fileno()
         with out.open("w") as writing:
@@ -132,7 +132,8 @@ class Shell:
 
     def close(self) -> None:
         """End the shell."""
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.process.stdin.close()
         self.process.kill()
         self.process.wait()
@@ -243,7 +244,8 @@ class Stage:
         for name, found in placeholders.items():
             if self._has_placeholder(text, {name: found}):
                 printed, failed = self._of(found.get("who", "alice")).run(found["command"])
-                assert failed == [] and printed.strip(), f"{name}: {printed}"
+                assert failed == [], f"{name}: {printed}"
+                assert printed.strip(), f"{name} is nothing"
                 text = re.sub(_word(name), printed.strip(), text)
         return text
 
