@@ -1,4 +1,4 @@
-"""The commands of the written pages, run as they stand by two people at two machines, and compared with what they show."""
+"""The commands of the written pages, run as they stand by two people at two machines; output is compared."""
 
 from __future__ import annotations
 

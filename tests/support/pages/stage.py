@@ -101,7 +101,7 @@ class Shell:
         return out.read_text(encoding="utf-8", errors="replace"), found
 
     def run_until(self, text: str, printed: str) -> str:
-        """Run a script in a shell of its own until it has printed something, interrupt it, and return all it printed."""
+        """Run a script in a shell of its own until it has printed something, interrupt it, and return its output."""
         script, out, _ = self._files(text)
         commands = command_server()._socket.fileno()
         with out.open("w") as writing:
