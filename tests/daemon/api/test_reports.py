@@ -21,7 +21,7 @@ from sublet.daemon.api.reports import (
     result_view,
     with_accounts,
 )
-from sublet.daemon.lending import output_log
+from sublet.daemon.storage import output_log
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.output_log import MAX_TAIL_BYTES, OutputLog
 from sublet.daemon.storage.store import Store
