@@ -17,7 +17,7 @@ AREAS: Final = {
     "workspace/confined": ("workspace/confined",),
     "workspace/sftp": ("workspace/sftp",),
     "supervisor/router": ("supervisor/router",),
-    "messaging/reading/authorise.py": ("protocol/ezagent", "messaging/trust", "messaging/membership"),
+    "messaging/reading/authorise.py": ("messaging/reading", "messaging/trust", "messaging/membership"),
 }
 """What decides, below ``src/sublet``, and where below ``tests`` its tests are."""
 
@@ -30,7 +30,7 @@ def modules() -> Iterator[str]:
             yield path.relative_to(PACKAGE).as_posix()
 
 
-def test_folders(files: Iterable[str]) -> list[str]:
+def folders_of_tests(files: Iterable[str]) -> list[str]:
     """Return where the tests of these modules are, below the root of the repository, each once."""
     areas = {area for file in files for area in AREAS if file == area or file.startswith(f"{area}/")}
     folders = {folder for area in areas for folder in AREAS[area]}

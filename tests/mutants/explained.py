@@ -20,6 +20,11 @@ class Explained:
     """As ``Mutant.name``."""
     reason: str
 
+    @property
+    def function(self) -> str:
+        """The function that has the change, or an empty text."""
+        return self.mutation.partition(": ")[0].removeprefix("module")
+
 
 def load() -> list[Explained]:
     """Return all rows."""

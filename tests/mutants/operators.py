@@ -66,6 +66,13 @@ class MutatedModule:
         """Make one after another."""
         return (self.mutant(index) for index in range(len(self)))
 
+    def of_function(self, function: str) -> Iterator[Mutant]:
+        """Make those of one function, or of what is outside of all."""
+        for index, one in enumerate(self._mutations):
+            part: cst.CSTNode = one.contained_by_top_level_function or self._module
+            if self._names.get(part, "") == function:
+                yield self.mutant(index)
+
     def mutant(self, index: int) -> Mutant:
         """Make the mutant of this number."""
         one = self._mutations[index]

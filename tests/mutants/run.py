@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from mutants.anew import run_anew
-from mutants.decides import ROOT, modules, test_folders
+from mutants.decides import ROOT, modules, folders_of_tests
 from mutants.explained import load
 from mutants.operators import Mutant
 from mutants.plugin import Plan, collect_and_run
@@ -92,7 +92,7 @@ def _collected(plan: Plan, sender: object) -> None:
     sys.stdout.flush()
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
-    collect_and_run(plan, test_folders(mutant.file for mutant in plan.mutants))
+    collect_and_run(plan, folders_of_tests(mutant.file for mutant in plan.mutants))
     sender.send(plan)  # type: ignore[attr-defined]
 
 
