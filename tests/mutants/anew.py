@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Sequence
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from typing import Final
 
@@ -24,7 +25,7 @@ def run_anew(plan: Plan) -> None:
     """Run what of the plan can't be swapped in. Nothing of ours may have been imported."""
     assert not any(name == "sublet" or name.startswith("sublet.") for name in sys.modules)
     jobs = (
-        Job(number, lambda n=number: _try(plan.mutants[n], plan.chosen[n]), SECONDS) for number in sorted(plan.anew)
+        Job(number, partial(_try, plan.mutants[number], plan.chosen[number]), SECONDS) for number in sorted(plan.anew)
     )
     for number, code in run_forked(jobs, plan.workers, plan.deadline):
         plan.results[number] = code == SURVIVED
@@ -38,7 +39,7 @@ def _try(mutant: Mutant, tests: Sequence[str]) -> int:
             return plain(self, fullname)
         return compile(mutant.source, path, "exec", dont_inherit=True)
 
-    SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
     files = list(dict.fromkeys(test.partition("::")[0] for test in tests))[:MOST_FILES]
     chosen = [test for test in tests if test.partition("::")[0] in files]
     arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *QUIET, *chosen]

@@ -46,7 +46,9 @@ def observe(items: Sequence[pytest.Item], numbers: Sequence[int], files: Collect
 def load(path: Path) -> dict[int, Observed]:
     """Return what ``observe`` wrote."""
     rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
-    return {number: Observed(seconds, frozenset((file, name) for file, name in called)) for number, seconds, called in rows}
+    return {
+        number: Observed(seconds, frozenset((file, name) for file, name in called)) for number, seconds, called in rows
+    }
 
 
 def _run_one(item: pytest.Item, files: Collection[str]) -> Observed | None:
@@ -68,7 +70,7 @@ def _run_one(item: pytest.Item, files: Collection[str]) -> Observed | None:
         passed = run_items([item])
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
         signal.setitimer(signal.ITIMER_PROF, 0)
     return Observed(time.process_time() - started, frozenset(called)) if passed else None
 

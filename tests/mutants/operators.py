@@ -7,7 +7,6 @@ what is only there for the type checker are no mutants.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -77,7 +76,7 @@ class MutatedModule:
         """Make the mutant of this number."""
         one = self._mutations[index]
         part: cst.CSTNode = one.contained_by_top_level_function or self._module
-        changed = part.deep_replace(one.original_node, one.mutated_node)  # type: ignore[arg-type]
+        changed = part.deep_replace(one.original_node, one.mutated_node)
         assert isinstance(changed, cst.CSTNode)
         source = changed.code if isinstance(changed, cst.Module) else self._with(part, changed)
         removed, added = _difference(self.text.splitlines(), source.splitlines())
@@ -85,7 +84,10 @@ class MutatedModule:
         return Mutant(self.file, source, function, removed, added)
 
     def _with(self, part: cst.CSTNode, changed: cst.CSTNode) -> str:
-        whole = self._module.deep_replace(part, changed)  # type: ignore[arg-type]
+        code = self._module.code_for_node(part)
+        if self.text.count(code) == 1:
+            return self.text.replace(code, self._module.code_for_node(changed))
+        whole = self._module.deep_replace(part, changed)
         assert isinstance(whole, cst.Module)
         return whole.code
 
@@ -139,8 +141,11 @@ def _receiver(node: cst.Call) -> str:
 
 def _difference(before: Sequence[str], after: Sequence[str]) -> tuple[str, str]:
     """Return the lines that differ, without the blanks around them."""
-    for tag, start, end, new_start, new_end in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if tag != "equal":
-            old = " ".join(line.strip() for line in before[start:end])
-            return old, " ".join(line.strip() for line in after[new_start:new_end])
-    return "", ""
+    least = min(len(before), len(after))
+    start = next((number for number in range(least) if before[number] != after[number]), least)
+    same = next((number for number in range(least - start) if before[~number] != after[~number]), least - start)
+    return _joined(before[start : len(before) - same]), _joined(after[start : len(after) - same])
+
+
+def _joined(lines: Sequence[str]) -> str:
+    return " ".join(line.strip() for line in lines)

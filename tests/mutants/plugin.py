@@ -8,7 +8,9 @@ import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import CodeType
 from typing import Final
 
 import hypothesis
@@ -70,7 +72,9 @@ class MutantsPlugin:
         self._functions = loaded_functions(files)
         began = time.monotonic()
         observed = self._observe(files)
-        print(f"{len(observed)} of {len(self._items)} tests observed in {time.monotonic() - began:.0f} s", file=sys.stderr)
+        print(
+            f"{len(observed)} of {len(self._items)} tests observed in {time.monotonic() - began:.0f} s", file=sys.stderr
+        )
         jobs = self._jobs(observed)
         for number, code in run_forked(jobs, plan.workers, plan.deadline):
             if code == ANEW:
@@ -87,7 +91,7 @@ class MutantsPlugin:
             jobs = []
             for shard, place in enumerate(places):
                 numbers = range(shard, len(self._items), shards)
-                jobs.append(Job(shard, lambda n=numbers, p=place: observe(self._items, n, files, p), OBSERVING_SECONDS))
+                jobs.append(Job(shard, partial(observe, self._items, numbers, files, place), OBSERVING_SECONDS))
             for _ in run_forked(jobs, self._plan.workers, time.monotonic() + OBSERVING_SECONDS):
                 pass
             return {number: seen for place in places if place.exists() for number, seen in load(place).items()}
@@ -112,7 +116,7 @@ class MutantsPlugin:
                 self._plan.anew.add(number)
             else:
                 seconds = LEAST_SECONDS + 3 * sum(observed[test].seconds for test in tests)
-                yield Job(number, lambda p=pairs, t=tests: self._try(p, t), seconds)
+                yield Job(number, partial(self._try, pairs, tests), seconds)
 
     def _tests(
         self, mutant: Mutant, observed: Mapping[int, Observed], names: Collection[tuple[str, str]]
@@ -134,9 +138,9 @@ class MutantsPlugin:
                 seconds += observed[number].seconds
         return chosen
 
-    def _try(self, pairs: Collection[tuple[object, object]], tests: Sequence[int]) -> int:
+    def _try(self, pairs: Collection[tuple[CodeType, CodeType]], tests: Sequence[int]) -> int:
         try:
-            swap(pairs, self._functions)  # type: ignore[arg-type]
+            swap(pairs, self._functions)
         except ModuleLevelError:
             return ANEW
         return SURVIVED if run_items([self._items[number] for number in tests]) else KILLED

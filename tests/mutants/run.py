@@ -7,8 +7,8 @@
 
 mutmut's operators change one place of one function; the tests that call that function run in a fork, where the changed
 code has taken the place of the loaded (``swapping``). What is outside of functions is imported anew. A mutant that
-survives is killed by a better test, or listed with its reason in ``explained.toml``. A test that fails without a change,
-or takes long, kills nothing here.
+survives is killed by a better test, or listed with its reason in ``explained.toml``. A test that fails without a
+change, or takes long, kills nothing here.
 """
 
 from __future__ import annotations
@@ -16,18 +16,15 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import pickle
 import sys
 import time
 from collections.abc import Sequence
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Final
 
 from mutants.anew import run_anew
-from mutants.decides import ROOT, modules, folders_of_tests
+from mutants.decides import ROOT, folders_of_tests, modules
 from mutants.explained import load
-from mutants.operators import Mutant
 from mutants.plugin import Plan, collect_and_run
 from mutants.sampling import count, sample
 
@@ -38,8 +35,18 @@ DEADLINE_SECONDS: Final = 450.0
 MOST_EXPLAINED: Final = 20
 """One in so many mutants may be explained instead of killed."""
 LIBRARIES: Final = (
-    "pydantic anyio._backends._asyncio asyncssh nacl.signing structlog hypothesis re2 cryptography httpx starlette"
-).split()
+    "pydantic",
+    "anyio._backends._asyncio",
+    "asyncssh",
+    "nacl.signing",
+    "structlog",
+    "hypothesis",
+    "re2",
+    "cryptography",
+    "httpx",
+    "starlette",
+)
+"""What takes long to import, and is there before each fork that imports our modules anew."""
 
 
 def main() -> int:

@@ -8,13 +8,13 @@ from multiprocessing import get_context
 from random import Random
 
 from mutants.decides import PACKAGE
-from mutants.operators import MutatedModule, Mutant
+from mutants.operators import Mutant, MutatedModule
 
 
 def count(files: Sequence[str], workers: int) -> dict[str, int]:
     """Return how many mutants each file has."""
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        return dict(zip(files, pool.map(_count, files, chunksize=4), strict=True))
+        return dict(zip(files, pool.map(_count, files), strict=True))
 
 
 def sample(counts: dict[str, int], number: int, seed: str, workers: int) -> list[Mutant]:
@@ -25,7 +25,7 @@ def sample(counts: dict[str, int], number: int, seed: str, workers: int) -> list
     for file, index in chosen:
         wanted.setdefault(file, []).append(index)
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        return [mutant for made in pool.map(_make, wanted.items(), chunksize=4) for mutant in made]
+        return [mutant for made in pool.map(_make, wanted.items()) for mutant in made]
 
 
 def _count(file: str) -> int:

@@ -49,7 +49,24 @@ def test_what_can_never_match_is_told_with_the_reason(pattern: str, why: str) ->
 
 @pytest.mark.parametrize(
     "pattern",
-    ["a", "a b", "a\x80b", "a~b", "[a]", "[]a]", "[a-a]", "[-a]", "[b-]", "[z-]", "a[bc]d[ef]", "[ab][cd]", "/", "/a/**", "/**/b", "a//b"],
+    [
+        "a",
+        "a b",
+        "a\x80b",
+        "a~b",
+        "[a]",
+        "[]a]",
+        "[a-a]",
+        "[-a]",
+        "[b-]",
+        "[z-]",
+        "a[bc]d[ef]",
+        "[ab][cd]",
+        "/",
+        "/a/**",
+        "/**/b",
+        "a//b",
+    ],
 )
 def test_what_can_match_has_no_defect(pattern: str) -> None:
     assert defect(pattern) == ""

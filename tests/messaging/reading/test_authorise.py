@@ -118,12 +118,12 @@ def test_a_ref_names_content_by_an_id_of_content() -> None:
 
 @pytest.mark.parametrize("name", ["content_type", "created_at", "status"])
 def test_core_fields_are_short(name: str) -> None:
-    entry(**{name: "x" * MAX_STATUS_CHARS})
+    entry(**dict[str, Any]({name: "x" * MAX_STATUS_CHARS}))
     refused(Refusal.WRONG_SHAPE, entry, **{name: "x" * (MAX_STATUS_CHARS + 1)})
 
 
 def test_keys_are_short() -> None:
-    entry(**{"k" * MAX_KEY_CHARS: 1})
+    entry(**dict[str, Any]({"k" * MAX_KEY_CHARS: 1}))
     refused(Refusal.WRONG_SHAPE, entry, **{"k" * (MAX_KEY_CHARS + 1): 1})
     write("ext." + "k" * (MAX_KEY_CHARS - 4))
     refused(Refusal.WRONG_SHAPE, write, "ext." + "k" * (MAX_KEY_CHARS - 3))
@@ -160,5 +160,5 @@ def test_the_rules_of_refs_are_for_timelines() -> None:
 
 def test_the_bounds_are_those_that_all_replicas_have() -> None:
     assert (MAX_ENTRY_ID_CHARS, MAX_KEY_CHARS, MAX_STATUS_CHARS) == (128, 512, 64)
-    assert CHANGEABLE == {"status", "content_type", "content_id", "signature"}
-    assert FIXED == {"ref_id", "author", "created_at"}
+    assert {"status", "content_type", "content_id", "signature"} == CHANGEABLE
+    assert {"ref_id", "author", "created_at"} == FIXED
