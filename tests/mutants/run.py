@@ -28,7 +28,7 @@ from mutants.explained import load
 from mutants.plugin import Plan, collect_and_run
 from mutants.sampling import count, sample
 
-SAMPLE: Final = 300
+SAMPLE: Final = 240
 SEED: Final = "sublet"
 DEADLINE_SECONDS: Final = 450.0
 """How long a sample may go on: what is left then is told, and fails the run."""
