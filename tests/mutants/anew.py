@@ -28,7 +28,7 @@ def run_anew(plan: Plan) -> None:
         Job(number, partial(_try, plan.mutants[number], plan.chosen[number]), SECONDS) for number in sorted(plan.anew)
     )
     for number, code in run_forked(jobs, plan.workers, plan.deadline):
-        plan.results[number] = code == SURVIVED
+        plan.record(number, code)
 
 
 def _try(mutant: Mutant, tests: Sequence[str]) -> int:

@@ -52,6 +52,12 @@ class Plan:
     untested: set[int] = field(default_factory=set)
     """Mutants that no test reaches."""
 
+    def record(self, number: int, code: int) -> None:
+        """Note the end of a mutant's fork; a survivor is told at once, since a whole run takes hours."""
+        self.results[number] = code == SURVIVED
+        if code == SURVIVED:
+            print(f"survives: {self.mutants[number].file} {self.mutants[number].name}", file=sys.stderr, flush=True)
+
 
 class MutantsPlugin:
     """Takes the place of pytest's loop."""
@@ -80,7 +86,7 @@ class MutantsPlugin:
             if code == ANEW:
                 plan.anew.add(number)
             else:
-                plan.results[number] = code == SURVIVED
+                plan.record(number, code)
         return True
 
     def _observe(self, files: Collection[str]) -> Mapping[int, Observed]:
