@@ -17,7 +17,7 @@ AREAS: Final = {
     "workspace/confined": ("workspace/confined",),
     "workspace/sftp": ("workspace/sftp",),
     "supervisor/router": ("supervisor/router",),
-    "messaging/reading/authorise.py": ("messaging/reading", "messaging/trust", "messaging/membership"),
+    "messaging/reading/authorise.py": ("messaging/reading", "messaging/trust", "messaging/extensions"),
 }
 """What decides, below ``src/sublet``, and where below ``tests`` its tests are."""
 

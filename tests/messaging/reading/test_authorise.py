@@ -15,8 +15,10 @@ from sublet.messaging.reading.authorise import (
     MAX_ENTRY_ID_CHARS,
     MAX_KEY_CHARS,
     MAX_STATUS_CHARS,
+    WriterRules,
     refuse_forbidden,
 )
+from sublet.messaging.schema.datatypes import AnnotationPlace
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import own_ref_id, room_id
 from sublet.protocol.ezagent.keys import DocumentPlace
@@ -162,3 +164,88 @@ def test_the_bounds_are_those_that_all_replicas_have() -> None:
     assert (MAX_ENTRY_ID_CHARS, MAX_KEY_CHARS, MAX_STATUS_CHARS) == (128, 512, 64)
     assert {"status", "content_type", "content_id", "signature"} == CHANGEABLE
     assert {"ref_id", "author", "created_at"} == FIXED
+
+
+class Facts:
+    """Stands for the room and the rules: says yes, and keeps what it was asked."""
+
+    def __init__(self, annotation: Any = None, member: bool = True, rule: Any = None) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.annotations = {(AnnotationPlace.ON_REF, "reactions"): annotation} if annotation is not None else {}
+        decides = SimpleNamespace(counts=rule, acceptable=rule)
+        self.annotation_rules = {(AnnotationPlace.ON_REF, "reactions"): decides}
+        self._member = member
+
+    def counts(self, *asked: Any) -> bool:
+        self.asked.append(asked)
+        return self._member
+
+    def later(self, *path: str, founded: bool = False, place: DocumentPlace = INDEX) -> bool:
+        timeline: Any = SimpleNamespace(place=place, room_part="part")
+        rules = WriterRules(cast(Any, self), cast(Any, self))
+        return rules.annotation_counts(timeline, ALICE, path, BOB, (7, 1), founded=founded)
+
+
+NESTED: Any = SimpleNamespace(name="reactions", nested=True)
+PLAIN: Any = SimpleNamespace(name="reactions", nested=False)
+
+
+def test_an_annotation_is_a_shared_map_where_it_is_declared_as_one() -> None:
+    nested, plain = Facts(NESTED), Facts(PLAIN)
+    assert WriterRules(cast(Any, nested), cast(Any, nested)).shared_map("ext.reactions") is NESTED
+    assert WriterRules(cast(Any, nested), cast(Any, nested)).shared_map("ext.other") is None
+    assert WriterRules(cast(Any, plain), cast(Any, plain)).shared_map("ext.reactions") is None
+
+
+def test_who_is_no_member_annotates_nothing() -> None:
+    facts = Facts(member=False)
+    assert not facts.later("ext.unknown")
+    assert facts.asked == [(ROOM, BOB, "part", (7, 1))]
+    assert not Facts().later("ext.unknown", place=DocumentPlace("index"))
+
+
+def test_an_annotation_that_nobody_here_knows_is_kept() -> None:
+    assert Facts().later("ext.unknown")
+
+
+def test_a_shared_map_is_made_by_its_author_or_by_the_first() -> None:
+    assert Facts(NESTED).later("ext.reactions")
+    assert not Facts(NESTED).later("ext.reactions", founded=True)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_the_rule_of_an_annotation_is_told_who_wrote_what_where(counts: bool) -> None:
+    told: list[Any] = []
+
+    def rule(write: Any) -> bool:
+        told.append(write)
+        return counts
+
+    facts = Facts(PLAIN, rule=rule)
+    assert facts.later("ext.reactions", "inner") is counts
+    [write] = told
+    assert (write.room_id, write.part, write.signer, write.item, write.key) == (ROOM, "part", BOB, (7, 1), "inner")
+    assert (write.named("ref.author"), write.named("author"), write.named("else")) == (ALICE, ALICE, None)
+    assert (write.first, write.editors, write.is_editor()) == (True, frozenset(), False)
+    facts.asked.clear()
+    assert write.is_member()
+    assert write.power_reaches("ext.moderate")
+    assert facts.asked == [(ROOM, BOB, "part", (7, 1)), (ROOM, BOB, "part", (7, 1), "moderate")]
+    write.room_id = None
+    assert not write.is_member()
+    assert not write.power_reaches("moderate")
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_the_first_key_of_an_annotation_is_its_authors(counts: bool) -> None:
+    told: list[Any] = []
+
+    def rule(write: Any) -> bool:
+        told.append(write)
+        return counts
+
+    facts = Facts(NESTED, rule=rule)
+    assert WriterRules(cast(Any, facts), cast(Any, facts)).first_key_counts(NESTED, BOB, "key") is counts
+    [write] = told
+    assert (write.room_id, write.signer, write.key) == (None, BOB, "key")
+    assert (write.named("ref.author"), write.named("author")) == (BOB, BOB)
