@@ -18,6 +18,7 @@ from sublet.supervisor.router.syntax import Direct, is_direct_hub, mentions, par
         ("@Coder. do it", Direct("mention", "coder", "do it")),
         ("@coder: do it ", Direct("mention", "coder", "do it")),
         ("@coder", Direct("mention", "coder", "")),
+        ("@coder a\nb", Direct("mention", "coder", "a\nb")),
         ("@" + "a" * 63, Direct("mention", "a" * 63, "")),
         ("@" + "a" * 64, None),
         ("@.coder x", None),
