@@ -1,5 +1,5 @@
 # `make demo` shows the main job on real parts; `make test` runs everything. Both set up what they need.
-.PHONY: setup demo check test nightly newest fuzz lint types bench soak lock hosts states locked attacks fields documents clean help
+.PHONY: setup demo check test nightly newest fuzz mutants lint types bench soak lock hosts states locked attacks fields documents clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
@@ -28,6 +28,9 @@ newest: setup ## test what leans on private parts of libraries with the newest v
 
 fuzz: setup ## feed every decoder with anything; ARGS="--seconds 600 TARGET" for longer
 	@PYTHONPATH=tests $(PY) -m fuzz.run $(ARGS)
+
+mutants: setup ## change what decides and see that a test notices; ARGS="--all" for every change, which takes hours
+	@PYTHONPATH=tests $(PY) -m mutants.run $(ARGS)
 
 hosts:
 	@scripts/setup-browser

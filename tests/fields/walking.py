@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel
-from sublet.daemon.config_file import ConfigFile
 
 from sublet.daemon.api.delegations import CreateDelegation
+from sublet.daemon.config.config_file import ConfigFile
 from sublet.policy.capabilities.module_file import CapabilityModule
 from sublet.policy.file_model import FileModel
 from sublet.supervisor.agent_config import AgentConfig

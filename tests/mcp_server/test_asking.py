@@ -105,6 +105,7 @@ async def test_the_exact_call_is_shown_and_goes_on_once_the_key_has_signed(
         [shown] = here.shown
         # The SDK's client takes both modes; without a page it is the form.
         assert isinstance(shown, ElicitRequestFormParams)
+        assert shown.requested_schema.get("properties") == {}, "a host and its agent read what is written into a form"
         [decided] = await here.side.service.list_approvals(ListApprovals(pending=False), HUMAN)
         assert decided.digest in shown.message
         for part in ("wants to call sublet.delegate", '"prompt":"Run the tests."', "lending is decided by a person"):

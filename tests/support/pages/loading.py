@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from sublet.daemon.config_file import read_config
-
+from sublet.daemon.config.config_file import read_config
 from sublet.policy.capabilities.module_file import parse_module
 from sublet.policy.config import load as load_policy
 from sublet.supervisor.agent_config import load_agents

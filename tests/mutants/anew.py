@@ -1,0 +1,46 @@
+"""Runs mutants of what happens at import: each in a fork that has imported libraries, but nothing of ours."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Sequence
+from functools import partial
+from importlib.machinery import SourceFileLoader
+from typing import Final
+
+import pytest
+
+from mutants.decides import PACKAGE
+from mutants.forks import Job, run_forked
+from mutants.operators import Mutant
+from mutants.plugin import KILLED, QUIET, SURVIVED, Plan
+
+SECONDS: Final = 40.0
+MOST_FILES: Final = 4
+"""Of how many test modules the tests are run: each has to be imported again."""
+
+
+def run_anew(plan: Plan) -> None:
+    """Run what of the plan can't be swapped in. Nothing of ours may have been imported."""
+    assert not any(name == "sublet" or name.startswith("sublet.") for name in sys.modules)
+    jobs = (
+        Job(number, partial(_try, plan.mutants[number], plan.chosen[number]), SECONDS) for number in sorted(plan.anew)
+    )
+    for number, code in run_forked(jobs, plan.workers, plan.deadline):
+        plan.record(number, code)
+
+
+def _try(mutant: Mutant, tests: Sequence[str]) -> int:
+    path, plain = str(PACKAGE / mutant.file), SourceFileLoader.get_code
+
+    def get_code(self: SourceFileLoader, fullname: str) -> types.CodeType | None:
+        if self.path != path:
+            return plain(self, fullname)
+        return compile(mutant.source, path, "exec", dont_inherit=True)
+
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
+    files = list(dict.fromkeys(test.partition("::")[0] for test in tests))[:MOST_FILES]
+    chosen = [test for test in tests if test.partition("::")[0] in files]
+    arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *QUIET, *chosen]
+    return SURVIVED if pytest.main(arguments) == pytest.ExitCode.OK else KILLED

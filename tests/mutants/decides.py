@@ -1,0 +1,50 @@
+"""Which modules decide, and which tests are theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+TESTS: Final = Path(__file__).parent.parent
+ROOT: Final = TESTS.parent
+PACKAGE: Final = ROOT / "src" / "sublet"
+
+AREAS: Final = {
+    "policy": ("policy",),
+    "protocol": ("protocol",),
+    "workspace/view": ("workspace/view", "workspace/confined"),
+    "workspace/confined": ("workspace/confined",),
+    "workspace/sftp": ("workspace/sftp",),
+    "supervisor/router": ("supervisor/router",),
+    "messaging/reading/authorise.py": ("messaging/reading", "messaging/trust", "messaging/extensions"),
+}
+"""What decides, below ``src/sublet``, and where below ``tests`` its tests are."""
+
+
+def modules() -> Iterator[str]:
+    """Return the modules that decide, below the package."""
+    for area in AREAS:
+        place = PACKAGE / area
+        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
+            yield path.relative_to(PACKAGE).as_posix()
+
+
+def folders_of_tests(files: Iterable[str]) -> list[str]:
+    """Return where the tests of these modules are, below the root of the repository, each once."""
+    areas = {area for file in files for area in AREAS if file == area or file.startswith(f"{area}/")}
+    folders = {folder for area in areas for folder in AREAS[area]}
+    return [f"tests/{folder}" for folder in sorted(folders) if not _below(folder, folders)]
+
+
+def own_tests(file: str) -> frozenset[str]:
+    """Return how the test modules that are a module's own are called (see ``tests/test_names.py``)."""
+    path = PACKAGE / file
+    stem = path.stem.lstrip("_")
+    names = {path.parent.name} if stem == "init__" else {stem, f"{path.parent.name}_{stem}"}
+    rows = (line.partition(" <- ") for line in (TESTS / "tested_by.txt").read_text(encoding="utf-8").splitlines())
+    return frozenset({f"test_{name}" for name in names} | {test for name, _, test in rows if name in names})
+
+
+def _below(folder: str, folders: set[str]) -> bool:
+    return any(folder != other and folder.startswith(f"{other}/") for other in folders)

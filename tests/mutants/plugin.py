@@ -1,0 +1,169 @@
+"""A plugin of pytest that collects once, and then runs each mutant's tests in a fork of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import CodeType
+from typing import Final
+
+import hypothesis
+import pytest
+
+from mutants.decides import PACKAGE, own_tests
+from mutants.forks import Job, run_forked
+from mutants.observed import Observed, load, observe, run_items
+from mutants.operators import Mutant
+from mutants.swapping import Functions, ModuleLevelError, changed_code, loaded_functions, swap
+
+SECONDS_OF_TESTS: Final = 3.0
+"""Processor time, with calls being noted, of the tests that a mutant is given: its own first, then the quickest."""
+LEAST_SECONDS: Final = 6.0
+"""Processor time that a mutant may take at least before it counts as one that never ends."""
+OBSERVING_SECONDS: Final = 600.0
+EXAMPLES: Final = 25
+"""How many examples a property is tried with: the same ones each time."""
+KILLED, SURVIVED, ANEW = 1, 0, 3
+QUIET: Final = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+"""Libraries with plugins have been imported already."""
+
+Results = dict[int, bool]
+"""Whether the mutant of this number survived."""
+
+
+@dataclass
+class Plan:
+    """What is to be done, and what came of it."""
+
+    mutants: Sequence[Mutant]
+    workers: int
+    deadline: float
+    results: Results = field(default_factory=dict)
+    anew: set[int] = field(default_factory=set)
+    """Mutants that can't be swapped in."""
+    chosen: dict[int, list[str]] = field(default_factory=dict)
+    """Ids of the tests of each of those."""
+    untested: set[int] = field(default_factory=set)
+    """Mutants that no test reaches."""
+
+    def record(self, number: int, code: int) -> None:
+        """Note the end of a mutant's fork; a survivor is told at once, since a whole run takes hours."""
+        self.results[number] = code == SURVIVED
+        if code == SURVIVED:
+            print(f"survives: {self.mutants[number].file} {self.mutants[number].name}", file=sys.stderr, flush=True)
+
+
+class MutantsPlugin:
+    """Takes the place of pytest's loop."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Run this plan."""
+        self._plan = plan
+        self._items: Sequence[pytest.Item] = ()
+        self._functions: Functions = {}
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Observe all tests, then run all mutants."""
+        plan, self._items = self._plan, session.items
+        session.config.option.maxfail = 1 << 30
+        hypothesis.settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=EXAMPLES)
+        hypothesis.settings.load_profile("mutants")
+        files = {str(PACKAGE / mutant.file) for mutant in plan.mutants}
+        self._functions = loaded_functions(files)
+        began = time.monotonic()
+        observed = self._observe(files)
+        print(
+            f"{len(observed)} of {len(self._items)} tests observed in {time.monotonic() - began:.0f} s", file=sys.stderr
+        )
+        jobs = self._jobs(observed)
+        for number, code in run_forked(jobs, plan.workers, plan.deadline):
+            if code == ANEW:
+                plan.anew.add(number)
+            else:
+                plan.record(number, code)
+        return True
+
+    def _observe(self, files: Collection[str]) -> Mapping[int, Observed]:
+        """Run every test once as things are."""
+        with tempfile.TemporaryDirectory() as scratch:
+            shards = max(1, self._plan.workers * 8)
+            places = [Path(scratch) / str(shard) for shard in range(shards)]
+            jobs = []
+            for shard, place in enumerate(places):
+                numbers = range(shard, len(self._items), shards)
+                jobs.append(Job(shard, partial(observe, self._items, numbers, files, place), OBSERVING_SECONDS))
+            for _ in run_forked(jobs, self._plan.workers, time.monotonic() + OBSERVING_SECONDS):
+                pass
+            return {number: seen for place in places if place.exists() for number, seen in load(place).items()}
+
+    def _jobs(self, observed: Mapping[int, Observed]) -> Iterator[Job]:
+        for number, mutant in enumerate(self._plan.mutants):
+            path = PACKAGE / mutant.file
+            try:
+                pairs = changed_code(path, path.read_text(encoding="utf-8"), mutant.source)
+            except SyntaxError:
+                self._plan.results[number] = False
+                continue
+            except ModuleLevelError:
+                pairs = []
+            names = {(old.co_filename, old.co_qualname) for old, _ in pairs}
+            tests = self._tests(mutant, observed, names)
+            self._plan.chosen[number] = [self._items[test].nodeid for test in tests]
+            if not tests:
+                self._plan.untested.add(number)
+                self._plan.results[number] = True
+            elif not pairs:
+                self._plan.anew.add(number)
+            else:
+                seconds = LEAST_SECONDS + 3 * sum(observed[test].seconds for test in tests)
+                yield Job(number, partial(self._try, pairs, tests), seconds)
+
+    def _tests(
+        self, mutant: Mutant, observed: Mapping[int, Observed], names: Collection[tuple[str, str]]
+    ) -> Sequence[int]:
+        """Return the tests that call what is changed, a module's own first, as many as there is time for."""
+        file, own = str(PACKAGE / mutant.file), own_tests(mutant.file)
+
+        def calls(seen: Observed) -> bool:
+            return not seen.called.isdisjoint(names) if names else any(one == file for one, _ in seen.called)
+
+        able = [
+            number
+            for number, seen in observed.items()
+            # What happens at import is tested also by what only looks at its names.
+            if calls(seen) or (not names and self._items[number].path.stem in own)
+        ]
+        able.sort(key=lambda number: (self._items[number].path.stem not in own, observed[number].seconds))
+        chosen, seconds = [], 0.0
+        for number in able:
+            if seconds + observed[number].seconds <= SECONDS_OF_TESTS:
+                chosen.append(number)
+                seconds += observed[number].seconds
+        return chosen
+
+    def _try(self, pairs: Collection[tuple[CodeType, CodeType]], tests: Sequence[int]) -> int:
+        try:
+            swap(pairs, self._functions)
+        except ModuleLevelError:
+            return ANEW
+        return SURVIVED if run_items([self._items[number] for number in tests]) else KILLED
+
+
+def collect_and_run(plan: Plan, folders: Sequence[str]) -> None:
+    """Collect the tests of these folders and run the plan.
+
+    Raises:
+        RuntimeError: if the tests can't be collected.
+    """
+    os.environ.pop("PYTEST_ADDOPTS", None)
+    arguments = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *QUIET, *folders]
+    code = pytest.main(arguments, plugins=[MutantsPlugin(plan)])
+    if code not in (0, 5):
+        message = f"the tests can't be collected: pytest ended with {code!r}"
+        raise RuntimeError(message)

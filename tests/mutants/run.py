@@ -1,0 +1,136 @@
+"""``make mutants``: change what decides, and see that a test notices.
+
+    make mutants                                     a seeded sample; ends within 8 minutes on two cores
+    make mutants ARGS="--all"                        every mutant; takes hours
+    make mutants ARGS="--seed other --sample 200"    another sample
+    make mutants ARGS="--all policy/globs.py"        every mutant of some files, or of all below a directory
+
+mutmut's operators change one place of one function; the tests that call that function run in a fork, where the changed
+code has taken the place of the loaded (``swapping``). What is outside of functions is imported anew. A mutant that
+survives is killed by a better test, or listed with its reason in ``explained.toml``. A test that fails without a
+change, or takes long, kills nothing here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import time
+from collections.abc import Sequence
+from multiprocessing import get_context
+from typing import Final
+
+from mutants.anew import run_anew
+from mutants.decides import ROOT, folders_of_tests, modules
+from mutants.explained import load
+from mutants.plugin import Plan, collect_and_run
+from mutants.sampling import count, sample
+
+SAMPLE: Final = 240
+SEED: Final = "sublet"
+DEADLINE_SECONDS: Final = 450.0
+"""How long a sample may go on: what is left then is told, and fails the run."""
+MOST_EXPLAINED: Final = 20
+"""One in so many mutants may be explained instead of killed."""
+LIBRARIES: Final = (
+    "pydantic",
+    "anyio._backends._asyncio",
+    "asyncssh",
+    "nacl.signing",
+    "structlog",
+    "hypothesis",
+    "re2",
+    "cryptography",
+    "httpx",
+    "starlette",
+)
+"""What takes long to import, and is there before each fork that imports our modules anew."""
+
+
+def main() -> int:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="make mutants", description="Change what decides; see that a test notices.")
+    parser.add_argument("places", nargs="*", metavar="FILE", help="below src/sublet; all that decides by default")
+    parser.add_argument("--all", action="store_true", help="every mutant instead of a sample")
+    parser.add_argument("--sample", type=int, default=SAMPLE, metavar="N", help=f"how many, {SAMPLE} by default")
+    parser.add_argument("--seed", default=SEED, help="which sample")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    asked = parser.parse_args()
+    began = time.monotonic()
+    os.chdir(ROOT)
+    counts = count([file for file in modules() if _asked_for(file, asked.places)], asked.workers)
+    total = sum(counts.values())
+    mutants = sample(counts, total if asked.all else asked.sample, asked.seed, asked.workers)
+    print(f"{total} mutants of {len(counts)} modules; {len(mutants)} are tried", flush=True)
+    plan = Plan(mutants, asked.workers, float("inf") if asked.all else began + DEADLINE_SECONDS)
+    plan = _apart(plan)
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    run_anew(plan)
+    code = tell(plan)
+    times = os.times()
+    seconds = sum(times[:4])
+    print(f"{time.monotonic() - began:.0f} s, and {seconds:.0f} s of processor time")
+    print(last_line(plan))
+    return code
+
+
+def _asked_for(file: str, places: Sequence[str]) -> bool:
+    return not places or any(file == place or file.startswith(place.rstrip("/") + "/") for place in places)
+
+
+def _apart(plan: Plan) -> Plan:
+    """Run in a process of its own what needs our modules to be imported."""
+    receiver, sender = get_context("fork").Pipe(duplex=False)
+    process = get_context("fork").Process(target=_collected, args=(plan, sender))
+    process.start()
+    sender.close()
+    try:
+        done: Plan = receiver.recv()
+    except EOFError:
+        sys.exit("mutants: the tests could not be run; run them with pytest to see why")
+    process.join()
+    return done
+
+
+def _collected(plan: Plan, sender: object) -> None:
+    sys.stdout.flush()
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    collect_and_run(plan, folders_of_tests(mutant.file for mutant in plan.mutants))
+    sender.send(plan)  # type: ignore[attr-defined]
+
+
+def tell(plan: Plan) -> int:
+    """Print who survived without being explained, and return the exit code."""
+    left = survivors(plan)
+    for number in left:
+        mutant = plan.mutants[number]
+        reached = "no test reaches it" if number in plan.untested else f"{len(plan.chosen[number])} tests pass"
+        print(f"\n{mutant.file}, {mutant.function or 'module'}: {reached}\n  - {mutant.before}\n  + {mutant.after}")
+    explained = sum(survived for survived in plan.results.values()) - len(left)
+    missing = len(plan.mutants) - len(plan.results)
+    killed = sum(not survived for survived in plan.results.values())
+    print(f"\n{killed} killed, {explained} explained, {len(left)} survived, {missing} not run in time")
+    return 1 if left or missing or explained * MOST_EXPLAINED > len(plan.mutants) else 0
+
+
+def survivors(plan: Plan) -> list[int]:
+    """Return the mutants that survived and are not explained."""
+    known = {(row.file, row.mutation) for row in load()}
+    return [
+        number
+        for number, survived in sorted(plan.results.items())
+        if survived and (plan.mutants[number].file, plan.mutants[number].name) not in known
+    ]
+
+
+def last_line(plan: Plan) -> str:
+    """Return how many were killed or explained."""
+    return f"{len(plan.results) - len(survivors(plan))} of {len(plan.mutants)} killed or explained"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""What ``make mutants`` changes, how it puts the change in place, and what it says in the end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import pytest
+
+from mutants import run
+from mutants.decides import AREAS, PACKAGE, ROOT, TESTS, folders_of_tests, modules, own_tests
+from mutants.explained import Explained, load
+from mutants.forks import TIMED_OUT, Job, run_forked
+from mutants.operators import Mutant, MutatedModule
+from mutants.plugin import Plan
+from mutants.swapping import Functions, ModuleLevelError, changed_code, swap
+
+PLACE = "supervisor/router/syntax.py"
+"""Small, and tested by tests that start no program."""
+SOURCE = '''
+LIMIT = 3
+
+
+def below(number, *, most=LIMIT):
+    """Tell whether a number is below the most."""
+    inner = lambda one: one < most
+    return inner(number)
+
+
+class Counter:
+    step = 1
+
+    def up(self, by=2):
+        return [one + by for one in (1, 2)]
+
+
+def refuse():
+    raise ValueError("words for people")
+'''
+
+
+def module_of(tmp_path: Path) -> MutatedModule:
+    (tmp_path / "some.py").write_text(SOURCE)
+    return MutatedModule(tmp_path, "some.py")
+
+
+def loaded(path: Path) -> ModuleType:
+    module = ModuleType("some")
+    exec(compile(SOURCE, str(path), "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def functions_of(*functions: Any) -> Functions:
+    found: Functions = {}
+    for one in functions:
+        assert isinstance(one, FunctionType)
+        code = one.__code__
+        found[code.co_filename, code.co_qualname, code.co_firstlineno] = [one]
+    return found
+
+
+def test_a_mutant_has_a_name_that_says_what_is_changed_and_where(tmp_path: Path) -> None:
+    names = [mutant.name for mutant in module_of(tmp_path)]
+    assert "below: inner = lambda one: one < most -> inner = lambda one: one <= most" in names
+    assert "module: LIMIT = 3 -> LIMIT = 4" in names
+    assert "Counter.up: return [one + by for one in (1, 2)] -> return [one - by for one in (1, 2)]" in names
+    assert [mutant.name for mutant in module_of(tmp_path)] == names
+    assert all(mutant.source != SOURCE for mutant in module_of(tmp_path))
+
+
+def test_words_for_people_are_no_mutants(tmp_path: Path) -> None:
+    assert not [mutant for mutant in module_of(tmp_path) if mutant.function == "refuse"]
+
+
+def test_a_loaded_function_runs_the_changed_code_and_stays_itself(tmp_path: Path) -> None:
+    path = tmp_path / "some.py"
+    some = loaded(path)
+    kept = some.below
+    swap(changed_code(path, SOURCE, SOURCE.replace("one < most", "one <= most")), functions_of(some.below))
+    assert kept is some.below
+    assert kept(3)
+    assert not kept(4)
+    swap(changed_code(path, SOURCE, SOURCE.replace("one + by", "one - by")), functions_of(some.Counter.up))
+    assert some.Counter().up() == [-1, 0]
+
+
+@pytest.mark.parametrize("change", [("LIMIT = 3", "LIMIT = 4"), ("by=2", "by=3"), ("step = 1", "step = None")])
+def test_what_runs_at_import_is_not_swapped(tmp_path: Path, change: tuple[str, str]) -> None:
+    with pytest.raises(ModuleLevelError):
+        changed_code(tmp_path / "some.py", SOURCE, SOURCE.replace(*change))
+
+
+def test_a_function_that_is_not_loaded_is_not_swapped(tmp_path: Path) -> None:
+    pairs = changed_code(tmp_path / "some.py", SOURCE, SOURCE.replace("one < most", "one > most"))
+    with pytest.raises(ModuleLevelError):
+        swap(pairs, {})
+
+
+def test_a_fork_that_never_ends_is_ended_and_the_others_are_told() -> None:
+    def forever() -> int:
+        while True:
+            pass
+
+    jobs = [Job(1, lambda: 0, 10), Job(2, lambda: 7, 10), Job(3, forever, 0.1), Job(4, lambda: 1 // 0, 10)]
+    assert dict(run_forked(jobs, 2, float("inf"))) == {1: 0, 2: 7, 3: TIMED_OUT, 4: 1}
+    assert list(run_forked(jobs, 2, 0.0)) == []
+
+
+def test_each_module_that_decides_is_there_and_has_tests() -> None:
+    files = list(modules())
+    assert len(files) == len(set(files)) > 150
+    assert all((PACKAGE / area).exists() for area in AREAS)
+    assert all((ROOT / folder).is_dir() for folder in folders_of_tests(files))
+    assert "test_globs" in own_tests("policy/globs.py")
+    assert own_tests("messaging/reading/authorise.py") == {"test_authorise", "test_reading_authorise"}
+
+
+@pytest.mark.parametrize("row", load(), ids=lambda row: row.mutation[:60])
+def test_what_is_explained_is_a_mutant_with_a_reason(row: Explained) -> None:
+    assert len(row.reason.split()) >= 5
+    assert row.mutation in {mutant.name for mutant in MutatedModule(PACKAGE, row.file).of_function(row.function)}
+
+
+def test_nothing_is_explained_twice() -> None:
+    rows = [(row.file, row.mutation) for row in load()]
+    assert len(rows) == len(set(rows))
+
+
+def mutants(number: int) -> list[Mutant]:
+    return [Mutant("policy/globs.py", "", "f", f"{one}", f"{one + 1}") for one in range(number)]
+
+
+def test_a_survivor_is_told_and_fails_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = Plan(mutants(3), 1, 0.0, results={0: False, 1: True, 2: False}, chosen={1: ["a", "b"]})
+    assert run.tell(plan) == 1
+    assert "policy/globs.py, f: 2 tests pass\n  - 1\n  + 2" in capsys.readouterr().out
+    assert run.last_line(plan) == "2 of 3 killed or explained"
+
+
+def test_what_was_not_run_in_time_fails_the_run() -> None:
+    plan = Plan(mutants(3), 1, 0.0, results={0: False, 1: False})
+    assert run.tell(plan) == 1
+    assert run.last_line(plan) == "2 of 3 killed or explained"
+
+
+@pytest.mark.parametrize(("number", "code"), [(19, 1), (20, 0)])
+def test_one_in_twenty_may_be_explained(monkeypatch: pytest.MonkeyPatch, number: int, code: int) -> None:
+    plan = Plan(mutants(number), 1, 0.0, results=dict.fromkeys(range(number), False) | {0: True})
+    monkeypatch.setattr(run, "load", lambda: [Explained("policy/globs.py", "f: 0 -> 1", "no test can tell")])
+    assert run.tell(plan) == code
+    assert run.last_line(plan) == f"{number} of {number} killed or explained"
+
+
+@pytest.mark.timeout(600)
+def test_mutants_of_a_real_module_are_killed_by_its_own_tests() -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "mutants.run", "--sample", "4", "--workers", "1", "--seed", "test", PLACE],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(TESTS), "PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert told.stdout.splitlines()[-1] == "4 of 4 killed or explained"
