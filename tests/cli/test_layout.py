@@ -25,7 +25,7 @@ def test_no_import_goes_in_a_circle_not_even_of_types() -> None:
 
 def test_commands_are_found_in_packages_and_loosely_there_is_only_the_way_to_them() -> None:
     loose = {file.stem for file in SOURCE.glob("*.py")} - {"__init__"}
-    assert loose == {"app", "command_table", "dashes", "entry", "errors", "help"}
+    assert loose == {"app", "command_table", "dashes", "entry", "errors", "help", "standard_streams"}
     assert [file.name for file in (SOURCE / "commands").glob("*.py")] == ["__init__.py"]
 
 

@@ -25,7 +25,7 @@ TYPED = re.compile(r"(?:^|[\s(;|!=\"])sublet ((?:[^#\n;|)\"'`]|\"[^\"]*\"|'[^']*
 FILE = re.compile(r"^(?:src|tests|docs|scripts|benchmarks|examples)/[\w./-]+$")
 COMING = {"relay"}
 """Commands that pages tell of as what comes; those of the README's last lines, and no others."""
-PLACES = {"docs/api", "tests/golden/VERSION/"}
+PLACES = {"docs/api", "src/a.py", "tests/golden/VERSION/"}
 """Names that stand for a place of the reader's."""
 OUR_CODES = {*ErrorCode, *LocalCode}
 

@@ -9,10 +9,6 @@ import io
 import os
 import sys
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
-
 STANDARD = (0, 1, 2)
 
 
@@ -23,9 +19,9 @@ class OutputLost(OSError):
 class _Output(io.FileIO):
     """Standard output, whose errors can be told from all others."""
 
-    def write(self, data: ReadableBuffer, /) -> int:
+    def write(self, data: object, /) -> int:
         try:
-            return super().write(data)
+            return super().write(data)  # type: ignore[arg-type]
         except BrokenPipeError:
             raise
         except OSError as error:

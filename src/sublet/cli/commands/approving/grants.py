@@ -14,7 +14,6 @@ from sublet.cli.options.values import JsonFlag, whole_id
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
     from sublet.daemon.api.approvals import GrantView
@@ -75,6 +74,7 @@ def grants_create(
 
     async def body(control: Control) -> None:
         from sublet.cli.rendering.approvals import terms_words
+        from sublet.cli.rendering.words import whole_line
         from sublet.daemon.api.approval_statements import issue_statement
         from sublet.daemon.api.approvals import ISSUE_GRANT, IssueGrant
         from sublet.protocol.statement_signing import sign_statement
@@ -84,7 +84,7 @@ def grants_create(
         if arguments == {}:
             how = how.replace("with exactly these arguments", "without arguments")
         if not as_json:
-            screen.show(f"You let {clean_line(agent, 80)} call {clean_line(tool, 80)} {how}.")
+            screen.show(f"You let {whole_line(agent)} call {whole_line(tool)} {how}.")
         key = unlocked(approver)
         request = IssueGrant(agent=agent, tool=tool, arguments=arguments, scope=scope, terms=wanted)
         signed = sign_statement(issue_statement(approver.daemon, request), key)
