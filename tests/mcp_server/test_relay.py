@@ -403,6 +403,7 @@ def test_the_fast_path_imports_next_to_nothing(home: Home) -> None:
         "sublet",
         "sublet.cli",
         "sublet.cli.entry",
+        "sublet.cli.standard_streams",
         "sublet.daemon",
         "sublet.daemon.config",
         "sublet.daemon.config.paths",

@@ -25,6 +25,7 @@ from sublet.daemon.operations.asking import decisions_noted
 from sublet.daemon.storage.journal import Journal
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
 from sublet.policy.model import Action, Decision, Subject
+from sublet.policy.path_denies import PathDenies
 from sublet.policy.recorded import DECIDED, Record
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
@@ -71,8 +72,6 @@ class RunGate:
         self._parts = parts
         self._facts = facts
         self._foresight = Foresight(parts.gate, facts)
-        self.reveals, self.conceals = self._foresight.reveals, self._foresight.conceals
-        self.path_denies = self._foresight.path_denies
         self._running: OrderedDict[str, _Running] = OrderedDict()
 
     def of_agent(self, subject: Subject, keys: EventKeys) -> RunGate:
@@ -101,6 +100,18 @@ class RunGate:
             # What can't be written down or looked up is not allowed.
             log.error("a tool call could not be decided on", tool=clean_line(call.tool, 80), reason=str(error))
             return Verdict(False, "global", "unavailable", error.message, error.hint)
+
+    def reveals(self, call: ToolCall, path: str) -> bool:
+        """``ToolGate.reveals``."""
+        return self._foresight.reveals(call, path)
+
+    def conceals(self, call: ToolCall, path: str) -> bool:
+        """``ToolGate.conceals``."""
+        return self._foresight.conceals(call, path)
+
+    def path_denies(self) -> PathDenies:
+        """``ToolGate.path_denies``."""
+        return self._foresight.path_denies()
 
     async def ended(
         self, call: ToolCall, *, error: str | None = None, result: Mapping[str, JsonValue] | None = None
