@@ -9,12 +9,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from operator import methodcaller
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE
 
 import pytest
 
+from sublet.daemon.api.delegation_fields import OneDelegation
+from sublet.daemon.api.delegation_views import DelegationView
+from sublet.daemon.api.delegations import CANCEL_DELEGATION
+from sublet.daemon.control.client import ControlClient
 from support.daemons import Daemon, wait_for
 from support.held_proxy import HeldProxy, free_port, held_proxy
 from support.leases import (
@@ -153,6 +157,11 @@ def test_c41_cancel_while_running_and_after_the_end(daemons: Pair, tmp_path: Pat
     assert states(delegator, done["delegation_id"])[-1] == "completed"
 
 
+async def cancelled(delegation_id: str, control: ControlClient) -> DelegationView:
+    """Cancel, and return what is answered."""
+    return await control.call(CANCEL_DELEGATION, OneDelegation(delegation_id=delegation_id))
+
+
 def test_c41_cancel_racing_the_end(daemons: Pair, tmp_path: Path) -> None:
     delegator, executor = daemons
     seen = set()
@@ -162,7 +171,7 @@ def test_c41_cancel_racing_the_end(daemons: Pair, tmp_path: Path) -> None:
         # On a busy machine it may be over before anybody has seen it run.
         wait_for(lambda id_=id_: "running" in states(delegator, id_), 30, "the work")
         time.sleep(moments.uniform(0.1, 0.5))
-        told = ask(delegator, methodcaller("cancel_delegation", id_))
+        told = ask(delegator, partial(cancelled, id_))
         end = finish(delegator, id_)
 
         assert len(ends(delegator, id_)) == 1

@@ -45,7 +45,7 @@ def test_a_room_in_a_terminal(tmp_path: Path) -> None:
             bob.run("react", room, last["ref_id"], "\N{PARTY POPPER}")
             terminal.until("\N{PARTY POPPER} 1")
             terminal.type(f"/react {tag} +1\r")
-            terminal.until("[+1 1]")
+            terminal.until("[👍 1]")
 
             (tmp_path / "build log.txt").write_text("all green")
             terminal.type(f"/attach '{tmp_path}/build log.txt'\r")

@@ -24,7 +24,7 @@ def test_D59_the_owner_sees_and_stops_work(pair_of: tuple[Daemon, Daemon], tmp_p
     directory.mkdir()
     one = marker()
     found = begin(delegator, directory, f"echo under way; sleep {one}")
-    wait_for(lambda: "under way" in executor.run("output", found).stdout, what="output on the machine of the executor")
+    wait_for(lambda: executor.json("output", found)["output"], what="output on the machine of the executor")
     assert executor.json("output", found[:12])["output"][0]["text"] == "under way\n"
     stopped = executor.json("cancel", found[:12])
     assert stopped["delegation_id"] == found

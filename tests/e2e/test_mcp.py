@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -302,8 +303,13 @@ async def end(host: RawHost, way: str, pid: int) -> None:
 
 
 def processes() -> set[int]:
-    """Return all processes below this one; daemons are sessions of their own and not among them."""
-    return {process.pid for process in psutil.Process().children(recursive=True)}
+    """Return all processes below this one in its session; daemons have sessions of their own."""
+    below, found = psutil.Process().children(recursive=True), set()
+    for process in below:
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(process.pid) == os.getsid(0):
+                found.add(process.pid)
+    return found
 
 
 async def test_C26_a_relay_ends_with_its_host_and_the_work_goes_on(lender: Daemon, project: Path) -> None:

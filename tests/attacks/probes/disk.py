@@ -397,7 +397,7 @@ PROBES: Sequence[Probe] = (
         name="disk: a lease by SFTP",
         covers=(
             "workspace.audit.shadow:lock",
-            "workspace.confined.changing:_held",
+            "workspace.confined.names:held_name",
             "workspace.confined.copy_up:_made",
             "workspace.confined.file:WriteFile.moved_to",
             "workspace.confined.write:WritableFs._set_mode",

@@ -28,7 +28,7 @@ from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.delivery.loops import Loops
 from sublet.policy.config import parse
 from sublet.policy.engine import Policy
-from sublet.policy.globs import MAX_MATCHERS, path_matcher
+from sublet.policy.globs import MAX_MATCHERS, matcher, path_matcher
 from sublet.policy.lending import Protected
 from sublet.policy.model import Action, Resource, Subject
 from sublet.policy.request_rules import MAX_NAMES, told_narrowing
@@ -82,6 +82,7 @@ def _narrowed() -> Iterator[object]:
         policy.decide(Subject("agent", "coder"), Action.TOOL_CALL, Resource("mcp.1x1"), rules)
     for number in range(2 * MAX_MATCHERS):
         path_matcher(f"/{number}/*{'y' * 60}/**")
+        matcher(f"{number}*{'y' * 60}?z")
     yield policy
 
 

@@ -261,7 +261,7 @@ TEXT = [
         ("a cleaned line", "protocol.text:clean_line", clean_line),
         ("a cleaned name", "protocol.text:clean_name", clean_name),
         ("a patch", ["protocol.text:escape_text", "protocol.text:_escaped_line"], escape_text),
-        ("an ACP tool's name", ["supervisor.acp.tool_calls:tool_call", "supervisor.acp.tool_calls:_name"], _named),
+        ("an ACP tool's name", ["supervisor.acp.tool_calls:tool_call", "supervisor.acp.tool_calls:_own_name"], _named),
         ("a tool's name on the wire", "supervisor.tool_server.names:wire_name", lambda text: wire_name(text, None)),
         ("a tool's forms", ["policy.tool_names:tool_plain", "policy.tool_names:_tool"], lambda t: tool_plain(t[:2000])),
         ("a tool's skeletons", "policy.tool_names:tool_skeletons", lambda text: tool_skeletons(text[:2000])),

@@ -54,7 +54,8 @@ def forked(argv: list[str]) -> int:
     """Run a command in a fork of the command server; return its status."""
     read, write = os.pipe()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("STAGE_")}
-    message = json.dumps({"argv": [SUBLET, *argv], "env": environment, "cwd": os.getcwd()}).encode()
+    facts = {"argv": [SUBLET, *argv], "env": environment, "cwd": os.getcwd(), "network": f"/proc/{os.getpid()}/ns/net"}
+    message = json.dumps(facts).encode()
     with socket.socket(fileno=os.dup(int(os.environ["STAGE_COMMANDS"]))) as commands:
         socket.send_fds(commands, [message], [0, 1, 2, write])
     os.close(write)
