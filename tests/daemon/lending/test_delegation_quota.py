@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -35,7 +36,11 @@ async def write(channel: RawChannel, name: bytes, size: int) -> int | None:
 
 
 async def meet_quota(side: Lender, delegation_id: str) -> dict[str, object]:
-    """Write as much as may be, then more, and return what the view says of the lease then."""
+    """Write as much as may be, then more, and return what the view says of the lease then.
+
+    The executor obeys only after that, as the end of its work cuts the channel.
+    """
+    side.link.obeys = False
     async with Leased(side.data_plane, EXECUTOR_KEY, delegation_id).connect() as connection:
         channel = await open_channel(connection)
         assert await write(channel, b"fits", 100) == 0
@@ -44,6 +49,9 @@ async def meet_quota(side: Lender, delegation_id: str) -> dict[str, object]:
         answer = await channel.ask(5, string(told.handle) + b"\0" * 8 + b"\0\1\0\0")
         found = json.loads(answer.data)
         assert isinstance(found, dict)
+        while not side.link.failed:
+            await asyncio.sleep(0)
+        side.link.say(delegation_id, *side.link.failed)
         return found
 
 
