@@ -179,7 +179,7 @@ async def test_a_connection_gives_the_loop_to_others_whatever_it_has_buffered() 
 @asynccontextmanager
 async def serving(double: DaemonDouble, home: Home) -> AsyncIterator[ControlClient]:
     """Serve the control API of ``double`` and yield a client of it."""
-    server = ControlServer(home, double.table)
+    server = ControlServer(home, double.table, identify=lambda _: None)
     await server.start()
     async with anyio.create_task_group() as group:
         group.start_soon(server.serve)

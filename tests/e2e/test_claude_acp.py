@@ -116,7 +116,8 @@ async def test_it_uses_a_capability_as_far_as_the_gate_allows(tmp_path: Path, al
     (tmp_path / "capabilities/touch").mkdir(parents=True)
     (tmp_path / "capabilities/touch/module.json").write_text(json.dumps(module))
     found = read_capabilities([tmp_path / "capabilities"])
-    source = CapabilityTools(lambda: found, CapabilityRuns(BubblewrapSandbox(), tmp_path / "runs"))
+    runs = CapabilityRuns(BubblewrapSandbox(), tmp_path / "runs")
+    source = CapabilityTools(lambda: found, runs, chosen=lambda _: None, may=lambda _agent, _tool: True)
     gate = ListGate(["capability.touch"] if allowed else [])
     script = Script(
         [

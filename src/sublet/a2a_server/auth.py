@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import structlog
@@ -31,7 +31,6 @@ MAX_REPORTED_KEYS = 256
 """Changed keys are reported once each, and no more than this many: whoever floods us must not flood the log."""
 
 OpenPaths: TypeAlias = Mapping[str, frozenset[str]]
-StillKnown: TypeAlias = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,8 @@ class Authenticator:
         self._known = credentials
         self._reported: set[tuple[str, str]] = set()
 
-    def identify(self, header: str, source_host: str) -> tuple[Caller, StillKnown]:
-        """Return the caller, and a check whether it would still be let in.
+    def identify(self, header: str, source_host: str) -> Caller:
+        """Return the caller, who can be asked whether it would still be let in.
 
         Raises:
             Refused: 401, saying why and what to do.
@@ -94,8 +93,7 @@ class Authenticator:
         try:
             claim = read_claim(token)
             if claim is not None:
-                caller, pinned = self._peer(token, claim, source_host), self._known.find_peer(claim.node_id)
-                return caller, lambda: self._known.find_peer(claim.node_id) == pinned
+                return self._peer(token, claim, source_host)
         except AssertionRejected as error:
             raise _unauthorized(str(error), "Check the clocks of both machines, or pair again.") from None
         except SubletError as error:  # the replay memory is full, so nobody can be let in safely
@@ -105,7 +103,7 @@ class Authenticator:
             raise _unauthorized(
                 "the token is unknown, expired or revoked", "The owner makes tokens with `sublet token create`."
             )
-        return Caller(name, None, source_host, _mark(token)), lambda: self._known.find_token(token) == name
+        return Caller(name, None, source_host, lambda: self._known.find_token(token) == name, _mark(token))
 
     def _peer(self, token: str, claim: Claim, source_host: str) -> Caller:
         peer = self._known.find_peer(claim.node_id)
@@ -125,7 +123,7 @@ class Authenticator:
             token, signer=peer.public_key, audience=self._known.fingerprint, issuer=claim.node_id
         )
         # Prefixed, so that a token's id can never use up a message's nonce.
-        caller = Caller(peer.name, peer, source_host)
+        caller = Caller(peer.name, peer, source_host, lambda: self._known.find_peer(claim.node_id) == peer)
         nonces = self._known.nonces.of(caller.owner)
         if not nonces.first_seen(f"jwt:{assertion.token_id}", assertion.issued_at):
             raise AssertionRejected("the peer assertion was used before")
@@ -168,7 +166,7 @@ class Gate:
                 await self._app(scope, receive, send)
                 return
             headers = Headers(scope=scope)
-            caller, still_known = self._authenticator.identify(headers.get("authorization", ""), _source(scope))
+            caller = self._authenticator.identify(headers.get("authorization", ""), _source(scope))
             mark_known(scope.get("state"))
             if self._active[caller.owner] >= MAX_REQUESTS_PER_CALLER:
                 raise Refused(
@@ -181,13 +179,13 @@ class Gate:
             return
 
         async def checked_send(message: Message) -> None:
-            if not still_known():
+            if not caller.still_known():
                 raise _AccessGone
             await send(message)
 
         self._active[caller.owner] += 1
         try:
-            await self._app({**scope, SCOPE_KEY: replace(caller, still_known=still_known)}, receive, checked_send)
+            await self._app({**scope, SCOPE_KEY: caller}, receive, checked_send)
         except* _AccessGone:
             # A stream of a peer that was removed, or of a revoked token, ends with its next event.
             log.warning("a caller has lost its access, and its stream was cut", caller=caller.owner)

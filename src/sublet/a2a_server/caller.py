@@ -33,8 +33,8 @@ class Caller:
     name: str
     peer: KnownPeer | None
     source_host: str
+    still_known: Callable[[], bool] = field(compare=False, repr=False)
     token_mark: str = ""
-    still_known: Callable[[], bool] = field(default=lambda: True, compare=False, repr=False)
 
     @property
     def owner(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from a2a.server.context import ServerCallContext
@@ -12,7 +12,7 @@ from a2a.types import Task
 
 from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.policy.model import Subject
-from sublet.policy.request_rules import NOT_NARROWED, Narrowing
+from sublet.policy.request_rules import Narrowing
 from sublet.protocol.chain import Chain
 from sublet.protocol.messages import Error, Invite, Start
 
@@ -41,10 +41,10 @@ class TextWork:
     text: str
     subject: Subject
     owner: str
-    chain: Chain = field(default_factory=Chain)
-    answers: bool = False
-    still_known: Callable[[], bool] = lambda: True
-    narrowing: Narrowing = NOT_NARROWED
+    chain: Chain
+    answers: bool
+    still_known: Callable[[], bool]
+    narrowing: Narrowing
 
 
 Work: TypeAlias = AwcpWork | TextWork

@@ -94,8 +94,8 @@ class Daemon:
 
     async def _run(self, ground: Ground, ready: Callable[[StatusView], None]) -> None:
         areas = await make_areas(ground)
-        await self._recover(areas)
         try:
+            await self._recover(areas)
             await self._start_data_plane(areas, ground.last_ports)
             status, web_logins = Status(areas, self._stalls), WebLogins()
             table = operation_table(areas, status, web_logins)

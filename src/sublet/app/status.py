@@ -68,7 +68,7 @@ class Status:
             config_dir=home.config_dir,
             state_dir=home.state_dir,
             remarks=[
-                *self._remarks(),
+                *await self._remarks(),
                 *approver_remarks(areas.governance.approver.pinned),
                 *messaging.remarks(),
             ],
@@ -87,7 +87,7 @@ class Status:
             bus=ground.bus_port.number,
         )
 
-    def _remarks(self) -> list[str]:
+    async def _remarks(self) -> list[str]:
         """Return what is not as its owner may expect: peers know the default ports, unless they were told others."""
         ground, upkeep = self._areas.ground, self._areas.upkeep
         config, page, bus = ground.config, ground.places.web_page(), ground.config.bus.listen
@@ -109,7 +109,7 @@ class Status:
         watching = upkeep.watcher.remarks if upkeep.watcher is not None else []
         # Another name than expected is what a newcomer chose badly, or an attempt to be taken for somebody.
         names = [name_remark(peer) for peer in self._areas.peering.peers.list() if peer.note]
-        unready = unready_lines(ground.offer.now())
+        unready = await asyncio.to_thread(unready_lines, ground.offer.now())
         return [*ports, *unready, *upkeep.reloader.remarks, *watching, *names, *_set_aside_lines(ground.aside)]
 
     async def _enforced(self) -> list[str]:

@@ -97,7 +97,7 @@ def home(tmp_path: Path) -> Home:
 
 @asynccontextmanager
 async def serving(double: DaemonDouble, home: Home) -> AsyncIterator[ControlClient]:
-    server = ControlServer(home, double.table)
+    server = ControlServer(home, double.table, identify=lambda _: None)
     await server.start()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(server.serve())
@@ -313,7 +313,7 @@ async def test_a_stop_ends_long_polls_at_once(home: Home) -> None:
         await asyncio.Event().wait()
 
     double = DaemonDouble({WAIT_FOR_END.name: forever})
-    server = ControlServer(home, double.table)
+    server = ControlServer(home, double.table, identify=lambda _: None)
     await server.start()
     async with asyncio.TaskGroup() as group, ControlClient(home) as client:
         serving = group.create_task(server.serve())
@@ -332,7 +332,7 @@ async def test_a_stop_lets_short_work_finish(home: Home) -> None:
         return RELOADED
 
     double = DaemonDouble({RELOAD.name: slow})
-    server = ControlServer(home, double.table)
+    server = ControlServer(home, double.table, identify=lambda _: None)
     await server.start()
     async with ControlClient(home) as client, asyncio.TaskGroup() as group:
         async with anyio.create_task_group() as serving:

@@ -58,6 +58,11 @@ class Side:
                 slots=self.slots,
                 agents=lambda: self.agents,
                 provider=lambda _: self.agent,
+                chain_of=lambda _: Chain(),
+                modules=None,
+                tool_gate=None,
+                capabilities=lambda: "",
+                questions=None,
             )
         )
         self.messages = Messages(self.supervising.parts, gate, lambda: self.agents, max_contexts=3)

@@ -32,6 +32,7 @@ from sublet.policy.config import PolicyConfig, parse
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.model import Subject
+from sublet.protocol.chain import Chain
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.gateway import GatewayInput
@@ -97,6 +98,10 @@ class Side:
                 agents=lambda: self.agents,
                 provider=lambda _: Echo(),
                 modules=self.jira,
+                chain_of=lambda _: Chain(),
+                tool_gate=None,
+                capabilities=lambda: "",
+                questions=None,
             )
         )
         self.service = self.supervising.service

@@ -120,3 +120,17 @@ async def test_what_is_narrowed_for_an_agent_is_for_whom_it_delegates_to_as_well
     await tools_of(api).call(ToolCall(DELEGATE, dict(WORK), "c1"), work, "coder")
     [request] = api.requests
     assert (request.deny, request.only) == (["file.write"], ["file.*", "sublet.delegate"])
+
+
+async def test_an_agent_narrows_further_and_never_widens(tmp_path: Path) -> None:
+    api = FakeDaemonApi()
+    tools, free = tools_of(api), job(tmp_path, "Go.")
+    held = replace(free, narrowing=narrowing(["file.write"], ["file.*", "sublet.delegate"]))
+    await tools.call(ToolCall(DELEGATE, {**WORK, "deny": ["shell.exec"]}, "c1"), held, "coder")
+    await tools.call(ToolCall(DELEGATE, {**WORK, "deny": ["shell.exec"], "only": ["file.read"]}, "c2"), free, "coder")
+    with pytest.raises(SubletError, match="can't both be passed on"):
+        await tools.call(ToolCall(DELEGATE, {**WORK, "only": ["shell.*"]}, "c3"), held, "coder")
+    assert [(one.deny, one.only) for one in api.requests] == [
+        (["file.write", "shell.exec"], ["file.*", "sublet.delegate"]),
+        (["shell.exec"], ["file.read"]),
+    ]

@@ -133,7 +133,8 @@ async def test_nobody_but_the_agent_is_answered(tmp_path: Path) -> None:
     offers = named([ToolOffer("capability.touch", "", {"type": "object"})], None)
     work = job(tmp_path, "")
     found = read_capabilities([])
-    source = CapabilityTools(lambda: found, CapabilityRuns(BubblewrapSandbox(), tmp_path / "runs"))
+    runs = CapabilityRuns(BubblewrapSandbox(), tmp_path / "runs")
+    source = CapabilityTools(lambda: found, runs, chosen=lambda _: None, may=lambda _agent, _tool: True)
     asked: list[int] = []
 
     def nobodys(pid: int) -> bool:

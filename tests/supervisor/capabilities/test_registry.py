@@ -117,7 +117,9 @@ async def test_agents_are_told_the_first_level_only_and_ask_for_more(tmp_path: P
     add(root, "two")
     found = read_capabilities([root])
     runs = CapabilityRuns(BubblewrapSandbox(), tmp_path / "scratch")
-    tools = CapabilityTools(lambda: found, runs, lambda agent: ("one",) if agent == "a" else None)
+    tools = CapabilityTools(
+        lambda: found, runs, lambda agent: ("one",) if agent == "a" else None, lambda _agent, _tool: True
+    )
     [offer] = tools.offers("a")
     assert (offer.tool, "does one" in offer.description, "About" in offer.description) == (
         "capability.one",

@@ -26,7 +26,7 @@ def with_touch(world: ModelWorld, root: Path) -> None:
     (root / "capabilities" / "touch" / "module.json").write_text(json.dumps(file))
     found = read_capabilities([root / "capabilities"])
     runs = CapabilityRuns(BubblewrapSandbox([root / "capabilities"]), root / "runs")
-    world.source = CapabilityTools(lambda: found, runs)
+    world.source = CapabilityTools(lambda: found, runs, chosen=lambda _: None, may=lambda _agent, _tool: True)
 
 
 async def test_a_capability_is_offered_asked_for_and_run_in_the_lease(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ class OwnerOnlyProtocol(DeadlineProtocol):
 
     cuts_stuck_readers = False  # who pages through the output of a command reads on when they turn the page
     _refused = False
-    identify: Callable[[int], Subject | None] = staticmethod(lambda _: None)
+    identify: Callable[[int], Subject | None]
     """Returns the agent that a process belongs to, if any."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base class
@@ -75,7 +75,7 @@ class ControlServer:
         self,
         home: Home,
         table: OperationTable,
-        identify: Callable[[int], Subject | None] = lambda _: None,
+        identify: Callable[[int], Subject | None],
     ) -> None:
         self._identify = identify
         self._control = ControlApi(table)

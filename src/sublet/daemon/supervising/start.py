@@ -84,11 +84,11 @@ class Around:
     slots: Slots
     agents: Callable[[], Sequence[AgentConfig]]
     provider: Callable[[str], Provider]
-    chain_of: Callable[[Subject], Chain] = lambda _: Chain()
-    modules: ModuleHub | None = None
-    tool_gate: GateMaker | None = None
-    capabilities: Callable[[], str] = lambda: ""
-    questions: AgentQuestions | None = None
+    chain_of: Callable[[Subject], Chain]
+    modules: ModuleHub | None
+    tool_gate: GateMaker | None
+    capabilities: Callable[[], str]
+    questions: AgentQuestions | None
 
 
 class Supervising:

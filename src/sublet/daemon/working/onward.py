@@ -159,14 +159,22 @@ class OnwardTools:
             raise SubletError(
                 ErrorCode.DECLINED, f"one task delegates at most {MAX_OF_ONE_JOB} times", "Do the rest yourself."
             )
+        deny, only = job.narrowing.deny, job.narrowing.only
+        if only and given.get("only"):
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                "your own request was narrowed to some tools, and two such lists can't both be passed on",
+                "Leave `only` out: yours goes along by itself. `deny` may be given.",
+            )
         try:
             request = CreateDelegation.model_validate(dict(given))
+            narrowed = {"deny": list(dict.fromkeys([*deny, *request.deny])), "only": [*only] or request.only}
+            request = CreateDelegation.model_validate({**request.model_dump(exclude_unset=True), **narrowed})
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise SubletError(LocalCode.INVALID_ARGUMENT, clean_line(f"{where}: {first['msg']}", 300)) from None
-        narrowed = {"deny": [*job.narrowing.deny], "only": [*job.narrowing.only]}
-        request = request.model_copy(update={"ttl_seconds": min(request.ttl_seconds, int(rest)), **narrowed})
+        request = request.model_copy(update={"ttl_seconds": min(request.ttl_seconds, int(rest))})
         place = f"begins {next(self._places)}"  # taken before the wait, since several calls may come at once
         begun.add(place)
         try:

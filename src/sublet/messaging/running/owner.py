@@ -85,7 +85,6 @@ class Owner:
     ) -> None:
         self._broken = broken
         self._make_engine = make_engine
-        self._network = network
         self._answer = answer
         self._outcome = outcome
         self._settle = settle

@@ -33,8 +33,8 @@ class CapabilityTools:
         self,
         capabilities: Callable[[], CapabilitySet],
         runs: CapabilityRuns,
-        chosen: Callable[[str], tuple[str, ...] | None] = lambda _: None,
-        may: Callable[[str, str], bool] = lambda _agent, _tool: True,
+        chosen: Callable[[str], tuple[str, ...] | None],
+        may: Callable[[str, str], bool],
     ) -> None:
         self._may = may
         self._capabilities = capabilities

@@ -210,7 +210,6 @@ class _Work:
     ) -> None:
         self.budget = Budget(config)
         self.said = ""
-        self._config = config
         self._conversation = conversation
         self._job = job
         self._capture = capture

@@ -38,7 +38,6 @@ class LeaseMemory:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._fd: int | None = None
         self._end = 0
         self._denied_count = 0

@@ -203,11 +203,6 @@ class Conflict:
         """The path in a form that is safe to show."""
         return clean_name(self.path)
 
-    @property
-    def shown_kept_as(self) -> str | None:
-        """``kept_as`` in a form that is safe to show."""
-        return None if self.kept_as is None else clean_name(self.kept_as)
-
 
 @dataclass(frozen=True, slots=True)
 class Preview:
