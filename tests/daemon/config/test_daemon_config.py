@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sublet.daemon.config.config_file import DAY_SECONDS
 from sublet.daemon.config.daemon_config import Bus, DaemonConfig, Listen
 from sublet.daemon.config.paths import Home, resolve_home
+from sublet.daemon.config.retention import Retention
 from sublet.protocol.errors import LocalCode, SubletError
 
 
@@ -66,6 +68,27 @@ def test_options_come_before_the_file(home: Home) -> None:
     assert (config.a2a.host, config.a2a.port) == ("0.0.0.0", 1)
     assert (config.sftp.host, config.sftp.port) == ("::1", 2)
     assert config.agent_file == Path(home.config_dir) / "mine.json"
+
+
+def test_what_only_the_file_says_is_in_force(home: Home) -> None:
+    write(
+        home,
+        {
+            "zenoh": "tls/127.0.0.1:7001",
+            "policy_file": "rules.json",
+            "capability_dirs": ["tools"],
+            "watch_files": False,
+            "hooks": {"on_end": ["/bin/told"], "notify": True},
+            "retention": {"max_age_days": 2, "max_bytes": 3, "pending_days": 4},
+        },
+    )
+    config = DaemonConfig(home=home)
+    assert config.bus == Bus(Listen("127.0.0.1", 7001, chosen=True))
+    assert config.policy_file == Path(home.config_dir) / "rules.json"
+    assert config.capability_dirs == (Path(home.config_dir) / "tools",)
+    assert not config.watch_files
+    assert (config.hooks.on_end, config.hooks.notify) == (["/bin/told"], True)
+    assert config.retention == Retention(2 * DAY_SECONDS, 3, 4 * DAY_SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from sublet.daemon.rooms.entities import daemon_of, entity_of, load_entities
 from sublet.daemon.rooms.known_doors import KnownDoors
 from sublet.daemon.rooms.messaging import Messaging, _resolved
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
+from sublet.messaging.delivery.loops import LoopLimits
 from sublet.messaging.links.keys import LinkKeys
 from sublet.messaging.links.links import Links
 from sublet.policy.model import Subject
@@ -151,3 +152,38 @@ async def test_a_peer_whose_bus_has_an_older_form_is_not_called_and_told_of(
 @pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example", "no-such-name.invalid"])
 async def test_a_host_that_is_no_name_has_no_address(host: str) -> None:
     assert await _resolved(host, 1) == ()
+
+
+async def test_what_config_json_says_of_rooms_is_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+
+    def network(endpoints: Endpoints) -> object:
+        told.append((endpoints.relays, endpoints.relay_authority))
+        return object()
+
+    def service(*given: object, **named: object) -> object:
+        told.append((given[6], given[7], named["daemon_bytes"]))
+        raise SubletError(LocalCode.INTERNAL, "enough is known", "")
+
+    monkeypatch.setattr("sublet.daemon.rooms.messaging._registry", lambda extensions: told.append(extensions))
+    monkeypatch.setattr("sublet.messaging.backends.zenoh_network.ZenohNetwork", network)
+    monkeypatch.setattr("sublet.messaging.service.MessagingService", service)
+    settings = MessagingConfig(
+        undeliverable_seconds=5.0,
+        max_hops=2,
+        agent_messages_per_minute=3,
+        megabytes_of_daemon=4,
+        extensions=["polls"],
+        relays=["tls/relay.example:7447"],
+        relay_authority="/ca.pem",
+    )
+    async with side(tmp_path, 1) as half:
+        port = BusPort(ANY_BUS, None)
+        messaging = Messaging(half.identity, tmp_path, port, half.peers, half.link, settings)
+        async with anyio.create_task_group() as group:
+            Services().start(group, Service("rooms", messaging.serve, messaging.wanted))
+            with pytest.raises(SubletError, match="enough is known"):
+                await messaging.use()
+            group.cancel_scope.cancel()
+        port.close()
+    assert told == [["polls"], (("tls/relay.example:7447",), Path("/ca.pem")), (5.0, LoopLimits(2, 3), 4 << 20)]

@@ -30,6 +30,7 @@ from sublet.daemon.supervising.prune_store import KeptSessions
 from sublet.daemon.supervising.start import TAKEN_OVER, Around, Supervising
 from sublet.policy.config import PolicyConfig, parse
 from sublet.policy.engine import Policy
+from sublet.policy.guardrail.options import GuardOptions
 from sublet.policy.lending import Protected
 from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
@@ -38,8 +39,10 @@ from sublet.protocol.events import Event, EventKind
 from sublet.protocol.gateway import GatewayInput
 from sublet.supervisor.agent import AgentRunContext
 from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.dispatch import CallLimits
 from sublet.supervisor.model import Job, Outcome, Report
-from sublet.supervisor.router.model import Route, RouteRequest
+from sublet.supervisor.router.classifier import ChatClassifier
+from sublet.supervisor.router.model import Route, RouterConfig, RouteRequest
 from sublet.supervisor.router.rules import decide
 from sublet.supervisor.slots import Slots
 from support.decisions import KeptDecisions
@@ -129,9 +132,9 @@ async def side(tmp_path: Path, policy: PolicyConfig) -> AsyncIterator[Side]:
 
 
 @asynccontextmanager
-async def opened_side(tmp_path: Path, policy: PolicyConfig) -> AsyncIterator[Side]:
+async def opened_side(tmp_path: Path, policy: PolicyConfig, **config: Any) -> AsyncIterator[Side]:
     store = await Store.open(tmp_path / "sublet.db")
-    side = Side(tmp_path, store, policy)
+    side = Side(tmp_path, store, policy, **config)
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(side.supervising.serve)
@@ -352,3 +355,41 @@ async def test_what_is_hidden_is_absent_in_the_same_words(tmp_path: Path) -> Non
                 await side.service.get_session(ShowSession(session_id=session), ME)
             said.append((absent.value.code, absent.value.message.replace(session, "X"), absent.value.hint))
         assert said[0] == said[1]
+
+
+async def test_what_config_json_says_of_the_supervisor_is_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROUTER_KEY", "k3y")
+    told: dict[str, Any] = {
+        "default_route": "writer",
+        "default_provider": "acp",
+        "min_confidence": 0.9,
+        "remember": False,
+        "hub": False,
+        "max_depth": 2,
+        "lease_seconds": 7.0,
+        "question_seconds": 8.0,
+        "guardrail_retries": 0,
+        "guardrail_on_failure": "ask_human",
+        "classifier": {
+            "endpoint": "https://models.example/v1",
+            "model": "small",
+            "api_key_env": "ROUTER_KEY",
+            "timeout_seconds": 3.0,
+        },
+    }
+    async with opened_side(tmp_path, PolicyConfig(), **told) as side:
+        inner = side.supervising
+        surroundings = inner.supervisor._around
+        assert surroundings.config() == RouterConfig(
+            default_route="writer", default_provider="acp", min_confidence=0.9, remember=False, hub=False
+        )
+        assert surroundings.question_seconds() == 8.0
+        assert inner._limits() == CallLimits(2, 7.0)
+        assert inner.parts.lease_seconds() == 7.0
+        assert inner.parts.guard() == GuardOptions(0, "ask_human")
+        classifier = inner.supervisor._classifier
+        assert isinstance(classifier, ChatClassifier)
+        assert (classifier._url, classifier._model) == ("https://models.example/v1/chat/completions", "small")
+        assert (classifier._key, classifier._timeout) == ("k3y", 3.0)
