@@ -8,6 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from sublet.a2a_server.pairing import PairingRoute
@@ -24,7 +26,12 @@ class Posted(DirectLink):
 
     async def pair(self, url: str, request: PairRequest, *, tls_fingerprint: str | None) -> PairReply:
         assert self.other is not None
-        app = Starlette(routes=[Route("/pair", PairingRoute(self.other), methods=["POST"])])
+        answers = PairingRoute(self.other)
+
+        async def paired(asked: Request) -> Response:
+            return await answers(asked)
+
+        app = Starlette(routes=[Route("/pair", paired, methods=["POST"])])
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bob") as http:
             answer = await http.post("/pair", json=dataclasses.asdict(request))
         assert answer.status_code == 200, answer.text
@@ -38,7 +45,7 @@ async def test_a_caller_is_paired_as_it_says_it_is(tmp_path: Path, monkeypatch: 
         ann.address = OwnAddress("https://192.0.2.9:8642/", certificate)
         link = Posted()
         link.other = bob.pairing
-        ann.pairing._link = link
+        ann.pairing._peer_link = link
         await ann.pairing.add((await bob.pairing.create_link()).link, "bob")
         (pinned,) = bob.peers.list()
     assert (pinned.name, pinned.public_key) == ("ann-s-laptop", ann.identity.public_key)
