@@ -27,6 +27,8 @@ RED, GREEN, TOO_SLOW = 0, 1, 2
 """How the tests of a field ended without it."""
 MOST_SECONDS: Final = 20.0
 """Of processor time, that the tests of a field may take."""
+MOST_WAITED: Final = 20
+"""Seconds after which a test without its field counts as one that hangs, which shows nothing."""
 MOST_NOTED: Final = 4.0
 """Of processor time, that a test may take to be of use."""
 OBSERVING_SECONDS: Final = 900.0
@@ -108,6 +110,7 @@ class Search:
     def _first(self, name: str, tests: Sequence[pytest.Item]) -> int:
         STATE.dropped = name
         for number, test in enumerate(tests):
+            signal.alarm(MOST_WAITED)
             if not run_items([test]):
                 return 10 + number
         return 0
@@ -149,6 +152,7 @@ def without(name: str, items: Sequence[pytest.Item]) -> int:
 
 
 def _plain(items: Sequence[pytest.Item]) -> int:
+    signal.alarm(3 * MOST_WAITED)
     return GREEN if run_items(items) else RED
 
 

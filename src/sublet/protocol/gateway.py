@@ -63,7 +63,10 @@ class GatewayResult(_Message):
 
 
 class GatewayInput(_Message):
-    """A gateway brings something for the supervisor; with ``blocking`` it waits for the result."""
+    """A gateway brings something for the supervisor; with ``blocking`` it waits for the result.
+
+    ``session`` names the conversation that it goes on with; without it that is the one of its ``sender``.
+    """
 
     type: Literal["input"] = "input"
     request_id: MessageId

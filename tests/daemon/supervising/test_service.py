@@ -40,7 +40,8 @@ from sublet.protocol.gateway import GatewayInput
 from sublet.supervisor.agent import AgentRunContext
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.dispatch import CallLimits
-from sublet.supervisor.model import Job, Outcome, Report
+from sublet.supervisor.model import Job, Outcome, Provider, Report
+from sublet.supervisor.provider_config import AcpConfig
 from sublet.supervisor.router.classifier import ChatClassifier
 from sublet.supervisor.router.model import Route, RouterConfig, RouteRequest
 from sublet.supervisor.router.rules import decide
@@ -86,6 +87,7 @@ class Side:
         self.journal = Journal(store)
         self.agents = [agent("coder", "python", "fast"), agent("writer", "docs"), agent("other", "docs")]
         self.jira = Jira()
+        self.provider: Provider = Echo()
         decides = Policy(Protected(root / "home"), policy)
         self.supervising = Supervising(
             Around(
@@ -99,7 +101,7 @@ class Side:
                 gate=Gatekeeper(decides, self.journal, list, KeptDecisions()),
                 slots=Slots(3),
                 agents=lambda: self.agents,
-                provider=lambda _: Echo(),
+                provider=lambda _: self.provider,
                 modules=self.jira,
                 chain_of=lambda _: Chain(),
                 tool_gate=None,
@@ -393,3 +395,51 @@ async def test_what_config_json_says_of_the_supervisor_is_in_force(
         assert isinstance(classifier, ChatClassifier)
         assert (classifier._url, classifier._model) == ("https://models.example/v1/chat/completions", "small")
         assert (classifier._key, classifier._timeout) == ("k3y", 3.0)
+
+
+async def test_an_input_of_a_gateway_goes_where_it_says_and_on_with_its_conversation(side: Side) -> None:
+    inputs = GatewayInputs(side.supervising.parts, side.supervising.parts.gate)
+    module = cast("Any", SimpleNamespace(id="chat", default_target="writer"))
+
+    for number, given in enumerate(({"session": "s"}, {"session": "s"}, {"sender": "ann"}, {"sender": "ann"})):
+        await inputs.handle(module, GatewayInput(request_id=f"r{number}", message="hi", **given))
+    await inputs.handle(module, GatewayInput(request_id="r5", message="hi", target="coder"))
+    contexts = [one.metadata["contextId"] for one in await side.supervising.sessions.list()]
+    assert sorted(map(str, contexts)) == ["r5", "s", "sender:ann"]
+    to = [event.keys.agent_id for event in await side.events(EventKind.DISPATCH_RESULT)]
+    assert to == ["writer", "writer", "writer", "writer", "coder"]
+
+
+class Answers:
+    """A provider that answers with the same JSON each time, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+
+    async def run(self, job: Job, report: Report) -> Outcome:
+        self.jobs.append(job)
+        return Outcome("done", '{"verdict": "good", "why": "it runs"}', 0)
+
+
+async def test_a_request_is_answered_by_whom_and_as_it_says(side: Side) -> None:
+    provider = side.provider = Answers()
+    side.agents[1] = side.agents[1].model_copy(update={"provider": AcpConfig(type="acp", argv=("x",))})
+    schema = {"type": "object", "properties": {"verdict": {"enum": ["good", "bad"]}}, "required": ["verdict"]}
+    answer = await side.ask("judge", agent="writer", answer_schema=schema, mask=["/verdict"])
+    assert answer.agent_id == "writer"
+    assert answer.structured == {"verdict": "good"}
+    await side.ask("judge", deny=["shell.exec"])
+    await side.ask("judge", only=["file.*"])
+    assert [(one.narrowing.deny, one.narrowing.only) for one in provider.jobs[1:]] == [
+        (("shell.exec",), ()),
+        ((), ("file.*",)),
+    ]
+
+
+async def test_an_answer_that_does_not_fit_is_asked_for_and_handed_on_as_the_request_says(side: Side) -> None:
+    provider = side.provider = Answers()
+    side.agents[1] = side.agents[1].model_copy(update={"provider": AcpConfig(type="acp", argv=("x",))})
+    schema = {"type": "object", "required": ["missing"]}
+    asked = await side.ask("judge", agent="writer", answer_schema=schema, retries=1, on_failure="ask_human")
+    assert asked.question
+    assert len(provider.jobs) == 2

@@ -36,6 +36,8 @@ class GatewayView(View):
 
     id: str
     name: str
+    version: str = ""
+    description: str = ""
     direction: str
     protocol: str
     modes: list[str]

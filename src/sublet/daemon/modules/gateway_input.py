@@ -46,7 +46,7 @@ class GatewayInputs:
         metadata: dict[str, JsonValue] = {AGENT: target} if target else {}
         owner = f"gateway:{module.id}"
         asked = AdmittedRequest(given.message, caller, owner, metadata=metadata)
-        context = given.session or given.request_id
+        context = given.session or (f"sender:{given.sender}" if given.sender else given.request_id)
         session_id = context_session_id(owner, context)
         await self._parts.sessions.make_room(owner, MAX_SESSIONS_OF_GATEWAY)
         updates = run_asked(self._parts, asked, session_id, {"gateway": module.id, "contextId": context})

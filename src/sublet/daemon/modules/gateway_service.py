@@ -64,6 +64,8 @@ def _view(one: Gateway) -> GatewayView:
     return GatewayView(
         id=module.id,
         name=module.name,
+        version=module.version,
+        description=module.description,
         direction=module.direction,
         protocol=module.protocol,
         modes=[*module.mode.supported],
