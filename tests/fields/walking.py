@@ -20,7 +20,7 @@ from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.api.operation import Stated
 from sublet.daemon.config.config_file import ConfigFile
 from sublet.daemon.ports.given_to_a2a import Moved, PairRequest
-from sublet.mcp_server import arguments, room_arguments
+from sublet.mcp_server.tools import TOOLS
 from sublet.policy.capabilities.module_file import CapabilityModule
 from sublet.policy.file_model import FileModel
 from sublet.protocol import gateway, messages
@@ -40,16 +40,6 @@ def requests() -> list[type]:
         module = importlib.import_module(f"{sublet.daemon.api.__name__}.{place.name}")
         found |= {one.request: None for one in vars(module).values() if isinstance(one, Stated)}
     return list(found)
-
-
-def subclasses_in(base: type, *modules: Any) -> list[type]:
-    """Return the classes of a base that modules define."""
-    return [
-        one
-        for module in modules
-        for one in vars(module).values()
-        if isinstance(one, type) and issubclass(one, base) and one.__module__ == module.__name__ and one is not base
-    ]
 
 
 A2A_MESSAGES: Final[Sequence[type]] = (
@@ -78,13 +68,20 @@ ROOM_FIELDS: Final = (
 ROOTS: Final[dict[str, Sequence[type]]] = {
     "agent": [AgentConfig],
     "delegation": [CreateDelegation],
-    "awcp": subclasses_in(messages.Wire, messages),
+    "awcp": [messages.Invite, messages.Accept, messages.Start, messages.Done, messages.Error, messages.Progress],
     "policy": [FileModel],
     "config": [ConfigFile],
     "http": [*requests(), PairRequest, Moved],
-    "mcp": subclasses_in(arguments.Arguments, arguments, room_arguments),
+    "mcp": [tool.arguments for tool in TOOLS],
     "module": [CapabilityModule],
-    "gateway": [GatewayModule, *subclasses_in(BaseModel, gateway)],
+    "gateway": [
+        GatewayModule,
+        gateway.GatewayAck,
+        gateway.GatewayResult,
+        gateway.GatewayInput,
+        gateway.GatewayEvent,
+        gateway.GatewayPong,
+    ],
     "a2a": A2A_MESSAGES,
     "room": [],
 }

@@ -46,6 +46,22 @@ async def test_what_is_sent_is_the_callers_own_and_has_a_receipt(
     assert talk.callers[0].kind == "mcp"
 
 
+async def test_threads_channels_and_files_are_named_as_the_host_names_them(
+    api: FakeDaemonApi, talk: FakeRooms, home: Home
+) -> None:
+    media = "sha256:" + "0" * 64
+    async with connected(api, home, talk=talk) as client:
+        await client.call_tool("send_message", {"to": "Work", "message": "x", "thread": REF, "attachments": [media]})
+        await client.call_tool("read_messages", {"room": "Work", "thread": REF})
+        await client.call_tool("read_messages", {"channel": "review"})
+        await client.call_tool("watch", {"action": "set", "room": "Work", "channels": ["news"], "on_reaction": True})
+    (said,) = talk.said
+    assert (said.thread, said.attachments) == (REF, [media])
+    assert [(one.room, one.thread, one.channel) for one in talk.read] == [("Work", REF, None), (None, None, "review")]
+    (watch,) = talk.set
+    assert (watch.channels, watch.on_reaction) == (["news"], True)
+
+
 @pytest.mark.parametrize(
     ("tool", "given"),
     [

@@ -65,6 +65,37 @@ async def test_C25_delegate_returns_a_handle_although_the_job_takes_long(
     assert api.callers[0].name == "mcp"
 
 
+async def test_every_option_of_a_delegation_is_asked_of_the_daemon(api: FakeDaemonApi, home: Home) -> None:
+    given = {
+        "description": "mend it",
+        "access_mode": "ro",
+        "result_mode": "staged",
+        "resources": [{"name": "docs", "path": "/srv/docs", "access_mode": "rw"}],
+        "include": ["src"],
+        "exclude": ["*.log"],
+        "git": "ro",
+        "reveal": [".env"],
+        "unlock": ["Makefile"],
+        "ttl_seconds": 60,
+        "max_total_bytes": 1,
+        "max_files": 2,
+        "max_file_bytes": 3,
+        "require_enforced": ["memory"],
+        "transport": "archive",
+        "wait_for_peer": True,
+        "keep_all": True,
+        "no_delete": True,
+        "writable": ["src"],
+        "deny": ["shell.exec"],
+        "only": ["file.*"],
+    }
+    async with connected(api, home) as client:
+        await client.call_tool("delegate", {**WORK, **given, "idempotency_key": "k"})
+    asked = api.requests[0].model_dump()
+    assert {name: asked[name] for name in (*WORK, *given)} == {**WORK, **given}
+    assert asked["idempotency_key"]
+
+
 async def test_C25_a_wait_is_capped_and_says_still_running(
     api: FakeDaemonApi, home: Home, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

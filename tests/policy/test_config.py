@@ -44,7 +44,12 @@ def test_limits(tmp_path: Path) -> None:
             "max_ttl_seconds": 600,
             "slots": 2,
             "access_modes": ["ro"],
-            "admission": {"max_files": 10, "on_sensitive": "refuse"},
+            "admission": {
+                "max_files": 10,
+                "max_file_bytes": 1_048_576,
+                "max_seconds": 2.5,
+                "on_sensitive": "refuse",
+            },
             "require_enforced": ["memory"],
         },
     }
@@ -52,7 +57,10 @@ def test_limits(tmp_path: Path) -> None:
     assert (limits.max_ttl_seconds, limits.slots, limits.access_modes) == (600, 2, ("ro",))
     assert limits.require_enforced == ("memory",)
     assert (limits.admission.max_files, limits.admission.on_sensitive) == (10, "refuse")
+    assert (limits.admission.max_file_bytes, limits.admission.max_seconds) == (1 << 20, 2.5)
     assert limits.admission.max_total_bytes == PolicyConfig().limits.admission.max_total_bytes
+    total = {"version": 1, "limits": {"admission": {"max_total_bytes": 7}}}
+    assert load(write(tmp_path, total)).limits.admission.max_total_bytes == 7
 
 
 @pytest.mark.parametrize(

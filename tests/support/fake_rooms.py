@@ -107,6 +107,8 @@ class FakeRooms:
         self.messages: list[ConversationMessage] = []
         self.events: list[RoomEvent] = []
         self.said: list[Say] = []
+        self.read: list[ReadConversation] = []
+        self.set: list[SetWatch] = []
         self.changed: list[tuple[str, OneMessage]] = []
         self.invited: list[tuple[str, str]] = []
         self.profiles: dict[str, ProfileView] = {}
@@ -146,6 +148,7 @@ class FakeRooms:
     @answers(READ_CONVERSATION)
     async def read_conversation(self, request: ReadConversation) -> ConversationPage:
         self._called()
+        self.read.append(request)
         ids = [one.ref_id for one in self.messages]
         end = ids.index(request.before) if request.before is not None else len(ids)
         page = self.messages[max(0, end - request.limit) : end]
@@ -249,9 +252,10 @@ class FakeRooms:
     @answers(SET_WATCH)
     async def set_watch(self, request: SetWatch) -> Watches:
         self._called()
-        assert request.ref_id is not None
+        self.set.append(request)
         flags = request.model_dump(exclude={"room", "channels", "this_room_only"})
-        self.watched.append(WatchedRef(room_id=ROOM, **flags))
+        if request.ref_id is not None:
+            self.watched.append(WatchedRef(room_id=ROOM, **flags))
         return Watches(refs=self.watched, channels=[])
 
     @answers(UNSET_WATCH)
