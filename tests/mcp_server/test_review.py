@@ -123,6 +123,16 @@ async def test_a_long_patch_comes_in_pages_without_loss(api: FakeDaemonApi, home
         assert (beyond["more"], beyond["from_peer"].get("text")) == (False, None)
 
 
+async def test_a_patch_goes_on_after_its_cursor(api: FakeDaemonApi, home: Home) -> None:
+    patch = "".join(f"+line {number}\n" for number in range(3_000))
+    async with connected(api, home) as client:
+        found = await staged(client, api, patch=patch)
+        first = same_facts(await client.call_tool("delegate_review", {"delegation_id": found}))
+        given = {"delegation_id": found, "cursor": first["next_cursor"]}
+        second = same_facts(await client.call_tool("delegate_review", given))
+    assert patch.startswith(first["from_peer"]["text"] + second["from_peer"]["text"])
+
+
 async def test_only_a_person_may_let_most_of_a_directory_go(api: FakeDaemonApi, home: Home) -> None:
     async with connected(api, home, "auto") as client:
         found = await staged(client, api, mass_deletion=True)
