@@ -41,7 +41,9 @@ async def test_a_call_waits_for_the_end(api: FakeDaemonApi, home: Home) -> None:
 
         async with anyio.create_task_group() as group:
             group.start_soon(wait)
-            await anyio.sleep(0.5)
+            with anyio.fail_after(10):
+                while not api.waits:
+                    await anyio.sleep(0.01)
             await api.finish(found)
     assert ended[0]["finished"]
 

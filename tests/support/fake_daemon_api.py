@@ -75,6 +75,7 @@ class FakeDaemonApi:
         self.events: list[Event] = []
         self.requests: list[CreateDelegation] = []
         self.callers: list[Subject] = []
+        self.waits = 0
         self.peers = [a_peer()]
         self.cancelled: list[str] = []
         self.lend_roots = ["/srv/projects"]
@@ -176,6 +177,7 @@ class FakeDaemonApi:
             only = request.only(sessions=True)
             return [e for e in self.events[cursor:] if only.fits(e)][: request.limit]
 
+        self.waits += request.timeout > 0
         async with self._news:
             try:
                 async with asyncio.timeout(request.timeout):
