@@ -272,6 +272,20 @@ async def test_news_are_waited_for_and_received_once(two: Two) -> None:
     assert again.events == []
 
 
+async def test_events_are_waited_for(two: Two) -> None:
+    start = (await two.call(room_news.GET_NEWEST, HOST)).cursor
+    async with anyio.create_task_group() as group:
+        found: list[Any] = []
+
+        async def wait() -> None:
+            found.append(await two.call(room_news.WATCH_ROOMS, HOST, since=start, wait=30, room_id=two.room))
+
+        group.start_soon(wait)
+        await anyio.lowlevel.checkpoint()
+        await two.say("hello")
+    assert [event["kind"] for event in found[0].events] == ["message.new"]
+
+
 async def test_what_one_says_of_oneself_is_found(two: Two) -> None:
     await two.call(room_people.UPDATE_PROFILE, HOST, fields={"display_name": "Claude"}, body="I mend builds")
     for operation in (room_people.GET_PROFILE, room_people.FIND_PROFILE):

@@ -443,3 +443,10 @@ async def test_an_answer_that_does_not_fit_is_asked_for_and_handed_on_as_the_req
     asked = await side.ask("judge", agent="writer", answer_schema=schema, retries=1, on_failure="ask_human")
     assert asked.question
     assert len(provider.jobs) == 2
+
+
+async def test_as_many_sessions_are_listed_as_are_asked_for(side: Side) -> None:
+    for title in ("first", "second"):
+        await side.service.create_session(NewSession(title=title), ME)
+    assert len(await side.service.list_sessions(ListSessions(limit=1), ME)) == 1
+    assert len(await side.service.list_sessions(ListSessions(), ME)) == 2
