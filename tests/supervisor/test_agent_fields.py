@@ -61,8 +61,16 @@ def test_the_router_sees_role_cost_and_trust() -> None:
 
 
 def test_rules_are_made_of_tools_and_governance() -> None:
-    tools = {"whitelist": ["file.read", "file.write"], "blacklist": ["shell.exec"], "authorization_required": ["file.write"]}
-    own = {"allowedTools": ["file.list", "file.read", "file.write"], "disallowedTools": ["network.fetch"], "approvalMode": "plan"}
+    tools = {
+        "whitelist": ["file.read", "file.write"],
+        "blacklist": ["shell.exec"],
+        "authorization_required": ["file.write"],
+    }
+    own = {
+        "allowedTools": ["file.list", "file.read", "file.write"],
+        "disallowedTools": ["network.fetch"],
+        "approvalMode": "plan",
+    }
     provider = {"type": "acp", "argv": ["x"]}
     made = rules_of([agent(provider=provider, tools=tools, governance={"acp": own})])
     told = {(str(rule.effect), str(rule.resource)) for rule in made}

@@ -18,6 +18,7 @@ from sublet.daemon.api.approvals import (
     Terms,
 )
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.statement_signing import sign_statement
 from sublet.protocol.statements import Statement
 from support.approvals import DAEMON, HUMAN, PASSPHRASE, call, desk
@@ -47,7 +48,12 @@ async def test_a_grant_is_as_far_as_its_request_says(tmp_path: Path) -> None:
         )
         made = await side.service.issue_grant(given, HUMAN)
         (kept,) = await side.grants.list(limit=5, usable=True)
-        assert (kept.scope, kept.max_uses, kept.digest, dict(kept.when)) == ("ses_1", 3, None, {"args.command": "make *"})
+        assert (kept.scope, kept.max_uses, kept.digest, dict(kept.when)) == (
+            "ses_1",
+            3,
+            None,
+            {"args.command": "make *"},
+        )
         assert 0 < kept.expires_at - side.clock() <= 77
         assert (made.agent, made.tool, made.widened) == ("coder", "shell.exec", True)
         exact = IssueGrant(agent="coder", tool="shell.exec", arguments={"command": "make deploy"})
@@ -99,3 +105,44 @@ async def test_an_approver_is_forgotten_by_its_own_signature(tmp_path: Path) -> 
         signed = sign_statement(Statement(daemon=DAEMON, decision="remove-key"), key)
         view = await side.service.forget_approver(ForgetApprover(signed=signed), HUMAN)
         assert view.public_key is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"daemon": "node-other"},
+        {"decision": "approve"},
+        {"subject": "apr_1"},
+        {"agent": "other"},
+        {"tool": "file.write"},
+        {"digest": "0" * 64},
+        {"any_arguments": True},
+        {"when": {"args.command": "make *"}},
+        {"scope": "ses_1"},
+        {"ttl_seconds": 7},
+        {"max_uses": 7},
+        {"at": 1},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+async def test_what_is_signed_has_to_be_what_is_asked_for(tmp_path: Path, change: dict[str, object]) -> None:
+    async with desk(tmp_path, [APPROVAL]) as side:
+        key = await side.make_approver()
+        fields = {"agent": "coder", "tool": "shell.exec", "arguments": {"command": "make deploy"}}
+        request = IssueGrant.model_validate(fields)
+        statement = Statement.model_validate({**issue_statement(DAEMON, request).model_dump(), **change})
+        given = request.model_copy(update={"signed": sign_statement(statement, key)})
+        with pytest.raises(SubletError) as refused:
+            await side.service.issue_grant(given, HUMAN)
+        assert refused.value.code is LocalCode.APPROVAL_INVALID
+
+
+async def test_what_was_signed_once_is_taken_once(tmp_path: Path) -> None:
+    async with desk(tmp_path, [APPROVAL]) as side:
+        key = await side.make_approver()
+        fields = {"agent": "coder", "tool": "shell.exec", "arguments": {"command": "make deploy"}}
+        request = IssueGrant.model_validate(fields)
+        given = request.model_copy(update={"signed": sign_statement(issue_statement(DAEMON, request), key)})
+        await side.service.issue_grant(given, HUMAN)
+        with pytest.raises(SubletError):
+            await side.service.issue_grant(given, HUMAN)

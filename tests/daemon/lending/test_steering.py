@@ -266,6 +266,35 @@ async def test_each_prompt_is_followed_to_its_end(side: Lender) -> None:
     ]
 
 
+async def test_for_whom_the_agent_waits_is_told(side: Lender) -> None:
+    found = await side.running()
+    for more, kind in (
+        ({"waiting": "shell.exec"}, "waiting_for_approval"),
+        ({"question": "Which?"}, "waiting_for_answer"),
+    ):
+        side.link.progress(found, text="x", **more)
+        with anyio.fail_after(10):
+            while (told := (await side.delegator.view(found)).condition) is None or told.kind != kind:
+                await anyio.sleep(0.01)
+        assert next(iter(more.values())) in told.detail
+    side.link.progress(found, text="a warning", stream="stderr")
+    await printed(side, found, "a warning")
+    events = (await side.journal.events_after(0, found, limit=100)).events
+    assert [event.data["stream"] for event in events if event.data.get("text") == "a warning"] == ["stderr"]
+    side.link.done(found)
+    await side.settled(found)
+
+
+async def test_how_prompts_ended_is_told_by_an_error_as_well(side: Lender) -> None:
+    found = await side.running()
+    await side.delegator.say(found, FollowUp(id="one", prompt="more"))
+    prompts = [{"state": "done", "exit_code": 0}, {"follow_up_id": "one", "state": "failed", "reason": "limit"}]
+    end = {"delegation_id": found, "code": "TASK_FAILED", "message": "it broke", "sublet": {"prompts": prompts}}
+    side.link.say(found, Error.model_validate(end))
+    (one,) = (await side.settled(found)).follow_ups
+    assert (one.state, one.why) == ("failed", "failed (limit)")
+
+
 async def test_a_follow_up_that_was_cut_off_is_no_success(side: Lender) -> None:
     found = await side.running()
     await side.delegator.say(found, FollowUp(id="one", prompt="more"))

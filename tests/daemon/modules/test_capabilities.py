@@ -120,9 +120,7 @@ async def test_a_capability_is_told_of_as_far_as_is_asked(tmp_path: Path) -> Non
     async with kept(tmp_path, readmeFile="about.md", cliDocFile="commands.md", helpArgs=["how"]) as one:
         (listed,) = (await one.call(LIST_CAPABILITIES)).capabilities
         assert (listed.id, listed.name, listed.version, listed.description) == ("tool", "Tool", "9", "says words")
-        told = [
-            (await one.call(INSPECT_CAPABILITY, capability_id="tool", level=level)).text for level in (1, 2, 3)
-        ]
+        told = [(await one.call(INSPECT_CAPABILITY, capability_id="tool", level=level)).text for level in (1, 2, 3)]
         assert "What it is for." in told[0] + told[1] + told[2]
         assert "usage: tool WORDS" not in told[0]
         assert "usage: tool WORDS" in told[1]

@@ -108,17 +108,17 @@ async def kept(root: Path, program: str = ECHO, **more: Any) -> AsyncIterator[Ke
 
 async def test_a_gateway_is_listed_and_run_as_its_module_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GW_SECRET", "s3")
-    mode = {"supported": ["async", "sync"], "default": "sync"}
+    mode = {"supported": ["async", "sync"], "default": "async"}
     process = {"environment": ["GW_SECRET"], "network": True}
     async with kept(tmp_path, mode=mode, process=process) as found:
         (listed,) = (await found.call(LIST_GATEWAYS)).gateways
         assert (listed.id, listed.name, listed.version, listed.description) == ("gate", "Gate", "1.2", "our chat")
         assert (listed.direction, listed.protocol, listed.modes) == ("duplex", "stdio", ["async", "sync"])
         await found.until(lambda one: one.state == "connected")
-        sent = await found.call(SEND_TO_GATEWAY, gateway_id="gate", message="hello")
-        assert sent.output == {"said": "hello", "args": ["loud"], "secret": "s3", "mode": "sync"}
-        quick = await found.call(SEND_TO_GATEWAY, gateway_id="gate", message="hello", mode="async")
+        quick = await found.call(SEND_TO_GATEWAY, gateway_id="gate", message="hello")
         assert quick.output is None
+        sent = await found.call(SEND_TO_GATEWAY, gateway_id="gate", message="hello", mode="sync")
+        assert sent.output == {"said": "hello", "args": ["loud"], "secret": "s3", "mode": "sync"}
         assert found.sandbox.launches[0].allow_network
         with pytest.raises(SubletError, match="not today"):
             await found.call(SEND_TO_GATEWAY, gateway_id="gate", message="no")

@@ -254,3 +254,18 @@ def test_a_feed_is_what_any_of_its_rules_names() -> None:
     assert wanted(rules, event(EventKind.APPROVAL_REQUIRED, agent="reviewer"))
     assert not wanted(rules, event(EventKind.APPROVAL_REQUIRED, session="s2"))
     assert not wanted(rules, event(EventKind.TOOL_CALL))
+
+
+async def test_an_ack_and_a_result_are_waited_for_as_long_as_the_module_says() -> None:
+    got: list[Any] = []
+    async with anyio.create_task_group() as group:
+        with anyio.fail_after(10):
+            await sent(GatewaySession(module(ackTimeoutMs=10), group, handle, tell), got)
+            other = Other(GatewaySession(module(resultTimeoutMs=10), group, handle, tell))
+            async with anyio.create_task_group() as both:
+                both.start_soon(sent, other.session, got)
+                asked = await other.read()
+                assert isinstance(asked, GatewayRequest)
+                other.say(GatewayAck(request_id=asked.request_id, accepted=True))
+        group.cancel_scope.cancel()
+    assert ["did not take it within 10 ms" in str(got[0]), "gave no result within 10 ms" in str(got[1])] == [True, True]
