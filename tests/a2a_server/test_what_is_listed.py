@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import anyio
 import pytest
 from a2a.types import GetTaskRequest, ListTasksRequest, Part, Task, TaskState
 from a2a.utils.errors import ContentTypeNotSupportedError, PushNotificationNotSupportedError
@@ -55,6 +56,17 @@ async def test_artifacts_and_history_are_listed_for_who_asks_for_them(bob: World
     assert (len(plain.artifacts), len(whole.artifacts)) == (0, 1)
     assert (bool(plain.history), bool(whole.history)) == (True, False)
     assert (bool(full.history), bool(short.history), bool(answer.history)) == (True, False, False)
+
+
+async def test_who_does_not_wait_is_answered_while_the_work_goes_on(bob: World) -> None:
+    bob.messages.gate.clear()
+    question = text("hello")
+    question.configuration.return_immediately = True
+    async with bob.rpc(TOKEN) as client:
+        with anyio.fail_after(10):
+            task = (await client.send_message(question)).task
+        assert task.status.state != TaskState.TASK_STATE_COMPLETED
+        bob.messages.gate.set()
 
 
 async def test_what_would_be_ignored_is_refused(bob: World) -> None:

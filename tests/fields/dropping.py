@@ -28,6 +28,13 @@ from sublet.protocol.ezagent.room.statements import NestedMap, Statement
 from sublet.protocol.ezagent.yjs.model import ItemId
 
 _ABSENT: Final = object()
+READ_BY_VALIDATION: Final = frozenset(
+    {
+        "sublet.supervisor.model_config:McpServerConfig.allow_plaintext",
+        "sublet.supervisor.model_config:ModelConfig.allow_plaintext",
+    }
+)
+"""Fields that only let others be accepted: these are dropped before the model reads its input."""
 _A2A_CALLS: Final = (
     "on_message_send",
     "on_message_send_stream",
@@ -84,9 +91,18 @@ def _hook(model: type) -> None:
             _lose(value, name := STATE.dropped.removeprefix(prefix), defaults[name]())
         return value
 
+    def unread(value: Any) -> Any:
+        if not STATE.dropped.startswith(prefix) or not isinstance(value, dict):
+            return value
+        return {name: one for name, one in value.items() if prefix + name != STATE.dropped}
+
     def schema(_: type, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         inner = handler(source)
-        return core_schema.no_info_after_validator_function(changed, inner) if source is model else inner
+        if source is not model:
+            return inner
+        if any(name.startswith(prefix) for name in READ_BY_VALIDATION):
+            inner = core_schema.no_info_before_validator_function(unread, inner)
+        return core_schema.no_info_after_validator_function(changed, inner)
 
     model.__get_pydantic_core_schema__ = classmethod(schema)  # type: ignore[attr-defined]
 
@@ -96,7 +112,7 @@ def _model_defaults(model: type[BaseModel]) -> dict[str, Callable[[], Any]]:
 
     def default(name: str) -> Any:
         field = model.model_fields[name]
-        if field.is_required() or get_origin(field.annotation) is Literal and _is_tag(field.annotation):
+        if field.is_required() or (get_origin(field.annotation) is Literal and _is_tag(field.annotation)):
             return _ABSENT
         return field.get_default(call_default_factory=True, validated_data={})
 

@@ -63,7 +63,7 @@ def main() -> int:
     os.chdir(ROOT)
     chosen = [row for row in rows() if not asked.names or any(name in row.field for name in asked.names)]
     if asked.sample is not None:
-        drawn = random.Random(asked.seed or seed())  # noqa: S311 - a sample, no secret
+        drawn = random.Random(asked.seed or seed())
         chosen = drawn.sample(chosen, min(asked.sample, len(chosen)))
     trial = try_rows(chosen, asked.workers)
     for row in chosen:

@@ -29,14 +29,16 @@ from support.decisions import KeptDecisions
 pytestmark = pytest.mark.anyio
 ME = Subject("human")
 ASKED = {"id": "ask-first", "effect": "approval", "action": "tool.call", "resource": "deploy"}
+PUSH = {"args.command": {"like": "git push*"}}
+NIGHT = {"from": "22:00", "to": "06:00"}
 RULES: list[dict[str, Any]] = [
-    {"id": "no-push", "effect": "deny", "action": "tool.call", "resource": "shell", "when": {"args.command": {"like": "git push*"}}},
-    {"id": "no-night", "effect": "deny", "action": "tool.call", "resource": "build", "times": {"from": "22:00", "to": "06:00"}},
+    {"id": "no-push", "effect": "deny", "action": "tool.call", "resource": "shell", "when": PUSH},
+    {"id": "no-night", "effect": "deny", "action": "tool.call", "resource": "build", "times": NIGHT},
     {"id": "no-large", "effect": "deny", "action": "room.send", "when": {"size_bytes": {"min": 1000}}},
     {"id": "no-review", "effect": "deny", "action": "tool.call", "resource": "merge", "subject": {"role": "reviewer"}},
     ASKED,
     {"id": "tools", "effect": "allow", "action": "tool.call"},
-]  # fmt: skip
+]
 
 
 @dataclass

@@ -177,15 +177,17 @@ async def test_a_room_is_configured_as_was_asked(two: Two) -> None:
         name="Play",
         policy="knock",
         disable=["watch"],
-        levels={"events_default": 10},
+        levels={"events_default": 10, "default": 5, "admin": 60},
         powers={two.host: 20},
         roles={two.host: "admin"},
-        fields={"timeline.max_refs_per_window": 50},
+        fields={"timeline.max_refs_per_window": 50, "ext.channels.power_level": 40},
     )
     found = await two.detail()
     assert (found.name, found.policy) == ("Play", "knock")
     assert "watch" not in found.config["enabled_extensions"]
-    assert found.config["power_levels.events_default"] == 10
+    levels = {name: found.config[f"power_levels.{name}"] for name in ("events_default", "default", "admin")}
+    assert levels == {"events_default": 10, "default": 5, "admin": 60}
+    assert found.config["ext.channels.power_level"] == 40
     assert found.powers[two.host] == 20
     assert found.roles[two.host] == "admin"
     assert found.config["timeline"]["max_refs_per_window"] == 50
