@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final, cast, get_args
 
 from a2a import types as a2a
 from google.protobuf.message import Message as Proto
@@ -118,7 +118,7 @@ def names(model: type) -> list[str]:
         return list(model.model_fields)
     if issubclass(model, Proto):
         return [field.name for field in model.DESCRIPTOR.fields]
-    return [field.name for field in dataclasses.fields(model)]
+    return [field.name for field in dataclasses.fields(cast("Any", model))]
 
 
 def name_of(model: type) -> str:

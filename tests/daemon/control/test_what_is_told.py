@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
 import pytest
 
+from sublet.daemon.api.delegation_fields import ListNewest
 from sublet.daemon.api.events import FollowEvents, ReadEvents
 from sublet.daemon.api.web_logins import CreateWebLogin
+from sublet.daemon.control.delegation_service import DelegationService
 from sublet.daemon.control.history_service import HistoryService
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
@@ -84,3 +87,24 @@ async def test_a_login_is_good_for_as_long_as_was_asked(journal: Journal) -> Non
     now[0] += 61
     with pytest.raises(SubletError):
         logins.redeem(made.url.partition("login=")[2])
+
+
+async def test_delegations_and_work_for_others_are_listed_page_by_page(journal: Journal) -> None:
+    asked: list[dict[str, object]] = []
+
+    class Listed:
+        """Keeps what it is asked for."""
+
+        async def list(self, **wanted: object) -> list[object]:
+            asked.append(wanted)
+            return []
+
+        list_assignments = list
+
+    request = ListNewest(limit=7, active=True, before="dlg_1")
+    lists = cast("Any", Listed())
+    parts = cast("Any", SimpleNamespace(delegator=lists, gate=gatekeeper(journal)))
+    await DelegationService(parts).list_newest(request, ME)
+    told = HistoryService(gatekeeper(journal), lists, cast("Any", None), cast("Any", None))
+    await told.list_assignments(request, ME)
+    assert asked == [{"limit": 7, "active": True, "before": "dlg_1"}] * 2

@@ -20,8 +20,7 @@ from sublet.daemon.storage.store import Store
 from sublet.policy.model import Action, Subject
 from sublet.protocol.errors import SubletError
 from sublet.supervisor.capabilities.runs import CapabilityRuns
-from sublet.supervisor.model import Launch
-from sublet.workspace.sandbox.bubblewrap import Unsandboxed
+from sublet.workspace.sandbox.bubblewrap import ConfinedLaunch, Unsandboxed
 from support.decisions import KeptDecisions, gatekeeper
 
 pytestmark = pytest.mark.anyio
@@ -40,9 +39,9 @@ esac
 class Recorder(Unsandboxed):
     """Confines nothing, and tells what it was asked for."""
 
-    launches: list[Launch] = field(default_factory=list)
+    launches: list[ConfinedLaunch] = field(default_factory=list)
 
-    def wrap(self, launch: Launch) -> Any:
+    def wrap(self, launch: ConfinedLaunch) -> Any:
         self.launches.append(launch)
         return super().wrap(launch)
 

@@ -24,8 +24,7 @@ from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.gateway import GatewayInput
 from sublet.supervisor.gateways.module_file import GatewayModule
-from sublet.supervisor.model import Launch
-from sublet.workspace.sandbox.bubblewrap import Unsandboxed
+from sublet.workspace.sandbox.bubblewrap import ConfinedLaunch, Unsandboxed
 from support.decisions import KeptDecisions, gatekeeper
 
 pytestmark = pytest.mark.anyio
@@ -52,9 +51,9 @@ DEAF = "import sys; sys.stdin.read()"
 class Recorder(Unsandboxed):
     """Confines nothing, and tells what it was asked for."""
 
-    launches: list[Launch] = field(default_factory=list)
+    launches: list[ConfinedLaunch] = field(default_factory=list)
 
-    def wrap(self, launch: Launch) -> Any:
+    def wrap(self, launch: ConfinedLaunch) -> Any:
         self.launches.append(launch)
         return super().wrap(launch)
 

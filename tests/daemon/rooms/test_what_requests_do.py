@@ -356,6 +356,7 @@ async def test_whom_one_talks_with_is_found_by_address(two: Two) -> None:
     assert [message.body for message in thread.messages] == ["*second*"]
     channel = await two.call(conversations.READ_CONVERSATION, channel="news")
     assert [message.body for message in channel.messages] == ["flaky first"]
+    assert (await two.call(conversations.GET_CONVERSATION, room="Work")).room_id == two.room
     whole = await two.call(conversations.READ_MESSAGE, room="Work", ref_id=first.ref_id)
     assert whole.body == "flaky first"
     assert opened.room_id != two.room
