@@ -12,7 +12,6 @@ from typing import Any
 import anyio
 import pytest
 
-from sublet.app.rooms import make_rooms
 from sublet.daemon.api import (
     conversations,
     room_files,
@@ -31,6 +30,7 @@ from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.messaging import Messaging
+from sublet.daemon.rooms.start import make_rooms
 from sublet.policy.model import Subject
 from sublet.protocol.errors import SubletError
 from sublet.tasks import Service, Services
@@ -138,7 +138,7 @@ async def test_a_message_answers_one_of_another_room_and_comes_with_a_file(two: 
 
 async def test_receipts_are_waited_for_until_they_are_as_wanted(two: Two) -> None:
     ref = await two.say("hello")
-    asked = {"room_id": two.room, "ref_id": ref}
+    asked: dict[str, Any] = {"room_id": two.room, "ref_id": ref}
     async with anyio.create_task_group() as group:
         read: list[str] = []
 
@@ -160,7 +160,7 @@ async def test_marks_on_messages_are_as_they_were_made(two: Two) -> None:
     (first, _) = await two.call(room_messages.READ_MESSAGES, room_id=two.room)
     assert (first.body, first.format) == ("<b>yours</b>", "html")
     assert "🎉" in str(first.about)
-    redacted = {"room_id": two.room, "ref_id": mine, "action": "redact", "reason": "too loud"}
+    redacted: dict[str, Any] = {"room_id": two.room, "ref_id": mine, "action": "redact", "reason": "too loud"}
     await two.call(room_marks.MODERATE_MESSAGE, **redacted)
     shown = await two.call(room_marks.GET_MESSAGE, room_id=two.room, ref_id=mine)
     assert shown.about["redacted"] == {"by": two.human, "reason": "too loud"}
@@ -198,7 +198,7 @@ async def test_a_room_is_configured_as_was_asked(two: Two) -> None:
 async def test_who_is_removed_hears_why_and_who_is_banned_comes_back_no_more(two: Two) -> None:
     two.room = (await two.call(rooms.CREATE_ROOM, name="Open", policy="open")).room_id
     await two.call(rooms.JOIN_ROOM, HOST, room_id=two.room)
-    removed = {"room_id": two.room, "entity": two.host}
+    removed: dict[str, Any] = {"room_id": two.room, "entity": two.host}
     await two.call(room_members.KICK_MEMBER, **removed, reason="too loud")
     assert two.host not in (await two.detail()).roles
     assert "too loud" in str((await two.call(room_news.WATCH_ROOMS, HOST, since=0)).events)
@@ -230,7 +230,7 @@ async def test_a_room_is_made_as_was_asked(two: Two) -> None:
 async def test_a_watch_tells_of_what_it_is_set_for(two: Two, switch: str) -> None:
     ref = await two.say("watched")
     others = {"on_content_edit": False, "on_reply": False, "on_thread": False, "on_reaction": False}
-    watch = {"room": two.room, "ref_id": ref, "reason": "for the release"}
+    watch: dict[str, Any] = {"room": two.room, "ref_id": ref, "reason": "for the release"}
     set_ = await two.call(room_news.SET_WATCH, HOST, **watch, **{**others, switch: True})
     (told,) = set_.refs
     assert told.reason == "for the release"
@@ -310,7 +310,7 @@ async def test_presence_and_drafts_are_kept_as_they_were_told(two: Two) -> None:
 
 async def test_a_shared_text_is_edited_where_it_says(two: Two) -> None:
     ref = await two.say("one two")
-    one = {"room_id": two.room, "ref_id": ref}
+    one: dict[str, Any] = {"room_id": two.room, "ref_id": ref}
     shared = await two.call(room_texts.SHARE_TEXT, **one, mode="explicit", editors=[two.host])
     assert (shared.mode, shared.editors) == ("explicit", [two.host])
     edited = await two.call(

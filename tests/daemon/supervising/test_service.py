@@ -402,7 +402,7 @@ async def test_an_input_of_a_gateway_goes_where_it_says_and_on_with_its_conversa
     module = cast("Any", SimpleNamespace(id="chat", default_target="writer"))
 
     for number, given in enumerate(({"session": "s"}, {"session": "s"}, {"sender": "ann"}, {"sender": "ann"})):
-        await inputs.handle(module, GatewayInput(request_id=f"r{number}", message="hi", **given))
+        await inputs.handle(module, GatewayInput.model_validate({"request_id": f"r{number}", "message": "hi", **given}))
     await inputs.handle(module, GatewayInput(request_id="r5", message="hi", target="coder"))
     contexts = [one.metadata["contextId"] for one in await side.supervising.sessions.list()]
     assert sorted(map(str, contexts)) == ["r5", "s", "sender:ann"]

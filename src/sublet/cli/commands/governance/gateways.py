@@ -61,6 +61,7 @@ def gateway_show(ctx: typer.Context, gateway_id: IdArgument, as_json: JsonFlag =
             screen.emit(found.model_dump(mode="json"))
             return
         screen.show(_line(found))
+        screen.show(f"about  {clean(found.description)}, version {clean(found.version)}")
         if found.url:
             screen.show(f"url    {found.url}")
         if found.token:
