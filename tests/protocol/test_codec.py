@@ -367,3 +367,9 @@ def test_a_credential_is_not_in_the_repr() -> None:
     start = decode(changed(START, "mount.credential", "hunter2"))
     assert "hunter2" not in repr(start)
     assert "hunter2" not in str(start)
+
+
+def test_the_credential_of_start_is_read() -> None:
+    start = decode(changed(START, "mount.credential", "hunter2"))
+    assert isinstance(start, Start)
+    assert start.mount.credential == "hunter2"

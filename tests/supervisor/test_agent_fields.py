@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from sublet.protocol import ids
 from sublet.supervisor.a2a_config import A2aConfig
 from sublet.supervisor.acp.presets import acp_plan
 from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.chat.mcp_server import McpServer
 from sublet.supervisor.command import plan
 from sublet.supervisor.confined_runs import ConfinedRuns
 from sublet.supervisor.limits import Cage
@@ -67,7 +69,7 @@ def test_rules_are_made_of_tools_and_governance() -> None:
         "authorization_required": ["file.write"],
     }
     own = {
-        "allowedTools": ["file.list", "file.read", "file.write"],
+        "allowedTools": ["capability.deploy", "file.read", "file.write"],
         "disallowedTools": ["network.fetch"],
         "approvalMode": "plan",
     }
@@ -76,7 +78,7 @@ def test_rules_are_made_of_tools_and_governance() -> None:
     told = {(str(rule.effect), str(rule.resource)) for rule in made}
     text = repr(made)
     assert {effect for effect, _ in told} >= {"allow", "deny"}
-    for name in ("file.read", "shell.exec", "file.write", "file.list", "network.fetch", "approvalMode.plan"):
+    for name in ("file.read", "shell.exec", "file.write", "capability.deploy", "network.fetch", "approvalMode.plan"):
         assert name in text, name
 
 
@@ -164,3 +166,27 @@ def test_a_program_is_held_to_the_bounds_of_its_agent(tmp_path: Path) -> None:
     assert {name: bounds.told[name] for name in limits} == limits
     launch = runs._launch(["sh"], ())
     assert launch.scratch_bytes == 1 << 22
+
+
+async def test_a_tool_server_is_started_or_called_as_the_agent_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+
+    async def keep(server: McpServer) -> None:
+        async with AsyncExitStack() as opened:
+            with server._send, server._requests, pytest.raises(KeyError):
+                await server._connect(opened)
+
+    def called(*given: Any, **named: Any) -> Any:
+        told.append(given[1:] if isinstance(given[0], McpServer) else given[0])
+        raise KeyError("enough is known")
+
+    monkeypatch.setattr(McpServer, "_program", called)
+    monkeypatch.setattr("sublet.supervisor.chat.mcp_http.bounded_client", called)
+    servers = {
+        "here": {"command": "tool", "args": ["serve"], "env": ["TOOL_KEY"]},
+        "there": {"url": "https://tools.example/mcp", "token_env": "TOOL_TOKEN"},
+    }
+    found = agent(provider=MODEL, mcpServers=servers).mcp_servers
+    for name in servers:
+        await keep(McpServer(name, found[name], cast("Any", None), {"TOOL_TOKEN": "s3"}))
+    assert told == [(["tool", "serve"], ("TOOL_KEY",)), {"Authorization": "Bearer s3"}]

@@ -79,7 +79,7 @@ async def kept(root: Path, **more: Any) -> AsyncIterator[Kept]:
     (directory / "tool").write_text(TOOL)
     (directory / "tool").chmod(0o755)
     (directory / "about.md").write_text("What it is for.\n")
-    (directory / "commands.md").write_text("How it is called.\n")
+    (directory / "commands.md").write_text("How it is called.\n\n" + "More of it.\n\n" * 100)
     (directory / "module.json").write_text(json.dumps(module))
     sandbox = Recorder()
     store = await Store.open(root / "sublet.db")

@@ -40,6 +40,7 @@ from sublet.protocol.gateway import GatewayInput
 from sublet.supervisor.agent import AgentRunContext
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.dispatch import CallLimits
+from sublet.supervisor.gateways.module_file import GatewayModule
 from sublet.supervisor.model import Job, Outcome, Provider, Report
 from sublet.supervisor.provider_config import AcpConfig
 from sublet.supervisor.router.classifier import ChatClassifier
@@ -399,7 +400,8 @@ async def test_what_config_json_says_of_the_supervisor_is_in_force(
 
 async def test_an_input_of_a_gateway_goes_where_it_says_and_on_with_its_conversation(side: Side) -> None:
     inputs = GatewayInputs(side.supervising.parts, side.supervising.parts.gate)
-    module = cast("Any", SimpleNamespace(id="chat", default_target="writer"))
+    given_module = {"id": "chat", "name": "c", "version": "1", "description": "d", "direction": "input"}
+    module = GatewayModule.model_validate({**given_module, "protocol": "http", "defaultTarget": "writer"})
 
     for number, given in enumerate(({"session": "s"}, {"session": "s"}, {"sender": "ann"}, {"sender": "ann"})):
         await inputs.handle(module, GatewayInput.model_validate({"request_id": f"r{number}", "message": "hi", **given}))

@@ -17,7 +17,7 @@ from sublet.daemon.working.updates import MAX_PENDING_UPDATES
 from sublet.protocol.assignment.events import StopCame
 from sublet.protocol.assignment.outputs import Output as Wanted
 from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.protocol.messages import Progress
+from sublet.protocol.messages import Progress, Start
 from sublet.supervisor.model import Job, Outcome, Output, Report
 from sublet.workspace.model import ExportLimits
 from support.gates import ListGate
@@ -35,9 +35,8 @@ async def side(tmp_path: Path) -> AsyncIterator[Worker]:
         yield side
 
 
-async def make(side: Worker) -> AssignmentRun:
-    accept = await side.accepted()
-    start = side.start_message(accept)
+async def make(side: Worker, start: Start | None = None) -> AssignmentRun:
+    start = start or side.start_message(await side.accepted())
     scratch = side.root / "scratch"
     tools = ExecutorTools({"sshfs": side.mounts}, side.reverse, lambda _: side.agent, scratch, lambda *_: ListGate())
     decisions = Decisions("dlg_1", ALICE, _nothing, await side.record())
@@ -51,6 +50,15 @@ async def _nothing(decisions: Decisions, output: Wanted, host: str) -> None:
 
 def say(run: AssignmentRun, text: str, dropped: int = 0) -> None:
     run._news.output(Output("stdout", text, dropped))
+
+
+async def test_the_agent_talks_in_the_room_that_start_names(side: Worker) -> None:
+    accept = await side.accepted()
+    room = "01a2230a-76a2-722b-9195-a71d135900a9"
+    told = side.start_message(accept).model_dump()
+    start = Start.model_validate({**told, "sublet": {**told["sublet"], "room_id": room}})
+    run = await make(side, start)
+    assert run.work_of("node-alice").room_id == room
 
 
 async def test_every_character_is_told_or_counted_once(side: Worker) -> None:

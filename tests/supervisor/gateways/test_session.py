@@ -259,7 +259,7 @@ def test_a_feed_is_what_any_of_its_rules_names() -> None:
 async def test_an_ack_and_a_result_are_waited_for_as_long_as_the_module_says() -> None:
     got: list[Any] = []
     async with anyio.create_task_group() as group:
-        with anyio.fail_after(10):
+        with anyio.fail_after(5):
             await sent(GatewaySession(module(ackTimeoutMs=10), group, handle, tell), got)
             other = Other(GatewaySession(module(resultTimeoutMs=10), group, handle, tell))
             async with anyio.create_task_group() as both:
@@ -269,3 +269,20 @@ async def test_an_ack_and_a_result_are_waited_for_as_long_as_the_module_says() -
                 other.say(GatewayAck(request_id=asked.request_id, accepted=True))
         group.cancel_scope.cancel()
     assert ["did not take it within 10 ms" in str(got[0]), "gave no result within 10 ms" in str(got[1])] == [True, True]
+
+
+async def test_a_pong_answers_its_own_ping(other: Other) -> None:
+    found: list[str] = []
+
+    async def check() -> None:
+        found.append(await other.session.check(3_000))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(check)
+            ping = await other.read()
+            assert isinstance(ping, GatewayPing)
+            other.session.receive(b'{"type": "pong", "requestId": "of-another", "ok": false, "detail": "broken"}')
+            told = f'{{"type": "pong", "requestId": "{ping.request_id}", "ok": false, "detail": "tired"}}'
+            other.session.receive(told.encode())
+    assert ["tired" in one for one in found] == [True]
