@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from sublet.daemon.governing.agent_calls import AgentCalls
+from sublet.protocol.canonical import JsonValue
 from support.approvals import desk
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_an_agent_is_told_of_what_some_rule_could_allow_it(tmp_path: Path) -> None:
-    rules = [
+    rules: list[dict[str, JsonValue]] = [
         {"id": "reviewers", "effect": "deny", "action": "tool.call", "subject": {"role": "reviewer"}},
         {"id": "ask", "effect": "approval", "action": "tool.call", "resource": "shell.exec"},
         {"id": "never", "effect": "deny", "action": "tool.call", "resource": "file.delete"},

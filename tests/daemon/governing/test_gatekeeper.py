@@ -10,12 +10,12 @@ import pytest
 
 from sublet.daemon.governing import gatekeeper as gatekeepers
 from sublet.daemon.governing.gatekeeper import MAX_AUDITED_VALUES, MAX_JOURNALLED_CHARS, Gatekeeper, looked_up, who
-from sublet.daemon.storage.event_log import Event
-from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.model import Action, Resource, Subject, Value
+from sublet.policy.recorded import DECIDED
 from sublet.policy.request_rules import narrowing
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.events import EventKeys
+from sublet.protocol.events import Event, EventKeys
 from support.approvals import AGENT, HUMAN, Desk, desk
 from support.decisions import KeptDecisions
 
@@ -91,7 +91,7 @@ async def test_a_refusal_of_a_run_has_all_that_a_replay_needs(tmp_path: Path) ->
         await refused(side, Action.DELEGATION_CREATE, "bob", EventKeys(request_id="req_1"))
         [told] = await events(side)
         assert told.keys.request_id == "req_1"
-        assert gatekeepers.DECIDED in told.data
+        assert DECIDED in told.data
 
 
 async def test_what_a_rule_hides_is_told_as_what_is_not_there(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ async def test_names_of_others_are_cleaned_and_cut_before_they_are_kept(tmp_path
 
 async def test_of_many_attributes_some_are_kept_and_large_numbers_as_text(tmp_path: Path) -> None:
     async with desk(tmp_path) as side:
-        given = {f"n{number}": number for number in range(2 * MAX_AUDITED_VALUES)}
-        await side.gatekeeper.ask(HUMAN, Action.DELEGATION_CREATE, "bob", big=2**60, **given)
+        given: dict[str, Value] = {"big": 2**60, **{f"n{number}": number for number in range(2 * MAX_AUDITED_VALUES)}}
+        await side.gatekeeper.decide(HUMAN, Action.DELEGATION_CREATE, Resource("bob", given))
         kept = side.audit.entries[0][1]["attributes"]
         assert isinstance(kept, dict)
         assert len(kept) == MAX_AUDITED_VALUES
