@@ -102,7 +102,7 @@ class MessagingService:
         self._now_ms = now_ms
         self._make_entity = make_entity
         self._daemon_bytes = daemon_bytes
-        self._hand_over = HandOver(lambda: self._catching_up.everything())
+        self._hand_over = HandOver()
         self._broken = anyio.Event()
         self._owner = Owner(
             self._make_engine,
@@ -110,7 +110,6 @@ class MessagingService:
             self._answer,
             self._outcome,
             self._hand_over.settle,
-            lambda: self._hand_over.at_once(self._broken.set),
         )
         self._loops = Loops(limits) if limits is not None else None
         self._watchers = Watchers(self._owner.settle)
@@ -150,9 +149,9 @@ class MessagingService:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[MessagingService]:
         """Run while the context is open."""
-        self._hand_over.begin()
+        self._hand_over.begin(self._catching_up.everything)
         try:
-            await anyio.to_thread.run_sync(self._owner.start)
+            await anyio.to_thread.run_sync(self._owner.start, partial(self._hand_over.at_once, self._broken.set))
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._end)
