@@ -123,7 +123,7 @@ def tree(root: Path) -> dict[str, bytes]:
 
 
 def appear(path: Path, text: str) -> None:
-    """Make a file that an agent waits for, with all its text at once: one that is written in place is empty at first."""
+    """Make a file that an agent waits for, with all its text at once: a file written in place is empty at first."""
     draft = path.with_name(f"{path.name}.new")
     draft.write_text(text)
     draft.rename(path)
