@@ -60,6 +60,9 @@ log = structlog.get_logger(__name__)
 
 MAX_BLOBS_BYTES: Final = 1 << 30
 """Of all files of rooms together."""
+FIND_SECONDS: Final = 3.0
+"""How long a room of which nobody has told is looked for: its link may be opening, or it was made a moment ago."""
+FIRST_PAUSE_SECONDS: Final = 0.05
 ResultT = TypeVar("ResultT")
 
 
@@ -263,6 +266,9 @@ class MessagingService:
     async def find_room(self, room_id: RoomId) -> None:
         """Learn of a room from whoever has it, before it is joined or knocked at.
 
+        Where nobody tells of it, members are asked again for ``FIND_SECONDS``: right after pairing, or after the room
+        was made, its daemon may not be reached yet.
+
         Raises:
             SubletError: ``INVALID_ARGUMENT``.
         """
@@ -271,6 +277,12 @@ class MessagingService:
         await self._call(lambda engine: engine.here.want(room_id))
         await self._attending.room(room_id)
         await self._sync.room(room_id)
+        with anyio.move_on_after(FIND_SECONDS):
+            pause = FIRST_PAUSE_SECONDS
+            while await self._call(lambda engine: engine.rooms.state(room_id).creator is None):
+                await anyio.sleep(pause)
+                pause *= 2
+                await self._sync.room(room_id)
 
     async def synchronise(self, room_id: RoomId) -> None:
         """Ask all peers for what a room lacks here, and wait until that is here."""
