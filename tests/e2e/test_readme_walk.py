@@ -221,7 +221,7 @@ async def test_readme_from_a_clean_clone_to_the_first_delegation(clone: Path, tm
                 assert "sublet" in person.types(walk.linked.text, clone)
 
             started = bob.types(walk.worker.text, bob.home)
-            (link,) = re.findall(r"sublet://\S+", started)
+            (link,) = re.findall(r"sublet\+\S+", started)
             alice.types(walk.host.text.replace("LINK", link), project)
             assert "sublet" in json.loads((alice.home / ".claude.json").read_text())["mcpServers"]
 
