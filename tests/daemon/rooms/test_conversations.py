@@ -23,6 +23,7 @@ from sublet.daemon.api.conversations import (
     WhichMessage,
 )
 from sublet.daemon.api.operation import AnswerT, Nothing, Operation, RequestT
+from sublet.daemon.api.room_fields import OneRoom
 from sublet.daemon.api.room_files import UPLOAD_FILE, UploadFile
 from sublet.daemon.api.room_messages import GET_RECEIPTS, READ_MESSAGES, AskReceipts, ReadMessages
 from sublet.daemon.api.room_news import (
@@ -36,7 +37,6 @@ from sublet.daemon.api.room_news import (
     UnsetWatch,
     WatchRooms,
 )
-from sublet.daemon.api.room_fields import OneRoom
 from sublet.daemon.api.rooms import CREATE_ROOM, GET_ROOM, INVITE_TO_ROOM, CreateRoom, InviteToRoom
 from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.operations.table import OperationTable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from contextlib import AsyncExitStack
 from functools import partial
@@ -64,7 +65,7 @@ async def test_who_shares_a_room_is_shown_a_picture_and_has_it_from_then_on(tmp_
         made = await alice.bus.profile.set_picture(data=data)
         avatar = f"sha256:{hashlib.sha256(data).hexdigest()}"
         assert made["frontmatter"] == {"entity_type": "agent", "avatar_hash": avatar}
-        shown = {"entity_id": alice.id, "media_type": "image/png", "data": data}
+        shown = {"entity_id": alice.id, "media_type": "image/png", "data": base64.b64encode(data).decode()}
         assert await alice.bus.profile.picture() == shown
         await room_of(alice, bob)
         await named(bob, alice, avatar)

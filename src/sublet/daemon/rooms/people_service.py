@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-
 from sublet.daemon.api.room_fields import OneRoom
 from sublet.daemon.api.room_people import (
     GET_PICTURE,
@@ -57,9 +55,9 @@ class RoomPeopleService:
 
     @serves(GET_PICTURE)
     async def get_picture(self, request: FindProfile, caller: Subject) -> PictureView:
-        found = await self._speaking.call(caller, people_calls.get_picture, entity=request.entity)
-        data = None if found["data"] is None else base64.b64encode(found["data"]).decode()
-        return PictureView(entity_id=found["entity_id"], media_type=found["media_type"], data=data)
+        return PictureView.model_validate(
+            await self._speaking.call(caller, people_calls.get_picture, entity=request.entity)
+        )
 
     @serves(SET_PICTURE)
     async def set_picture(self, request: SetPicture, caller: Subject) -> ProfileView:

@@ -43,11 +43,11 @@ class ProfileFound(TypedDict):
 
 
 class PictureFound(TypedDict):
-    """The picture of an entity, and its media type, which its bytes tell; both are None where it has none."""
+    """The picture of an entity in base 64, and its media type, which its bytes tell; both None where it has none."""
 
     entity_id: EntityId
     media_type: str | None
-    data: bytes | None
+    data: str | None
 
 
 class PresenceSaid(TypedDict):

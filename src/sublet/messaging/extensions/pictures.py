@@ -6,6 +6,7 @@ share; a daemon that has the picture of somebody else does not. So nobody gets a
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from functools import partial
 from typing import Final
@@ -57,11 +58,11 @@ async def find_picture(context: AskingContext, entity: EntityId) -> calls.Pictur
             await context.engine(partial(_keep, data=data))
             break
     kind = None if data is None else picture_type(data)
-    if kind is None:
+    if data is None or kind is None:
         raise SubletError(
             LocalCode.UNAVAILABLE, f"the picture of {entity} can't be had now", "Try again when its daemon is up."
         )
-    return {"entity_id": entity, "media_type": kind, "data": data}
+    return {"entity_id": entity, "media_type": kind, "data": base64.b64encode(data).decode()}
 
 
 def named_pictures(parts: OperationParts, most: int) -> set[str]:

@@ -140,9 +140,7 @@ def _update(
     return _change(context, frontmatter, body)
 
 
-def _change(
-    context: OperationContext, frontmatter: dict[str, Scalar] | None, body: str | None
-) -> calls.ProfileFound:
+def _change(context: OperationContext, frontmatter: dict[str, Scalar] | None, body: str | None) -> calls.ProfileFound:
     engine, entity = context.parts, context.entity
     name = _document(entity)
     known = engine.reading.map_document(name).get("frontmatter")
