@@ -104,6 +104,7 @@ def test_programs_are_held_to_denies_over_paths_in_a_lease(tmp_path: Path, trans
 
 
 def test_half_an_hour_of_light_use_is_a_short_log(tmp_path: Path) -> None:
+    """D29: reads and listings are no entries."""
     script = [*calls("file_list"), *calls("file_search", text="x"), *calls("file_write", path="x", content="y")]
     with running(tmp_path, script) as (daemon, _):
         for _ in range(4):

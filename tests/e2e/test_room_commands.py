@@ -94,7 +94,7 @@ def test_members_come_and_go_by_commands(pair: tuple[Typing, Typing]) -> None:
 
 def test_D43_whoever_does_not_exist_is_not_invited(pair: tuple[Typing, Typing]) -> None:
     """Neither an agent that a paired daemon says it has not, nor anybody of a daemon that nobody knows."""
-    alice, bob = pair
+    alice, _ = pair
     hers, his = (who.json("whoami")["entity_id"] for who in pair)
     room = alice.json("room", "create", "Work")["room_id"]
     for nobody in ("nosuchagent@bob", "@human:node-cccccccccccccccc", f"@typo:{hers.partition(':')[2]}"):

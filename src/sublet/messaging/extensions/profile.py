@@ -132,8 +132,8 @@ def _update(
         body: free text in Markdown; None leaves it.
 
     Raises:
-        SubletError: ``INVALID_ARGUMENT``: a field or the text has another shape, or a picture is named by its hash: that
-            could be of a file that the caller has not.
+        SubletError: ``INVALID_ARGUMENT``: a field or the text has another shape, or a picture is named by its hash,
+            which could be of a file that the caller has not.
     """
     if (frontmatter or {}).get(AVATAR) is not None:
         raise SubletError(LocalCode.INVALID_ARGUMENT, "a picture is set by its file, not by a hash", _BY_FILE)
