@@ -135,7 +135,7 @@ GET_PICTURE = Operation(
 )
 SET_PICTURE = Operation(
     "profiles.set_picture",
-    "PUT",
+    "POST",
     "/v1/profile/picture",
     SetPicture,
     ProfileView,
