@@ -73,7 +73,7 @@ def of_daemons(take: Played, alice: Daemon, bob: Daemon, tmp_path: Path) -> None
     take("agents add", bob.json("agents", "add", "codex", check=None))
     take("sessions list", alice.json("sessions", "list"))
     policy = tmp_path / "policy.json"
-    rule = {"id": "no.secrets", "effect": "deny", "action": "tool.call", "resource": "file.*"}
+    rule: dict[str, Any] = {"id": "no.secrets", "effect": "deny", "action": "tool.call", "resource": "file.*"}
     rule["when"] = {"path": {"within": ["secrets"]}}
     test = {
         "subject": {"kind": "agent", "name": "shell"},

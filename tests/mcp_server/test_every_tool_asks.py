@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from sublet.daemon.api.operation import AnyOperation
+from sublet.daemon.api.operation import Stated
 from sublet.daemon.approvals.call_gate import CallGate
 from sublet.daemon.approvals.tool_gate import GateParts
 from sublet.daemon.config.paths import Home
@@ -50,12 +50,18 @@ async def test_a_tool_asks_and_does_nothing_where_the_answer_is_no(
     class Recording(AnsweringTable):
         """Notes which operations of the daemon are asked for."""
 
-        def _method(self, operation: AnyOperation) -> Any:
+        def _method(self, operation: Stated[Any]) -> Any:
             reached.append(operation.name)
             return super()._method(operation)
 
     monkeypatch.setattr(mcp_face, "AnsweringTable", Recording)
-    rule = {"id": "never", "effect": "deny", "action": "tool.call", "subject": {"kind": "mcp"}, "resource": "sublet.*"}
+    rule: dict[str, Any] = {
+        "id": "never",
+        "effect": "deny",
+        "action": "tool.call",
+        "subject": {"kind": "mcp"},
+        "resource": "sublet.*",
+    }
     async with desk(tmp_path, [rule] if denied else []) as side:
         gate = CallGate(GateParts(side.gatekeeper, side.journal, side.grants, side.questions, side.approver))
         async with mcp_face.served(api, home, gate), Client(mcp_face.server_of(home)) as host:
