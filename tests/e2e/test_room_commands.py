@@ -94,6 +94,19 @@ def test_members_come_and_go_by_commands(pair: tuple[Typing, Typing]) -> None:
     assert alice.json("room", "show", room)["roles"][his] == "owner"
 
 
+def test_D43_whoever_does_not_exist_is_not_invited(pair: tuple[Typing, Typing]) -> None:
+    """Neither an agent that a paired daemon says it has not, nor anybody of a daemon that nobody knows."""
+    alice, _ = pair
+    hers, his = (who.json("whoami")["entity_id"] for who in pair)
+    room = alice.json("room", "create", "Work")["room_id"]
+    for nobody in ("nosuchagent@bob", "@human:node-cccccccccccccccc", f"@typo:{hers.partition(':')[2]}"):
+        assert alice.refused("room", "invite", room, nobody) == "NOT_FOUND"
+        assert alice.refused("send", nobody, "hello?") == "NOT_FOUND"
+    assert set(alice.json("room", "show", room)["roles"]) == {hers}
+    alice.run("room", "invite", room, "bob")
+    assert set(alice.json("room", "show", room)["roles"]) == {hers, his}
+
+
 def test_messages_and_all_that_is_done_to_them(pair: tuple[Typing, Typing]) -> None:
     alice, bob = pair
     his = bob.json("whoami")["entity_id"]
