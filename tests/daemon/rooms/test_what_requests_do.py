@@ -298,6 +298,13 @@ async def test_what_one_says_of_oneself_is_found(two: Two) -> None:
     assert [one.entity_id for one in found] == [two.host]
 
 
+async def test_a_picture_is_shown_as_it_was_sent(two: Two) -> None:
+    picture = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20))
+    await two.call(room_people.SET_PICTURE, HOST, data=picture)
+    shown = await two.call(room_people.GET_PICTURE, entity=two.host)
+    assert (shown.media_type, shown.data) == ("image/png", picture.decode())
+
+
 async def test_presence_and_drafts_are_kept_as_they_were_told(two: Two) -> None:
     ref = await two.say("hello")
     await two.call(room_presence.SET_PRESENCE, HOST, room_id=two.room, status="testing", typing=True)
