@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -28,9 +29,21 @@ from sublet.daemon.api.operation import Nothing, Operation
 from sublet.daemon.api.room_fields import OneMessage, OneRoom
 from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.operations.table import OperationTable
+from sublet.daemon.rooms.addressing import Addresses
 from sublet.daemon.rooms.bus_port import BusPort
+from sublet.daemon.rooms.conversation_service import ConversationService
+from sublet.daemon.rooms.file_service import RoomFileService
+from sublet.daemon.rooms.finding import RoomFinder
+from sublet.daemon.rooms.mark_service import RoomMarkService
+from sublet.daemon.rooms.member_service import RoomMemberService
+from sublet.daemon.rooms.message_service import MessageService
 from sublet.daemon.rooms.messaging import Messaging
-from sublet.daemon.rooms.start import make_rooms
+from sublet.daemon.rooms.news_service import NewsService
+from sublet.daemon.rooms.people_service import RoomPeopleService
+from sublet.daemon.rooms.presence_service import RoomPresenceService
+from sublet.daemon.rooms.room_service import RoomService
+from sublet.daemon.rooms.speaking import Speaking
+from sublet.daemon.rooms.text_service import RoomTextService
 from sublet.policy.model import Subject
 from sublet.protocol.errors import SubletError
 from sublet.tasks import Service, Services
@@ -81,8 +94,22 @@ async def both(directory: Path) -> AsyncIterator[Two]:
             messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())
             Services().start(group, Service("rooms", messaging.serve, messaging.wanted))
             gate = gatekeeper(half.journal, log=KeptDecisions())
-            made = make_rooms(messaging, half.identity.node_id, half.peers, gate, half.journal)
-            found = Two(OperationTable(*made.serving))
+            speaking = Speaking(messaging, half.identity.node_id)
+            finder = RoomFinder(gate, speaking, Addresses(lambda name: None, lambda node: False))
+            found = Two(
+                OperationTable(
+                    RoomService(gate, speaking, finder),
+                    RoomMemberService(gate, speaking),
+                    MessageService(gate, speaking),
+                    RoomMarkService(gate, speaking),
+                    RoomPeopleService(gate, speaking),
+                    RoomPresenceService(gate, speaking),
+                    RoomFileService(gate, speaking),
+                    RoomTextService(gate, speaking),
+                    ConversationService(gate, speaking, finder),
+                    NewsService(gate, speaking, finder),
+                )
+            )
             found.human, found.host = [(await found.call(rooms.WHOAMI, who)).entity_id for who in (HUMAN, HOST)]
             found.room = (await found.call(rooms.CREATE_ROOM, name="Work")).room_id
             await found.call(rooms.INVITE_TO_ROOM, room_id=found.room, entity=found.host)
@@ -299,7 +326,8 @@ async def test_what_one_says_of_oneself_is_found(two: Two) -> None:
 
 
 async def test_a_picture_is_shown_as_it_was_sent(two: Two) -> None:
-    picture = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20))
+    header = struct.pack(">I4sIIBBBBB", 13, b"IHDR", 8, 8, 8, 2, 0, 0, 0)
+    picture = base64.b64encode(b"\x89PNG\r\n\x1a\n" + header + bytes(20))
     await two.call(room_people.SET_PICTURE, HOST, data=picture)
     shown = await two.call(room_people.GET_PICTURE, entity=two.host)
     assert (shown.media_type, shown.data) == ("image/png", picture.decode())
