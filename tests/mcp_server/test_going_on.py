@@ -78,3 +78,23 @@ async def test_news_go_on_after_their_cursor(api: FakeDaemonApi, home: Home) -> 
         second = facts(await client.call_tool("watch", {"cursor": first["next_cursor"]}))
     told = [[one["message"]["from_peer"]["text"] for one in page["events"]] for page in (first, second)]
     assert told == [["first"], ["second"]]
+
+
+async def test_news_are_waited_for(api: FakeDaemonApi, home: Home) -> None:
+    talk = FakeRooms()
+    found: list[Any] = []
+    async with connected(api, home, talk=talk) as client:
+        first = facts(await client.call_tool("watch", {}))
+        api.waits = 0
+
+        async def wait() -> None:
+            given = {"cursor": first["next_cursor"], "wait_seconds": 40}
+            found.append(facts(await client.call_tool("watch", given)))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            with anyio.fail_after(10):
+                while not api.waits:
+                    await anyio.sleep(0.01)
+            talk.hear("news")
+    assert [event["kind"] for event in found[0]["events"]] == ["message.new"]

@@ -64,7 +64,7 @@ def test_the_router_sees_role_cost_and_trust() -> None:
 
 def test_rules_are_made_of_tools_and_governance() -> None:
     tools = {
-        "whitelist": ["file.read", "file.write"],
+        "whitelist": ["file.read", "file.write", "capability.listed"],
         "blacklist": ["shell.exec"],
         "authorization_required": ["file.write"],
     }
@@ -77,8 +77,15 @@ def test_rules_are_made_of_tools_and_governance() -> None:
     made = rules_of([agent(provider=provider, tools=tools, governance={"acp": own})])
     told = {(str(rule.effect), str(rule.resource)) for rule in made}
     text = repr(made)
-    assert {effect for effect, _ in told} >= {"allow", "deny"}
-    for name in ("file.read", "shell.exec", "file.write", "capability.deploy", "network.fetch", "approvalMode.plan"):
+    assert {effect for effect, _ in told} >= {"allow", "deny", "approval"}
+    for name in (
+        "capability.listed",
+        "shell.exec",
+        "file.write",
+        "capability.deploy",
+        "network.fetch",
+        "approvalMode.plan",
+    ):
         assert name in text, name
 
 
