@@ -320,6 +320,7 @@ async def test_a_hidden_module_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_a_gateway_reaches_a_module_where_a_rule_says_so(tmp_path: Path, allowed: bool) -> None:
+    """D27: ``/hub`` from a gateway."""
     rule = {
         "id": "chat-to-jira", "effect": "allow" if allowed else "deny", "action": "module.dispatch", "resource": "jira",
         "subject": {"kind": "a2a", "name": "gateway:chat"},
