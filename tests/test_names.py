@@ -1,7 +1,8 @@
-"""A module with logic is imported by a test in its own directory, or has a row that names who tests it otherwise.
+"""A module with logic is tested from its own directory, or has a row that names who tests it otherwise.
 
 The directories of ``tests`` are those of ``src``: ``daemon/approvals/foresight.py`` is tested from
-``tests/daemon/approvals`` or ``tests/daemon``, by a test module that imports it, whatever that is called. The rows of
+``tests/daemon/approvals`` or ``tests/daemon``, by a test module that imports it, whatever that is called, or by
+``tests/daemon/approvals/test_foresight.py``, however that reaches it. The rows of
 ``tested_by.txt`` are paths on both sides. One is believed where its test imports the module, or a helper of the test
 does, or where a module of the same large package (``sublet.workspace``, …), which they import, does. A command is
 believed to be tested where the test types it. Where ``<~`` stands in place of ``<-`` the test runs it in a program of
@@ -90,8 +91,10 @@ def dotted(module: str) -> str:
 
 
 def at_home(module: str) -> bool:
-    """Tell whether a test in the directory of a module's package, or of one around it, imports it."""
-    return module in _at_home()
+    """Tell whether a test in the directory of a module's package has its name, or one there or around it imports it."""
+    package, plain = (TESTS / module).parent, (TESTS / module).stem.lstrip("_")
+    named = (package / f"test_{plain}.py", package / f"test_{package.name}_{plain}.py")
+    return module in _at_home() or any(path.is_file() for path in named)
 
 
 @cache
