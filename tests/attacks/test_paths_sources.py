@@ -56,7 +56,7 @@ ALLOWED: Final = {
     "supervisor/tool_server/opened.py": "the program of the relay, which is the package's own",
     "daemon/modules/gateway_feed.py": STATE,
     "daemon/modules/gateways.py": STATE,
-    "daemon/supervising/start.py": STATE,
+    "daemon/supervising/older_sessions.py": STATE,
     "daemon/process/leftovers.py": STATE,
     "workspace/sandbox/cgroups.py": KERNEL,
     "workspace/staging/copy.py": HELD,
