@@ -24,7 +24,7 @@ from pydantic import FileUrl
 
 from sublet.daemon.api.approvals import ApprovalView, DenyApproval, ListApprovals, ListGrants
 from sublet.daemon.approvals.call_gate import CallGate
-from sublet.daemon.approvals.tool_gate import GateParts
+from sublet.daemon.approvals.gate_parts import GateParts
 from sublet.daemon.config.paths import Home
 from sublet.mcp_server import asking
 from sublet.mcp_server import server as server_module

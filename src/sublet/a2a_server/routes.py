@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from sublet.a2a_server.auth import Authenticator, Gate
+from sublet.a2a_server.auth import Authenticator, CallerGate
 from sublet.a2a_server.caller import CallerContextBuilder
 from sublet.a2a_server.extension_header import EchoExtension
 from sublet.a2a_server.hosts import AllowedHosts
@@ -69,7 +69,7 @@ def build_app(
         Route(HEALTH_PATH, _healthy, methods=["GET"]),
     ]
     app: ASGIApp = WellFormed(StopStreams(EchoExtension(Starlette(routes=routes)), stopping), RPC_PATH)
-    return Gate(
+    return CallerGate(
         BoundedBodies(app, {PAIR_PATH: MAX_PAIR_BYTES, MOVED_PATH: MAX_MOVED_BYTES}), hosts, authenticator, OPEN_PATHS
     )
 

@@ -44,7 +44,7 @@ PROBES: Sequence[Probe] = (
     Reason(
         name="caches of what is our own",
         covers=(
-            "daemon.times:_boot",
+            "daemon.approvals.moments:_boot",
             "messaging.declaring.operations:_names",
             "daemon.health.stalls:Stalls.__init__",
         ),
