@@ -30,10 +30,9 @@ OPERATIONS = {
     # Parts of a connection, which ``start_alone`` has started.
     "daemon.modules.gateway_server:GatewayServer._next",
     "daemon.modules.gateway_server:GatewayServer._websocket",
-    "mcp_server.connection:serve_connection",
     "mcp_server.era:_answer_probe",
     "mcp_server.era:serve",
-    "supervisor.tool_server.served:ServedTools.serve",
+    "supervisor.tool_server.line_server:serve_lines",
     # Parts of a delegation or of the work on one, which ``OwnTasks`` has started.
     "daemon.lending.delegation_run:DelegationRun._end",
     "daemon.lending.going_along:GoingAlong.until_done",
