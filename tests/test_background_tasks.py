@@ -25,7 +25,7 @@ OPERATIONS = {
     "daemon.peering.peer_directory:PeerDirectory.views",
     "mcp_server.asking:HostQuestions._ask",
     "mcp_server.room_tools:_wait",
-    "mcp_server.tools:_Begun.made_by",
+    "mcp_server.delegation_tools:_Begun.made_by",
     "supervisor.super_agent:SuperAgent._at_once",
     # Parts of a connection, which ``start_alone`` has started.
     "daemon.modules.gateway_server:GatewayServer._next",

@@ -515,12 +515,12 @@ async def test_a_host_without_roots_gets_none(api: FakeDaemonApi, home: Home, mo
 async def test_a_daemon_that_hangs_is_reported_in_time(
     api: FakeDaemonApi, home: Home, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sublet.mcp_server import server
+    from sublet.mcp_server import tool_calls
 
     async def hang(*_: object) -> None:
         await anyio.sleep_forever()
 
-    monkeypatch.setattr(server, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(tool_calls, "ANSWER_SECONDS", 0.2)
     monkeypatch.setattr(api, "cancel_delegation", hang)
     async with connected(api, home, mode) as client:
         result = await client.call_tool("delegate_cancel", {"delegation_id": "dlg_1"})
