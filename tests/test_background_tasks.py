@@ -65,7 +65,7 @@ OPERATIONS = {
     "messaging.delivery.acknowledging:Acknowledging.run",
     "messaging.service:MessagingService.running",
     # Coroutines that ``alone`` holds, as somebody has to cancel the task.
-    "daemon.net.door:Acceptor._begin",
+    "daemon.net.acceptor:Acceptor._begin",
     "workspace.serving.listener:DataPlane._begin",
     "workspace.serving.listener:DataPlane._begin_with",
     # Threads: what is raised in one reaches nobody, so each tells those who wait.

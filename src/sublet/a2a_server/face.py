@@ -31,10 +31,10 @@ from sublet.a2a_server.work import is_delegation
 from sublet.a2a_wire.card import make_card
 from sublet.a2a_wire.parts import to_part
 from sublet.a2a_wire.signer import signed
-from sublet.daemon.net.door import Acceptor
+from sublet.daemon.net.acceptor import Acceptor
+from sublet.daemon.net.addresses import is_loopback, is_wildcard, outward_address
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
-from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
 from sublet.daemon.net.tcp_socket import listen_tcp
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Error
@@ -73,7 +73,7 @@ class A2AFace:
         self._looked_at = 0.0
         self._socket: socket.socket | None = None
         self._server: QuietServer | None = None
-        self._door: Acceptor | None = None
+        self._acceptor: Acceptor | None = None
         self._handler: SubletRequestHandler | None = None
 
     @property
@@ -100,9 +100,9 @@ class A2AFace:
         """Serve until cancelled; then end streams and running work within ``STOP_SECONDS``."""
         try:
             assert self._server is not None
-            assert self._door is not None
+            assert self._acceptor is not None
             async with anyio.create_task_group() as group:
-                group.start_soon(self._door.serve)
+                group.start_soon(self._acceptor.serve)
                 await self._server.main_loop()
         finally:
             with anyio.CancelScope(shield=True):
@@ -179,7 +179,7 @@ class A2AFace:
             assert issubclass(kind, DeadlineProtocol)
             return kind(config, server.server_state, server.lifespan.state)
 
-        self._door = Acceptor(bound, connection, config.ssl)
+        self._acceptor = Acceptor(bound, connection, config.ssl)
 
     def _make_card(self, agents: Sequence[AgentConfig], lacking: Mapping[str, str]) -> AgentCard:
         context = self._context

@@ -12,13 +12,13 @@ from sublet.app.governance import Governance
 from sublet.app.ground import Ground
 from sublet.app.lending import Lending
 from sublet.app.peering import Peering
-from sublet.daemon.control.callers import chain_signer
 from sublet.daemon.governing.agent_rules import rules_of
 from sublet.daemon.modules.gateway_feed import GatewayFeed
 from sublet.daemon.modules.gateway_input import GatewayInputs
 from sublet.daemon.modules.gateways import GATEWAYS, Gateways
 from sublet.daemon.modules.start import Modules
 from sublet.daemon.operations.table import OperationTable
+from sublet.daemon.peering.chain_signer import chain_signer
 from sublet.daemon.reloading.reloader import AgentSource
 from sublet.daemon.rooms.start import Rooms
 from sublet.daemon.rooms.work_tools import WorkTools

@@ -9,7 +9,7 @@ from sublet.app.agents import Agents
 from sublet.app.governance import Governance
 from sublet.app.ground import Ground
 from sublet.app.lending import Lending
-from sublet.daemon.net.network import is_loopback
+from sublet.daemon.net.addresses import is_loopback
 from sublet.daemon.rooms.start import Rooms
 from sublet.daemon.working.executor import Executor
 from sublet.daemon.working.executor_tools import ExecutorTools

@@ -24,7 +24,8 @@ from sublet.supervisor.agent import (
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.agent_questions import AgentQuestion, AgentQuestions
 from sublet.supervisor.model import Outcome, Provider, on_the_way
-from sublet.supervisor.readiness import lacks, takes
+from sublet.supervisor.prompt_kind import prompt_kind
+from sublet.supervisor.readiness import lacks
 from sublet.supervisor.sessions.control import SessionControl
 from sublet.supervisor.tool_gate import ToolGate
 
@@ -95,7 +96,7 @@ class WorkerAgent:
             GuardrailFailed: no answer satisfied the schema of the request.
         """
         warnings: list[str] = []
-        if request.schema is not None and takes(self._config) == "script":
+        if request.schema is not None and prompt_kind(self._config) == "script":
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,
                 f"agent {self.id} runs scripts and has no model, so its answer can't be held to a schema",

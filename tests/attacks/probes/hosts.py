@@ -18,9 +18,9 @@ from mcp_server import test_obedient_model
 from sublet.a2a_wire.parts import ANSWER_ARTIFACT, join_answer, message_text
 from sublet.protocol.errors import SubletError
 from sublet.supervisor.claude_events import MAX_LINE_BYTES, ClaudeEvents
-from sublet.supervisor.offered import adding
 from sublet.supervisor.output import Translated
 from sublet.supervisor.tool_words import tool_line
+from sublet.supervisor.well_known import adding
 
 
 def _events(size: int) -> bytes:
@@ -108,7 +108,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="agents: a full disk as one is added",
-        covers=("supervisor.offered.adding:_written",),
+        covers=("supervisor.well_known.adding:_written",),
         throw=_full_disk,
     ),
 )

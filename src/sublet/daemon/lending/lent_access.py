@@ -22,7 +22,7 @@ from sublet.daemon.lending.lease_meta import lease_json, lease_meta, usage_view
 from sublet.daemon.lending.lent_resources import prepared
 from sublet.daemon.lending.room_plans import NO_ROOMS, RoomPlans
 from sublet.daemon.lending.staged_tree import ReturnedTree, StagedTree, Trees, comes_back
-from sublet.daemon.net.network import is_loopback
+from sublet.daemon.net.addresses import is_loopback
 from sublet.daemon.ports.peer_link import PeerAddress, PeerLink
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.resource_log import ResourceChange

@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from sublet.daemon.api.gateways import State
 from sublet.daemon.modules.gateway_feed import GatewayFeed
 from sublet.daemon.modules.gateway_server import HOST, GatewayServer
-from sublet.daemon.storage.files import make_private, read_private
+from sublet.daemon.storage.private_files import make_private, read_private
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.gateway import DeliveryMode, GatewayEvent, GatewayInput
@@ -56,7 +56,7 @@ class Gateway:
 
 
 class Gateways:
-    """Implements ``Doors`` and ``ModuleHub``. ``serve`` must run for anything to be started.
+    """Implements ``KnowsGateways`` and ``ModuleHub``. ``serve`` must run for anything to be started.
 
     Args:
         root: where their modules lie.
@@ -240,23 +240,23 @@ class Gateways:
         found = await self.send_message(module, {"text": text, "requestId": ctx.request_id})
         return "" if found is None else found if isinstance(found, str) else str(found)
 
-    # Doors
+    # KnowsGateways
 
     def token(self, gateway_id: str, protocol: str) -> str | None:
-        """``Doors.token``."""
+        """``KnowsGateways.token``."""
         one = self._known.get(gateway_id)
         return one.token or None if one is not None and one.module.protocol == protocol else None
 
     def connected(self, gateway_id: str) -> GatewaySession:
-        """``Doors.connected``."""
+        """``KnowsGateways.connected``."""
         return self._session(self.get(gateway_id))
 
     def session(self, gateway_id: str) -> GatewaySession | None:
-        """``Doors.session``."""
+        """``KnowsGateways.session``."""
         return self.get(gateway_id).session
 
     def lost(self, gateway_id: str, session: GatewaySession, why: str) -> None:
-        """``Doors.lost``."""
+        """``KnowsGateways.lost``."""
         session.lose(why)
         one = self._known.get(gateway_id)
         if one is not None and one.session is session:

@@ -18,8 +18,8 @@ import anyio
 import structlog
 
 from sublet.daemon.api.peers import DEFAULT_LINK_SECONDS, PairLink, PairLinkView, PeerView
+from sublet.daemon.net.addresses import on_loopback
 from sublet.daemon.net.base_url import check_url
-from sublet.daemon.net.network import on_loopback
 from sublet.daemon.peering.identity import Identity, tls_fingerprint
 from sublet.daemon.peering.made_links import link_name, made_links, view_of
 from sublet.daemon.peering.pair_link import PairingLink, parse_link

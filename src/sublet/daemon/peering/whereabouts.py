@@ -20,8 +20,8 @@ from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
 from sublet import deadlines
+from sublet.daemon.net.addresses import is_loopback, on_loopback
 from sublet.daemon.net.base_url import check_url
-from sublet.daemon.net.network import is_loopback, on_loopback
 from sublet.daemon.peering.identity import Identity, tls_fingerprint
 from sublet.daemon.peering.pairing import MAX_CERTIFICATE_CHARS, MAX_FIELD_CHARS, OwnAddress
 from sublet.daemon.peering.peers import Peer, PeerStore

@@ -18,10 +18,10 @@ from typing import TypeVar
 
 from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.storage.event_log import Recorder
+from sublet.daemon.storage.forgettable import ForgettableRecords
 from sublet.daemon.storage.record_tables import ASSIGNMENTS, DELEGATIONS, RecordTable, marks
 from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord
 from sublet.daemon.storage.resource_log import NOTHING, ResourceChange, give_back, take
-from sublet.daemon.storage.retention import ForgettableRecords
 from sublet.daemon.storage.store import Store
 from sublet.daemon.storage.stored import read_assignment, read_delegation, to_json
 from sublet.daemon.storage.torn_rows import TornRows

@@ -1,4 +1,4 @@
-"""Small questions about hosts and addresses."""
+"""Addresses of hosts: read, and judged by whether they can only be this machine or are all of its own."""
 
 from __future__ import annotations
 
