@@ -19,9 +19,9 @@ from sublet.daemon.modules.gateways import GATEWAYS, Gateways
 from sublet.daemon.modules.start import Modules
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.peering.chain_signer import chain_signer
-from sublet.daemon.reloading.reloader import AgentSource
 from sublet.daemon.rooms.start import Rooms
 from sublet.daemon.rooms.work_tools import WorkTools
+from sublet.daemon.supervising.agent_source import AgentSource
 from sublet.daemon.supervising.messages import Messages
 from sublet.daemon.supervising.offer import Offering
 from sublet.daemon.supervising.remote_agents import PairedAndPublic

@@ -9,7 +9,6 @@ import anyio
 import pytest
 
 from sublet.messaging.accepting.arrival import Arrival
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions import EXTENSIONS
@@ -18,6 +17,7 @@ from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.content import verify_ref
 from sublet.protocol.ezagent.ids import own_content_id
 from support.members import SECONDS, member
+from support.memory_network import MemoryHub
 from support.pycrdt_text import PycrdtTexts
 from support.rooms import NOW_MS, Peer, peers, shared_room
 
