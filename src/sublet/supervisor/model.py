@@ -159,7 +159,7 @@ class Closed(Protocol):
 
     @property
     def path(self) -> Path:
-        """Absolute."""
+        """Where it is: an absolute path."""
 
     @property
     def how(self) -> Literal["hidden directory", "hidden file", "read-only"]:

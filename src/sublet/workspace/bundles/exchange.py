@@ -100,7 +100,7 @@ class GitExchange:
         self._runs = runs
 
     def create(self) -> None:
-        """Make it."""
+        """Make the repository in which git packs and unpacks."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         for name in ("objects/pack", "objects/info", "refs/heads", "info"):
             (self._repository / name).mkdir(mode=0o700, parents=True)
