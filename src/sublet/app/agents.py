@@ -22,7 +22,7 @@ from sublet.daemon.peering.chain_signer import chain_signer
 from sublet.daemon.rooms.start import Rooms
 from sublet.daemon.rooms.work_tools import WorkTools
 from sublet.daemon.supervising.agent_source import AgentSource
-from sublet.daemon.supervising.messages import Messages
+from sublet.daemon.supervising.messages import MessageAnswerer
 from sublet.daemon.supervising.offer import Offering
 from sublet.daemon.supervising.remote_agents import PairedAndPublic
 from sublet.daemon.supervising.replay_service import ReplayService
@@ -70,7 +70,7 @@ class Agents:
     gateways: Gateways
     inputs: GatewayInputs
     supervising: Supervising
-    messages: Messages
+    messages: MessageAnswerer
     replays: ReplayService
 
     def confinement(self, agent: AgentConfig) -> Confinement:
@@ -166,7 +166,7 @@ async def make_agents(
         gateways=gateways,
         inputs=GatewayInputs(supervising.parts, gate),
         supervising=supervising,
-        messages=Messages(supervising.parts, gate, offer.now),
+        messages=MessageAnswerer(supervising.parts, gate, offer.now),
         replays=ReplayService(gate, journal, policy),
     )
 

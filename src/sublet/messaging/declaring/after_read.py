@@ -14,7 +14,7 @@ from sublet.messaging.events.events import Events
 from sublet.messaging.opening.open_documents import OpenDocuments
 from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.reading import Reading
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.messaging.texts.texts import Texts
 from sublet.messaging.writing.later import Later
@@ -28,7 +28,7 @@ class ReadParts:
     """The parts that such a hook uses, by way of its context."""
 
     store: Store
-    rooms: Rooms
+    rooms: RoomStates
     documents: OpenDocuments
     reading: Reading
     shows: Shows

@@ -21,7 +21,7 @@ from sublet.messaging.ports.rows import IndexEntry
 from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.changes import Happened
 from sublet.messaging.schema.fields import Fields, Written
 from sublet.messaging.texts.texts import Texts
@@ -43,7 +43,7 @@ class ChangeParts:
     """
 
     store: Store
-    rooms: Rooms
+    rooms: RoomStates
     here: RoomsHere
     documents: OpenDocuments
     reading: Reading

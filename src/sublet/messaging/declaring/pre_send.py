@@ -18,7 +18,7 @@ from sublet.messaging.ports.blobs import BlobStore, keep
 from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.changes import Intent
 from sublet.messaging.schema.datatypes import AnnotationPlace
 from sublet.messaging.schema.fields import Fields
@@ -37,7 +37,7 @@ class SendParts:
 
     store: Store
     schema: Schema
-    rooms: Rooms
+    rooms: RoomStates
     here: RoomsHere
     reading: Reading
     texts: Texts

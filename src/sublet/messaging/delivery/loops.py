@@ -18,7 +18,7 @@ from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.ports.rows import EventRow
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.identity import EntityKind
@@ -53,7 +53,7 @@ class LoopParts(Protocol):
     def reading(self) -> Reading: ...
 
     @property
-    def rooms(self) -> Rooms: ...
+    def rooms(self) -> RoomStates: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from sublet.messaging.builtins.delivery import AudienceParts, audience
 from sublet.messaging.delivery.acknowledged import AcknowledgedParts, is_delivered
 from sublet.messaging.extensions.read_receipts import ReceiptParts, has_read
 from sublet.messaging.opening.open_documents import OpenDocuments
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 from sublet.protocol.times import unix_ms
@@ -24,7 +24,7 @@ class DeliveredParts(AcknowledgedParts, AudienceParts, ReceiptParts, Protocol):
     """The parts of the engine for telling how far a message has come."""
 
     @property
-    def rooms(self) -> Rooms: ...
+    def rooms(self) -> RoomStates: ...
 
     @property
     def documents(self) -> OpenDocuments: ...

@@ -16,7 +16,7 @@ from sublet.messaging.opening.shards import TimelineShards
 from sublet.messaging.passing.ephemeral import Ephemeral
 from sublet.messaging.ports.store import Store
 from sublet.messaging.quotas.quotas import Quotas
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.schema import Schema
 from sublet.messaging.trust.heads import HeadExchange, changing
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind
@@ -49,7 +49,7 @@ class SyncParts(Protocol):
     def quotas(self) -> Quotas: ...
 
     @property
-    def rooms(self) -> Rooms: ...
+    def rooms(self) -> RoomStates: ...
 
     @property
     def schema(self) -> Schema: ...
