@@ -1,4 +1,4 @@
-"""What a rule hides is not there: for the router, lists, cards, tools and errors alike, and no rule is named."""
+"""D24: what a rule hides is not there: for the router, lists, cards, tools and errors alike, and no rule is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A deny over paths holds against the programs that an agent runs, in the real sandbox."""
+"""D26: a deny over paths holds against the programs that an agent runs, in the real sandbox."""
 
 from __future__ import annotations
 

@@ -55,6 +55,7 @@ def alone(tmp_path: Path) -> Iterator[Daemon]:
 
 @pytest.mark.parametrize("where", ["config", "config/capabilities", "config/gateways"])
 def test_a_name_that_is_not_utf8_in_the_configuration(tmp_path: Path, where: str) -> None:
+    """D01: it ends nothing, and the status tells it."""
     daemon = Daemon(tmp_path / "a")
     place = daemon.home / where
     place.mkdir(mode=0o700, parents=True)

@@ -68,6 +68,7 @@ async def shell(script: str, where: Path) -> str:
 
 
 async def test_links_that_stay_inside_work_in_a_mount(mounts: Mounts, tmp_path: Path) -> None:
+    """D02: as those of ``node_modules/.bin`` do."""
     project = tmp_path / "project"
     for name in ("a", "sub/deep", "node_modules/.bin", "node_modules/tool"):
         (project / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A hostile executor with raw SFTP in a lease whose terms forbid to delete, or that is writable in part only."""
+"""D26: a hostile executor with raw SFTP in a lease whose terms forbid to delete, or that is writable in part only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that is not UTF-8 is refused in words that say so, in every command that reads a text or a name."""
+"""D09: text that is not UTF-8 is refused in words that say so, in every command that reads a text or a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded decision, asked again with what the log has, gives the same answer, whichever gate asked."""
+"""D20: a recorded decision, asked again with what the log has, gives the same answer, whichever gate asked."""
 
 from __future__ import annotations
 

@@ -5,14 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from mcp import Client
+from mcp.client import ClientRequestContext
+from mcp.types import ListRootsResult, Root
+from pydantic import FileUrl
 
+from sublet.daemon.config.paths import resolve_home
+from support.browser import chromium
 from support.chat_process import ChatStub, Step, chat_stub
 from support.daemons import Daemon, two_daemons
 from support.leases import delegate
+from support.mcp_face import server_of
+from support.tool_answers import facts
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -104,6 +114,7 @@ def test_programs_are_held_to_denies_over_paths_in_a_lease(tmp_path: Path, trans
 
 
 def test_half_an_hour_of_light_use_is_a_short_log(tmp_path: Path) -> None:
+    """D29: reads and listings are no entries."""
     script = [*calls("file_list"), *calls("file_search", text="x"), *calls("file_write", path="x", content="y")]
     with running(tmp_path, script) as (daemon, _):
         for _ in range(4):
@@ -117,3 +128,70 @@ def test_half_an_hour_of_light_use_is_a_short_log(tmp_path: Path) -> None:
         assert not [one for one in decisions if str(one["action"]).endswith(".read")]
         assert daemon.json("audit", "denials")["entries"] == []
         assert daemon.json("audit", "verify")["ok"]
+
+
+UNSEEN: list[dict[str, Any]] = [
+    {
+        "id": "no-review", "effect": "deny", "hide": True, "action": "tool.call",
+        "subject": {"kind": "mcp"}, "resource": "sublet.delegate_review",
+    },
+    {
+        "id": "no-carol", "effect": "deny", "hide": True, "action": "delegation.create",
+        "subject": {"kind": "mcp"}, "resource": "carol",
+    },
+]  # fmt: skip
+
+
+def test_half_an_hour_with_a_host_a_page_a_room_and_a_lease_is_a_short_log(tmp_path: Path) -> None:
+    """D29: of a host that looks again and again, of a page that stays open, and of a room only what changes is kept.
+
+    Nothing of it is a denial either, although rules hide a tool and a peer from the host, which no list shows it.
+    """
+    project = tmp_path / "project"
+    project.mkdir()
+    document = {"version": 1, "global": UNSEEN}
+    with two_daemons(tmp_path / "d", policy=document) as (alice, _), chromium() as browser:
+        browser.open(alice.json("web")["url"])
+        browser.wait_text("Nothing is lent yet")
+        room = alice.json("room", "create", "Work")["room_id"]
+        alice.run("room", "invite", room, "bob")
+
+        async def host() -> None:
+            server = server_of(resolve_home({"SUBLET_HOME": str(alice.home)}))
+            async with Client(server, list_roots_callback=partial(_roots, project)) as talk:
+                me = facts(await talk.call_tool("directory", {}))
+                assert "delegate_review" not in [tool.name for tool in (await talk.list_tools()).tools]
+                given = {"workspace_dir": str(project), "peer": "bob", "prompt": "echo hi > new; echo done"}
+                found = facts(await talk.call_tool("delegate", given))["delegation_id"]
+                for section in ("summary", "log", "patch") * 5:
+                    asked = {"delegation_id": found, "section": section, "wait_seconds": 1}
+                    await talk.call_tool("delegate_output", asked)
+                for _ in range(10):
+                    await talk.list_tools()
+                    await talk.list_resources()
+                    await talk.call_tool("directory", {})
+                    await talk.call_tool("watch", {})
+                    await talk.call_tool("people", {"action": "find", "query": "review"})
+                assert me
+
+        anyio.run(host)
+        for place in ("Rooms", "Agents", "Events", "Approvals", "Leases") * 2:
+            browser.click("nav a", place)
+            browser.wait_text(place, "h1")
+        for number in range(5):
+            alice.run("send", room, f"message {number}")
+            for line in (*READS, f"read {room}", f"room show {room}", "channels", "search review", "work", "doctor"):
+                alice.run(*line.split(), "--json", check=None)
+        entries = [json.loads(line) for line in alice.run("audit", "log", "--json").stdout.splitlines()]
+        decisions = [one for one in entries if one["kind"] == "decision"]
+        assert len(entries) < 100, sorted(f"{one.get('action')} {one.get('resource')}" for one in entries)
+        assert not [one for one in decisions if str(one["action"]).endswith(".read")]
+        assert alice.json("audit", "denials")["entries"] == []
+        actions = {str(one["action"]) for one in decisions}
+        assert {"workspace.lend", "delegation.create", "room.send"} <= actions, "what changes something is kept"
+        assert alice.json("audit", "verify")["ok"]
+        assert browser.messages() == []
+
+
+async def _roots(project: Path, context: ClientRequestContext) -> ListRootsResult:
+    return ListRootsResult(roots=[Root(uri=FileUrl(project.as_uri()))])

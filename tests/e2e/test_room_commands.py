@@ -56,7 +56,8 @@ def test_members_come_and_go_by_commands(pair: tuple[Typing, Typing]) -> None:
     hers, his = (who.json("whoami")["entity_id"] for who in pair)
     room = alice.json("room", "create", "Work", "--policy", "knock")["room_id"]
 
-    assert bob.refused("room", "join", room)
+    # As soon as they are paired: the room is looked for while their link opens.
+    until(lambda: bob.refused("room", "join", room) == "POLICY_DENIED", "the room")
     bob.run("room", "knock", room, "it is Bob")
     until(lambda: alice.json("room", "show", room)["knocks"] == {his: "it is Bob"}, "the knock")
     assert "it is Bob" in alice.run("room", "show", "Work")
@@ -88,8 +89,22 @@ def test_members_come_and_go_by_commands(pair: tuple[Typing, Typing]) -> None:
     assert alice.refused("room", "kick", room, his)
     alice.run("room", "unban", room, "bob")
     until(lambda: joined(bob, room), "the ban that is lifted")
+    until(lambda: his in alice.json("room", "show", room)["roles"], "the return after the ban")
     alice.run("room", "config", room, "--role", "bob=owner")
     assert alice.json("room", "show", room)["roles"][his] == "owner"
+
+
+def test_D43_whoever_does_not_exist_is_not_invited(pair: tuple[Typing, Typing]) -> None:
+    """Neither an agent that a paired daemon says it has not, nor anybody of a daemon that nobody knows."""
+    alice, _ = pair
+    hers, his = (who.json("whoami")["entity_id"] for who in pair)
+    room = alice.json("room", "create", "Work")["room_id"]
+    for nobody in ("nosuchagent@bob", "@human:node-cccccccccccccccc", f"@typo:{hers.partition(':')[2]}"):
+        assert alice.refused("room", "invite", room, nobody) == "NOT_FOUND"
+        assert alice.refused("send", nobody, "hello?") == "NOT_FOUND"
+    assert set(alice.json("room", "show", room)["roles"]) == {hers}
+    alice.run("room", "invite", room, "bob")
+    assert set(alice.json("room", "show", room)["roles"]) == {hers, his}
 
 
 def test_messages_and_all_that_is_done_to_them(pair: tuple[Typing, Typing]) -> None:

@@ -13,8 +13,8 @@ import pytest
 from attacks.kit.neighbour import neighbour
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.extensions import EXTENSIONS
-from sublet.messaging.ports.network import Priority, Qos
-from sublet.messaging.syncing.answers import inbox
+from sublet.messaging.ports.network import PeerQuery, Priority, Qos
+from sublet.messaging.syncing.answers import challenged, inbox
 from sublet.messaging.syncing.doorkeeper import ask
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import MAX_ENVELOPE_BYTES, seal
@@ -39,6 +39,13 @@ class Mallory:
         self.network = neighbour(daemon, other)
         record = encode_bundle([(RecordKind.IDENTITY, self.peer.entity.record.encode())])
         self.network.serve(doc_id("pubkey", entity_id=self.id), lambda query: query.reply(record))
+        self.network.serve(doc_id("challenge", entity_id=self.id), self._show)
+
+    def _show(self, query: PeerQuery) -> None:
+        """Show that she holds her key, so that she can be invited although her daemon is paired with nobody."""
+        shown = challenged(self.peer.engine, self.id, query.payload)
+        assert shown is not None
+        query.reply(shown)
 
     def publish(self, name: str, payload: bytes, attachment: bytes = b"") -> None:
         self.network.publish(channel_key(name, Channel.UPDATES), payload, attachment, DATA)

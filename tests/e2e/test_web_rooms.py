@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sublet.daemon.api.room_people import MAX_PICTURE_BYTES
 from support.browser import chromium
 from support.daemon_rooms import WAIT_SECONDS, knows
 from support.daemons import two_daemons, wait_for
+from support.pictures import SVG, png
 from support.typed_commands import Typing
 
 pytestmark = pytest.mark.timeout(240)
@@ -77,3 +80,46 @@ def test_a_person_reads_and_writes_in_a_room_as_it_happens(tmp_path: Path) -> No
         [mine] = wait_for(lambda: said(there, room, "from the page"), WAIT_SECONDS, "what was written on the page")
         assert mine["author"] == here.json("whoami")["entity_id"]
         assert browser.messages() == []
+
+
+def test_the_picture_of_a_profile_is_shown_beside_its_name(tmp_path: Path) -> None:
+    """By the page on a canvas, and by a command as a file; one that is none is not taken."""
+    with two_daemons(tmp_path / "d") as (ours, theirs), chromium() as browser:
+        here, there = Typing(ours), Typing(theirs)
+        other, me = there.json("whoami")["entity_id"], here.json("whoami")["entity_id"]
+        (tmp_path / "bob.png").write_bytes(png(64, 64))
+        (tmp_path / "evil.png").write_bytes(SVG)
+        (tmp_path / "large.png").write_bytes(png() + bytes(MAX_PICTURE_BYTES))
+        for wrong in ("evil.png", "large.png", "none.png"):
+            assert there.refused("profile", "--picture", str(tmp_path / wrong)) == "INVALID_ARGUMENT"
+        avatar = there.json("profile", "--picture", str(tmp_path / "bob.png"))["frontmatter"]["avatar_hash"]
+        assert there.refused("profile", "--set", f"avatar_hash={avatar}") == "INVALID_ARGUMENT"
+
+        room = here.json("room", "create", "plans")["room_id"]
+        here.json("room", "invite", room, other)
+        wait_for(lambda: knows(there, room), WAIT_SECONDS, "the room at the other side")
+        wait_for(lambda: _avatar(here, other) == avatar, WAIT_SECONDS, "the profile")
+        here.run("profile", other, "--save-picture", str(tmp_path / "saved.png"))
+        assert (tmp_path / "saved.png").read_bytes() == png(64, 64)
+        assert here.refused("profile", other, "--save-picture", str(tmp_path / "saved.png")) == "CONFLICT"
+        here.run("profile", "--text", "I am Alice.")
+        assert here.refused("profile", "--save-picture", str(tmp_path / "mine.png")) == "NOT_FOUND"
+
+        browser.open(here.json("web")["url"])
+        browser.click("nav a", "Rooms")
+        browser.click(".card", "plans")
+        browser.click("details.names summary")
+        browser.wait(lambda: browser.run("return document.querySelectorAll('.portrait:not([hidden])').length") == 1)
+        shown = (
+            "const one = document.querySelector('.portrait:not([hidden])');"
+            "return [one.parentElement.querySelector('code').textContent, "
+            "[...one.getContext('2d').getImageData(16, 16, 1, 1).data]];"
+        )
+        assert browser.run(shown) == [other, [255, 0, 0, 255]]
+        assert me != other
+        assert browser.messages() == []
+
+
+def _avatar(who: Typing, entity: str) -> object:
+    found = json.loads(who.daemon.run("profile", entity, "--json", check=None).stdout or "{}")
+    return found.get("frontmatter", {}).get("avatar_hash")

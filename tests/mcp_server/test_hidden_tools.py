@@ -1,4 +1,4 @@
-"""A tool that a rule hides from a host is none: it is not listed, and calling it fails as that of any unknown name."""
+"""D24: a tool that a rule hides from a host is none: it is not listed, and a call of it fails as of an unknown name."""
 
 from __future__ import annotations
 

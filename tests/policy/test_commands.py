@@ -1,4 +1,4 @@
-"""A command is allowed word by word, and one simple command only."""
+"""D25: a command is allowed word by word, and one simple command only."""
 
 from __future__ import annotations
 

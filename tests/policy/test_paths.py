@@ -1,4 +1,4 @@
-"""One language of paths: in rules, tests of rules, questions and grants, and where no path can match, a refusal."""
+"""D20, D21: one language of paths in rules, tests of rules, questions and grants; what no path can match is refused."""
 
 from __future__ import annotations
 
@@ -118,6 +118,7 @@ def test_one_rule_does_not_speak_both_languages() -> None:
     ],
 )
 def test_the_home_is_meant_where_a_rule_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lend: Any) -> None:
+    """D21: ``~`` in a rule is the home."""
     home = tmp_path / "home"
     (home / "priv").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))

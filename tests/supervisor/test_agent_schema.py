@@ -1,4 +1,4 @@
-"""The schema of ``agent.json`` and its loader are one model: what one refuses, the other does as well."""
+"""D28: the schema of ``agent.json`` and its loader are one model: what one refuses, the other does as well."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from sublet.daemon.api.operation import AnyOperation
 from sublet.daemon.api.room_files import FETCH_FILE
 from sublet.daemon.api.room_messages import READ_MESSAGES, SEND_MESSAGE
 from sublet.daemon.api.room_news import WATCH_ROOMS
+from sublet.daemon.api.room_people import GET_PICTURE
 from sublet.daemon.api.rooms import GET_ROOM, LIST_ROOMS, WHOAMI
 from sublet.daemon.operations.answers import Endpoint
 from sublet.daemon.operations.routes import OperationRoutes
@@ -29,6 +30,7 @@ OF_ROOMS: Final[tuple[tuple[str, AnyOperation], ...]] = (
     ("/api/rooms/{room_id}/messages", SEND_MESSAGE),
     ("/api/rooms/{room_id}/files", FETCH_FILE),
     ("/api/messages", SEARCH_MESSAGES),
+    ("/api/picture", GET_PICTURE),
 )
 """The operations on rooms that the page may call, by where they are on the page."""
 

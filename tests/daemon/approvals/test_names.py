@@ -1,4 +1,4 @@
-"""A tool is decided by each of its names, whoever gave them, and the strictest decision stands."""
+"""D22: a tool is decided by each of its names, whoever gave them, and the strictest decision stands."""
 
 from __future__ import annotations
 
@@ -112,6 +112,7 @@ async def test_a_list_of_tools_is_a_list_of_all_names(
     ],
 )
 async def test_what_is_not_known_to_only_read_counts_as_changing(tmp_path: Path, call: dict[str, Any]) -> None:
+    """D23: approval modes go by what a tool does."""
     async with desk(tmp_path) as side:
         governed(side, whitelist=["*"], approval_mode="plan")
         refused = await side.gate().ask(stated(**call))

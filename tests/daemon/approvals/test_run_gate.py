@@ -282,6 +282,7 @@ async def test_no_grant_stands_above_a_deny(tmp_path: Path) -> None:
 async def test_a_grant_that_nobody_could_use_is_not_issued(
     tmp_path: Path, agent: str, tool: str, terms: Terms, said: str
 ) -> None:
+    """D25: an agent or a tool of that name is there, and not denied anyway."""
     async with desk(tmp_path, [DENY]) as side:
         side.strangers.add("nobody")
         key = await side.make_approver()

@@ -87,6 +87,7 @@ def put(root: Path, text: str = "{}") -> Callable[[], object]:
 async def test_a_name_that_is_not_utf8_ends_nothing_and_is_told(
     tmp_path: Path, where: str, make: Callable[[bytes], object]
 ) -> None:
+    """D01: the watcher goes on, and tells what it could not read."""
     for directory in ("capabilities", "gateways"):
         (tmp_path / directory).mkdir()
     name = not_utf8(tmp_path / where)

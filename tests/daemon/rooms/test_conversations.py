@@ -12,15 +12,18 @@ import anyio
 import pytest
 
 from sublet.daemon.api.conversations import (
+    INVITE,
     LIST_CONVERSATIONS,
     READ_CONVERSATION,
     READ_MESSAGE,
     SAY,
+    Invite,
     ReadConversation,
     Say,
     WhichMessage,
 )
 from sublet.daemon.api.operation import AnswerT, Nothing, Operation, RequestT
+from sublet.daemon.api.room_fields import OneRoom
 from sublet.daemon.api.room_files import UPLOAD_FILE, UploadFile
 from sublet.daemon.api.room_messages import GET_RECEIPTS, READ_MESSAGES, AskReceipts, ReadMessages
 from sublet.daemon.api.room_news import (
@@ -34,7 +37,7 @@ from sublet.daemon.api.room_news import (
     UnsetWatch,
     WatchRooms,
 )
-from sublet.daemon.api.rooms import CREATE_ROOM, INVITE_TO_ROOM, CreateRoom, InviteToRoom
+from sublet.daemon.api.rooms import CREATE_ROOM, GET_ROOM, INVITE_TO_ROOM, CreateRoom, InviteToRoom
 from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.rooms.addressing import Addresses, direct_name, direct_with
@@ -52,10 +55,11 @@ from sublet.mcp_server.room_pages import MAX_TEXT_BYTES, with_attachment
 from sublet.messaging.service import MessagingService
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.ids import entity_domain
 from sublet.tasks import Service, Services
 from support.decisions import KeptDecisions, gatekeeper
 from support.pairing import side
-from support.rooms import ANY_BUS
+from support.rooms import ANY_BUS, local_entity
 
 pytestmark = pytest.mark.anyio
 HUMAN, HOST = Subject("human"), Subject("mcp", "claude")
@@ -131,6 +135,34 @@ async def test_nobody_is_written_to_where_nobody_is(tmp_path: Path) -> None:
                 await at.call(SAY, Say(to=nobody, body="hello?"), HUMAN)
             assert refused.value.code is LocalCode.NOT_FOUND
         assert await at.call(LIST_CONVERSATIONS, Nothing(), HUMAN) == []
+
+
+@pytest.mark.parametrize("entity", ["@human:node-cccccccccccccccc", "@reviewer:node-dddddddddddddddd", "@typo:own"])
+async def test_D43_nobody_is_invited_of_whom_nothing_is_known(tmp_path: Path, entity: str) -> None:
+    """Neither by an id nor by an address; so no message ever waits for a member who does not exist."""
+    async with world(tmp_path) as at:
+        entity = entity.replace("own", entity_domain(at.hers))
+        room = (await at.call(CREATE_ROOM, CreateRoom(name="Work"), HUMAN)).room_id
+        for asked in (
+            at.call(INVITE_TO_ROOM, InviteToRoom(room_id=room, entity=entity), HUMAN),
+            at.call(INVITE, Invite(room="Work", entity=entity), HUMAN),
+        ):
+            with pytest.raises(SubletError) as refused:
+                await asked
+            assert refused.value.code is LocalCode.NOT_FOUND
+            assert refused.value.hint
+        assert set((await at.call(GET_ROOM, OneRoom(room_id=room), HUMAN)).roles) == {at.hers}
+
+
+async def test_D43_who_was_met_is_invited_although_their_daemon_is_not_paired(tmp_path: Path) -> None:
+    """Such as somebody who shares another room, by whose record their key is known here."""
+    async with world(tmp_path) as at:
+        room = (await at.call(CREATE_ROOM, CreateRoom(name="Work"), HUMAN)).room_id
+        met = local_entity("dora", 9)
+        await at.service.on_engine(lambda engine: engine.intake.learn(met.record.encode()))
+        entity = met.record.entity_id
+        assert (await at.call(INVITE, Invite(room="Work", entity=entity), HUMAN)).entity == entity
+        assert set((await at.call(GET_ROOM, OneRoom(room_id=room), HUMAN)).roles) == {at.hers, entity}
 
 
 async def test_a_name_of_a_room_that_is_also_a_peers_reaches_neither(tmp_path: Path) -> None:

@@ -122,6 +122,7 @@ async def test_sending_is_written_down_before_it_is_done_and_reading_without_wai
 
 
 async def test_nobody_who_does_not_exist_is_invited(tmp_path: Path) -> None:
+    """D43, of the own daemon."""
     async with service(tmp_path) as rooms:
         me = (await rooms.call(WHOAMI, Nothing(), HUMAN)).entity_id
         room = (await rooms.call(CREATE_ROOM, CreateRoom(name="Work"), HUMAN)).room_id

@@ -25,7 +25,14 @@ from sublet.daemon.api.room_marks import DeleteMessage, EditMessage, Moderate, R
 from sublet.daemon.api.room_members import ConfigureRoom, DeclineKnock, Knock, RemoveMember
 from sublet.daemon.api.room_messages import AskReceipts, ListThreads, ReadMessages, SendMessage
 from sublet.daemon.api.room_news import FollowNews, SetWatch, UnsetWatch, WatchRooms
-from sublet.daemon.api.room_people import FindProfile, MarkRead, NamedProfile, SearchProfiles, UpdateProfile
+from sublet.daemon.api.room_people import (
+    FindProfile,
+    MarkRead,
+    NamedProfile,
+    SearchProfiles,
+    SetPicture,
+    UpdateProfile,
+)
 from sublet.daemon.api.room_presence import SaveDraft, SetPresence
 from sublet.daemon.api.room_texts import EditText, ShareText, TextEdit
 from sublet.daemon.api.rooms import CreateRoom, InviteToRoom
@@ -106,6 +113,8 @@ CALLS: dict[type, list[Callable[[Any, Subject], Any]]] = {
     RoomPeopleService: [
         lambda api, who: api.get_profile(FindProfile(), who),
         lambda api, who: api.update_profile(UpdateProfile(body="me"), who),
+        lambda api, who: api.get_picture(FindProfile(), who),
+        lambda api, who: api.set_picture(SetPicture(data=b"YQ=="), who),
         lambda api, who: api.search_profiles(SearchProfiles(query="python"), who),
         lambda api, who: api.mark_read(MarkRead(room_id=ROOM, ref_id=REF), who),
         lambda api, who: api.get_reading(OneRoom(room_id=ROOM), who),

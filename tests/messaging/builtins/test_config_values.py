@@ -1,4 +1,4 @@
-"""Fields of a room's config take what something reads, and hints are commands that work."""
+"""D40: fields of a room's config take what something reads, and hints are commands that work."""
 
 from __future__ import annotations
 
@@ -56,6 +56,7 @@ def test_a_field_of_the_timeline_is_changed_by_itself() -> None:
 
 
 def test_who_meets_the_limit_of_a_month_goes_on_by_the_hint() -> None:
+    """D45: the hint is a command that works."""
     (alice,) = peers("alice")
     room = shared_room(alice)
     alice.do("room.update_config", room_id=room, changes={"timeline.max_refs_per_window": 2})

@@ -370,6 +370,7 @@ def test_texts_are_the_same_everywhere_after_any_edits_in_any_order(seed: int) -
 
 
 def test_who_watches_a_shared_text_hears_of_an_edit_by_another_editor() -> None:
+    """D42: as of an edit by its author."""
     alice, bob, carol = everybody = peers("alice", "bob", "carol", declarations=(*WITH, REPLY_TO, WATCHES))
     room = shared_room(*everybody)
     ref = alice.do("message.send", room_id=room, body="one two")["ref_id"]

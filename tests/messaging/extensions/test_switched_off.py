@@ -1,4 +1,4 @@
-"""What belongs to an extension that a room has switched off is refused with the reason, and leaves nothing behind."""
+"""D41: what belongs to an extension that a room has switched off is refused with the reason, and leaves nothing."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ Alice and others are drawings, which nothing runs. Notes:
 - ``output of COMMAND``: Alice runs the command, and the fence is what it prints;
 - ``loads as KIND``: the loader of that kind takes it; ``in force as KIND`` puts it in force as well, at Alice's;
 - ``excerpt of FILE``: the file says the same;
+- ``walked``: ``e2e/test_readme_walk.py`` runs it on a clean clone, with the real Claude Code, and no other test does;
 - ``sketch``: code that compiles, and is run by nobody;
 - ``not run: REASON``: one of ``REASONS``.
 """
@@ -29,7 +30,6 @@ REASONS: Final = frozenset(
     {
         "needs another machine",
         "needs root",
-        "needs a paid service",
         "installs programs of this machine",
         "takes many minutes",
     }
@@ -58,7 +58,7 @@ class Fence:
     @property
     def is_run(self) -> bool:
         """Whether its commands are run."""
-        return self.language in SHELL and not self.noted("not run") and not self.noted("output of")
+        return self.language in SHELL and not any(self.noted(words) for words in ("not run", "output of", "walked"))
 
     @property
     def is_drawing(self) -> bool:
@@ -66,14 +66,18 @@ class Fence:
         return self.language in {"", "mermaid"} and not self.notes
 
 
-def fences(page: Path) -> Iterator[Fence]:
+def fences(page: Path, root: Path = ROOT) -> Iterator[Fence]:
     """Yield the fences of a page, in order.
+
+    Args:
+        page: the page.
+        root: the checkout that it belongs to.
 
     Raises:
         ValueError: a fence does not end.
     """
     lines = page.read_text(encoding="utf-8").splitlines()
-    name = page.relative_to(ROOT).as_posix()
+    name = page.relative_to(root).as_posix()
     number = 0
     while number < len(lines):
         if (opening := _OPENING.match(lines[number])) is None:

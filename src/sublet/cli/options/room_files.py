@@ -32,11 +32,13 @@ async def upload(control: Control, room_id: str, path: Path) -> FileView:
     Raises:
         SubletError: ``INVALID_ARGUMENT``: it can't be read, is empty or too large.
     """
-    from sublet.daemon.api.room_files import UPLOAD_FILE, UploadFile
+    from sublet.daemon.api.room_files import MAX_FILE_BYTES, UPLOAD_FILE, UploadFile
 
     if (refused := not_utf8_name(path.name)) is not None:
         raise refused
-    data = await asyncio.to_thread(_read, path)
+    data = await asyncio.to_thread(
+        read_file, path, MAX_FILE_BYTES, "Lend the directory of what is larger: sublet delegate"
+    )
     given: dict[str, Any] = {
         "room_id": room_id,
         "filename": path.name[:255],
@@ -70,7 +72,7 @@ async def download(control: Control, room_id: str, one: MessageView, output: str
         sys.stdout.buffer.write(data)
         return output
     path = Path(output) if output is not None else Path(safe_name(str(media.get("filename"))))
-    await asyncio.to_thread(_write, path, data)
+    await asyncio.to_thread(write_file, path, data)
     return str(path)
 
 
@@ -91,19 +93,23 @@ def typed_path(typed: str) -> Path:
     return path
 
 
-def _read(path: Path) -> bytes:
-    from sublet.daemon.api.room_files import MAX_FILE_BYTES
+def read_file(path: Path, most: int, instead: str) -> bytes:
+    """Return what is in a file; blocks.
 
-    most = f"{MAX_FILE_BYTES >> 20} MiB"
+    Args:
+        path: the file.
+        most: bytes that it may have.
+        instead: what to do with a larger one.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``: there is none, it can't be read, is empty or too large.
+    """
+    bound = f"{most >> 20} MiB" if most >> 20 else f"{most >> 10} KiB"
     try:
         if not path.is_file():
-            raise SubletError(LocalCode.INVALID_ARGUMENT, f"no file here: {path}", f"Name one of up to {most}.")
-        if not 0 < path.stat().st_size <= MAX_FILE_BYTES:
-            raise SubletError(
-                LocalCode.INVALID_ARGUMENT,
-                f"empty, or larger than {most}: {path}",
-                "Lend the directory of what is larger: sublet delegate",
-            )
+            raise SubletError(LocalCode.INVALID_ARGUMENT, f"no file here: {path}", f"Name one of up to {bound}.")
+        if not 0 < path.stat().st_size <= most:
+            raise SubletError(LocalCode.INVALID_ARGUMENT, f"empty, or larger than {bound}: {path}", instead)
         return path.read_bytes()
     except OSError as error:
         raise SubletError(
@@ -111,7 +117,12 @@ def _read(path: Path) -> bytes:
         ) from None
 
 
-def _write(path: Path, data: bytes) -> None:
+def write_file(path: Path, data: bytes) -> None:
+    """Write a new file; blocks.
+
+    Raises:
+        SubletError: ``CONFLICT``: there is such a file already; ``UNAVAILABLE``: it can't be written.
+    """
     try:
         with path.open("xb") as file:
             file.write(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, JsonValue
+from pydantic import Base64Bytes, Field, JsonValue
 
 from sublet.daemon.api.base import Request, View
 from sublet.daemon.api.operation import Asks, Operation
@@ -15,6 +15,9 @@ from sublet.policy.model import Action
 MAX_PROFILE_CHARS = 65_536
 MAX_PROFILE_FIELDS = 64
 MAX_QUERY_CHARS = 500
+MAX_PICTURE_BYTES = 256 << 10
+MAX_UPLOAD_BYTES = 384 << 10
+"""Of a request that carries a picture of the greatest size in base 64."""
 
 
 class FindProfile(Request):
@@ -39,6 +42,28 @@ class UpdateProfile(Request):
     def size_bytes(self) -> int:
         """How much is said."""
         return len(self.model_dump_json().encode())
+
+
+class SetPicture(Request):
+    """A picture for the caller's profile: PNG, JPEG, GIF or WebP."""
+
+    data: Annotated[Base64Bytes, Field(max_length=MAX_PICTURE_BYTES)]
+
+    @property
+    def size_bytes(self) -> int:
+        """How large the picture is."""
+        return len(self.data)
+
+
+class PictureView(View):
+    """The picture of an entity, in base 64; both are null where it has none.
+
+    Its type is what its bytes are, whatever its owner says: PNG, JPEG, GIF or WebP.
+    """
+
+    entity_id: str
+    media_type: str | None
+    data: str | None
 
 
 class SearchProfiles(Request):
@@ -98,6 +123,25 @@ UPDATE_PROFILE = Operation(
     ProfileView,
     asks=Asks(Action.ROOM_SEND, attributes=("size_bytes",)),
     summary="Change the caller's own profile, and return it.",
+)
+GET_PICTURE = Operation(
+    "profiles.picture",
+    "GET",
+    "/v1/profile/picture",
+    FindProfile,
+    PictureView,
+    asks=Asks(Action.ROOM_READ),
+    summary="Return the picture of a profile, asking its owner's daemon for it where it is not here.",
+)
+SET_PICTURE = Operation(
+    "profiles.set_picture",
+    "POST",
+    "/v1/profile/picture",
+    SetPicture,
+    ProfileView,
+    asks=Asks(Action.ROOM_SEND, attributes=("size_bytes",)),
+    summary="Let the caller's profile have a picture, and return the profile.",
+    max_bytes=MAX_UPLOAD_BYTES,
 )
 SEARCH_PROFILES = Operation(
     "profiles.search",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,8 +19,9 @@ from sublet.policy.engine import Policy, Prepared
 from sublet.policy.rules import Rule
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
-from sublet.protocol.events import EventKind
+from sublet.protocol.events import EventKeys, EventKind
 from sublet.protocol.text import clean_line
+from sublet.supervisor.agent import Emit
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.capabilities.registry import CapabilitySet
 from sublet.supervisor.gateways.module_file import GatewaySet, read_gateways
@@ -28,8 +29,6 @@ from sublet.supervisor.gateways.module_file import GatewaySet, read_gateways
 MAX_REASON_CHARS: Final = 500
 
 log = structlog.get_logger(__name__)
-
-Tell = Callable[[EventKind, Mapping[str, JsonValue]], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class Reloader:
         capabilities: CapabilityRegistry,
         gateways: Gateways,
         in_force: Callable[[], None],
-        tell: Tell,
+        tell: Emit,
         notify: Callable[[str, str], None],
     ) -> None:
         self.source = source
@@ -140,7 +139,7 @@ class Reloader:
                 "capabilitySnapshotVersion": read.capabilities.version,
                 "problems": [clean_line(f"{where}: {what}") for where, what in read.capabilities.problems.items()],
             }
-            await self._tell(EventKind.CONFIG_RELOADED, told)
+            await self._tell(EventKind.CONFIG_RELOADED, EventKeys(), told)
             return report
 
     def _read(self) -> _Read:
@@ -159,4 +158,4 @@ class Reloader:
             return
         self._rejected = reason
         self._notify("Sublet: a configuration file can't be used", reason)
-        await self._tell(EventKind.CONFIG_REJECTED, {"reason": reason, "hint": clean_line(error.hint)})
+        await self._tell(EventKind.CONFIG_REJECTED, EventKeys(), {"reason": reason, "hint": clean_line(error.hint)})

@@ -81,32 +81,49 @@ class RoomFinder:
         Raises:
             SubletError: ``NOT_FOUND``: no such daemon is paired, or it says that it has nobody of that name.
         """
-        domain, shown = entity_domain(entity), clean_line(entity, MAX_SHOWN_CHARS)
+        domain = entity_domain(entity)
         if domain == entity_domain(self._speaking.entity(caller)):
             await self._speaking.call(caller, room_calls.get_pubkey, entity_id=entity)
-            return
-        if not self._addresses.is_paired(domain):
-            what = f"no paired daemon is {clean_line(domain, MAX_SHOWN_CHARS)!r}"
-            raise SubletError(LocalCode.NOT_FOUND, what, "See: sublet peers")
-        if await self._answers(entity, caller) or not await self._answers(daemon_of(domain), caller):
+        elif self._addresses.is_paired(domain):
+            await self._require_there(entity, caller)
+        else:
+            raise _nowhere(domain, "See: sublet peers")
+
+    async def require_known(self, entity: EntityId, caller: Subject) -> None:
+        """Refuse to invite an entity that does not exist, or of which nothing is known here.
+
+        Somebody of a daemon that is not paired can be invited if this daemon has their key, as it has of the members of
+        its rooms and of those who knock, or if they answer now, as through a relay or a peer of a peer.
+
+        Raises:
+            SubletError: ``NOT_FOUND``: see ``require``, or it is neither known nor reachable.
+        """
+        domain = entity_domain(entity)
+        if domain == entity_domain(self._speaking.entity(caller)) or self._addresses.is_paired(domain):
+            await self.require(entity, caller)
+        elif not await self._is_met(entity, caller) and not await self._answers(entity, caller):
+            raise _nowhere(
+                domain, "Pair with it (see: sublet peers), or have a member invite them whose daemon is paired with it."
+            )
+
+    async def _require_there(self, entity: EntityId, caller: Subject) -> None:
+        if await self._answers(entity, caller) or not await self._answers(daemon_of(entity_domain(entity)), caller):
             return
         if await self._answers(entity, caller):  # whose daemon had only just begun
             return
         raise SubletError(
             LocalCode.NOT_FOUND,
-            f"there is no {shown} there",
+            f"there is no {clean_line(entity, MAX_SHOWN_CHARS)} there",
             "See its agents: `sublet peers show NAME`, or the tool directory.",
         )
 
-    async def require_known(self, entity: EntityId, caller: Subject) -> None:
-        """Refuse to invite an entity that does not exist, as far as this daemon and those paired with it know.
-
-        Raises:
-            SubletError: ``NOT_FOUND``: see ``require``; of other daemons nobody is asked.
-        """
-        domain = entity_domain(entity)
-        if domain == entity_domain(self._speaking.entity(caller)) or self._addresses.is_paired(domain):
-            await self.require(entity, caller)
+    async def _is_met(self, entity: EntityId, caller: Subject) -> bool:
+        """Tell whether this daemon has the entity's key."""
+        try:
+            await self._speaking.call(caller, room_calls.get_pubkey, entity_id=entity)
+        except SubletError:
+            return False
+        return True
 
     async def _answers(self, entity: EntityId, caller: Subject) -> bool:
         """Tell whether an entity is there now and shows that it holds its key."""
@@ -125,3 +142,8 @@ class RoomFinder:
             if set(config["members"]) == {me, other} and config["config"].get("created_by") in (me, other):
                 return str(room["room_id"])
         return None
+
+
+def _nowhere(domain: str, hint: str) -> SubletError:
+    what = f"no paired daemon is {clean_line(domain, MAX_SHOWN_CHARS)!r}"
+    return SubletError(LocalCode.NOT_FOUND, what, hint)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from sublet.daemon.api.room_fields import OneRoom
 from sublet.daemon.api.room_people import (
+    GET_PICTURE,
     GET_PROFILE,
     GET_READING,
     MARK_READ,
     SEARCH_PROFILES,
+    SET_PICTURE,
     UPDATE_PROFILE,
     FindProfile,
     MarkRead,
+    PictureView,
     ProfileView,
     ReadingView,
     SearchProfiles,
+    SetPicture,
     UpdateProfile,
 )
 from sublet.daemon.api.rooms import RoomChange
@@ -38,6 +42,18 @@ class RoomPeopleService(OfRooms):
             caller, people_calls.update_profile, frontmatter=request.fields, body=request.body
         )
         return ProfileView.model_validate(changed)
+
+    @serves(GET_PICTURE)
+    async def get_picture(self, request: FindProfile, caller: Subject) -> PictureView:
+        return PictureView.model_validate(
+            await self._speaking.call(caller, people_calls.get_picture, entity=request.entity)
+        )
+
+    @serves(SET_PICTURE)
+    async def set_picture(self, request: SetPicture, caller: Subject) -> ProfileView:
+        return ProfileView.model_validate(
+            await self._speaking.call(caller, people_calls.set_picture, data=request.data)
+        )
 
     @serves(SEARCH_PROFILES)
     async def search_profiles(self, request: SearchProfiles, caller: Subject) -> list[ProfileView]:

@@ -125,6 +125,8 @@ class Tokens:
         fetch: asks peers under a key, and returns what they answer.
         heard: takes what they said.
         soon: has something done on the event loop, from any thread.
+        there: told of whoever has answered, and so knows by now that we share a room: from then on their daemon tells
+            us what they keep for all their rooms, which it may not have done when they were invited.
     """
 
     def __init__(
@@ -133,8 +135,10 @@ class Tokens:
         fetch: Callable[[str, bytes], Awaitable[list[bytes]]],
         heard: Callable[[Sample], None],
         soon: Callable[..., None],
+        there: Callable[[EntityId], None],
     ) -> None:
         self._call = call
+        self._there = there
         self._fetch = fetch
         self._heard = heard
         self._soon = soon
@@ -172,7 +176,10 @@ class Tokens:
             return
         self._asking.add(key)
         try:
-            for answer in await self._fetch(key, b""):
+            answers = await self._fetch(key, b"")
+            for answer in answers:
                 self._heard(Sample(key, answer, b""))
+            if answers:
+                self._there(entity)
         finally:
             self._asking.discard(key)

@@ -42,6 +42,14 @@ class ProfileFound(TypedDict):
     body: str
 
 
+class PictureFound(TypedDict):
+    """The picture of an entity in base 64, and its media type, which its bytes tell; both None where it has none."""
+
+    entity_id: EntityId
+    media_type: str | None
+    data: str | None
+
+
 class PresenceSaid(TypedDict):
     """Whether there was something to say."""
 
@@ -74,6 +82,18 @@ def get_profile(entity: EntityId | None = None) -> ProfileFound:
 @engine_call("profile.update")
 def update_profile(frontmatter: dict[str, Any] | None = None, body: str | None = None) -> ProfileFound:
     """Change the caller's own profile, and return it."""
+    raise NotImplementedError
+
+
+@engine_call("profile.set_picture")
+def set_picture(data: bytes) -> ProfileFound:
+    """Let the caller's profile have a picture, and return the profile."""
+    raise NotImplementedError
+
+
+@engine_call("profile.picture")
+def get_picture(entity: EntityId | None = None) -> PictureFound:
+    """Return the picture of an entity, the caller's own where none is named."""
     raise NotImplementedError
 
 

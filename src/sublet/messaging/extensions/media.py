@@ -25,6 +25,7 @@ from sublet.messaging.declaring.declaration import (
 )
 from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.extensions.pictures import named_pictures
 from sublet.messaging.ports.blobs import keep
 from sublet.messaging.schema.changes import Happened, Intent
 from sublet.messaging.schema.datatypes import QOS_DATA, Annotation, AnnotationPlace, Change, Datatype, Origin
@@ -42,6 +43,8 @@ MEDIA: Final = "media"
 MAX_FILENAME_CHARS: Final = 255
 MAX_TYPE_CHARS: Final = 127
 MAX_LISTED: Final = 500
+MAX_SHOWN: Final = 4_096
+"""Profiles whose pictures stay."""
 GRACE_SECONDS: Final = 86_400.0
 """How long a file stays that no room names."""
 SWEEP_SECONDS: Final = 3_600.0
@@ -229,15 +232,17 @@ def _want(context: AfterWrite) -> None:
 
 
 def _sweep(context: OperationContext) -> None:
-    """Forget files that no room here names any more."""
+    """Forget files that no room here names any more, and pictures that no profile names."""
     engine = context.parts
     named = {
         parse_doc_id(row.doc_id).hash
         for room_id in engine.here.ids
         for row in engine.store.documents(room_id, "blob_ref")
     }
-    for digest, _, age_seconds in list(engine.blobs.all()):
-        if digest not in named and age_seconds > GRACE_SECONDS:
+    over = [digest for digest, _, age in list(engine.blobs.all()) if digest not in named and age > GRACE_SECONDS]
+    shown = named_pictures(engine, MAX_SHOWN) if over else set()
+    for digest in over:
+        if digest not in shown:
             engine.blobs.drop(digest)
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from sublet.messaging.calls import people_calls as calls
 from sublet.messaging.declaring.after_write import AfterWrite
+from sublet.messaging.declaring.asking import AskingContext
 from sublet.messaging.declaring.declaration import (
     AfterWriteHook,
     Declaration,
@@ -22,7 +23,9 @@ from sublet.messaging.declaring.declaration import (
 )
 from sublet.messaging.declaring.operating import OperationContext, OperationParts
 from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.extensions.pictures import find_picture, keep_picture
 from sublet.messaging.ports.rows import IndexEntry
+from sublet.messaging.reading.avatars import AVATAR
 from sublet.messaging.schema.changes import Happened
 from sublet.messaging.schema.datatypes import QOS_LOW, Annotation, AnnotationPlace, Change, Datatype, Origin
 from sublet.messaging.schema.fields import FieldsView
@@ -92,7 +95,7 @@ def _fits(name: str, value: object) -> bool:
         return False
     if name == _TYPE:
         return isinstance(value, str) and _ENTITY_TYPE.match(value) is not None
-    if name == "avatar_hash":
+    if name == AVATAR:
         return isinstance(value, str) and is_content_hash(value)
     return isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= MAX_FIELD_CHARS)
 
@@ -103,15 +106,19 @@ def _get(context: OperationContext, entity: EntityId | None = None) -> calls.Pro
     Raises:
         SubletError: ``INVALID_ARGUMENT``; ``NOT_FOUND``: it has none, or none has come here.
     """
-    entity = entity or context.entity
-    if not is_entity_id(entity):
-        raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no entity", "One looks like @name:node-…")
+    entity = _checked(entity or context.entity)
     view = _read(context.parts, entity)
     if view is None:
         raise SubletError(
             LocalCode.NOT_FOUND, f"no profile of {entity} is here", "It has none, or it shares no room with you."
         )
     return view
+
+
+def _checked(entity: EntityId) -> EntityId:
+    if not is_entity_id(entity):
+        raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no entity", "One looks like @name:node-…")
+    return entity
 
 
 def _update(
@@ -125,8 +132,15 @@ def _update(
         body: free text in Markdown; None leaves it.
 
     Raises:
-        SubletError: ``INVALID_ARGUMENT``: a field or the text has another shape.
+        SubletError: ``INVALID_ARGUMENT``: a field or the text has another shape, or a picture is named by its hash,
+            which could be of a file that the caller has not.
     """
+    if (frontmatter or {}).get(AVATAR) is not None:
+        raise SubletError(LocalCode.INVALID_ARGUMENT, "a picture is set by its file, not by a hash", _BY_FILE)
+    return _change(context, frontmatter, body)
+
+
+def _change(context: OperationContext, frontmatter: dict[str, Scalar] | None, body: str | None) -> calls.ProfileFound:
     engine, entity = context.parts, context.entity
     name = _document(entity)
     known = engine.reading.map_document(name).get("frontmatter")
@@ -155,8 +169,27 @@ def _update(
     return _get(context)
 
 
+async def _set_picture(context: AskingContext, data: bytes) -> calls.ProfileFound:
+    """Let the caller's profile have a picture, and return the profile.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``: it is no picture, or too large; ``UNAVAILABLE``: there is no space for it.
+    """
+    return await context.engine(lambda inside: _change(inside, {AVATAR: keep_picture(inside.parts, data)}, None))
+
+
+async def _picture(context: AskingContext, entity: EntityId | None = None) -> calls.PictureFound:
+    """Return the picture of an entity, the caller's own where none is named; errors as ``find_picture``.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``: that is no entity.
+    """
+    return await find_picture(context, _checked(entity or context.entity))
+
+
+_BY_FILE: Final = "sublet profile --picture FILE; an empty value takes it away: sublet profile --set avatar_hash="
 _SHAPES: Final = (
-    "entity_type is a word such as human, agent or service; avatar_hash is sha256: and 64 digits; other fields have "
+    "entity_type is a word such as human, agent or service; other fields have "
     f"names of small letters, and are a number, true, false, or at most {MAX_FIELD_CHARS} characters."
 )
 
@@ -288,5 +321,11 @@ PROFILES: Final = Declaration(
             every_seconds=REBUILD_SECONDS,
         ),
     ),
-    operations=(Operation(calls.update_profile.id, calls.update_profile.by(_update), writes="entity_profile"),),
+    operations=(
+        Operation(calls.update_profile.id, calls.update_profile.by(_update), writes="entity_profile"),
+        Operation(
+            calls.set_picture.id, calls.set_picture.by_waiting(_set_picture), writes="entity_profile", waits=True
+        ),
+        Operation(calls.get_picture.id, calls.get_picture.by_waiting(_picture), waits=True),
+    ),
 )

@@ -12,13 +12,14 @@ from nacl.signing import SigningKey
 
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.ports.network import PeerQuery
+from sublet.messaging.reading.avatars import avatar_of
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.syncing.replays import SeenQuestions
 from sublet.protocol.ezagent.blob import parse_wanted
 from sublet.protocol.ezagent.errors import Refusal, Refused
-from sublet.protocol.ezagent.ids import EntityId, entity_domain
+from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
 from sublet.protocol.ezagent.keys import Channel, DocumentPlace, doc_id, parse_doc_id
 from sublet.protocol.ezagent.question import NONCE_BYTES, Question, encode_question, open_answer, parse_question
 from sublet.protocol.ezagent.room.state import Policy
@@ -90,12 +91,18 @@ def ask(engine: DoorParts, key: str, body: bytes) -> RoomQuestion | None:
 def _who_asks(engine: DoorParts, place: DocumentPlace, body: bytes) -> EntityId | None:
     """Return who of ours asks; for a room that none is a member of, whoever comes first, since it may be open."""
     ours = list(engine.keyring.local)
+    if place.kind == "blob":  # whoever is told it decides whether the room, or a profile of theirs, names it
+        room = parse_wanted(body).room_id
+        return next((one for one in ours if engine.here.is_member(one, room)), None)
     may = next((one for one in ours if may_ask(engine, one, place, body)), None)
     return may or (ours[0] if ours and place.kind == "config" else None)
 
 
 def may_ask(engine: DoorParts, asker: EntityId, place: DocumentPlace, body: bytes) -> bool:
-    """Tell whether an entity may be told what is at a place; of a blob, in a room that names it.
+    """Tell whether an entity may be told what is at a place.
+
+    Of a blob it may if it is a member of a room that names it, or that one of ours is in whose picture it is. The
+    picture of anybody else is not told: their profile may name what is no picture of theirs.
 
     Raises:
         Refused: a question for a blob of another form.
@@ -104,7 +111,9 @@ def may_ask(engine: DoorParts, asker: EntityId, place: DocumentPlace, body: byte
     if place.kind == "blob" and place.hash is not None:
         room = parse_wanted(body).room_id
         named = doc_id("blob_ref", room_id=room, hash=place.hash)
-        return engine.here.is_member(asker, room) and bool(engine.reading.map_document(named))
+        if not engine.here.is_member(asker, room):
+            return False
+        return bool(engine.reading.map_document(named)) or _is_our_picture(engine, room, place.hash)
     if place.kind in ("inbox", "draft"):
         return asker == entity
     if room_id is None:
@@ -118,6 +127,13 @@ def may_ask(engine: DoorParts, asker: EntityId, place: DocumentPlace, body: byte
 
 def _share_a_room(engine: DoorParts, one: EntityId, other: EntityId) -> bool:
     return any(engine.here.is_member(one, room) and engine.here.is_member(other, room) for room in engine.here.ids)
+
+
+def _is_our_picture(engine: DoorParts, room: RoomId, digest: str) -> bool:
+    return any(
+        engine.here.is_member(entity, room) and avatar_of(engine.reading, entity) == digest
+        for entity in engine.keyring.local
+    )
 
 
 class Doorkeeper:

@@ -4,6 +4,7 @@ import { get, post } from "./api.js";
 import { fill, h, reconcile } from "./dom.js";
 import { bytes, empty, moment, pill, plural } from "./format.js";
 import { called, loadNames, short, who } from "./names.js";
+import { portrait } from "./pictures.js";
 import { onNews } from "./room_news.js";
 import { heading, keepFresh, say } from "./view.js";
 
@@ -69,7 +70,7 @@ export function room(main, id) {
 }
 
 function members(roles, names) {
-  return h("details", { class: "names" }, h("summary", {}, plural(Object.keys(roles).length, "member")), h("ul", {}, Object.entries(roles).map(([one, role]) => h("li", {}, short(names, one) === one ? null : [h("b", {}, short(names, one)), " "], h("code", {}, one), " ", h("span", { class: "tag" }, role)))));
+  return h("details", { class: "names" }, h("summary", {}, plural(Object.keys(roles).length, "member")), h("ul", {}, Object.entries(roles).map(([one, role]) => h("li", {}, portrait(one), short(names, one) === one ? null : [h("b", {}, short(names, one)), " "], h("code", {}, one), " ", h("span", { class: "tag" }, role)))));
 }
 
 const QUOTED = 120;

@@ -232,7 +232,7 @@ def _end(screen: Screen, found: AskAnswer, told: str) -> Exit | None:
         return Exit.QUESTION
     if found.route_decision == "reject":
         if not screen.as_json:
-            screen.fail(SubletError(LocalCode.NO_ROUTE, found.reason, "sublet agents lists who is there."))
+            screen.fail(SubletError(LocalCode.NO_ROUTE, found.reason, "`sublet agents` lists who is there."))
         return Exit.DECLINED
     by = f"{found.agent_id}, " if found.agent_id not in (None, "supervisor") else ""
     screen.note(f"[{by}{clean(found.reason)}; session {found.finger_session_id}]")

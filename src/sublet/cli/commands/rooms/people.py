@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +18,7 @@ from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
+    from sublet.daemon.api.room_people import ProfileView
     from sublet.daemon.control.client import ControlClient as Control
 
 
@@ -120,6 +124,14 @@ def profile(
         str | None,
         typer.Option("--text", metavar="TEXT", help="What to say of yourself; - reads it from stdin."),
     ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--picture", metavar="FILE", help="A PNG, JPEG, GIF or WebP to be shown by.", show_default=False),
+    ] = None,
+    save_picture: Annotated[
+        Path | None,
+        typer.Option("--save-picture", metavar="FILE", help="Write the picture to a new file.", show_default=False),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show a profile, or change yours.
@@ -127,7 +139,8 @@ def profile(
     All who share a room with you can read it.
     """
     screen = Screen(as_json=as_json)
-    if entity is not None and (fields or text is not None):
+    changing = bool(fields) or text is not None or picture is not None
+    if entity is not None and changing:
         raise typer.BadParameter("only your own profile can be changed")
     changes: dict[str, Any] = {"fields": dict(_field(one) for one in fields or [])}
     if text is not None:
@@ -138,12 +151,15 @@ def profile(
         from sublet.daemon.api.room_people import GET_PROFILE, UPDATE_PROFILE, FindProfile, UpdateProfile
 
         names = await load_names(control)
-        if fields or text is not None:
-            try:
-                request = UpdateProfile.model_validate(changes)
-            except ValidationError as error:
-                raise wrong_value(error, {"frontmatter": "--set", "body": "--text"}) from None
-            found = await control.call(UPDATE_PROFILE, request)
+        if changing:
+            if picture is not None:
+                found = await _set_picture(control, picture)
+            if fields or text is not None:
+                try:
+                    request = UpdateProfile.model_validate(changes)
+                except ValidationError as error:
+                    raise wrong_value(error, {"frontmatter": "--set", "body": "--text"}) from None
+                found = await control.call(UPDATE_PROFILE, request)
         else:
             asked = FindProfile(entity=None if entity is None else names.entity(entity))
             try:
@@ -153,6 +169,8 @@ def profile(
                     raise
                 hint = "Say who you are: sublet profile --set display_name=NAME --text TEXT"
                 raise SubletError(error.code, "you have no profile yet", hint) from None
+        if save_picture is not None:
+            await _save_picture(control, found.entity_id, save_picture)
         if as_json:
             screen.emit(found.model_dump(mode="json"))
             return
@@ -161,6 +179,24 @@ def profile(
         screen.show(*shown(found, names))
 
     run(ctx, screen, body)
+
+
+async def _set_picture(control: Control, path: Path) -> ProfileView:
+    from sublet.cli.options.room_files import read_file
+    from sublet.daemon.api.room_people import MAX_PICTURE_BYTES, SET_PICTURE, SetPicture
+
+    data = await asyncio.to_thread(read_file, path, MAX_PICTURE_BYTES, "Make it smaller.")
+    return await control.call(SET_PICTURE, SetPicture.model_validate({"data": base64.b64encode(data)}))
+
+
+async def _save_picture(control: Control, entity: str, path: Path) -> None:
+    from sublet.cli.options.room_files import write_file
+    from sublet.daemon.api.room_people import GET_PICTURE, FindProfile
+
+    found = await control.call(GET_PICTURE, FindProfile(entity=entity))
+    if found.data is None:
+        raise SubletError(LocalCode.NOT_FOUND, f"{entity} has no picture", "See: sublet profile ENTITY")
+    await asyncio.to_thread(write_file, path, base64.b64decode(found.data))
 
 
 def _field(given: str) -> tuple[str, object]:
