@@ -52,7 +52,7 @@ ALLOWED: Final = {
     "supervisor/capabilities/registry.py": CONFIG,
     "supervisor/gateways/module_file.py": CONFIG,
     "supervisor/guarded_process.py": KERNEL,
-    "supervisor/offered/adding.py": CONFIG,
+    "supervisor/well_known/adding.py": CONFIG,
     "supervisor/tool_server/opened.py": "the program of the relay, which is the package's own",
     "daemon/modules/gateway_feed.py": STATE,
     "daemon/modules/gateways.py": STATE,
