@@ -226,10 +226,7 @@ class OverwriteKeeper:
             self._contents.drop(blocks)
 
     def writes(self, inode: int) -> None:
-        """Take note that the lease is about to change a file.
-
-        Whoever is killed before ``closed`` can't tell afterwards who changed it last, and does not say that others did.
-        """
+        """Take note that the lease is about to change a file: who is killed meanwhile does not say that others did."""
         if inode not in self._writing:
             self._writing.add(inode)
             self._append(b"W %d\n" % inode)
