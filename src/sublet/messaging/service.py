@@ -62,7 +62,8 @@ MAX_BLOBS_BYTES: Final = 1 << 30
 """Of all files of rooms together."""
 FIND_SECONDS: Final = 3.0
 """How long a room of which nobody has told is looked for: its link may be opening, or it was made a moment ago."""
-FIRST_PAUSE_SECONDS: Final = 0.05
+FIND_PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""Seconds between these looks."""
 ResultT = TypeVar("ResultT")
 
 
@@ -272,10 +273,10 @@ class MessagingService:
         await self._attending.room(room_id)
         await self._sync.room(room_id)
         with anyio.move_on_after(FIND_SECONDS):
-            pause = FIRST_PAUSE_SECONDS
-            while await self._call(lambda engine: engine.rooms.state(room_id).creator is None):
+            for pause in FIND_PAUSES:
+                if await self._call(lambda engine: engine.rooms.state(room_id).creator is not None):
+                    return
                 await anyio.sleep(pause)
-                pause *= 2
                 await self._sync.room(room_id)
 
     async def synchronise(self, room_id: RoomId) -> None:

@@ -82,7 +82,7 @@ def _each(run: Callable[[Any], object]) -> Callable[[Any], object]:
 
 
 def _head(data: bytes) -> None:
-    connection = _Head(h11.SERVER, 16 << 10)
+    connection = _Head(16 << 10)
     for at in range(0, len(data), 1024):
         connection.receive_data(data[at : at + 1024])
         while connection.next_event() not in (h11.NEED_DATA, h11.PAUSED):
