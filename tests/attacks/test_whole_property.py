@@ -31,14 +31,26 @@ SEEDS = (1, 12, 333, 4_096, 20_261_129)
 EXAMPLES = 40
 PHASES = (Phase.generate, Phase.shrink)
 NAMES = ("a", "b", "c.txt", ".env", "x.pem", ".claude", ".envrc", "AGENTS.md", "node_modules", ".pnp.cjs")
-TARGETS = (".", "..", "../..", "a", "../a", "b/c.txt", ".env", "../.env", "x.pem", ".envrc", "/etc/passwd", "outer0", "no")
+TARGETS = (
+    ".",
+    "..",
+    "../..",
+    "a",
+    "../a",
+    "b/c.txt",
+    ".env",
+    "../.env",
+    "x.pem",
+    ".envrc",
+    "/etc/passwd",
+    "outer0",
+    "no",
+)
 
 more_paths = st.one_of(paths, st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join))
 hard = st.lists(st.tuples(more_paths, more_paths), max_size=4)
 symbolic = st.lists(st.tuples(st.sampled_from(TARGETS), more_paths), max_size=5)
-operations = st.lists(
-    st.tuples(st.one_of(operation, st.just("lead")), more_paths, more_paths), min_size=1, max_size=30
-)
+operations = st.lists(st.tuples(st.one_of(operation, st.just("lead")), more_paths, more_paths), min_size=1, max_size=30)
 Chosen = Callable[[Sequence[str], Sequence[str]], Rules]
 
 
@@ -118,9 +130,7 @@ def attacked(
     lent = with_what_is_led_to(root, rules_of)
     before, whole = guarded(root, lent), names_of(root)
     secret = {
-        content
-        for parts, (mode, _, content) in before.items()
-        if stat.S_ISREG(mode) and lent.hidden(parts.split(b"/"))
+        content for parts, (mode, _, content) in before.items() if stat.S_ISREG(mode) and lent.hidden(parts.split(b"/"))
     }
     auditor = Auditor(base / "state")
     baseline = auditor.baseline(root, lent)

@@ -68,7 +68,7 @@ def test_each_row_locks_a_path_of_the_list(row: LockedNames) -> None:
 
 def test_nothing_is_unlocked_by_a_move_out_of_packages() -> None:
     rules = default_rules()
-    assert PACKAGES == packages()
+    assert packages() == PACKAGES
     assert rules.packed((b"node_modules", b"p"))
     assert rules.packed((b"lib", b"site-packages"))
     assert not rules.packed((b"lib", b"p"))
