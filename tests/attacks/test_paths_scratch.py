@@ -72,7 +72,7 @@ FIFO = 'rm -f "$SUBLET_PROMPT_FILE"; mkfifo "$SUBLET_PROMPT_FILE"'
 def test_six_fifos_in_the_place_of_prompts_hold_no_thread_and_no_stop(tmp_path: Path) -> None:
     """As many as there are slots and one more: each follow-up is written, another lease runs, and ``down`` returns."""
     with two_daemons(tmp_path / "d") as (delegator, executor):
-        begun = []
+        begun: list[tuple[str, Path]] = []
         for number in range(6):
             lent = tmp_path / f"lent-{number}"
             lent.mkdir()

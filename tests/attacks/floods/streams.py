@@ -10,6 +10,7 @@ import secrets
 import struct
 import tarfile
 from collections.abc import Awaitable, Callable, Iterator
+from typing import cast
 
 import asyncssh
 
@@ -99,7 +100,8 @@ def stream(words: Callable[[], Iterator[bytes]], *, reads: bool = True) -> Calla
         async with connected(target) as connection:
             while True:
                 with contextlib.suppress(asyncssh.ChannelOpenError):
-                    channel, pipe = await connection.create_session(Pipe, subsystem=SUBSYSTEM, encoding=None)
+                    channel, session = await connection.create_session(Pipe, subsystem=SUBSYSTEM, encoding=None)
+                    pipe = cast(Pipe, session)
                     if not reads:
                         channel.pause_reading()
                     for piece in words():

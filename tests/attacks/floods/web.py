@@ -29,7 +29,13 @@ def _heads(host: str) -> Iterator[bytes]:
 
 def _logins(host: str) -> Iterator[bytes]:
     """Yield logins with secrets that nobody gave out, and with bodies that are none."""
-    bodies = ({"secret": "x" * 60_000}, {"secret": "y"}, [[]] * 20_000, {"secret": {"a": 1}}, "z" * 60_000)
+    bodies: tuple[object, ...] = (
+        {"secret": "x" * 60_000},
+        {"secret": "y"},
+        [[]] * 20_000,
+        {"secret": {"a": 1}},
+        "z" * 60_000,
+    )
     for body in itertools.cycle(bodies):
         raw = json.dumps(body).encode()
         head = (
