@@ -78,9 +78,7 @@ async def test_status_counts_the_slots_that_invites_hold_and_they_come_back(daem
         assert isinstance(answer, Accept)
 
 
-async def test_a_delegation_is_told_that_all_slots_are_promised(
-    daemons: tuple[Daemon, Daemon], tmp_path: Path
-) -> None:
+async def test_a_delegation_is_told_that_all_slots_are_promised(daemons: tuple[Daemon, Daemon], tmp_path: Path) -> None:
     alice, bob = daemons
     await anyio.to_thread.run_sync(lambda: wait_for(lambda: bob.json("status")["assignments_active"] == 0))
     (tmp_path / "lent").mkdir()

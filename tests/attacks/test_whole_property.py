@@ -31,14 +31,42 @@ SEEDS = (1, 12, 333, 4_096, 20_261_129)
 EXAMPLES = 40
 PHASES = (Phase.generate, Phase.shrink)
 NAMES = ("a", "b", "c.txt", ".env", "x.pem", ".claude", ".envrc", "AGENTS.md", "node_modules", ".pnp.cjs")
-TARGETS = (".", "..", "../..", "a", "../a", "b/c.txt", ".env", "../.env", "x.pem", ".envrc", "/etc/passwd", "outer0", "no")
+TARGETS = (
+    ".",
+    "..",
+    "../..",
+    "a",
+    "../a",
+    "b/c.txt",
+    ".env",
+    "../.env",
+    "x.pem",
+    ".envrc",
+    "/etc/passwd",
+    "outer0",
+    "no",
+)
 
 more_paths = st.one_of(paths, st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join))
 hard = st.lists(st.tuples(more_paths, more_paths), max_size=4)
 symbolic = st.lists(st.tuples(st.sampled_from(TARGETS), more_paths), max_size=5)
-operations = st.lists(
-    st.tuples(st.one_of(operation, st.just("lead")), more_paths, more_paths), min_size=1, max_size=30
+PLACES = ("a", "b", "a/b", "b/a", "d", "a/d", "node_modules", "node_modules/a")
+TRAVEL = st.tuples(
+    st.sampled_from(("rename", "rename", "over", "mkdir", "rmdir", "link")),
+    st.sampled_from(PLACES),
+    st.sampled_from(PLACES),
 )
+"""What would carry names along with what holds them."""
+operations = st.lists(
+    st.one_of(st.tuples(st.one_of(operation, st.just("lead")), more_paths, more_paths), TRAVEL), min_size=1, max_size=30
+)
+held = st.lists(
+    st.tuples(st.sampled_from(("a", "b", "a/b", "b/a", "node_modules", "node_modules/a")), st.sampled_from(NAMES)).map(
+        "/".join
+    ),
+    max_size=6,
+)
+"""Files in the directories that are moved."""
 Chosen = Callable[[Sequence[str], Sequence[str]], Rules]
 
 
@@ -118,9 +146,7 @@ def attacked(
     lent = with_what_is_led_to(root, rules_of)
     before, whole = guarded(root, lent), names_of(root)
     secret = {
-        content
-        for parts, (mode, _, content) in before.items()
-        if stat.S_ISREG(mode) and lent.hidden(parts.split(b"/"))
+        content for parts, (mode, _, content) in before.items() if stat.S_ISREG(mode) and lent.hidden(parts.split(b"/"))
     }
     auditor = Auditor(base / "state")
     baseline = auditor.baseline(root, lent)
@@ -158,7 +184,7 @@ def test_nothing_guarded_is_reached_and_the_account_equals_a_comparison(number: 
     )
     @given(
         rules_of=rules,
-        files=trees,
+        files=st.builds(lambda one, other: one + other, held, trees),
         names=hard,
         links=symbolic,
         outer=st.lists(more_paths, max_size=2),

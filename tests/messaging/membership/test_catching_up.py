@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.membership import catching_up
 from support.members import SECONDS, Member, member, room_of
+from support.memory_network import MemoryHub
 
 pytestmark = pytest.mark.anyio
 

@@ -52,7 +52,17 @@ def compiled(
     brought = PatternSet(carried, fold=True, smart_case=not folds)
     opened = PatternSet(unlocked, fold=False)
     included = PatternSet(include, fold=False) if include else None
-    sets = [names, excepted, shown, shut, brought, opened, excluded, kept, *([included] if included is not None else [])]
+    sets = [
+        names,
+        excepted,
+        shown,
+        shut,
+        brought,
+        opened,
+        excluded,
+        kept,
+        *([included] if included is not None else []),
+    ]
     # What is writable guards nothing: all below such a name is, and what lies above is locked unless it is one itself.
     guards = tuple(path for patterns in sets for path in patterns.paths)
     changed = PatternSet(writable, fold=False) if writable else None

@@ -69,6 +69,8 @@ def table() -> str:
         if row.group != group:
             group = row.group
             lines += ["", f"**{group}**", "", "| names | who acts on them |", "|---|---|"]
-        names = ", ".join(f"`{pattern}`" for pattern in row.patterns) + ("" if not row.carried else " (not in packages)")
+        names = ", ".join(f"`{pattern}`" for pattern in row.patterns) + (
+            "" if not row.carried else " (not in packages)"
+        )
         lines.append(f"| {names} | {row.tool}: {row.does} ([source]({row.source})) |")
     return "\n".join([*lines, "", END])
