@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -149,6 +150,37 @@ def test_pages_call_the_pair_of_roles_by_its_names() -> None:
         if page.name not in of_super_agents
     ]
     assert otherwise == [], "docs/glossary.md says what to call whom"
+
+
+@pytest.mark.parametrize("package", ["sublet", "sublet.daemon", "sublet.supervisor", "sublet.workspace"])
+def test_the_table_of_a_package_has_each_of_its_packages(package: str) -> None:
+    """Those in its directory, and the modules beside them that a contract of layers names."""
+    root = SOURCE.parent.joinpath(*package.split("."))
+    there = {path.parent.name for path in root.glob("*/__init__.py")} | in_contract(package)
+    rows = table_rows((DOCS / "design.md").read_text(encoding="utf-8"), package)
+    assert there - rows == set(), "say in docs/design.md what it holds"
+    assert rows - there - {path.stem for path in root.glob("*.py")} == set(), "it is gone"
+
+
+def in_contract(package: str) -> set[str]:
+    """Return what the contracts of layers name in a package."""
+    found = set[str]()
+    for contract in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]:
+        names = {name for layer in contract.get("layers", ()) for name in re.findall(r"[\w.]+(?![\w.)])", layer)}
+        inside = contract.get("containers", [])
+        found |= {name.removeprefix(f"{package}.") for name in names if name.startswith(f"{package}.")}
+        found |= names if inside == [package] else set()
+    return {name for name in found if "." not in name}
+
+
+def table_rows(page: str, package: str) -> set[str]:
+    """Return the names in the first column of a package's table; of the whole, the table names ``sublet.NAME``."""
+    head = "| package | holds |" if package == "sublet" else f"| `{package}.` | holds |"
+    rows = page.partition(head)[2].partition("\n\n")[0].splitlines()
+    names = [name for row in rows for name in re.findall(r"`([\w.]+)`", row.split("|")[1] if "|" in row else "")]
+    return {name.removeprefix("sublet.") for name in names}
 
 
 def test_the_map_names_every_module_that_starts_something() -> None:

@@ -1,86 +1,130 @@
-"""A module with logic has a test module of its own name, or a row in ``tested_by.txt`` that names who tests it.
+"""A module with logic is imported by a test in its own directory, or has a row that names who tests it otherwise.
 
-The name is ``test_`` with that of the module, or with those of its package and the module; directories do not count, so
-that a module can move. A row is believed where the test's imports lead to the module in a few steps. Rows go as tests
-of their own come: ``MOST_ROWS`` is only ever lowered.
+The directories of ``tests`` are those of ``src``: ``daemon/approvals/foresight.py`` is tested from
+``tests/daemon/approvals`` or ``tests/daemon``, by a test module that imports it, whatever that is called. The rows of
+``tested_by.txt`` are paths on both sides. One is believed where its test imports the module, or a helper of the test
+does, or where a module beside it, which they import, does: the parts behind a face of its own package. A command is
+believed to be tested where the test types it.
+
+Rows go as tests come. ``ONCE_WITHOUT`` are the modules that had one when this was written: none other may have one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from sublet.cli.command_table import TABLE
 from support.quick import PACKAGES, TESTS, imported
 
 FILE: Final = TESTS / "tested_by.txt"
+ONCE_WITHOUT: Final = TESTS / "once_without_a_test.txt"
+"""The modules that rows may be about, by name: a module that moves keeps its row."""
 APART: Final = " <- "
-MOST_ROWS: Final = 232
 LEAST_BRANCHES: Final = 8
 """With how many branches and loops a module has logic."""
-STEPS: Final = 3
-"""How many imports lie between what a test imports and what it tests, at most."""
 BRANCHES: Final = re.compile(r"^ +(?:if|elif|for|while|try|match|async for)\b", re.MULTILINE)
-COMMANDS: Final = re.compile(r'"([\w.]+):\w+"')
-"""How the table of commands names modules."""
 
 
-def test_each_module_with_logic_has_a_test_of_its_name() -> None:
-    own = {path.stem.removeprefix("test_") for path in TESTS.rglob("test_*.py")}
-    without = {min(names(path), key=len) for path in with_logic() if not names(path) & (own | set(rows()))}
-    assert not without, f"write tests/…/test_NAME.py, or a row of {FILE.name} where another test truly covers it"
+def test_each_module_with_logic_is_tested_from_its_directory_or_has_a_row() -> None:
+    without = [module for module in with_logic() if not at_home(module) and module not in rows()]
+    assert without == [], f"write a test beside it that imports it; {FILE.name} takes no new names"
 
 
 def test_rows_are_needed_and_true() -> None:
-    own = {path.stem.removeprefix("test_") for path in TESTS.rglob("test_*.py")}
-    needed = {name for path in with_logic() if not names(path) & own for name in names(path)}
-    assert not set(rows()) - needed, "these have a test of their own, or are no modules with logic"
-    assert len(rows()) <= MOST_ROWS
-    assert [f"{name}{APART}{test}" for name, test in rows().items() if not leads(test, name)] == []
+    assert sorted(rows()) == list(rows()), "in order"
+    assert [module for module in rows() if module not in with_logic()] == [], "no module, or one without logic"
+    assert [module for module in rows() if at_home(module)] == [], "these have a test of their own now"
+    assert [f"{module}{APART}{test}" for module, test in rows().items() if not reaches(test, module)] == []
+
+
+def test_rows_are_about_no_other_modules_than_once() -> None:
+    once = set(ONCE_WITHOUT.read_text(encoding="utf-8").split())
+    assert {name(module) for module in rows()} - once == set(), "a new module has a test beside it"
+
+
+def test_a_row_is_believed_for_what_the_test_reaches_and_nothing_else() -> None:
+    assert reaches("tests/daemon/approvals/test_questions.py", "daemon/approvals/questions.py")
+    assert reaches("tests/workspace/changes/test_apply.py", "workspace/changes/transaction.py"), "behind apply.py"
+    assert not reaches("tests/daemon/approvals/test_questions.py", "workspace/changes/transaction.py")
+    assert not reaches("tests/workspace/changes/test_gone.py", "workspace/changes/transaction.py")
 
 
 def rows() -> dict[str, str]:
-    """Return who tests what has no test of its own name."""
+    """Return who tests what no test of its directory imports: the path of each below ``src/sublet``, and the test's."""
     found = (line.partition(APART) for line in FILE.read_text(encoding="utf-8").splitlines())
-    return {name: test for name, _, test in found}
+    return {module: test for module, _, test in found}
 
 
 @cache
-def with_logic() -> tuple[Path, ...]:
-    """Return the modules of ``src`` that decide something."""
-    return tuple(
-        path for path in sorted(PACKAGES.rglob("*.py")) if len(BRANCHES.findall(_text(path))) >= LEAST_BRANCHES
+def with_logic() -> frozenset[str]:
+    """Return the modules that decide something, by their paths."""
+    return frozenset(
+        path.relative_to(PACKAGES).as_posix()
+        for path in PACKAGES.rglob("*.py")
+        if len(BRANCHES.findall(_text(path))) >= LEAST_BRANCHES
     )
 
 
-def names(path: Path) -> set[str]:
-    """Return what the test of a module may be called, without its beginning."""
-    if path.stem == "__init__":
-        return {path.parent.name}
-    plain = path.stem.lstrip("_")
-    return {plain, f"{path.parent.name}_{plain}"}
+def name(module: str) -> str:
+    """Return the name of a module, with that of its package."""
+    parts = module.removesuffix(".py").removesuffix("/__init__").split("/")
+    return ".".join(parts[-2:])
 
 
-def leads(test: str, name: str) -> bool:
-    """Tell whether the imports of a test of this name lead to a module of that name."""
-    reached = _helped(path for path in TESTS.rglob("test_*.py") if path.stem == test)
-    for _ in range(STEPS + 1):
-        if any(name in names(path) for path in reached if PACKAGES in path.parents):
-            return True
-        reached = reached | {other for path in reached for other in _imports(path)}
-    return False
+def dotted(module: str) -> str:
+    """Return the name under which a module is imported."""
+    return ".".join(["sublet", *module.removesuffix(".py").removesuffix("/__init__").split("/")])
 
 
-def _helped(paths: Iterable[Path]) -> frozenset[Path]:
-    """Return modules below ``tests`` with all those there that they import, and what these import of ``src``."""
-    found, left = set[Path](), list(paths)
+def at_home(module: str) -> bool:
+    """Tell whether a test in the directory of a module's package, or of one around it, imports it."""
+    return module in _at_home()
+
+
+@cache
+def _at_home() -> frozenset[str]:
+    by_name = {dotted(module): module for module in with_logic()}
+    return frozenset(
+        module
+        for path in TESTS.rglob("test_*.py")
+        for module in map(by_name.get, _imports(path))
+        if module is not None and path.parent != TESTS and f"{module}/".startswith(f"{_below(path.parent, TESTS)}/")
+    )
+
+
+def reaches(test: str, module: str) -> bool:
+    """Tell whether a row is believed."""
+    path = TESTS.parent / test
+    if not path.is_file():
+        return False
+    wanted, package = dotted(module), dotted(module).rpartition(".")[0]
+    used = {one for helper in _with_helpers(path) for one in _imports(helper)}
+    if wanted in used:
+        return True
+    if module.startswith("cli/commands/"):
+        return any(word in _text(path) for word in _commands(module))
+    beside = [one for one in used if one.rpartition(".")[0] == package or one == package]
+    return any(wanted in _imports(file) for one in beside for file in _files(one))
+
+
+@cache
+def _commands(module: str) -> frozenset[str]:
+    """Return how a test types the commands of a module."""
+    place = ".".join(module.removesuffix(".py").split("/")[2:])
+    return frozenset(f'"{one}"' for one, entry in TABLE.items() if entry.where.partition(":")[0] == place)
+
+
+def _with_helpers(path: Path) -> frozenset[Path]:
+    """Return a test with all modules below ``tests`` that it imports."""
+    found, left = set[Path](), [path]
     while left:
         one = left.pop()
         if one not in found:
             found.add(one)
-            left += [] if PACKAGES in one.parents else _imports(one)
+            left += [file for name in _imports(one) if not name.startswith("sublet") for file in _files(name)]
     return frozenset(found)
 
 
@@ -90,15 +134,17 @@ def _text(path: Path) -> str:
 
 
 @cache
-def _imports(path: Path) -> tuple[Path, ...]:
-    """Return the modules of ours that a module imports, or names in the table of commands."""
-    names = imported(_text(path))
-    names += [f"sublet.cli.commands.{name}" for name in COMMANDS.findall(_text(path))]
-    return tuple({file for name in names for file in _files(name)})
+def _imports(path: Path) -> frozenset[str]:
+    return frozenset(imported(_text(path)))
 
 
 @cache
-def _files(name: str) -> Sequence[Path]:
+def _files(name: str) -> tuple[Path, ...]:
+    """Return the file of a module of ours by the name under which it is imported."""
     root = PACKAGES.parent if name.partition(".")[0] == "sublet" else TESTS
     place = root.joinpath(*name.split("."))
-    return [file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()]
+    return tuple(file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file())
+
+
+def _below(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()

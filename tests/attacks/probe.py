@@ -23,6 +23,7 @@ class CostProbe:
         make: returns a hostile input of about n bytes; it is not part of the cost.
         run: hands the input to the product and swallows the refusal that the product documents.
         size: the n at which it is counted, in bytes; it is counted at twice that too.
+        most: the bytes up to which the product reads it; what it refuses by its size tells nothing about growth.
     """
 
     name: str
@@ -30,6 +31,7 @@ class CostProbe:
     make: Callable[[int], Any]
     run: Callable[[Any], object]
     size: int = 8192
+    most: int = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

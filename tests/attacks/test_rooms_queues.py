@@ -119,8 +119,8 @@ async def test_what_is_handed_over_is_bounded_in_bytes_while_the_loop_stands_sti
     async def overflowed() -> None:
         done.append("overflowed")
 
-    over = HandOver(overflowed)
-    over.begin()
+    over = HandOver()
+    over.begin(overflowed)
     for _ in range(1_000):
         over.soon(done.append, bytes(1_000))
         assert over._size <= 100_000

@@ -67,7 +67,11 @@ def guarded(root: Path, chosen: Rules) -> dict[bytes, tuple[int, int, bytes | No
             parts = os.path.relpath(path, os.fsencode(root)).split(b"/")
             if chosen.hidden(parts) or chosen.locked(parts):
                 status = os.lstat(path)
-                content = None if name in directories else Path(os.fsdecode(path)).read_bytes()
+                content: bytes | None = None
+                if stat.S_ISLNK(status.st_mode):
+                    content = os.readlink(path)
+                elif stat.S_ISREG(status.st_mode):
+                    content = Path(os.fsdecode(path)).read_bytes()
                 found[b"/".join(parts)] = status.st_mode, status.st_ino, content
     return found
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.daemons import Daemon, two_daemons, wait_for
-from support.leases import begin, finish, marker, processes_with
+from support.leases import assignment, begin, finish, marker, processes_with
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +24,8 @@ def test_D59_the_owner_sees_and_stops_work(pair_of: tuple[Daemon, Daemon], tmp_p
     directory.mkdir()
     one = marker()
     found = begin(delegator, directory, f"echo under way; sleep {one}")
+    # The lender has its id before the executor hears of it.
+    wait_for(lambda: assignment(executor, found), what="the work on the machine of the executor")
     wait_for(lambda: executor.json("output", found)["output"], what="output on the machine of the executor")
     assert executor.json("output", found[:12])["output"][0]["text"] == "under way\n"
     stopped = executor.json("cancel", found[:12])

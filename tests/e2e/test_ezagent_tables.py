@@ -32,7 +32,6 @@ from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.schema.datatypes import QOS_DATA
 from sublet.messaging.service import MessagingService
-from sublet.protocol.ezagent.content import verify_ref
 from sublet.protocol.ezagent.envelope import seal, unpack
 from sublet.protocol.ezagent.ids import client_id, own_ref_id
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
@@ -40,6 +39,7 @@ from sublet.protocol.ezagent.yjs.encode import Transaction
 from support.cut_proxy import cut_proxy
 from support.daemons import Daemon, wait_for
 from support.probe_extension import PROBE
+from support.ref_signatures import verify_ref
 from support.relays import relay
 from support.room_processes import RoomProcess, free_port, room_process
 from support.rooms import entity_key, local_entity

@@ -19,7 +19,7 @@ import asyncssh
 import pytest
 
 from support.daemons import Daemon, two_daemons, wait_for
-from support.leases import begin, delegate, finish, view, wait_state
+from support.leases import appear, begin, delegate, finish, view, wait_state
 
 Pair = tuple[Daemon, Daemon]
 COUNT = 1_000
@@ -98,7 +98,7 @@ def test_a_thousand_connections_that_never_finish(daemons: Pair, tmp_path: Path,
 
     with flood(family, address, words):
         (tmp_path / "other").mkdir()
-        (tmp_path / "go").write_text("went on\n")
+        appear(tmp_path / "go", "went on\n")
         assert str(finish(lender, running).state) == "completed"
         assert delegate(lender, tmp_path / "other", "echo served")["state"] == "completed"
         assert resident(daemon) - held < MAX_GROWTH_BYTES
@@ -129,7 +129,7 @@ def test_a_flood_of_wrong_keys_keeps_the_right_one_working(daemons: Pair, tmp_pa
 
     assert not any(asyncio.run(knock_on()))
     assert str(view(lender, running).state) == "running"
-    (tmp_path / "go").write_text("still here\n")
+    appear(tmp_path / "go", "still here\n")
     assert str(finish(lender, running).state) == "completed"
     assert (tmp_path / "came").read_text() == "still here\n"
     wait_for(lambda: descriptors(lender) <= before, 30, "the descriptors")

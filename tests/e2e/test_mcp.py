@@ -24,6 +24,7 @@ from pydantic import FileUrl
 
 from sublet.daemon.config.paths import Home, resolve_home
 from support.daemons import Daemon, two_daemons
+from support.leases import appear
 from support.mcp_face import BARE, RawHost, call, raw_host, server_of
 from support.tool_answers import facts, text_of
 
@@ -138,7 +139,7 @@ async def test_two_hosts_follow_one_delegation(lender: Daemon, project: Path, mo
         assert (await output(second, found))["state"] == "running"
         assert await delegate(second, project, WAITING, idempotency_key=f"two-{mode}") == found
 
-        (project / "go").write_text("go on\n")
+        appear(project / "go", "go on\n")
         polled = await log_until(first, found, lambda page, text: page["finished"] and not page["more"])
         assert polled.split() == ["begun", "finished"]
         for host in (first, second):

@@ -56,7 +56,8 @@ def test_members_come_and_go_by_commands(pair: tuple[Typing, Typing]) -> None:
     hers, his = (who.json("whoami")["entity_id"] for who in pair)
     room = alice.json("room", "create", "Work", "--policy", "knock")["room_id"]
 
-    assert bob.refused("room", "join", room)
+    # As soon as they are paired: the room is looked for while their link opens.
+    until(lambda: bob.refused("room", "join", room) == "POLICY_DENIED", "the room")
     bob.run("room", "knock", room, "it is Bob")
     until(lambda: alice.json("room", "show", room)["knocks"] == {his: "it is Bob"}, "the knock")
     assert "it is Bob" in alice.run("room", "show", "Work")
@@ -88,6 +89,7 @@ def test_members_come_and_go_by_commands(pair: tuple[Typing, Typing]) -> None:
     assert alice.refused("room", "kick", room, his)
     alice.run("room", "unban", room, "bob")
     until(lambda: joined(bob, room), "the ban that is lifted")
+    until(lambda: his in alice.json("room", "show", room)["roles"], "the return after the ban")
     alice.run("room", "config", room, "--role", "bob=owner")
     assert alice.json("room", "show", room)["roles"][his] == "owner"
 

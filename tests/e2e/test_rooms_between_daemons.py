@@ -52,6 +52,8 @@ def test_paired_daemons_talk_in_a_room_and_again_after_a_restart(pair: tuple[Typ
     # To somebody, without any room: it is opened here, and found there by whom it is with.
     direct = alice.json("send", "bob", "a word, Bob")
     until_known(bob, direct["room_id"])
+    # What is written before this is there is written at the same time, and may stand before it.
+    until_event(bob, 0, "message.new", ref_id=direct["ref_id"])
     assert bob.json("send", hers, "yes?")["room_id"] == direct["room_id"]
     wait_for(lambda: [one["body"] for one in alice.json("read", "bob")][1:] == ["yes?"], WAIT_SECONDS, "the answer")
     assert alice.json("send", f"@human:{his.partition(':')[2]}", "good")["room_id"] == direct["room_id"]

@@ -32,6 +32,7 @@ from support.worker import ScriptedAgent, work_for_ever
 pytestmark = pytest.mark.anyio
 LEASE_SECONDS = 1.0
 """Of a call whose lease ends while it runs: long enough for its agent to begin on a busy machine."""
+LIMITS = CallLimits(4, 30)
 
 
 def team(name: str, plan: dict[str, object]) -> AgentConfig:
@@ -41,17 +42,16 @@ def team(name: str, plan: dict[str, object]) -> AgentConfig:
 class World:
     """Some agents of one daemon, whose work the test plays."""
 
-    def __init__(self, root: Path, **supers: dict[str, object]) -> None:
+    def __init__(self, root: Path, limits: CallLimits = LIMITS, **supers: dict[str, object]) -> None:
         self.events = Events()
         self.sessions: SessionControl = control(root, self.events)
         self.root = root
         self.asked: list[tuple[str, Action, str, bool]] = []
         self.denied: set[str] = set()
-        self.limits = CallLimits(4, 30)
-        self.slots = Slots(2)
+        self.slots = Slots(lambda: 2)
         self.made: dict[str, ScriptedAgent] = {}
         self.configs = {name: team(name, plan) for name, plan in supers.items()}
-        self.dispatcher = Dispatcher(NODE, self.find, self.ask, lambda: self.limits, self.slot)
+        self.dispatcher = Dispatcher(NODE, self.find, self.ask, limits, self.slot)
 
     @contextlib.contextmanager
     def slot(self, job_id: str) -> Iterator[None]:
@@ -149,8 +149,7 @@ async def test_what_policy_denies_is_not_started(tmp_path: Path) -> None:
 
 
 async def test_a_lease_ends_the_call_and_what_it_started(tmp_path: Path) -> None:
-    world = World(tmp_path, team={"workers": ["coder"]})
-    world.limits = CallLimits(4, LEASE_SECONDS)
+    world = World(tmp_path, CallLimits(4, LEASE_SECONDS), team={"workers": ["coder"]})
     world.worker("coder").work = work_for_ever
     with pytest.raises(SubletError) as no:
         await world.call("team")

@@ -16,7 +16,7 @@ class Clock:
 
 
 def test_five_run_and_the_sixth_is_declined_with_a_hint() -> None:
-    slots = Slots(5)
+    slots = Slots(lambda: 5)
     for number in range(5):
         slots.reserve(f"d{number}")
     with pytest.raises(SubletError, match="all 5 slots") as caught:
@@ -31,7 +31,7 @@ def test_five_run_and_the_sixth_is_declined_with_a_hint() -> None:
 
 
 def test_a_repeated_invite_takes_no_second_slot() -> None:
-    slots = Slots(1)
+    slots = Slots(lambda: 1)
     slots.reserve("a")
     slots.reserve("a")
     with slots.run("a"):
@@ -42,7 +42,7 @@ def test_a_repeated_invite_takes_no_second_slot() -> None:
 
 def test_a_slot_that_no_start_claims_comes_back() -> None:
     clock = Clock()
-    slots = Slots(1, reserved_seconds=60, clock=clock)
+    slots = Slots(lambda: 1, reserved_seconds=60, clock=clock)
     slots.reserve("a")
     clock.now += 50
     with pytest.raises(SubletError) as caught:
@@ -59,21 +59,21 @@ def test_a_slot_that_no_start_claims_comes_back() -> None:
 
 
 def test_a_slot_comes_back_however_the_task_ends() -> None:
-    slots = Slots(1)
+    slots = Slots(lambda: 1)
     with pytest.raises(ValueError, match="boom"), slots.run("a"):
         raise ValueError("boom")
     assert slots.in_use == 0
 
 
 def test_one_delegation_runs_once() -> None:
-    slots = Slots(2)
+    slots = Slots(lambda: 2)
     with slots.run("a"), pytest.raises(SubletError, match="runs already"), slots.run("a"):
         pytest.fail("ran twice")
 
 
 def test_who_repeats_promises_gives_one_to_who_holds_fewer() -> None:
     clock = Clock()
-    slots = Slots(3, reserved_seconds=60, clock=clock)
+    slots = Slots(lambda: 3, reserved_seconds=60, clock=clock)
     for number in range(3):
         assert slots.reserve(f"m{number}", 60 - number, holder="mallory") is None
     with pytest.raises(SubletError, match="all 3 slots"):

@@ -23,6 +23,7 @@ from sublet.daemon.approvals.tool_gate import GateParts, RunGate
 from sublet.daemon.peering.nonces import NonceMemory
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
+from sublet.disk.set_aside import SetAside
 from sublet.policy.config import parse
 from sublet.policy.engine import Policy
 from sublet.policy.grants import Moment
@@ -170,7 +171,7 @@ async def desk(
     clock = clock or Clock()
     store = await Store.open(directory / "sublet.db")
     try:
-        journal = Journal(store)
+        journal = Journal(store, SetAside(directory))
         policy = Policy(Protected(Path("/nowhere")), parse({"version": 1, "global": [dict(rule) for rule in rules]}))
         grants = GrantStore(journal, clock.moment)
         nonces = await NonceMemory.load(store, clock)

@@ -122,6 +122,13 @@ def tree(root: Path) -> dict[str, bytes]:
     }
 
 
+def appear(path: Path, text: str) -> None:
+    """Make a file that an agent waits for, with all its text at once: a file written in place is empty at first."""
+    draft = path.with_name(f"{path.name}.new")
+    draft.write_text(text)
+    draft.rename(path)
+
+
 def marker() -> str:
     """Return an argument of ``sleep`` that no other process has."""
     return f"3600.{secrets.randbelow(10**12):012d}"

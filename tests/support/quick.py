@@ -17,7 +17,7 @@ PACKAGES: Final = TESTS.parent / "src" / "sublet"
 STARTS: Final = re.compile(
     r"^\s*(?:import|from) +(?:subprocess|pty)\b"
     r"|\b(?:create_subprocess_exec|create_subprocess_shell|open_process|run_process|StdioServerParameters|os\.fork)\("
-    r"|^\s*from sublet\.daemon\.app import",
+    r"|^\s*from sublet\.app\.running import",
     re.MULTILINE,
 )
 """What starts a program, or a whole daemon in the process of the tests, in the text of a module."""

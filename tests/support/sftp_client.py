@@ -345,6 +345,10 @@ class PathRules:
         """Nothing is."""
         return False
 
+    def packed(self, parts: Sequence[bytes]) -> bool:
+        """No directory is special."""
+        return False
+
     def may_be_directory(self, parts: Sequence[bytes]) -> bool:
         """Everything may."""
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
+from sublet.workspace.view.rules import DEFAULT_CARRIED, DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 
 
 def default_rules(revealed: Sequence[str] = (), *, hidden: Sequence[str] = (), locked: Sequence[str] = ()) -> Rules:
@@ -13,4 +13,4 @@ def default_rules(revealed: Sequence[str] = (), *, hidden: Sequence[str] = (), l
     Raises:
         SubletError: ``INVALID_ARGUMENT`` for a bad pattern.
     """
-    return Rules((*DEFAULT_HIDDEN, *hidden), (*DEFAULT_LOCKED, *locked), revealed)
+    return Rules((*DEFAULT_HIDDEN, *hidden), (*DEFAULT_LOCKED, *locked), revealed, carried=DEFAULT_CARRIED)

@@ -98,7 +98,7 @@ class Worker:
         self.mounts = Mounts(self.root / "mounts")
         self.archives = ArchiveCarrier(self.root / "work", lambda: TarLimits(10_000, 1 << 30, 1 << 30))
         self.carriers: dict[str, Carrier] = {"sshfs": self.mounts, "archive": self.archives}
-        self.slots = Slots(2)
+        self.slots = Slots(lambda: 2)
         self.executor = Executor(
             journal=self.journal,
             gate=gatekeeper(self.journal, Policy(Protected(self.root / "home"), self.config)),
@@ -112,7 +112,7 @@ class Worker:
             confinement=lambda agent: Confinement(True, True, True, frozenset()),
             require=require_transport,
             node_id="node-bbbbbbbbbbbbbbbb",
-            max_depth=lambda: 4,
+            max_depth=4,
         )
 
     @property

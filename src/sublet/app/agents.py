@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from sublet.app.capabilities import Capabilities, make_capabilities
 from sublet.app.governance import Governance
 from sublet.app.ground import Ground
 from sublet.app.lending import Lending
 from sublet.app.peering import Peering
+from sublet.app.rooms import Rooms
+from sublet.app.supervising import Around, Supervising, make_supervising
 from sublet.daemon.control.callers import chain_signer
 from sublet.daemon.governing.agent_rules import rules_of
 from sublet.daemon.modules.gateway_feed import GatewayFeed
 from sublet.daemon.modules.gateway_input import GatewayInputs
 from sublet.daemon.modules.gateways import GATEWAYS, Gateways
-from sublet.daemon.modules.start import Modules
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.reloading.reloader import AgentSource
-from sublet.daemon.rooms.start import Rooms
 from sublet.daemon.rooms.work_tools import WorkTools
 from sublet.daemon.supervising.messages import Messages
 from sublet.daemon.supervising.offer import Offering
 from sublet.daemon.supervising.remote_agents import PairedAndPublic
 from sublet.daemon.supervising.replay_service import ReplayService
-from sublet.daemon.supervising.start import Around, Supervising
 from sublet.daemon.working.job_files import job_files
 from sublet.daemon.working.onward import OnwardTools
 from sublet.policy.lending import KEY_DIRECTORIES
@@ -53,7 +53,7 @@ class Agents:
         sandbox: confines what agents run.
         cages: hold it to its limits.
         slots: bound what is at work at once.
-        modules: capabilities.
+        capabilities: programs that agents and people run as tools.
         gateways: programs that send to agents and are sent to.
         inputs: what gateways bring.
         supervising: the supervisor with its sessions.
@@ -66,7 +66,7 @@ class Agents:
     sandbox: Sandbox
     cages: Cages
     slots: Slots
-    modules: Modules
+    capabilities: Capabilities
     gateways: Gateways
     inputs: GatewayInputs
     supervising: Supervising
@@ -93,23 +93,12 @@ async def make_agents(
             not here.
     """
     config, journal, offer = ground.config, ground.journal, ground.offer
-    policy, gate, may = governance.policy, governance.gate, governance.could_call
+    policy, gate, may = governance.policy, governance.gate, governance.agent_calls.could_call
     sandbox = _sandbox(ground)
     cages = Cages(await asyncio.to_thread(Cgroups, _cgroup_of(ground.state_dir)))
-    slots = Slots(policy.limits.slots)
-    modules = Modules(
-        ground.config_dir,
-        config.capability_dirs,
-        ground.scratch_root,
-        sandbox,
-        cages,
-        gate,
-        governance.calls,
-        journal,
-        offer.capabilities_of,
-        may,
-    )
-    await modules.load()
+    ground.opened.wait_for(partial(asyncio.to_thread, cages.close))
+    slots = Slots(lambda: policy.limits.slots)
+    capabilities = await make_capabilities(ground, governance, sandbox, cages)
     gateways = Gateways(
         ground.config_dir / GATEWAYS,
         ground.state_dir,
@@ -119,7 +108,7 @@ async def make_agents(
         ground.services,
     )
     asks = AgentQuestions(may, rooms.work)
-    supervising = Supervising(
+    supervising = make_supervising(
         Around(
             config=config.supervisor,
             state_dir=ground.state_dir,
@@ -127,15 +116,14 @@ async def make_agents(
             scratch_root=ground.scratch_root,
             node_id=ground.identity.node_id,
             journal=journal,
-            policy=policy,
             gate=gate,
             slots=slots,
             agents=offer.now,
             provider=offer.provider,
             tool_gate=governance.gates.of_run,
             chain_of=ground.callers.chain,
-            capabilities=modules.registry.version,
-            modules=gateways,
+            capabilities=capabilities.registry.version,
+            hub=gateways,
             questions=asks,
         )
     )
@@ -148,7 +136,7 @@ async def make_agents(
         signer,
         supervising.super_agent,
         files=job_files,
-        source=JoinedTools(modules.tools, asks, onward, WorkTools(rooms.work, may)),
+        source=JoinedTools(capabilities.tools, asks, onward, WorkTools(rooms.work, may)),
         conversations=ground.state_dir / "conversations",
         remote=PairedAndPublic(peering.texts, peering.peers.find_address, signer),
     )
@@ -162,7 +150,7 @@ async def make_agents(
         sandbox=sandbox,
         cages=cages,
         slots=slots,
-        modules=modules,
+        capabilities=capabilities,
         gateways=gateways,
         inputs=GatewayInputs(supervising.parts, gate),
         supervising=supervising,

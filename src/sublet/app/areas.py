@@ -9,7 +9,7 @@ from sublet.app.governance import Governance, make_governance
 from sublet.app.ground import Ground
 from sublet.app.lending import Lending, make_lending
 from sublet.app.peering import Peering, make_peering
-from sublet.app.rooms import Rooms, rooms_of
+from sublet.app.rooms import Rooms, make_rooms
 from sublet.app.upkeep import Upkeep, make_upkeep
 from sublet.app.working import Working, make_working
 
@@ -36,7 +36,7 @@ async def make_areas(ground: Ground) -> Areas:
     """
     governance = await make_governance(ground)
     peering = await make_peering(ground, governance)
-    rooms = rooms_of(ground, governance, peering)
+    rooms = make_rooms(ground, governance, peering)
     lending = make_lending(ground, governance, peering, rooms)
     agents = await make_agents(ground, governance, peering, rooms, lending)
     working = make_working(ground, governance, rooms, lending, agents)

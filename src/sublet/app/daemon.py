@@ -16,15 +16,16 @@ import structlog
 
 from sublet.app.areas import Areas, make_areas
 from sublet.app.faces import Faces, Sockets, make_faces
-from sublet.app.ground import Ground, lay
+from sublet.app.ground import lay
 from sublet.app.operations import operation_table
-from sublet.app.status import Status
+from sublet.app.status import make_status
 from sublet.daemon.api.daemon import StatusView
 from sublet.daemon.audit_log.opening import AUDIT_LOG, open_audit_log
 from sublet.daemon.config.daemon_config import DaemonConfig
 from sublet.daemon.config.paths import Home
 from sublet.daemon.health.heap import Heap
 from sublet.daemon.health.stalls import Stalls
+from sublet.daemon.health.status import Status
 from sublet.daemon.lending.recovery import release_held
 from sublet.daemon.net.last_ports import LastPorts, read_ports, write_ports
 from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
@@ -34,6 +35,7 @@ from sublet.daemon.process.endings import Stop
 from sublet.daemon.process.kept_face import signals, started
 from sublet.daemon.process.leftovers import clear, keep_swept
 from sublet.daemon.process.lock import InstanceLock
+from sublet.daemon.process.opened import Opened
 from sublet.daemon.process.own_files import OwnFiles
 from sublet.daemon.storage.store import Store
 from sublet.daemon.web_access.logins import WebLogins
@@ -80,36 +82,23 @@ class Daemon:
         """
         _raise_file_limit()
         last_ports, tls = read_ports(self._ports_file), self._load_tls()
-        audit_log = await open_audit_log(self._state_dir / AUDIT_LOG, self._store, self._identity.key)
-        try:
-            await self._run(
-                lay(self._config, self._identity, tls, self._store, audit_log, self._services, self._stop, last_ports),
-                ready,
-            )
-        finally:
-            with anyio.CancelScope(shield=True):
-                await audit_log.close()
-            if self._sockets.home is not self._config.home:
-                self._sockets.home.clean_up()
+        async with Opened() as opened:
+            opened.close_by(self._leave_sockets)
+            audit_log = await open_audit_log(self._state_dir / AUDIT_LOG, self._store, self._identity.key)
+            opened.wait_for(audit_log.close)
+            config, identity, store, services = self._config, self._identity, self._store, self._services
+            ground = lay(config, identity, tls, store, audit_log, services, self._stop, last_ports, opened)
+            await self._run(await make_areas(ground), ready)
 
-    async def _run(self, ground: Ground, ready: Callable[[StatusView], None]) -> None:
-        areas = await make_areas(ground)
-        try:
-            await self._recover(areas)
-            await self._start_data_plane(areas, ground.last_ports)
-            status, web_logins = Status(areas, self._stalls), WebLogins()
-            table = operation_table(areas, status, web_logins)
-            async with anyio.create_task_group() as reports:
-                key_changed = key_reporter(areas.peering.peers, reports)
-                faces = make_faces(areas, table, web_logins, self._sockets, key_changed)
-                await self._serve(areas, faces, status, ready)
-        finally:
-            areas.lending.data_plane.close()
-            ground.bus_port.close()
-            areas.lending.trees.staging.close()
-            with anyio.CancelScope(shield=True):
-                await areas.peering.link.aclose()
-                await asyncio.to_thread(areas.agents.cages.close)
+    async def _run(self, areas: Areas, ready: Callable[[StatusView], None]) -> None:
+        await self._recover(areas)
+        await self._start_data_plane(areas, areas.ground.last_ports)
+        status, web_logins = make_status(areas, self._stalls), WebLogins()
+        table = operation_table(areas, status, web_logins)
+        async with anyio.create_task_group() as reports:
+            key_changed = key_reporter(areas.peering.peers, reports)
+            faces = make_faces(areas, table, web_logins, self._sockets, key_changed)
+            await self._serve(areas, faces, status, ready)
 
     async def _recover(self, areas: Areas) -> None:
         """Clean up what the last process has left, before anything new begins."""
@@ -174,6 +163,11 @@ class Daemon:
     def _moved(self, home: Home) -> None:
         """Use another directory for sockets from now on."""
         self._sockets.home = home
+
+    def _leave_sockets(self) -> None:
+        """Remove another directory that sockets have moved to; the configured one goes with the lock."""
+        if self._sockets.home is not self._config.home:
+            self._sockets.home.clean_up()
 
     def _load_tls(self) -> TlsFiles | None:
         """Return the certificate that faces are served with beyond this machine."""

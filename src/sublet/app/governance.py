@@ -14,11 +14,11 @@ from sublet.daemon.approvals.grant_store import GrantStore
 from sublet.daemon.approvals.questions import Questions
 from sublet.daemon.approvals.service import ApprovalParts, ApprovalService
 from sublet.daemon.approvals.tool_gate import GateParts
+from sublet.daemon.governing.agent_calls import AgentCalls
 from sublet.daemon.governing.gatekeeper import Gatekeeper
+from sublet.daemon.governing.lend_roots import LendRoots
 from sublet.daemon.governing.policy_service import PolicyService
-from sublet.daemon.lending.lend_roots import LendRoots
 from sublet.daemon.peering.nonces import NonceMemory
-from sublet.daemon.supervising.offer import Offer
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 
@@ -39,7 +39,7 @@ class Governance:
         calls: stands before what a host asks a person for.
         approvals: the operations on questions and grants.
         rules: the operations on policy.
-        offer: which agents are offered.
+        agent_calls: tells which tools an agent is told of.
     """
 
     policy: Policy
@@ -53,11 +53,7 @@ class Governance:
     calls: CallGate
     approvals: ApprovalService
     rules: PolicyService
-    offer: Offer
-
-    def could_call(self, agent_id: str, tool: str) -> bool:
-        """Tell whether policy could let an agent call a tool; of others it is not told."""
-        return self.gate.could_call(agent_id, self.offer.role_of(agent_id), tool)
+    agent_calls: AgentCalls
 
     def max_ttl_seconds(self) -> int:
         """Return how long a lease may be."""
@@ -96,5 +92,5 @@ async def make_governance(ground: Ground) -> Governance:
             ApprovalParts(gate, approver, grants, questions, node_id, gates.nests, gates.subject_of)
         ),
         rules=PolicyService(gate, policy, ground.audit_log, ground.offer.role_of, lend_roots.paths),
-        offer=ground.offer,
+        agent_calls=AgentCalls(gate, ground.offer.role_of),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.config.daemon_config import DaemonConfig
@@ -14,6 +13,8 @@ from sublet.daemon.peering.identity import Identity, TlsFiles
 from sublet.daemon.peering.pairing import OwnAddress
 from sublet.daemon.process.endings import Stop
 from sublet.daemon.process.kept_face import Place
+from sublet.daemon.process.opened import Opened
+from sublet.daemon.process.places import Places
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
@@ -21,24 +22,6 @@ from sublet.daemon.supervising.offer import Offer
 from sublet.disk.set_aside import SetAside
 from sublet.supervisor.processes import ProcessOwners
 from sublet.tasks import Services
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where the faces are reached; empty until each has started. The web page may be switched off."""
-
-    a2a: Place
-    mcp: Place
-    control: Place
-    web: Place | None
-
-    def web_page(self) -> str | None:
-        """Return where the web page is, None where it is switched off."""
-        return self.web.address if self.web is not None else None
-
-    def a2a_port(self) -> int | None:
-        """Return the port in the address by which we are reached."""
-        return urlsplit(self.a2a.address).port
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +44,7 @@ class Ground:
         offer: which agents are offered; the area of agents fills it.
         owners: whose processes run here.
         callers: who is at the other end of our sockets.
+        opened: closes what the areas open, the last first, however far the start has come.
     """
 
     config: DaemonConfig
@@ -78,6 +62,7 @@ class Ground:
     offer: Offer
     owners: ProcessOwners
     callers: Callers
+    opened: Opened
 
     @property
     def state_dir(self) -> Path:
@@ -103,10 +88,6 @@ class Ground:
         """Return how this daemon is reached, once its faces have started."""
         return OwnAddress(self.places.a2a.address, self.tls.certificate_pem if self.tls else None)
 
-    def max_depth(self) -> int:
-        """Return how many agents may call one another in a row."""
-        return self.config.supervisor.max_depth
-
 
 def lay(
     config: DaemonConfig,
@@ -117,6 +98,7 @@ def lay(
     services: Services,
     stop: Stop,
     last_ports: LastPorts,
+    opened: Opened,
 ) -> Ground:
     """Return the ground of a daemon: nothing runs yet. See ``Ground`` for the arguments.
 
@@ -124,6 +106,8 @@ def lay(
         SubletError: ``UNAVAILABLE`` where a port that was chosen for the bus can't be had.
     """
     aside, owners = SetAside(Path(config.home.state_dir)), ProcessOwners()
+    bus_port = BusPort(config.bus, last_ports.bus)
+    opened.close_by(bus_port.close)
     return Ground(
         config=config,
         identity=identity,
@@ -136,8 +120,9 @@ def lay(
         stop=stop,
         places=Places(Place(), Place(), Place(), Place() if config.web is not None else None),
         last_ports=last_ports,
-        bus_port=BusPort(config.bus, last_ports.bus),
+        bus_port=bus_port,
         offer=Offer(),
         owners=owners,
         callers=Callers(owners, identity.node_id),
+        opened=opened,
     )

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from sublet.app.governance import Governance
 from sublet.app.ground import Ground
 from sublet.app.peering import Peering
-from sublet.daemon.control.delegation_service import DelegationService
-from sublet.daemon.control.service_parts import ServiceParts
+from sublet.app.rooms import Rooms
+from sublet.daemon.control.delegation_service import DelegationParts, DelegationService
 from sublet.daemon.lending.delegator import Delegator
 from sublet.daemon.lending.end_hook import EndHook
 from sublet.daemon.lending.lent_access import DelegatorTools
 from sublet.daemon.lending.staged_tree import Trees
 from sublet.daemon.results.result_store import ResultStore
 from sublet.daemon.results.staged_results import StagedResults
-from sublet.daemon.rooms.start import Rooms
 from sublet.policy.limits import AdmissionLimits
 from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.changes.apply import Applier
@@ -65,7 +64,9 @@ def make_lending(ground: Ground, governance: Governance, peering: Peering, rooms
 
     reverse, git, auditor = ReverseAcceptor(), GitSandbox(confined=not config.unsandboxed), Auditor(state_dir)
     data_plane = DataPlane(ground.identity.ssh_host_key, reverse, ground.scratch_root, git)
+    ground.opened.close_by(data_plane.close)
     staging = Staging(state_dir, bounds, ground.aside)
+    ground.opened.close_by(staging.close)
     trees = Trees(journal, auditor, staging, ChangeSets(state_dir, auditor, staging, git))
     locks, hook = DirectoryLocks(), EndHook(config.hooks.on_end, notify=config.hooks.notify)
     results = StagedResults(journal, locks, ResultStore(trees.changes, Applier(trees.changes)))
@@ -84,7 +85,7 @@ def make_lending(ground: Ground, governance: Governance, peering: Peering, rooms
         delegator=delegator,
         results=results,
         delegations=DelegationService(
-            ServiceParts(
+            DelegationParts(
                 git=git,
                 policy=policy,
                 gate=governance.gate,
@@ -93,7 +94,7 @@ def make_lending(ground: Ground, governance: Governance, peering: Peering, rooms
                 results=results,
                 chain_of=ground.callers.chain,
                 rest_of=ground.callers.rest,
-                max_depth=ground.max_depth,
+                max_depth=config.supervisor.max_depth,
             )
         ),
     )

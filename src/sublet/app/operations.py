@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import partial
 
 from sublet.app.areas import Areas
-from sublet.app.status import Status
 from sublet.app.stores import FACE_STORES
 from sublet.daemon.api.daemon import Check
 from sublet.daemon.control.config_service import ConfigService
 from sublet.daemon.control.history_service import HistoryService
-from sublet.daemon.control.lend_root_service import LendRootService
 from sublet.daemon.control.peer_service import PeerParts, PeerService
 from sublet.daemon.control.state_service import StateService
 from sublet.daemon.control.token_service import TokenService
+from sublet.daemon.governing.lend_root_service import LendRootService
 from sublet.daemon.health.diagnosis import diagnose
+from sublet.daemon.health.status import Status
 from sublet.daemon.modules.gateway_service import GatewayService
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.peering.peer_directory import PeerDirectory
@@ -40,7 +40,7 @@ def operation_table(areas: Areas, status: Status, web_logins: WebLogins) -> Oper
         TokenService(gate, areas.peering.tokens),
         LendRootService(gate, areas.governance.lend_roots),
         areas.governance.approvals,
-        areas.agents.modules.service,
+        areas.agents.capabilities.service,
         GatewayService(gate, areas.agents.gateways),
         areas.agents.replays,
         areas.agents.supervising.service,

@@ -49,6 +49,8 @@ async def make_peering(ground: Ground, governance: Governance) -> Peering:
     who = (identity.key, identity.node_id, identity.fingerprint)
     peers, link = await PeerStore.load(journal), A2APeerLink(*who)
 
+    ground.opened.wait_for(link.aclose)
+
     def spoken() -> Spoken:
         return spoken_names(governance.policy.rules, ground.offer.agents)
 

@@ -2,28 +2,104 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from sublet.app.governance import Governance
 from sublet.app.ground import Ground
 from sublet.app.peering import Peering
+from sublet.daemon.rooms.addressing import Addresses
+from sublet.daemon.rooms.conversation_service import ConversationService
+from sublet.daemon.rooms.file_service import RoomFileService
+from sublet.daemon.rooms.finding import RoomFinder
+from sublet.daemon.rooms.lent_rooms import LentRooms
+from sublet.daemon.rooms.mark_service import RoomMarkService
+from sublet.daemon.rooms.member_service import RoomMemberService
+from sublet.daemon.rooms.message_service import MessageService
 from sublet.daemon.rooms.messaging import Messaging
-from sublet.daemon.rooms.start import Rooms, make_rooms
+from sublet.daemon.rooms.news_service import NewsService
+from sublet.daemon.rooms.people_service import RoomPeopleService
+from sublet.daemon.rooms.presence_service import RoomPresenceService
+from sublet.daemon.rooms.prune_store import LeaseRooms
+from sublet.daemon.rooms.room_service import RoomService
+from sublet.daemon.rooms.speaking import Speaking
+from sublet.daemon.rooms.text_service import RoomTextService
+from sublet.daemon.rooms.work_talk import WorkTalk
+from sublet.tasks import Service
 
-__all__ = ["Rooms", "rooms_of"]
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """Its parts.
+
+    Args:
+        messaging: all of rooms in this daemon.
+        serving: the operations on rooms.
+        lent: the rooms of delegations.
+        work: what agents at work say and ask there.
+        over: forgets rooms of delegations that are over.
+    """
+
+    messaging: Messaging
+    serving: tuple[
+        RoomService,
+        RoomMemberService,
+        MessageService,
+        RoomMarkService,
+        RoomPeopleService,
+        RoomPresenceService,
+        RoomFileService,
+        RoomTextService,
+        ConversationService,
+        NewsService,
+    ]
+    lent: LentRooms
+    work: WorkTalk
+    over: LeaseRooms
+
+    @property
+    def services(self) -> list[Service]:
+        """What has to run."""
+        return [
+            Service("rooms", self.messaging.serve, self.messaging.wanted),
+            Service("rooms of delegations", self.lent.serve),
+            Service("last words of agents", self.work.serve),
+            Service("old rooms", self.over.serve),
+        ]
 
 
-def rooms_of(ground: Ground, governance: Governance, peering: Peering) -> Rooms:
-    """Return the parts; neither Zenoh nor a database is loaded before there is a peer, a room or somebody who asks."""
+def make_rooms(ground: Ground, governance: Governance, peering: Peering) -> Rooms:
+    """Make the parts; neither Zenoh nor a database is loaded before there is a peer, a room or somebody who asks."""
+    node_id, gate, peers = ground.identity.node_id, governance.gate, peering.peers
     messaging = Messaging(
         ground.identity,
         ground.state_dir,
         ground.bus_port,
-        peering.peers,
+        peers,
         peering.link,
         ground.config.messaging,
         agents=ground.offer.ids,
         sockets=Path(ground.config.home.runtime_dir) / "bus",
         services=ground.services,
     )
-    return make_rooms(messaging, ground.identity.node_id, peering.peers, governance.gate, ground.journal)
+    speaking = Speaking(messaging, node_id)
+    finder = RoomFinder(gate, speaking, Addresses(peers.node_of, lambda node: peers.by_node_id(node) is not None))
+    lent, work = LentRooms(ground.journal, messaging, node_id), WorkTalk(messaging, node_id)
+    return Rooms(
+        messaging=messaging,
+        serving=(
+            RoomService(gate, speaking, finder),
+            RoomMemberService(gate, speaking),
+            MessageService(gate, speaking),
+            RoomMarkService(gate, speaking),
+            RoomPeopleService(gate, speaking),
+            RoomPresenceService(gate, speaking),
+            RoomFileService(gate, speaking),
+            RoomTextService(gate, speaking),
+            ConversationService(gate, speaking, finder),
+            NewsService(gate, speaking, finder),
+        ),
+        lent=lent,
+        work=work,
+        over=LeaseRooms(messaging, node_id, lambda: lent.attended() | work.rooms()),
+    )

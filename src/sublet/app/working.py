@@ -9,16 +9,14 @@ from sublet.app.agents import Agents
 from sublet.app.governance import Governance
 from sublet.app.ground import Ground
 from sublet.app.lending import Lending
-from sublet.daemon.net.network import is_loopback
-from sublet.daemon.rooms.start import Rooms
+from sublet.app.rooms import Rooms
 from sublet.daemon.working.executor import Executor
 from sublet.daemon.working.executor_tools import ExecutorTools
+from sublet.daemon.working.own_means import OwnMeans
 from sublet.workspace.archive.carrier import ArchiveCarrier
-from sublet.workspace.archive.tar_format import TarLimits
 from sublet.workspace.bundles.carrier import GitCarrier
 from sublet.workspace.carrier import Carrier
 from sublet.workspace.mount.mounts import Mounts
-from sublet.workspace.requirements import require_sandbox, require_transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,32 +36,19 @@ class Working:
 
 def make_working(ground: Ground, governance: Governance, rooms: Rooms, lending: Lending, agents: Agents) -> Working:
     """Make the executor and what it works with."""
-
-    def reverse_port(source_host: str) -> int | None:
-        """Return the port at which a delegator can dial us: one on loopback is out of reach from elsewhere."""
-        host, port = lending.data_plane.address
-        return port if is_loopback(source_host) or not is_loopback(host) else None
-
-    def require(transport: str) -> None:
-        """Raise ``DEP_MISSING`` where this machine can't do an executor's work with that transport."""
-        require_transport(transport)
-        if transport == "git":
-            lending.git.check()
-        if agents.sandbox.enforced:
-            require_sandbox()
-
-    def unpacked_limits() -> TarLimits:
-        """Return how much a delegator's archive may hold: as much as may be lent from here."""
-        bounds = governance.policy.limits.admission
-        return TarLimits(2 * bounds.max_files, bounds.max_total_bytes, bounds.max_file_bytes)
-
+    policy, offer = governance.policy, ground.offer
+    means = OwnMeans(
+        lambda: lending.data_plane.address,
+        lending.git,
+        lambda: policy.limits.admission,
+        sandboxed=bool(agents.sandbox.enforced),
+    )
     mounts = Mounts(ground.config.mount_root)
     carriers: dict[str, Carrier] = {
         "sshfs": mounts,
-        "archive": ArchiveCarrier(ground.state_dir / "work", unpacked_limits),
-        "git": GitCarrier(ground.state_dir / "clones", unpacked_limits, lending.git),
+        "archive": ArchiveCarrier(ground.state_dir / "work", means.unpacked_limits),
+        "git": GitCarrier(ground.state_dir / "clones", means.unpacked_limits, lending.git),
     }
-    offer = ground.offer
     return Working(
         mounts=mounts,
         carriers=carriers,
@@ -81,10 +66,10 @@ def make_working(ground: Ground, governance: Governance, rooms: Rooms, lending: 
             ),
             agents=offer.now,
             max_ttl_seconds=governance.max_ttl_seconds,
-            reverse_port=reverse_port,
+            reverse_port=means.reverse_port,
             confinement=agents.confinement,
-            require=require,
+            require=means.require,
             node_id=ground.identity.node_id,
-            max_depth=ground.max_depth,
+            max_depth=ground.config.supervisor.max_depth,
         ),
     )

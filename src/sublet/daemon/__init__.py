@@ -1,1 +1,1 @@
-"""The local daemon: composition root, store, delegations, recovery and control API."""
+"""The local daemon: store, delegator and executor services, control API; `sublet.app` puts it together."""

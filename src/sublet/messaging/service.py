@@ -60,6 +60,9 @@ log = structlog.get_logger(__name__)
 
 MAX_BLOBS_BYTES: Final = 1 << 30
 """Of all files of rooms together."""
+FIND_SECONDS: Final = 3.0
+"""How long a room of which nobody has told is looked for: its link may be opening, or it was made a moment ago."""
+FIRST_PAUSE_SECONDS: Final = 0.05
 ResultT = TypeVar("ResultT")
 
 
@@ -102,7 +105,7 @@ class MessagingService:
         self._now_ms = now_ms
         self._make_entity = make_entity
         self._daemon_bytes = daemon_bytes
-        self._hand_over = HandOver(lambda: self._catching_up.everything())
+        self._hand_over = HandOver()
         self._broken = anyio.Event()
         self._owner = Owner(
             self._make_engine,
@@ -110,7 +113,6 @@ class MessagingService:
             self._answer,
             self._outcome,
             self._hand_over.settle,
-            lambda: self._hand_over.at_once(self._broken.set),
         )
         self._loops = Loops(limits) if limits is not None else None
         self._watchers = Watchers(self._owner.settle)
@@ -150,9 +152,9 @@ class MessagingService:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[MessagingService]:
         """Run while the context is open."""
-        self._hand_over.begin()
+        self._hand_over.begin(self._catching_up.everything)
         try:
-            await anyio.to_thread.run_sync(self._owner.start)
+            await anyio.to_thread.run_sync(self._owner.start, partial(self._hand_over.at_once, self._broken.set))
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._end)
@@ -264,6 +266,9 @@ class MessagingService:
     async def find_room(self, room_id: RoomId) -> None:
         """Learn of a room from whoever has it, before it is joined or knocked at.
 
+        Where nobody tells of it, members are asked again for ``FIND_SECONDS``: right after pairing, or after the room
+        was made, its daemon may not be reached yet.
+
         Raises:
             SubletError: ``INVALID_ARGUMENT``.
         """
@@ -272,6 +277,12 @@ class MessagingService:
         await self._call(lambda engine: engine.here.want(room_id))
         await self._attending.room(room_id)
         await self._sync.room(room_id)
+        with anyio.move_on_after(FIND_SECONDS):
+            pause = FIRST_PAUSE_SECONDS
+            while await self._call(lambda engine: engine.rooms.state(room_id).creator is None):
+                await anyio.sleep(pause)
+                pause *= 2
+                await self._sync.room(room_id)
 
     async def synchronise(self, room_id: RoomId) -> None:
         """Ask all peers for what a room lacks here, and wait until that is here."""

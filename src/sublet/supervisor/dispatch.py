@@ -64,7 +64,7 @@ class Dispatcher:
         node_id: of this daemon.
         find: returns an agent by its id, or None.
         ask: asks policy.
-        limits: returns what holds now.
+        limits: what holds for each call.
         slot: holds one of the daemon's slots for a job, by its id, while a request is worked on; calls between agents
             are part of a request, and take none.
     """
@@ -74,7 +74,7 @@ class Dispatcher:
         node_id: str,
         find: Callable[[str], Awaitable[UnifiedAgent | None]],
         ask: Ask,
-        limits: Callable[[], CallLimits],
+        limits: CallLimits,
         slot: Callable[[str], AbstractContextManager[None]],
     ) -> None:
         self._slot = slot
@@ -95,7 +95,7 @@ class Dispatcher:
             SubletError: as ``check_call``.
         """
         target = None if agent_id is None else address(agent_id, self._node_id)
-        check_call(chain, target, max_depth=self._limits().max_depth)
+        check_call(chain, target, max_depth=self._limits.max_depth)
 
     async def dispatch(
         self,
@@ -206,7 +206,7 @@ class Dispatcher:
         )
 
     def _chain(self, before: Chain, caller: str | None) -> Chain:
-        ttl = self._limits().lease_seconds
+        ttl = self._limits.lease_seconds
         if caller is not None:
             return before.called_by(address(caller, self._node_id), lease_id=new_lease_id(), ttl=ttl)
         return Chain(before.execution_chain, new_lease_id(), ttl if before.ttl is None else min(ttl, before.ttl))
@@ -225,7 +225,7 @@ class Dispatcher:
                 "code": str(error.code),
                 "target": address(agent_id, self._node_id),
                 "executionChain": list(chain.execution_chain),
-                "maxDepth": self._limits().max_depth,
+                "maxDepth": self._limits.max_depth,
                 "ttl": chain.ttl,
             },
         )

@@ -30,23 +30,28 @@ class Slots:
     """Counts what runs and what was promised. Not thread safe: it belongs to the loop.
 
     Args:
-        capacity: tasks that may run or be promised at once.
+        capacity: returns how many tasks may run or be promised at once by now.
         reserved_seconds: after this long an accepted INVITE that no START followed gives its slot back.
         clock: monotonic seconds.
     """
 
     def __init__(
         self,
-        capacity: int,
+        capacity: Callable[[], int],
         *,
         reserved_seconds: float = RESERVED_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.capacity = capacity
+        self._capacity = capacity
         self._reserved_seconds = reserved_seconds
         self._clock = clock
         self._reserved: dict[str, _Promise] = {}
         self._running: set[str] = set()
+
+    @property
+    def capacity(self) -> int:
+        """How many tasks may run or be promised at once by now; those that run already go on."""
+        return self._capacity()
 
     @property
     def in_use(self) -> int:

@@ -61,25 +61,25 @@ class Surroundings:
 
     Args:
         agents: those offered now, the default one first.
-        modules: those that ``/hub`` reaches.
+        hub: the modules that ``/hub`` reaches.
         may: says without telling anybody whether a caller may have an agent.
         load: how much of what an agent may do at once is under way, from 0 to 1.
         config: how the router decides.
         question_seconds: how long a question waits for its answer.
         now: the time as RFC 3339.
         clock: Unix time in seconds.
+        capabilities: returns the digest of the registry of capabilities.
     """
 
     agents: Callable[[], Sequence[AgentConfig]]
-    modules: ModuleHub
+    hub: ModuleHub
     may: Callable[[Subject, Action, str], Decision]
     load: Callable[[str], float]
-    config: Callable[[], RouterConfig]
-    question_seconds: Callable[[], float]
+    config: RouterConfig
+    question_seconds: float
     now: Callable[[], str]
     clock: Callable[[], float]
-    capabilities: Callable[[], str] = lambda: ""
-    """Digest of the registry of capabilities."""
+    capabilities: Callable[[], str]
 
     def snapshot_version(self) -> str:
         """Return what agents and modules there are as one short text (``capabilitySnapshotVersion``)."""
@@ -87,7 +87,7 @@ class Surroundings:
             [one.id, provider_label(one), [[skill.id, list(skill.tags)] for skill in one.skills]]
             for one in self.agents()
         ]
-        modules: list[JsonValue] = [*sorted(self.modules.names())]
+        modules: list[JsonValue] = [*sorted(self.hub.names())]
         raw = canonical_json([facts, modules, self.capabilities()])
         return hashlib.sha256(raw).hexdigest()[:16]
 
@@ -154,7 +154,7 @@ class SupervisorAgent:
 
     def modules(self, caller: Subject) -> tuple[str, ...]:
         """Return the modules that ``/hub`` reaches, without those that are hidden from ``caller``."""
-        names = self._around.modules.names()
+        names = self._around.hub.names()
         return tuple(one for one in names if not self._around.may(caller, Action.MODULE_DISPATCH, one).hidden)
 
     async def handle(self, request: UnifiedAgentInput, ctx: AgentRunContext) -> UnifiedAgentOutput:
@@ -276,7 +276,7 @@ class SupervisorAgent:
             last_route=routing.last_dispatch if routing else None,
             snapshot_changed=routing is not None
             and routing.capability_snapshot_version != self._around.snapshot_version(),
-            config=self._around.config(),
+            config=self._around.config,
         )
 
     async def _carried_out(
@@ -304,7 +304,7 @@ class SupervisorAgent:
         cause = await ctx.emit(EventKind.DISPATCH_SENT, ctx.keys(), sent, record.documents)
         inner = replace(ctx, causation_id=cause)
         try:
-            text = await self._around.modules.send(route.target, route.message, inner)
+            text = await self._around.hub.send(route.target, route.message, inner)
         except SubletError as error:
             failed: dict[str, JsonValue] = {"module": route.target, "ok": False, "code": str(error.code)}
             await ctx.emit(EventKind.DISPATCH_RESULT, inner.keys(), {**failed, "message": error.message})
@@ -331,7 +331,7 @@ class SupervisorAgent:
             question=route.message,
             options=route.options,
             text=text,
-            expires_at=self._around.clock() + self._around.question_seconds(),
+            expires_at=self._around.clock() + self._around.question_seconds,
             round=before.round + 1 if before is not None and again else 1,
             agent=agent,
         )

@@ -47,6 +47,9 @@ class ViewRules(Protocol):
     def locked(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name may be read, but neither written, created, renamed nor removed."""
 
+    def packed(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether names are free in this directory that are locked in others, since packages carry them."""
+
     def read_only(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name is ``locked`` since only others are lent for writing."""
 

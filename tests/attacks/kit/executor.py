@@ -64,6 +64,11 @@ class Hose(asyncssh.SSHClientSession[bytes]):
         self._writable.set()
         self._answered.set()
 
+    @property
+    def last_status(self) -> int | None:
+        """The status of the last answer, None where that was none."""
+        return parse(self._last).status
+
     async def ask(self, kind: int, body: bytes) -> Packet:
         """Send one request while no other is under way, and return its answer."""
         self.send(frame(kind, 1, body))

@@ -327,11 +327,11 @@ def _handed_over() -> Iterator[object]:
             group.cancel_scope.cancel()
 
     async def flood() -> None:
-        over.begin()
+        over.begin(nothing)
         for number in range(20_000):
             over.soon(bool, f"ezagent/{number}".ljust(1_000))
 
-    over = HandOver(nothing)
+    over = HandOver()
     anyio.run(flood)
     try:
         yield over

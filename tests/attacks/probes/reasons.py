@@ -55,7 +55,7 @@ PROBES: Sequence[Probe] = (
         covers=(
             "daemon.health.heap:resident_bytes",
             "daemon.process.lock:read_owner",
-            "daemon.supervising.start:_mark",
+            "daemon.supervising.older_sessions:_mark",
             "supervisor.processes:_is_guard",
         ),
         why="lie in a directory that only our user enters, or in the kernel's table of processes",

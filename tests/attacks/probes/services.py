@@ -89,7 +89,7 @@ SERVED = (
     "daemon.health.heap:Heap.serve",
     "daemon.health.stalls:Stalls.serve",
     "daemon.storage.pruning:Pruning.serve",
-    "daemon.supervising.start:Supervising.serve",
+    "app.supervising:Supervising.serve",
     "daemon.working.executor:Executor.serve",
     "messaging.service:MessagingService._start",
     "tasks:Services.keep",
@@ -214,9 +214,8 @@ async def _engines_thread() -> None:
         NoNetwork(),  # type: ignore[arg-type]
         lambda engine, query: None,
         lambda outcome: None,
-        broken=lambda: told.set_result(True),
     )
-    await anyio.to_thread.run_sync(owner.start)
+    await anyio.to_thread.run_sync(owner.start, partial(told.set_result, True))
     await anyio.to_thread.run_sync(owner.stop)
     assert told.result(SECONDS)
     promise = concurrent.futures.Future[int]()

@@ -27,6 +27,7 @@ from sublet.workspace.folding import may_fold
 from sublet.workspace.mount.relay import SftpRelay
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota
+from sublet.workspace.sftp.wire import MAX_PACKET
 from sublet.workspace.view.patterns import fold
 from sublet.workspace.view.walk import Budget, open_root, walk
 from sublet.workspace.viewpath import link_stays
@@ -251,6 +252,7 @@ PROBES = (
         covers=("workspace.mount.relay:_leads_inside", "workspace.mount.relay:SftpRelay._depth"),
         make=lambda size: b"a/" * (size // 2),
         run=relayed,
+        most=MAX_PACKET // 2,
     ),
     CostProbe(
         name="view: names of a lease's own",

@@ -98,12 +98,12 @@ from sublet.daemon.api.replays import REPLAY, ReplayRequest, ReplayView
 from sublet.daemon.api.tokens import CREATE_TOKEN, LIST_TOKENS, REVOKE_TOKEN, CreateToken, OneToken, TokenView
 from sublet.daemon.config.paths import Home, resolve_home
 from sublet.daemon.control.client import ControlClient
-from sublet.daemon.control.lend_root_service import LendRootService
 from sublet.daemon.control.peer_service import PeerParts, PeerService
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.state_service import StateService
 from sublet.daemon.control.token_service import TokenService
 from sublet.daemon.governing.gatekeeper import Gatekeeper
+from sublet.daemon.governing.lend_root_service import LendRootService
 from sublet.daemon.operations.answers import OWNER
 from sublet.daemon.operations.table import OperationTable
 from sublet.policy.engine import Policy

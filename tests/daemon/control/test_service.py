@@ -17,9 +17,8 @@ from sublet.daemon.api.events import EventPage, FollowEvents, ReadEvents
 from sublet.daemon.api.operation import AnyOperation
 from sublet.daemon.api.results import ApplyResult
 from sublet.daemon.control import delegation_service
-from sublet.daemon.control.delegation_service import DelegationService
+from sublet.daemon.control.delegation_service import DelegationParts, DelegationService
 from sublet.daemon.control.history_service import HEARTBEAT_SECONDS, HistoryService
-from sublet.daemon.control.service_parts import ServiceParts
 from sublet.daemon.governing import gatekeeper as gatekeeper_module
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import served_by
@@ -73,12 +72,12 @@ class Results(Effect):
         return [str(self._directory)]
 
 
-def parts(log: list[str], policy: object, workspace: Path = Path("/srv/project")) -> ServiceParts:
-    made: dict[str, object] = {name: Effect(log, name) for name in inspect.signature(ServiceParts).parameters}
+def parts(log: list[str], policy: object, workspace: Path = Path("/srv/project")) -> DelegationParts:
+    made: dict[str, object] = {name: Effect(log, name) for name in inspect.signature(DelegationParts).parameters}
     roots = LendRoots(log, "lend_roots")
     gate = Gatekeeper(cast("Any", policy), cast("Any", Effect(log, "journal")), roots.paths, KeptDecisions())
     made |= {"policy": policy, "gate": gate, "results": Results(log, workspace)}
-    return ServiceParts(**cast("Any", {**made, "chain_of": lambda _: Chain(), "max_depth": lambda: 4}))
+    return DelegationParts(**cast("Any", {**made, "chain_of": lambda _: Chain(), "max_depth": 4}))
 
 
 def request_of(operation: AnyOperation, workspace: Path) -> Request:
@@ -98,7 +97,7 @@ def request_of(operation: AnyOperation, workspace: Path) -> Request:
 
 
 def service_of(
-    made: type[DelegationService | HistoryService], parts: ServiceParts
+    made: type[DelegationService | HistoryService], parts: DelegationParts
 ) -> DelegationService | HistoryService:
     """Return a service whose effects are written into the log of ``parts``."""
     if issubclass(made, DelegationService):
@@ -108,13 +107,13 @@ def service_of(
     return made(parts.gate, journal, cast("Any", Effect(log, "pruning")), cast("Any", Effect(log, "work")).stop)
 
 
-async def call(parts: ServiceParts, name: str, caller: Subject, workspace: Path) -> None:
+async def call(parts: DelegationParts, name: str, caller: Subject, workspace: Path) -> None:
     made, method = OPERATIONS[name]
     called = getattr(service_of(made, parts), method)(request_of(served_by(made)[method], workspace), caller)
     await (anext(called) if inspect.isasyncgen(called) else called)
 
 
-async def refused(parts: ServiceParts, name: str, caller: Subject, workspace: Path) -> SubletError | None:
+async def refused(parts: DelegationParts, name: str, caller: Subject, workspace: Path) -> SubletError | None:
     try:
         await call(parts, name, caller, workspace)
     except SubletError as error:
@@ -182,8 +181,10 @@ class Recorder(Effect):
 def lending(recorder: Recorder, tmp_path: Path, *, git: GitSandbox | None = None) -> DelegationService:
     policy = Policy(Protected(tmp_path / "home", (tmp_path / "state",)))
     made = parts([], policy)
-    fields = {name: getattr(made, name) for name in inspect.signature(ServiceParts).parameters}
-    return DelegationService(ServiceParts(**cast("Any", {**fields, "delegator": recorder, "git": git or GitSandbox()})))
+    fields = {name: getattr(made, name) for name in inspect.signature(DelegationParts).parameters}
+    return DelegationService(
+        DelegationParts(**cast("Any", {**fields, "delegator": recorder, "git": git or GitSandbox()}))
+    )
 
 
 async def test_what_is_lent_is_the_directory_that_policy_has_seen(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.lending import lend_roots
-from sublet.daemon.lending.lend_roots import LendRoots
+from sublet.daemon.governing import lend_roots
+from sublet.daemon.governing.lend_roots import LendRoots
 from sublet.daemon.peering import nonces, tokens
 from sublet.daemon.peering.nonces import NonceMemory
 from sublet.daemon.peering.tokens import TokenStore

@@ -156,9 +156,7 @@ async def test_a_result_that_waits_keeps_its_delegation_until_its_own_time_or_un
     ended = unix_seconds((await side.record(first)).updated_at)
     now = ended + DAY
     results = Results(Candidate("r1", ended, 10, frozenset({first}), pending=True))
-    pruning = Pruning(
-        side.journal, [*stores(side), results], lambda: Retention(pending_seconds=2 * DAY), clock=lambda: now
-    )
+    pruning = Pruning(side.journal, [*stores(side), results], Retention(pending_seconds=2 * DAY), clock=lambda: now)
     assert (await pruning.run(ALL)).counts == {"delegations": 1}
     assert await kept(side) == [first]
     asked = await pruning.run(PruneRequest(pending=True, dry_run=True))

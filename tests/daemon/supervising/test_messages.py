@@ -11,13 +11,13 @@ from pathlib import Path
 import anyio
 import pytest
 
+from sublet.app.supervising import Around, make_supervising
 from sublet.daemon.config.config_file import SupervisorConfig
 from sublet.daemon.ports.given_to_a2a import AskedBack
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.daemon.supervising.messages import Messages
 from sublet.daemon.supervising.runs import MAX_PENDING_PIECES
-from sublet.daemon.supervising.start import Around, Supervising
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.model import Subject
@@ -41,11 +41,11 @@ class Side:
     def __init__(self, root: Path, store: Store) -> None:
         self.agent = ScriptedAgent()
         self.agents: list[AgentConfig] = [command()]
-        self.slots = Slots(1)
+        self.slots = Slots(lambda: 1)
         self.scratch = root / "scratch"
         policy, journal = Policy(Protected(root / "home")), Journal(store)
         gate = gatekeeper(journal, policy)
-        self.supervising = Supervising(
+        self.supervising = make_supervising(
             Around(
                 config=SupervisorConfig(),
                 state_dir=root,
@@ -53,13 +53,12 @@ class Side:
                 scratch_root=self.scratch,
                 node_id=NODE,
                 journal=journal,
-                policy=policy,
                 gate=gate,
                 slots=self.slots,
                 agents=lambda: self.agents,
                 provider=lambda _: self.agent,
                 chain_of=lambda _: Chain(),
-                modules=None,
+                hub=None,
                 tool_gate=None,
                 capabilities=lambda: "",
                 questions=None,
@@ -82,7 +81,7 @@ class Side:
     async def serving(self) -> None:
         """Wait until it takes requests."""
         with anyio.fail_after(10):
-            while not self.supervising.runs.serving:
+            while not self.supervising.parts.runs.serving:
                 await anyio.sleep(0)
 
     def check_nothing_held(self) -> None:
@@ -236,21 +235,21 @@ async def test_a_context_is_a_session_of_its_client_alone(side: Side) -> None:
         await side.ask(text, caller)
     await side.ask("elsewhere", context="d")
     assert seen == [("one", None), ("spy", None), ("two", "p-1"), ("elsewhere", None)]
-    sessions = await side.supervising.sessions.list()
+    sessions = await side.supervising.parts.sessions.list()
     assert sorted(one.owner for one in sessions) == ["token:other", "token:script", "token:script"]
 
 
 async def test_a_client_keeps_its_newest_contexts(side: Side) -> None:
     for context in ("a", "b", "c", "a", "d"):
         await side.ask(context=context)
-    kept = {str(one.metadata["contextId"]) for one in await side.supervising.sessions.list()}
+    kept = {str(one.metadata["contextId"]) for one in await side.supervising.parts.sessions.list()}
     assert kept == {"a", "c", "d"}
 
 
 async def test_a_closed_session_is_told_as_such(side: Side) -> None:
     await side.ask()
-    [session] = await side.supervising.sessions.list()
-    await side.supervising.sessions.set_status(session.finger_session_id, "completed")
+    [session] = await side.supervising.parts.sessions.list()
+    await side.supervising.parts.sessions.set_status(session.finger_session_id, "completed")
     with pytest.raises(SubletError, match="is completed") as no:
         await side.ask()
     assert no.value.code is ErrorCode.DECLINED

@@ -11,6 +11,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
+from sublet.app.supervising import Around, make_supervising
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.sessions import (
     AskAnswer,
@@ -26,8 +27,8 @@ from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.modules.gateway_input import GatewayInputs
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
+from sublet.daemon.supervising.older_sessions import TAKEN_OVER
 from sublet.daemon.supervising.prune_store import KeptSessions
-from sublet.daemon.supervising.start import TAKEN_OVER, Around, Supervising
 from sublet.policy.config import PolicyConfig, parse
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
@@ -84,7 +85,7 @@ class Side:
         self.agents = [agent("coder", "python", "fast"), agent("writer", "docs"), agent("other", "docs")]
         self.jira = Jira()
         decides = Policy(Protected(root / "home"), policy)
-        self.supervising = Supervising(
+        self.supervising = make_supervising(
             Around(
                 config=SupervisorConfig(**config),
                 state_dir=root,
@@ -92,12 +93,11 @@ class Side:
                 scratch_root=root / "scratch",
                 node_id=NODE,
                 journal=self.journal,
-                policy=decides,
                 gate=Gatekeeper(decides, self.journal, list, KeptDecisions()),
-                slots=Slots(3),
+                slots=Slots(lambda: 3),
                 agents=lambda: self.agents,
                 provider=lambda _: Echo(),
-                modules=self.jira,
+                hub=self.jira,
                 chain_of=lambda _: Chain(),
                 tool_gate=None,
                 capabilities=lambda: "",
@@ -136,7 +136,7 @@ async def opened_side(tmp_path: Path, policy: PolicyConfig) -> AsyncIterator[Sid
         async with anyio.create_task_group() as group:
             group.start_soon(side.supervising.serve)
             with anyio.fail_after(10):
-                while not side.supervising.runs.serving:
+                while not side.supervising.parts.runs.serving:
                     await anyio.sleep(0)
             yield side
             group.cancel_scope.cancel()
@@ -154,7 +154,7 @@ async def test_a_route_is_journalled_remembered_and_decided_alike_when_it_is_rep
     assert (first.target, again.target) == ("coder", "coder")
     assert again.result == "did [and go on]"
     assert "before this one" in again.reason
-    session = await side.supervising.sessions.get(first.finger_session_id)
+    session = await side.supervising.parts.sessions.get(first.finger_session_id)
     assert session.routing is not None
     assert session.routing.last_route is not None
     assert session.routing.last_route.target == "coder"
@@ -261,7 +261,7 @@ async def test_a_closed_session_refuses_and_a_deleted_one_is_gone(side: Side) ->
     with pytest.raises(SubletError) as closed:
         await side.ask("more", one)
     assert closed.value.code is LocalCode.SESSION_CLOSED
-    store = KeptSessions(side.supervising.sessions, side.supervising.store)
+    store = KeptSessions(side.supervising.parts.sessions, side.supervising.store)
     [candidate] = await store.candidates()
     assert (candidate.id, candidate.pending) == (one, False)
     assert candidate.bytes > 0
@@ -280,10 +280,10 @@ async def test_an_older_map_is_read_once(tmp_path: Path) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(side.supervising.serve)
             with anyio.fail_after(10):
-                while not side.supervising.runs.serving:
+                while not side.supervising.parts.runs.serving:
                     await anyio.sleep(0)
             group.cancel_scope.cancel()
-        assert [one.finger_session_id for one in await side.supervising.sessions.list()] == ["f-1"]
+        assert [one.finger_session_id for one in await side.supervising.parts.sessions.list()] == ["f-1"]
         file.write_text('{"f-2": {"iflowSessionId": "i-2"}}')
         await store.close()
     assert (tmp_path / "sessions" / TAKEN_OVER).exists()
@@ -298,7 +298,7 @@ async def test_a_hidden_agent_is_not_there_for_the_router_and_its_answers(tmp_pa
     async with opened_side(tmp_path, parse({"version": 1, "global": [rule]})) as side:
         caller = Subject(kind, "" if kind == "human" else "token")
         for text in ("/agents", "@writer hello", "@nobody hello", "write docs"):
-            facts = side.supervising.supervisor.candidates(caller)
+            facts = side.supervising.parts.supervisor.candidates(caller)
             assert [one.agent_id for one in facts] == ["coder", "other"]
             route = decide(RouteRequest(text=text, candidates=facts))
             assert "keep-held" not in route.model_dump_json()

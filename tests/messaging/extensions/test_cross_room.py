@@ -9,8 +9,8 @@ from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions.cross_room import CROSS_ROOM_REF, MAX_PREVIEW_CHARS
 from sublet.messaging.extensions.reply_to import REPLY_TO
 from sublet.protocol.errors import SubletError
-from sublet.protocol.ezagent.content import verify_ref
 from sublet.protocol.ezagent.keys import doc_id
+from support.ref_signatures import verify_ref
 from support.rooms import Peer, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, REPLY_TO, CROSS_ROOM_REF)

@@ -15,10 +15,10 @@ from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.extensions.mutable import EDITED_AT, MAX_VERSIONS, MUTABLES, content_document
 from sublet.protocol.errors import SubletError
-from sublet.protocol.ezagent.content import verify_ref
 from sublet.protocol.ezagent.ids import own_content_id
 from support.members import SECONDS, member
 from support.pycrdt_text import PycrdtTexts
+from support.ref_signatures import verify_ref
 from support.rooms import NOW_MS, Peer, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, MUTABLES)

@@ -8,9 +8,9 @@ from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions.reply_to import MAX_REPLIES_SHOWN, REPLY_TO, ReplyTarget, reply_target
 from sublet.protocol.errors import SubletError
-from sublet.protocol.ezagent.content import verify_ref
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
+from support.ref_signatures import verify_ref
 from support.rooms import Peer, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, REPLY_TO)

@@ -53,8 +53,8 @@ async def test_what_fails_ends_nothing_else() -> None:
     async def overflowed() -> None:
         done.append("overflowed")
 
-    over = hand_over.HandOver(overflowed)
-    over.begin()
+    over = hand_over.HandOver()
+    over.begin(overflowed)
     async with anyio.create_task_group() as group:
         group.start_soon(over.dispatch, group)
         for run in (fails, fails_later, lambda: done.append("done")):

@@ -62,7 +62,7 @@ def ask(owner: Owner, run: Callable[[Engine], ResultT]) -> ResultT:
 def test_a_call_whose_commit_fails_says_so_and_the_next_one_works() -> None:
     store = FullDisk(None)
     owner = Owner(lambda: made(store), MemoryHub().join(), no_answer, lambda outcome: None)
-    owner.start()
+    owner.start(lambda: None)
     me = local_entity("alice", 1).record.entity_id
 
     def create(engine: Engine) -> str:
@@ -91,7 +91,7 @@ def test_c39_callbacks_of_the_network_go_on_while_the_engine_is_busy() -> None:
     listening = ZenohNetwork(Endpoints((f"tcp/127.0.0.1:{port}",)))
     speaking = ZenohNetwork(Endpoints((), (f"tcp/127.0.0.1:{port}",)))
     owner = Owner(lambda: made(SqliteStore(None)), listening, no_answer, lambda outcome: None)
-    owner.start()
+    owner.start(lambda: None)
     busy: Future[bool] = Future()
     owner.call(lambda engine: engine_goes_on.wait(SECONDS), busy)
     try:
@@ -123,7 +123,7 @@ def test_an_engine_that_can_not_be_made_is_an_error_of_the_start() -> None:
 
     owner = Owner(fail, MemoryHub().join(), no_answer, lambda outcome: None)
     with pytest.raises(OSError, match="no such directory"):
-        owner.start()
+        owner.start(lambda: None)
     owner.stop()
 
 
@@ -149,7 +149,7 @@ def test_answers_that_no_link_takes_are_bounded(monkeypatch: pytest.MonkeyPatch)
     owner = Owner(
         lambda: made(store), MemoryHub().join(), lambda engine, query: Reply(query.key, bytes(44)), lambda outcome: None
     )
-    owner.start()
+    owner.start(lambda: None)
     goes = threading.Event()
     queries = [SlowQuery(goes) for _ in range(20)]
     for query in queries:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation, OneWithPatch
@@ -34,22 +36,57 @@ from sublet.daemon.api.results import (
     Review,
     Undone,
 )
-from sublet.daemon.control.service_parts import PartOfService
-from sublet.daemon.governing.gatekeeper import looked_up, who
-from sublet.daemon.lending.lend_roots import real_directory
+from sublet.daemon.governing.gatekeeper import Gatekeeper, looked_up, who
+from sublet.daemon.governing.lend_roots import real_directory
+from sublet.daemon.lending.delegator import Delegator
 from sublet.daemon.lending.lent_resources import asked_for, check_apart, check_staged, revealed, unlocked, widest
 from sublet.daemon.operations.table import serves
+from sublet.daemon.peering.peers import PeerStore
+from sublet.daemon.results.staged_results import StagedResults
 from sublet.daemon.storage.records import ResourceRecord
+from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Resource, Subject
-from sublet.protocol.chain import address, check_call
+from sublet.protocol.chain import Chain, address, check_call
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import AGENT_ID, new_follow_up_id
 from sublet.protocol.messages import FollowUp
 from sublet.protocol.text import clean_line
+from sublet.workspace.sandbox.git_sandbox import GitSandbox
 
 
-class DelegationService(PartOfService):
+@dataclass(frozen=True, slots=True)
+class DelegationParts:
+    """What the service is made of.
+
+    Args:
+        policy: whose limits hold.
+        gate: asks it.
+        delegator: runs delegations.
+        peers: to whom may be lent.
+        results: of staged delegations.
+        chain_of: returns who called until a caller.
+        rest_of: returns how many seconds a chain has left.
+        max_depth: how many agents may call one another in a row.
+        git: runs git on repositories that others may have written.
+    """
+
+    policy: Policy
+    gate: Gatekeeper
+    delegator: Delegator
+    peers: PeerStore
+    results: StagedResults
+    chain_of: Callable[[Subject], Chain]
+    rest_of: Callable[[Chain], float]
+    max_depth: int
+    git: GitSandbox
+
+
+class DelegationService:
     """What may be done with delegations."""
+
+    def __init__(self, parts: DelegationParts) -> None:
+        self._parts = parts
+        self._gate = parts.gate
 
     @serves(CREATE_DELEGATION)
     async def create(self, request: CreateDelegation, caller: Subject) -> DelegationView:
@@ -73,7 +110,7 @@ class DelegationService(PartOfService):
                 f"{clean_line(agent, 80)!r} can't be the name of an agent",
                 "Name one that the peer offers, as `sublet peers show` lists them, or none for its default.",
             )
-        check_call(chain, None, max_depth=self._parts.max_depth())
+        check_call(chain, None, max_depth=self._parts.max_depth)
         check_staged(request)
         if request.transport == "git" or request.result_branch is not None:
             what_for = "the transport git" if request.transport == "git" else "a result on a branch"
@@ -89,7 +126,7 @@ class DelegationService(PartOfService):
                 "Leave out --watch or --staged.",
             )
         # Where the agent is not named, the peer will know which one it would be.
-        check_call(chain, address(agent, peer.node_id) if agent else None, max_depth=self._parts.max_depth())
+        check_call(chain, address(agent, peer.node_id) if agent else None, max_depth=self._parts.max_depth)
         ttl = min(request.ttl_seconds, self._parts.policy.limits.max_ttl_seconds)
         if chain.ttl is not None:
             ttl = max(1, min(ttl, int(chain.ttl)))

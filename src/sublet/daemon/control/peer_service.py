@@ -26,8 +26,8 @@ from sublet.daemon.api.peers import (
     RenamePeer,
 )
 from sublet.daemon.governing.gatekeeper import Gatekeeper, who
+from sublet.daemon.governing.lend_roots import LendRoots
 from sublet.daemon.lending.delegator import Delegator
-from sublet.daemon.lending.lend_roots import LendRoots
 from sublet.daemon.operations.table import serves
 from sublet.daemon.peering.pairing import PairingService
 from sublet.daemon.peering.peer_directory import PeerDirectory

@@ -194,11 +194,6 @@ class Gatekeeper:
         """Tell whether an agent may be named to everybody, as on the card: no rule hides it from any of them."""
         return not self._policy.hidden_from_anyone(_STRANGERS, _WANTS_AN_AGENT, agent_id)
 
-    def could_call(self, agent_id: str, role: str, tool: str) -> bool:
-        """Tell whether an agent may be told of a tool: some call of it could be allowed. Nothing is written down."""
-        resource = Resource(tool, {"access_mode": "rw"})
-        return self._policy.decide(Subject("agent", agent_id, role=role), Action.TOOL_CALL, resource).outcome != "deny"
-
     def never(self, caller: Subject, action: Action, name: str) -> Decision | None:
         """Return the denial of ``name`` that no grant and no other argument gets around. Nothing is written down."""
         return self._policy.never(caller, action, Resource(name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, cast
@@ -36,11 +36,11 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKeys, EventKind
 from sublet.protocol.text import clean_line
+from sublet.supervisor.agent import Emit
 from sublet.supervisor.capabilities.registry import Capability, CapabilitySet, read_capabilities
 from sublet.supervisor.capabilities.runs import CapabilityRuns, RunEnd, check_arguments
 
 MAX_DETAIL_CHARS: Final = 300
-Tell = Callable[[EventKind, Mapping[str, JsonValue], EventKeys], Awaitable[int]]
 
 
 class CapabilityRegistry:
@@ -71,7 +71,7 @@ class CapabilityService:
     """Tells of capabilities, tries them and runs them."""
 
     def __init__(
-        self, gate: Gatekeeper, calls: CallApi, registry: CapabilityRegistry, runs: CapabilityRuns, tell: Tell
+        self, gate: Gatekeeper, calls: CallApi, registry: CapabilityRegistry, runs: CapabilityRuns, tell: Emit
     ) -> None:
         self._gate = gate
         self._calls = calls
@@ -161,19 +161,19 @@ class CapabilityService:
         tool = TOOL_PREFIX + one.module.id
         told: dict[str, JsonValue] = {"tool": tool, "arguments": {"args": [clean_line(a, 200) for a in request.args]}}
         keys = EventKeys(agent_id=caller.name if caller.kind == "agent" else None)
-        cause = await self._tell(EventKind.TOOL_CALL, told, keys)
+        cause = await self._tell(EventKind.TOOL_CALL, keys, told)
         after: dict[str, JsonValue] = {"tool": tool}
         keys = keys.model_copy(update={"causation_id": cause})
         try:
             ended = await self._runs.run(one, request.args, stdin=request.stdin)
         except SubletError as error:
-            await self._tell(EventKind.TOOL_ERROR, {**after, "error": error.message}, keys)
+            await self._tell(EventKind.TOOL_ERROR, keys, {**after, "error": error.message})
             raise
         if ended.ok:
-            await self._tell(EventKind.TOOL_RESULT, {**after, "exitCode": 0}, keys)
+            await self._tell(EventKind.TOOL_RESULT, keys, {**after, "exitCode": 0})
         else:
             failed: dict[str, JsonValue] = {**after, "error": _why(ended), "exitCode": ended.exit_code}
-            await self._tell(EventKind.TOOL_ERROR, failed, keys)
+            await self._tell(EventKind.TOOL_ERROR, keys, failed)
         return ended
 
     async def _check(self, one: Capability, name: str) -> CapabilityCheck:

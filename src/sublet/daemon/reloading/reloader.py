@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,8 +18,9 @@ from sublet.policy.engine import Policy, Prepared
 from sublet.policy.rules import Rule
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
-from sublet.protocol.events import EventKind
+from sublet.protocol.events import EventKeys, EventKind
 from sublet.protocol.text import clean_line
+from sublet.supervisor.agent import Emit
 from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, AgentConfig, load_agents
 from sublet.supervisor.capabilities.registry import CapabilitySet
 from sublet.supervisor.gateways.module_file import GatewaySet, read_gateways
@@ -27,8 +28,6 @@ from sublet.supervisor.gateways.module_file import GatewaySet, read_gateways
 MAX_REASON_CHARS: Final = 500
 
 log = structlog.get_logger(__name__)
-
-Tell = Callable[[EventKind, Mapping[str, JsonValue]], Awaitable[object]]
 
 
 class AgentSource:
@@ -103,7 +102,7 @@ class Reloader:
         capabilities: CapabilityRegistry,
         gateways: Gateways,
         in_force: Callable[[], None],
-        tell: Tell,
+        tell: Emit,
         notify: Callable[[str, str], None],
     ) -> None:
         self.source = source
@@ -175,7 +174,7 @@ class Reloader:
                 "capabilitySnapshotVersion": read.capabilities.version,
                 "problems": [clean_line(f"{where}: {what}") for where, what in read.capabilities.problems.items()],
             }
-            await self._tell(EventKind.CONFIG_RELOADED, told)
+            await self._tell(EventKind.CONFIG_RELOADED, EventKeys(), told)
             return report
 
     def _read(self) -> _Read:
@@ -194,4 +193,4 @@ class Reloader:
             return
         self._rejected = reason
         self._notify("Sublet: a configuration file can't be used", reason)
-        await self._tell(EventKind.CONFIG_REJECTED, {"reason": reason, "hint": clean_line(error.hint)})
+        await self._tell(EventKind.CONFIG_REJECTED, EventKeys(), {"reason": reason, "hint": clean_line(error.hint)})

@@ -157,6 +157,12 @@ class EventLog:
         """Add an event that goes with no change of a record; as ``Recorder.add``."""
         return await self.transact(lambda _, events: events.add(kind, delegation_id, data, keys=keys, keeps=keeps))
 
+    async def tell(
+        self, kind: EventKind, keys: EventKeys, data: Mapping[str, JsonValue], keeps: Sequence[Document] = ()
+    ) -> int:
+        """Add an event that is of no delegation, and return its number, which later ones name as their cause."""
+        return (await self.append_event(kind, None, dict(data), keys=keys, keeps=keeps)).seq
+
     async def documents(self, digests: Collection[str]) -> dict[str, JsonValue]:
         """Return what is kept under these digests; what is not there any more is left out."""
         return await self._store.read(lambda connection: kept(connection, digests))

@@ -9,7 +9,7 @@ from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.protocol.bounds import GitMode
 from sublet.workspace.model import WORKSPACE, LentDirectory
-from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
+from sublet.workspace.view.rules import DEFAULT_CARRIED, DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 
 
 def lent_directories(record: DelegationRecord) -> tuple[LentDirectory, ...]:
@@ -39,6 +39,7 @@ def directory_rules(
         (*DEFAULT_HIDDEN, *hidden),
         (*DEFAULT_LOCKED, *locked),
         request.reveal,
+        carried=DEFAULT_CARRIED,
         unlocked=request.unlock,
         include=request.include if name == WORKSPACE else (),
         exclude=request.exclude,

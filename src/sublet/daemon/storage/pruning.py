@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import anyio
 import structlog
@@ -24,6 +25,7 @@ EVERY_SECONDS = 6 * 3600.0
 BATCH = 200
 MAX_ITEMS_TOLD = 1_000
 """Things that a report names one by one; its sums are complete."""
+USUAL: Final = Retention()
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +45,7 @@ class Pruning:
         self,
         journal: Journal,
         stores: Sequence[PruneStore],
-        retention: Callable[[], Retention] = Retention,
+        retention: Retention = USUAL,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._journal = journal
@@ -56,7 +58,7 @@ class Pruning:
         """Prune by retention, soon and then at long intervals, until cancelled."""
         await anyio.sleep(FIRST_SECONDS)
         while True:
-            retention = self._retention()
+            retention = self._retention
             request = PruneRequest(older_than_seconds=retention.max_age_seconds, max_bytes=retention.max_bytes)
             if request != PruneRequest():
                 try:
@@ -73,7 +75,7 @@ class Pruning:
             held = {store.name: await store.candidates() for store in self._stores}
             known = await self._journal.delegation_ids()
             held = {name: [_belonging(one, known) for one in found] for name, found in held.items()}
-            choice = _Choice(self._clock(), request, self._retention().pending_seconds, held)
+            choice = _Choice(self._clock(), request, self._retention.pending_seconds, held)
             chosen = choice.made()
             gone: list[tuple[str, Candidate]] = []
             for store in self._stores:

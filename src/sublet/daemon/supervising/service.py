@@ -99,11 +99,11 @@ class SupervisorParts:
     agents: AgentSet
     runs: Runs
     configs: Callable[[], Sequence[AgentConfig]]
-    lease_seconds: Callable[[], float]
+    lease_seconds: float
     chain_of: Callable[[Subject], Chain]
     emit: Emit
     clock: Callable[[], float]
-    guard: Callable[[], GuardOptions]
+    guard: GuardOptions
 
 
 class SupervisorService:
@@ -134,7 +134,7 @@ class SupervisorService:
 
     def _guard(self, request: AskRequest) -> GuardOptions:
         """Return how the answer is guarded: as configured, where the request says nothing else."""
-        usual = self._parts.guard()
+        usual = self._parts.guard
         return GuardOptions(
             retries=usual.retries if request.retries is None else request.retries,
             on_failure=request.on_failure or usual.on_failure,
@@ -262,7 +262,7 @@ async def run_asked(
                 UnifiedAgentInput(asked.text, asked.schema, asked.guard, asked.metadata), ctx
             )
 
-    told = parts.runs.run(asked.text, asked.chain, parts.lease_seconds(), work)
+    told = parts.runs.run(asked.text, asked.chain, parts.lease_seconds, work)
     async with aclosing(told) as pieces:
         async for piece in pieces:
             if isinstance(piece, Output):

@@ -52,7 +52,7 @@ class Acceptance:
         reverse_port: Callable[[str], int | None],
         confinement: Callable[[AgentConfig], Confinement],
         node_id: str,
-        max_depth: Callable[[], int],
+        max_depth: int,
         entity: Callable[[str], str | None],
     ) -> None:
         self._entity = entity
@@ -192,7 +192,7 @@ class Acceptance:
             check_call(
                 sent.chain() if sent is not None else Chain(),
                 address(agent.id, self._node_id),
-                max_depth=self._max_depth(),
+                max_depth=self._max_depth,
             )
         except SubletError as error:
             raise SubletError(ErrorCode.DECLINED, f"{error.code}: {error.message}", error.hint) from None

@@ -68,7 +68,7 @@ class Executor:
         confinement: Callable[[AgentConfig], Confinement],
         require: Callable[[str], None],
         node_id: str,
-        max_depth: Callable[[], int],
+        max_depth: int,
     ) -> None:
         self._journal = journal
         self._require = require

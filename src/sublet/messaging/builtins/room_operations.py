@@ -161,18 +161,29 @@ def invite(context: OperationContext, room_id: RoomId, entity: EntityId, role: s
 
 def join(context: OperationContext, room_id: RoomId) -> calls.RoomNamed:
     """Become a member of an open room whose config is here, or take up an invitation."""
-    state = context.parts.rooms.state(room_id)
-    if state.creator is None:
-        raise SubletError(
-            LocalCode.NOT_FOUND, "nobody who is reachable knows this room", "Try again when a member is up."
-        )
+    state = _told_of(context, room_id)
     if state.role(context.entity) is None:
         _write(context, room_id, [((*MEMBERS, context.entity), _grant(context, room_id, context.entity, "member"))])
     return {"room_id": room_id, "name": state.name}
 
 
+def _told_of(context: OperationContext, room_id: RoomId) -> RoomState:
+    """Return the state of a room of which somebody has told, whether the caller is a member or not.
+
+    Raises:
+        SubletError: ``NOT_FOUND``: its config is not here, so nothing is known of what it allows.
+    """
+    state = context.parts.rooms.state(room_id)
+    if state.creator is None:
+        raise SubletError(
+            LocalCode.NOT_FOUND, "nobody who is reachable knows this room", "Try again when a member is up."
+        )
+    return state
+
+
 def knock(context: OperationContext, room_id: RoomId, text: str = "") -> None:
-    """Ask to be let in."""
+    """Ask to be let in, by a room whose config is here."""
+    _told_of(context, room_id)
     _write(context, room_id, [((*KNOCKS, context.entity), {"text": text[:MAX_KNOCK_CHARS]})])
 
 

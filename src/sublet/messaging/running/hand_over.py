@@ -27,14 +27,10 @@ log = structlog.get_logger(__name__)
 
 
 class HandOver:
-    """Takes work from any thread. What waits is bounded where it comes in, even while the event loop stands still.
+    """Takes work from any thread. What waits is bounded where it comes in, even while the event loop stands still."""
 
-    Args:
-        overflowed: done once in place of what found no room.
-    """
-
-    def __init__(self, overflowed: Callable[[], Coroutine[object, None, None]]) -> None:
-        self._overflowed = overflowed
+    def __init__(self) -> None:
+        self._overflowed: Callable[[], Coroutine[object, None, None]] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
         self._todo: deque[tuple[Callable[..., object], tuple[object, ...], int]] = deque()
@@ -42,8 +38,13 @@ class HandOver:
         self._ready = asyncio.Event()
         self._missed = False
 
-    def begin(self) -> None:
-        """Take work for the event loop that runs now."""
+    def begin(self, overflowed: Callable[[], Coroutine[object, None, None]]) -> None:
+        """Take work for the event loop that runs now.
+
+        Args:
+            overflowed: done once in place of what found no room.
+        """
+        self._overflowed = overflowed
         self._loop = asyncio.get_running_loop()
 
     def settle(self, settled: list[Settled]) -> None:
@@ -93,7 +94,7 @@ class HandOver:
                     start_alone(group, "what the network brought", tried, run, *arguments)
                 else:
                     await tried(run, *arguments)
-            if missed:
+            if missed and self._overflowed is not None:
                 start_alone(group, "catching up", tried, self._overflowed)
             if item is None:
                 await self._ready.wait()

@@ -71,7 +71,6 @@ class Owner:
         answer: answers a peer's query, on the engine's thread.
         outcome: told what came of a batch of arrivals.
         settle: keeps promises where they are waited for, called from the engine's thread.
-        broken: told, on the engine's thread, where that ends though nobody has stopped it.
     """
 
     def __init__(
@@ -81,9 +80,8 @@ class Owner:
         answer: Callable[[Engine, PeerQuery], Reply | None],
         outcome: Callable[[ArrivalReport], None],
         settle: Callable[[list[Settled]], None] = settle,
-        broken: Callable[[], None] = lambda: None,
     ) -> None:
-        self._broken = broken
+        self._broken: Callable[[], None] = _nothing
         self._make_engine = make_engine
         self._answer = answer
         self._outcome = outcome
@@ -97,12 +95,16 @@ class Owner:
         self._stopped = False
         self.dropped = 0
 
-    def start(self) -> None:
+    def start(self, broken: Callable[[], None]) -> None:
         """Start both threads; returns when the engine is ready.
+
+        Args:
+            broken: told, on the engine's thread, where that ends though nobody has stopped it.
 
         Raises:
             SubletError: the engine could not be made.
         """
+        self._broken = broken
         self._sender.start()
         self._thread.start()
         self._started.result()
@@ -242,6 +244,10 @@ def arrivals_of(sample: Sample) -> list[Arrival]:
         except Refused:
             contents = ()
     return [Arrival(sample.payload, contents)]
+
+
+def _nothing() -> None:
+    """Tell nobody, as nobody is told before the start."""
 
 
 def _failure(error: BaseException) -> Exception:

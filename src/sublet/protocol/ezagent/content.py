@@ -115,25 +115,28 @@ def verify_content(content: Mapping[str, JsonValue], keys: tuple[VerifyKey, ...]
     Raises:
         Refused: ``BAD_SIGNATURE``.
     """
-    _verify(content.get("signature"), canonical(_bare(content)), keys)
+    verify_signature(content.get("signature"), canonical(_bare(content)), keys)
 
 
 def sign_ref(room_id: str, ref: Mapping[str, JsonValue], key: SigningKey) -> str:
-    """Return the signature of a ref's core fields and of those extensions that its author signs, without ``status``."""
-    return _signature(key, _ref_bytes(room_id, ref))
+    """Return the signature of a ref's core fields and of those extensions that its author signs, without ``status``.
+
+    It is for readers to whom a ref comes without its envelope. Here nobody verifies it: a ref comes in an envelope,
+    which is verified, and whose signer has to be the author.
+    """
+    return _signature(key, ref_bytes(room_id, ref))
 
 
-def verify_ref(room_id: str, ref: Mapping[str, JsonValue], keys: tuple[VerifyKey, ...]) -> None:
-    """Check a ref's own signature, which proves its author wherever the ref comes from.
+def ref_bytes(room_id: str, ref: Mapping[str, JsonValue]) -> bytes:
+    """Return what the signature of a ref covers.
 
     Raises:
-        Refused: ``BAD_SIGNATURE``; ``MALFORMED``: it has no canonical form.
+        ValueError: it has no canonical form.
     """
-    try:
-        raw = _ref_bytes(room_id, ref)
-    except ValueError:
-        raise malformed("a ref has no canonical form") from None
-    _verify(ref.get("signature"), raw, keys)
+    covered: Object = {"room_id": room_id}
+    covered |= {name: ref.get(name) for name in _CORE}
+    covered |= {name: ref[name] for name in SIGNED_EXTENSIONS if ref.get(name) is not None}
+    return _REF_DOMAIN + canonical(covered)
 
 
 def content_object(author: EntityId, body: str, form: str, created_at: str, media_refs: list[str]) -> Object:
@@ -160,18 +163,16 @@ def _bare(content: Mapping[str, JsonValue]) -> Object:
     return {key: value for key, value in content.items() if key not in ("content_id", "signature")}
 
 
-def _ref_bytes(room_id: str, ref: Mapping[str, JsonValue]) -> bytes:
-    covered: Object = {"room_id": room_id}
-    covered |= {name: ref.get(name) for name in _CORE}
-    covered |= {name: ref[name] for name in SIGNED_EXTENSIONS if ref.get(name) is not None}
-    return _REF_DOMAIN + canonical(covered)
-
-
 def _signature(key: SigningKey, raw: bytes) -> str:
     return _SIGNATURE + base64.urlsafe_b64encode(key.sign(raw).signature).rstrip(b"=").decode()
 
 
-def _verify(signature: JsonValue, raw: bytes, keys: tuple[VerifyKey, ...]) -> None:
+def verify_signature(signature: JsonValue, raw: bytes, keys: tuple[VerifyKey, ...]) -> None:
+    """Check the signature of a content or of a ref over ``raw``.
+
+    Raises:
+        Refused: ``BAD_SIGNATURE``.
+    """
     value = unb64url(signature.removeprefix(_SIGNATURE), 64) if isinstance(signature, str) else None
     if value is not None:
         for key in keys:

@@ -45,6 +45,7 @@ function outside(failure = null) {
   live.stop();
   leave();
   leave = () => {};
+  clearTimeout(badgeTimer);
   frame = null;
   document.title = "Log in – Sublet";
   fill(app, h("main", { id: "content", class: "outside" },
@@ -112,6 +113,8 @@ function build(status) {
 
 async function out() {
   live.stop();
+  leave();
+  leave = () => {};
   await logOut().catch(() => {});
   outside();
 }

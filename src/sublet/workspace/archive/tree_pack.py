@@ -83,6 +83,10 @@ class AllVisible:
         """Tell that links may be anywhere."""
         return False
 
+    def packed(self, parts: object) -> bool:
+        """Tell that no directory is special."""
+        return False
+
     def without_repository(self) -> AllVisible:
         """Return the same: repositories are nothing special here."""
         return self

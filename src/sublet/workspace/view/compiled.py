@@ -24,6 +24,7 @@ class Compiled:
     kept: PatternSet
     revealed: PatternSet
     locked: PatternSet
+    carried: PatternSet
     unlocked: PatternSet
     included: PatternSet | None
     writable: PatternSet | None
@@ -35,6 +36,7 @@ class Compiled:
 def compiled(
     hidden: tuple[str, ...],
     locked: tuple[str, ...],
+    carried: tuple[str, ...],
     revealed: tuple[str, ...],
     unlocked: tuple[str, ...],
     include: tuple[str, ...],
@@ -47,9 +49,10 @@ def compiled(
     excluded, kept = _with_exceptions(exclude)
     shown = PatternSet(revealed, fold=False)
     shut = PatternSet(locked, fold=True, smart_case=not folds)
+    brought = PatternSet(carried, fold=True, smart_case=not folds)
     opened = PatternSet(unlocked, fold=False)
     included = PatternSet(include, fold=False) if include else None
-    sets = [names, excepted, shown, shut, opened, excluded, kept, *([included] if included is not None else [])]
+    sets = [names, excepted, shown, shut, brought, opened, excluded, kept, *([included] if included is not None else [])]
     # What is writable guards nothing: all below such a name is, and what lies above is locked unless it is one itself.
     guards = tuple(path for patterns in sets for path in patterns.paths)
     changed = PatternSet(writable, fold=False) if writable else None
@@ -58,7 +61,7 @@ def compiled(
         (last for patterns in sets for last in patterns.last_folded),
         (last for patterns in sets for last in patterns.last_written),
     )
-    return Compiled(names, excepted, excluded, kept, shown, shut, opened, included, changed, guards, notable)
+    return Compiled(names, excepted, excluded, kept, shown, shut, brought, opened, included, changed, guards, notable)
 
 
 def from_the_root(pattern: str) -> str:

@@ -6,7 +6,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 FILE: Final = Path(__file__).with_name("locked_names.toml")
 BEGIN: Final = "<!-- locked names -->"
@@ -23,6 +23,7 @@ class LockedNames:
         tool: who acts on them.
         does: what that does.
         source: where that is said.
+        carried: whether packages carry such names as well, so that they are free below ``packages()``.
     """
 
     group: str
@@ -30,18 +31,34 @@ class LockedNames:
     tool: str
     does: str
     source: str
+    carried: bool = False
 
 
 @cache
 def load() -> tuple[LockedNames, ...]:
     """Return all rows, in the order of the file."""
-    rows = tomllib.loads(FILE.read_text(encoding="utf-8"))["names"]
+    rows = _read()["names"]
     return tuple(LockedNames(**{**row, "patterns": tuple(row["patterns"])}) for row in rows)
 
 
 def patterns() -> tuple[str, ...]:
-    """Return the patterns of all rows."""
-    return tuple(pattern for row in load() for pattern in row.patterns)
+    """Return the patterns that are locked wherever they are."""
+    return tuple(pattern for row in load() if not row.carried for pattern in row.patterns)
+
+
+def carried() -> tuple[str, ...]:
+    """Return the patterns that are locked, but not below a directory that holds packages."""
+    return tuple(pattern for row in load() if row.carried for pattern in row.patterns)
+
+
+def packages() -> frozenset[bytes]:
+    """Return the names of directories that hold packages."""
+    return frozenset(name.encode() for name in _read()["packages"])
+
+
+@cache
+def _read() -> dict[str, Any]:
+    return tomllib.loads(FILE.read_text(encoding="utf-8"))
 
 
 def table() -> str:
@@ -52,6 +69,6 @@ def table() -> str:
         if row.group != group:
             group = row.group
             lines += ["", f"**{group}**", "", "| names | who acts on them |", "|---|---|"]
-        names = ", ".join(f"`{pattern}`" for pattern in row.patterns)
+        names = ", ".join(f"`{pattern}`" for pattern in row.patterns) + ("" if not row.carried else " (not in packages)")
         lines.append(f"| {names} | {row.tool}: {row.does} ([source]({row.source})) |")
     return "\n".join([*lines, "", END])

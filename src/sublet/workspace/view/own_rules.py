@@ -48,6 +48,10 @@ class OwnShown:
         """As the rules have it."""
         return self._rules.locked(parts)
 
+    def packed(self, parts: Sequence[bytes]) -> bool:
+        """As the rules have it."""
+        return self._rules.packed(parts)
+
     def read_only(self, parts: Sequence[bytes]) -> bool:
         """As the rules have it."""
         return self._rules.read_only(parts)

@@ -63,6 +63,12 @@ DEFAULT_HIDDEN: Final = (
 DEFAULT_LOCKED: Final = locked_names.patterns()
 """Names that the delegator's own tools execute later without being asked: readable, never changed through a lease."""
 
+DEFAULT_CARRIED: Final = locked_names.carried()
+"""Likewise, but free below a directory that holds packages, since these carry such names as well."""
+
+PACKAGES: Final = locked_names.packages()
+"""Names of directories that hold packages."""
+
 _Paths = tuple[PathPattern, ...]
 
 
@@ -73,12 +79,14 @@ class _Name:
     hidden: bool = False
     shown: bool = False
     locked: bool = False
+    carried: bool = False
     excluded: bool = False
     kept: bool = False
     included: bool = False
     writable: bool = False
     hidden_paths: _Paths = ()
     locked_paths: _Paths = ()
+    carried_paths: _Paths = ()
     excluded_paths: _Paths = ()
     included_paths: _Paths = ()
     writable_paths: _Paths = ()
@@ -98,6 +106,7 @@ class Rules:
     Args:
         hidden: patterns of names that are neither listed nor opened nor created, since they are secret or dangerous.
         locked: patterns of names that are read-only.
+        carried: patterns of names that are read-only as well, but for those below one of ``PACKAGES``.
         revealed: patterns that take names out of ``hidden``. What lies below a hidden directory stays hidden until
             that directory is revealed, too.
         unlocked: patterns that take names out of ``locked``, likewise; never ``.git``.
@@ -120,6 +129,7 @@ class Rules:
         "_arguments",
         "_cache",
         "_cached_bytes",
+        "_carried",
         "_excepted",
         "_excluded",
         "_folds",
@@ -143,6 +153,7 @@ class Rules:
         locked: Sequence[str],
         revealed: Sequence[str],
         *,
+        carried: Sequence[str] = (),
         unlocked: Sequence[str] = (),
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
@@ -152,7 +163,7 @@ class Rules:
         folds: bool = False,
     ) -> None:
         writable = tuple(map(from_the_root, writable))
-        self._arguments = (hidden, locked, revealed, unlocked, include, exclude, writable)
+        self._arguments = (hidden, locked, carried, revealed, unlocked, include, exclude, writable)
         if sum(map(len, self._arguments)) > MAX_PATTERNS:
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,
@@ -166,7 +177,8 @@ class Rules:
         made = compiled(*(tuple(patterns) for patterns in names), folds)
         self._hidden, self._excepted = made.hidden, made.excepted
         self._excluded, self._kept = made.excluded, made.kept
-        self._revealed, self._locked, self._unlocked = made.revealed, made.locked, made.unlocked
+        self._locked, self._carried = made.locked, made.carried
+        self._revealed, self._unlocked = made.revealed, made.unlocked
         self._included, self._writable = made.included, made.writable
         self._selective = bool(include or exclude)
         self._guards = made.guards
@@ -230,13 +242,22 @@ class Rules:
             return self._git == "ro" or len(parts) == 1 or not git_rules.writable(parts[1:])
         if self._writable is not None and self.read_only(parts):
             return True
+        packed = False
         for end, part in enumerate(parts, 1):
             name = self._name(part)
-            if not name.locked and not (name.locked_paths and any(p.matches(parts[:end]) for p in name.locked_paths)):
+            shut = name.locked or (name.locked_paths and any(p.matches(parts[:end]) for p in name.locked_paths))
+            if not shut and not packed:
+                shut = name.carried or (name.carried_paths and any(p.matches(parts[:end]) for p in name.carried_paths))
+            packed = packed or part in PACKAGES
+            if not shut:
                 continue
             if fold(part) == REPOSITORY or not self._unlocks(part, parts[:end]):
                 return True
         return False
+
+    def packed(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether names that packages carry are free in this directory."""
+        return self._carried.floats and any(part in PACKAGES for part in parts)
 
     def read_only(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name is ``locked`` since only others are lent for writing."""
@@ -284,11 +305,12 @@ class Rules:
         """Return the same rules with ``.git`` hidden: what is audited and compared file by file."""
         if self._git == "hidden":
             return self
-        hidden, locked, revealed, unlocked, include, exclude, writable = self._arguments
+        hidden, locked, carried, revealed, unlocked, include, exclude, writable = self._arguments
         return Rules(
             hidden,
             locked,
             revealed,
+            carried=carried,
             unlocked=unlocked,
             include=include,
             exclude=exclude,
@@ -340,11 +362,13 @@ class Rules:
             hidden=self._hidden.names.matches(part),
             shown=self._excepted.names.matches(part) or self._revealed.names.matches(part),
             locked=self._locked.names.matches(part),
+            carried=self._carried.names.matches(part),
             excluded=self._excluded.names.matches(part),
             kept=self._kept.names.matches(part),
             included=included is not None and included.names.matches(part),
             hidden_paths=self._hidden.paths_ending_in(part),
             locked_paths=self._locked.paths_ending_in(part),
+            carried_paths=self._carried.paths_ending_in(part),
             excluded_paths=self._excluded.paths_ending_in(part),
             included_paths=included.paths_ending_in(part) if included is not None else (),
             writable=writable is not None and writable.names.matches(part),

@@ -7,7 +7,7 @@ import os
 from sublet.daemon.api.lend_roots import ADD_LEND_ROOT, LIST_LEND_ROOTS, REMOVE_LEND_ROOT, LendRoot
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.governing.gatekeeper import Gatekeeper, looked_up
-from sublet.daemon.lending.lend_roots import LendRoots, real_directory
+from sublet.daemon.governing.lend_roots import LendRoots, real_directory
 from sublet.daemon.operations.table import serves
 from sublet.policy.model import Action, Subject
 
