@@ -107,13 +107,7 @@ class MessagingService:
         self._daemon_bytes = daemon_bytes
         self._hand_over = HandOver()
         self._broken = anyio.Event()
-        self._owner = Owner(
-            self._make_engine,
-            network,
-            self._answer,
-            self._outcome,
-            self._hand_over.settle,
-        )
+        self._owner = Owner(self._make_engine, network, self._answer, self._outcome, self._hand_over.settle)
         self._loops = Loops(limits) if limits is not None else None
         self._watchers = Watchers(self._owner.settle)
         self._news = News(self._call, self._owner, self._watchers, self._loops)

@@ -390,7 +390,7 @@ KEPT = [
             "daemon.net.slots:Slots.take",
             "daemon.net.http_connection:DeadlineProtocol.connection_made",
             "a2a_server.limits:_read",
-            "daemon.net.door:Acceptor.serve",
+            "daemon.net.acceptor:Acceptor.serve",
         ],
         attack=lambda: _besieged(world, lambda face: many(address_of(face.url), 400, HALF_BODY)),
     ),

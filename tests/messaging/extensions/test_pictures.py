@@ -11,7 +11,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.extensions import media
@@ -22,6 +21,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.blob import Piece, PieceRequest, encode_piece, encode_wanted
 from sublet.protocol.ezagent.keys import doc_id
 from support.members import SECONDS, Member, member, question, room_of
+from support.memory_network import MemoryHub
 from support.pictures import NO_PICTURES, SVG, png
 from support.rooms import Peer
 
