@@ -145,7 +145,6 @@ EXEMPT: dict[str, str] = {
     "messaging.backends.blob_files:read": "returns bytes as they are, of a file that is named by its hash",
     "messaging.ports.blobs:read": "is the interface of blob_files",
     "messaging.declaring.operating:read_document": "takes the id of a document, as a parameter of a statement",
-    "cli.options.room_files:_read": "returns a file that the owner names, of a size that is bounded",
     "mcp_server.room_resources:read_room": "takes an address of which the id is looked up among those that exist",
     "cli.commands.rooms.messages:read": "takes the name of a room, looked up among those that exist, and an id",
     "daemon.rooms.entities:load_entities": "takes a directory; key_files is the decoder",

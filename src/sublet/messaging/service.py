@@ -113,7 +113,9 @@ class MessagingService:
         self._watchers = Watchers(self._owner.settle)
         self._news = News(self._call, self._owner, self._watchers, self._loops)
         self._doorkeeper = Doorkeeper()
-        self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon, self._is_there)
+        self._tokens = Tokens(
+            self._call, self.fetch, self._owner.heard, self._hand_over.soon, lambda one: self._attending.ask_for(one)
+        )
         declaring = Declaring()
         self._sync = Sync(network, self._call, self._known)
         self.delivery = Delivery(network, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
@@ -320,10 +322,6 @@ class MessagingService:
         except SubletError:
             await anyio.lowlevel.checkpoint_if_cancelled()  # whoever is ended anyway fails at nothing
             raise
-
-    def _is_there(self, entity: EntityId) -> None:
-        for name in self._registry.schema.entity_documents(entity):
-            self._sync.want(name)
 
     # What follows begins on the engine's thread or one of the network's, and goes on on the event loop.
 
