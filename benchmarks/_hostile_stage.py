@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,8 +22,10 @@ import asyncssh
 
 from attacks.flood import Flood, Target
 from attacks.run_flood import write_target
-from sublet.protocol.messages import Done, Start
-from support.daemons import SHELL_AGENT, Daemon, pair, two_daemons
+from sublet.daemon.ports.given_to_a2a import KnownPeer
+from sublet.protocol.messages import Done, Progress, Start
+from support.daemon_rooms import shared_room
+from support.daemons import SHELL_AGENT, Daemon, pair, two_daemons, wait_for
 from support.hostile_worker import HostileWorker, in_place_of
 from support.leases import begin, mount_of, wait_state
 from support.sftp_client import open_channel, string
@@ -95,6 +98,8 @@ class Stage:
         mallory: the attacker's daemon, in whose place ``worker`` answers.
         worker: the attacker, as far as leases are concerned.
         scratch: for files of the benchmark.
+        token: of a plain client of the lender's A2A server.
+        content: the document of a text that the attacker may write into.
     """
 
     lender: Daemon
@@ -102,14 +107,20 @@ class Stage:
     mallory: Daemon
     worker: HostileWorker
     scratch: Path
+    token: str = ""
+    content: str = ""
     leases: int = field(default=0)
 
-    async def lend(self) -> tuple[str, Start]:
+    async def lend(self, transport: str = "sshfs") -> tuple[str, Start]:
         """Lend the attacker a directory anew; return the delegation and the START that came."""
         self.leases += 1
         lent = self.scratch / f"lent-{self.leases}"
         await anyio.to_thread.run_sync(fill, lent)
-        id_ = await anyio.to_thread.run_sync(partial(begin, self.lender, lent, "x", peer="mallory"))
+        if transport == "git":
+            await anyio.to_thread.run_sync(commit, lent)
+        options = () if transport == "sshfs" else ("--transport", transport)
+        lending = partial(begin, self.lender, lent, "x", *options, peer="mallory")
+        id_ = await anyio.to_thread.run_sync(lending)
         with anyio.fail_after(30):
             while id_ not in self.worker.starts:
                 await anyio.sleep(0.02)
@@ -130,6 +141,8 @@ class Stage:
             bus=None if not info.get("bus") else str(info["bus"]),
             peer_home=self.mallory.home,
             agent_socket=self.lender.home / "run" / "mcp.sock",
+            token=self.token,
+            content=self.content,
         )
 
 
@@ -147,6 +160,13 @@ def fill(lent: Path) -> None:
         (lent / f"link-{number}").symlink_to(f"link-{number - 1}")
 
 
+def commit(lent: Path) -> None:
+    """Make a directory a repository with all that is in it."""
+    who = ("-c", "user.name=x", "-c", "user.email=x@x")
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "x")):
+        subprocess.run(["git", *who, *words], cwd=lent, check=True, capture_output=True)
+
+
 def resident(daemon: Daemon) -> int:
     """Return the bytes of memory that the daemon's process holds."""
     for line in Path(f"/proc/{daemon.pid}/status").read_text().splitlines():
@@ -162,11 +182,54 @@ async def staged(base: Path) -> AsyncIterator[Stage]:
     with two_daemons(base) as (lender, bob):
         mallory.up(agent=SHELL_AGENT)
         pair(lender, mallory, "mallory")
+        content = await anyio.to_thread.run_sync(shared_text, lender, mallory)
+        token = str(lender.json("token", "create", "mallory")["token"])
         honest, mount = await anyio.to_thread.run_sync(work_honestly, lender, bob, base / "work")
-        async with in_place_of(mallory, lender, base) as worker:
+        async with in_place_of(mallory, lender, base, Answering(mallory.home / "answers")) as worker:
             worker.deed = last
-            yield Stage(lender, mount, mallory, worker, base)
+            yield Stage(lender, mount, mallory, worker, base, token, content)
             await anyio.to_thread.run_sync(lambda: lender.run("cancel", honest, check=None))
+
+
+def shared_text(lender: Daemon, mallory: Daemon) -> str:
+    """Make a room with a text into which the attacker may write; return the text's document."""
+    room = shared_room(lender, mallory)
+    ref = lender.json("send", room, "a text")["ref_id"]
+    lender.run("text", "share", room, ref, "--all")
+    lender.run("text", "edit", room, ref, "a text of many")
+    wait_for(lambda: any(one["ref_id"] == ref for one in mallory.json("read", room)), 60, "the text")
+    with contextlib.closing(sqlite3.connect(f"file:{lender.home}/state/messaging.db?mode=ro", uri=True)) as database:
+        asked = "SELECT doc_id FROM documents WHERE kind = 'content' AND room_id = ?"
+        return str(database.execute(asked, (room,)).fetchone()[0])
+
+
+class Answering(HostileWorker):
+    """Answers as a flood asks for in a file, as long as the process that wrote it is there."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self._file = file
+
+    async def run(self, message: Start, peer: KnownPeer, *, source_host: str) -> AsyncGenerator[Progress | Done, None]:
+        """``HostileWorker.run``, with progress that tells nothing, without end."""
+        self.starts[message.delegation_id] = message
+        yield Progress(delegation_id=message.delegation_id, phase="running")
+        while True:
+            kind = self._asked()
+            if kind is None:
+                await anyio.sleep(0.05)
+                continue
+            for _ in range(20):
+                text = "x" * 60_000 if kind == "long" else "y"
+                yield Progress(delegation_id=message.delegation_id, phase="running", stream="stdout", text=text)
+            await anyio.sleep(0)
+
+    def _asked(self) -> str | None:
+        with contextlib.suppress(OSError, ValueError):
+            process, kind = self._file.read_text(encoding="utf-8").split()
+            os.kill(int(process), 0)
+            return kind
+        return None
 
 
 def work_honestly(lender: Daemon, bob: Daemon, work: Path) -> tuple[str, Path]:
@@ -217,6 +280,11 @@ class Asker:
         """Ask again and again until an answer is a refusal, or none comes any more."""
         with contextlib.suppress(ConnectionError, OSError, asyncssh.Error):
             async with self._worker.connect(self._start) as connection:
+                if self._start.mount.transport != "sshfs":
+                    self.answered.set()
+                    await connection.wait_closed()  # such a lease has nothing to ask for again and again
+                    self.refused.set()
+                    return
                 channel = await open_channel(connection)
                 while (await channel.ask(STAT, string(b"/workspace"))).kind == ATTRS:
                     self.answered.set()

@@ -140,7 +140,7 @@ async def warm_up(stage: Stage) -> None:
 
 async def against(stage: Stage, flood: Flood, seconds: float, beside: str = "") -> list[Row]:
     """Run one flood and look at stalls, the cut and memory; ``beside`` is told with the stalls."""
-    delegation, start = await stage.lend()
+    delegation, start = await stage.lend(flood.transport)
     before = resident(stage.lender)
     looker = Looker(stage.honest)
     taken = [0]

@@ -25,15 +25,14 @@ OPERATIONS = {
     "daemon.peering.peer_directory:PeerDirectory.views",
     "mcp_server.asking:HostQuestions._ask",
     "mcp_server.room_tools:_wait",
-    "mcp_server.tools:_Begun.made_by",
+    "mcp_server.delegation_tools:_Begun.made_by",
     "supervisor.super_agent:SuperAgent._at_once",
     # Parts of a connection, which ``start_alone`` has started.
     "daemon.modules.gateway_server:GatewayServer._next",
     "daemon.modules.gateway_server:GatewayServer._websocket",
-    "mcp_server.connection:serve_connection",
     "mcp_server.era:_answer_probe",
     "mcp_server.era:serve",
-    "supervisor.tool_server.served:ServedTools.serve",
+    "supervisor.tool_server.line_server:serve_lines",
     # Parts of a delegation or of the work on one, which ``OwnTasks`` has started.
     "daemon.lending.delegation_run:DelegationRun._end",
     "daemon.lending.going_along:GoingAlong.until_done",
@@ -66,7 +65,7 @@ OPERATIONS = {
     "messaging.delivery.acknowledging:Acknowledging.run",
     "messaging.service:MessagingService.running",
     # Coroutines that ``alone`` holds, as somebody has to cancel the task.
-    "daemon.net.door:Acceptor._begin",
+    "daemon.net.acceptor:Acceptor._begin",
     "workspace.serving.listener:DataPlane._begin",
     "workspace.serving.listener:DataPlane._begin_with",
     # Threads: what is raised in one reaches nobody, so each tells those who wait.

@@ -1,10 +1,12 @@
-"""A module with logic is imported by a test in its own directory, or has a row that names who tests it otherwise.
+"""A module with logic is tested from its own directory, or has a row that names who tests it otherwise.
 
 The directories of ``tests`` are those of ``src``: ``daemon/approvals/foresight.py`` is tested from
-``tests/daemon/approvals`` or ``tests/daemon``, by a test module that imports it, whatever that is called. The rows of
+``tests/daemon/approvals`` or ``tests/daemon``, by a test module that imports it, whatever that is called, or by
+``tests/daemon/approvals/test_foresight.py``, however that reaches it. The rows of
 ``tested_by.txt`` are paths on both sides. One is believed where its test imports the module, or a helper of the test
-does, or where a module beside it, which they import, does: the parts behind a face of its own package. A command is
-believed to be tested where the test types it.
+does, or where a module of the same large package (``sublet.workspace``, …), which they import, does. A command is
+believed to be tested where the test types it. Where ``<~`` stands in place of ``<-`` the test runs it in a program of
+its own, or as a part of a whole, and nothing shows but that the test is there.
 
 Rows go as tests come. ``ONCE_WITHOUT`` are the modules that had one when this was written: none other may have one.
 """
@@ -22,7 +24,8 @@ from support.quick import PACKAGES, TESTS, imported
 FILE: Final = TESTS / "tested_by.txt"
 ONCE_WITHOUT: Final = TESTS / "once_without_a_test.txt"
 """The modules that rows may be about, by name: a module that moves keeps its row."""
-APART: Final = " <- "
+ROW: Final = re.compile(r"(?P<module>\S+) (?P<how><-|<~) (?P<test>\S+)\Z")
+IN_A_WHOLE: Final = "<~"
 LEAST_BRANCHES: Final = 8
 """With how many branches and loops a module has logic."""
 BRANCHES: Final = re.compile(r"^ +(?:if|elif|for|while|try|match|async for)\b", re.MULTILINE)
@@ -37,7 +40,7 @@ def test_rows_are_needed_and_true() -> None:
     assert sorted(rows()) == list(rows()), "in order"
     assert [module for module in rows() if module not in with_logic()] == [], "no module, or one without logic"
     assert [module for module in rows() if at_home(module)] == [], "these have a test of their own now"
-    assert [f"{module}{APART}{test}" for module, test in rows().items() if not reaches(test, module)] == []
+    assert [(test, module) for module, (how, test) in rows().items() if not is_true(how, test, module)] == []
 
 
 def test_rows_are_about_no_other_modules_than_once() -> None:
@@ -52,10 +55,18 @@ def test_a_row_is_believed_for_what_the_test_reaches_and_nothing_else() -> None:
     assert not reaches("tests/workspace/changes/test_gone.py", "workspace/changes/transaction.py")
 
 
-def rows() -> dict[str, str]:
-    """Return who tests what no test of its directory imports: the path of each below ``src/sublet``, and the test's."""
-    found = (line.partition(APART) for line in FILE.read_text(encoding="utf-8").splitlines())
-    return {module: test for module, _, test in found}
+@cache
+def rows() -> dict[str, tuple[str, str]]:
+    """Return how and by which test, by path, a module is tested that no test of its directory imports."""
+    found = [ROW.match(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
+    assert all(found), "each line is MODULE <- TEST, or MODULE <~ TEST"
+    return {row["module"]: (row["how"], row["test"]) for row in found if row is not None}
+
+
+def is_true(how: str, test: str, module: str) -> bool:
+    """Tell whether a row is believed; one that says the weaker word where the stronger would do is not."""
+    reached = reaches(test, module)
+    return (not reached and (TESTS.parent / test).is_file()) if how == IN_A_WHOLE else reached
 
 
 @cache
@@ -80,8 +91,10 @@ def dotted(module: str) -> str:
 
 
 def at_home(module: str) -> bool:
-    """Tell whether a test in the directory of a module's package, or of one around it, imports it."""
-    return module in _at_home()
+    """Tell whether a test in the directory of a module's package has its name, or one there or around it imports it."""
+    package, plain = (TESTS / module).parent, (TESTS / module).stem.lstrip("_")
+    named = (package / f"test_{plain}.py", package / f"test_{package.name}_{plain}.py")
+    return module in _at_home() or any(path.is_file() for path in named)
 
 
 @cache
@@ -100,21 +113,23 @@ def reaches(test: str, module: str) -> bool:
     path = TESTS.parent / test
     if not path.is_file():
         return False
-    wanted, package = dotted(module), dotted(module).rpartition(".")[0]
+    wanted, package = dotted(module), ".".join(dotted(module).split(".")[:2])
     used = {one for helper in _with_helpers(path) for one in _imports(helper)}
     if wanted in used:
         return True
     if module.startswith("cli/commands/"):
         return any(word in _text(path) for word in _commands(module))
-    beside = [one for one in used if one.rpartition(".")[0] == package or one == package]
+    beside = [one for one in used if f"{one}.".startswith(f"{package}.")]
     return any(wanted in _imports(file) for one in beside for file in _files(one))
 
 
 @cache
 def _commands(module: str) -> frozenset[str]:
-    """Return how a test types the commands of a module."""
-    place = ".".join(module.removesuffix(".py").split("/")[2:])
-    return frozenset(f'"{one}"' for one, entry in TABLE.items() if entry.where.partition(":")[0] == place)
+    """Return how a test types the commands of a module, which may be those of its area's group."""
+    area, name = module.removesuffix(".py").split("/")[2:4]
+    own = [one for one, entry in TABLE.items() if entry.where.partition(":")[0] == f"{area}.{name}"]
+    group = [one for one, entry in TABLE.items() if entry.where.startswith(f"{area}.")]
+    return frozenset(f'"{one}"' for one in own or group)
 
 
 def _with_helpers(path: Path) -> frozenset[Path]:

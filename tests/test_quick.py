@@ -14,7 +14,7 @@ from support.scheduling import stays_together
         ("policy/test_rules.py", True),
         ("test_names.py", True),
         ("workspace/git/test_repository.py", False),  # starts git itself
-        ("mcp_server/test_tools.py", False),  # by a helper
+        ("mcp_server/test_mcp_server_tool_calls.py", False),  # by a helper
         ("e2e/test_delegation.py", False),
         ("attacks/test_net_patterns.py", False),  # starts nothing, but tests no package by its name
     ],

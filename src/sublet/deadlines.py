@@ -53,7 +53,7 @@ class Deadline:
             self._timer = loop.call_soon(self._expire) if when <= loop.time() else loop.call_at(when, self._expire)
 
     async def __aenter__(self) -> Deadline:
-        """Begin."""
+        """Begin to count for the current task, whose block ends with ``TimeoutError`` once the time is up."""
         task = asyncio.current_task()
         if task is None or self._task is not None:
             raise RuntimeError("a limit is entered once, and in a task")

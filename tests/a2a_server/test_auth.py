@@ -16,8 +16,8 @@ from sublet.a2a_server.auth import (
     MAX_REPORTED_KEYS,
     MAX_REQUESTS_PER_CALLER,
     Authenticator,
+    CallerGate,
     Credentials,
-    Gate,
     Refused,
 )
 from sublet.a2a_server.caller import SCOPE_KEY, Caller
@@ -201,7 +201,7 @@ def scope(path: str = "/", method: str = "POST", **headers: str) -> dict[str, An
     }
 
 
-async def served(gate: Gate, request: Mapping[str, Any]) -> tuple[int, bytes]:
+async def served(gate: CallerGate, request: Mapping[str, Any]) -> tuple[int, bytes]:
     """Return status and body of an answer; the status of what is never begun is 0."""
     told: list[Message] = []
 
@@ -216,9 +216,9 @@ async def served(gate: Gate, request: Mapping[str, Any]) -> tuple[int, bytes]:
     return status, b"".join(one.get("body", b"") for one in told)
 
 
-def gate_of(known: Known, behind: Behind) -> Gate:
+def gate_of(known: Known, behind: Behind) -> CallerGate:
     hosts = AllowedHosts("127.0.0.1", None)
-    return Gate(behind, hosts, known.authenticator(), {"/card": frozenset({"GET"})})
+    return CallerGate(behind, hosts, known.authenticator(), {"/card": frozenset({"GET"})})
 
 
 @pytest.mark.anyio

@@ -9,7 +9,7 @@ import pytest
 from sublet.a2a_server import ends, invites
 from sublet.a2a_server.hosts import AllowedHosts
 from sublet.a2a_server.json_rpc import MAX_DEPTH
-from sublet.daemon.net.network import is_loopback, is_wildcard
+from sublet.daemon.net.addresses import is_loopback, is_wildcard
 from sublet.protocol.bounded_json import BadJson, Why, check_json
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import anyio
 import httpx
 import pytest
 
+from sublet.a2a_client.client import A2APeerLink
 from sublet.app.running import run_daemon
 from sublet.daemon.api.daemon import SHOW_STATUS, STOP, StatusView
 from sublet.daemon.api.delegation_fields import OneDelegation
@@ -28,13 +29,18 @@ from sublet.daemon.api.peers import (
     CreatePairLink,
     OnePeer,
 )
+from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.config.daemon_config import DaemonConfig
 from sublet.daemon.config.paths import Home, resolve_home
 from sublet.daemon.control.client import ControlClient
 from sublet.daemon.operations.document import declarations
+from sublet.daemon.rooms.bus_port import BusPort
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
 from sublet.workspace.mount.table import mounted_below
+from sublet.workspace.sandbox.cage import Cages
+from sublet.workspace.serving.listener import DataPlane
+from sublet.workspace.staging.private_views import Staging
 
 pytestmark = pytest.mark.anyio
 START_SECONDS = 20
@@ -138,6 +144,39 @@ async def test_a_port_that_is_taken_is_one_failure_and_not_a_group(tmp_path: Pat
     # It can be started as soon as the port is free.
     async with daemon(tmp_path) as running:
         assert running.status.peers == 0
+
+
+async def test_a_start_that_a_bad_file_ends_closes_what_it_has_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, closed = config(tmp_path), list[str]()
+    opened: list[tuple[type, str]] = [
+        (AuditLog, "close"),
+        (BusPort, "close"),
+        (A2APeerLink, "aclose"),
+        (DataPlane, "close"),
+        (Staging, "close"),
+        (Cages, "close"),
+    ]
+
+    def noted(kind: type, name: str) -> Callable[..., object]:
+        close = getattr(kind, name)
+
+        def call(*given: object) -> object:
+            closed.append(kind.__name__)
+            return close(*given)
+
+        return call
+
+    for kind, name in opened:
+        monkeypatch.setattr(kind, name, noted(kind, name))
+    agent_file = Path(made.home.config_dir) / "agent.json"
+    agent_file.parent.mkdir(parents=True)
+    agent_file.write_text("{")
+    with pytest.raises(SubletError) as no:
+        await run_daemon(made)
+    assert no.value.code is LocalCode.INVALID_ARGUMENT
+    assert closed == [kind.__name__ for kind, _ in reversed(opened)]
 
 
 async def test_a_default_port_that_gave_way_is_remarked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

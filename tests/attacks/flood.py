@@ -22,6 +22,8 @@ class Target:
         key: the key of that lease.
         bus: Zenoh endpoint of its bus, such as ``tls/127.0.0.1:7447``; None where it has none.
         peer_home: ``SUBLET_HOME`` of a daemon that is paired with it, whose keys the attacker has; it does not run.
+        token: a bearer token of its A2A server, of a plain client.
+        content: the document of a text into which the paired daemon's person may write; empty for none.
         agent_socket: a socket of the daemon that a program under its own user may reach (``mcp.sock``).
     """
 
@@ -34,6 +36,8 @@ class Target:
     bus: str | None
     peer_home: Path
     agent_socket: Path
+    token: str = ""
+    content: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,7 @@ class Flood:
         run: attacks until it is cancelled, as fast as it can; what the daemon refuses is swallowed, a closed
             connection is opened again.
         waves: how many connections do it at once.
+        transport: by which the directory is lent to the attacker.
     """
 
     name: str
@@ -54,3 +59,4 @@ class Flood:
     covers: Sequence[str]
     run: Callable[[Target], Awaitable[None]]
     waves: int = 1
+    transport: str = "sshfs"

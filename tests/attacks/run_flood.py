@@ -28,6 +28,8 @@ def write_target(target: Target, file: Path) -> None:
         "bus": target.bus,
         "peer_home": str(target.peer_home),
         "agent_socket": str(target.agent_socket),
+        "token": target.token,
+        "content": target.content,
     }
     file.touch(mode=0o600)
     file.write_text(json.dumps(fields), encoding="utf-8")
@@ -46,6 +48,8 @@ def read_target(file: Path) -> Target:
         bus=fields["bus"],
         peer_home=Path(fields["peer_home"]),
         agent_socket=Path(fields["agent_socket"]),
+        token=fields["token"],
+        content=fields["content"],
     )
 
 

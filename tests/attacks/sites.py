@@ -9,6 +9,8 @@ A place is a function, named as ``package.module:qualified.name`` without the le
 - ``open``: opens a file by its name (``os.fdopen``, and ``open`` of what is called ``fd`` or ``descriptor``, open none:
   the descriptor was opened elsewhere);
 - ``removal``: removes a file or directory by its name;
+- ``change``: gives a file another name, or another length, by its name or descriptor;
+- ``thread``: has something done in a thread, of which there are so many, so that others wait for it;
 - ``service``: starts something that goes on beside its caller.
 
 Calls of our own mechanisms (the confined opener, the linear patterns, the service keeper) are no places: those are
@@ -44,6 +46,18 @@ CALLS: Mapping[str, str] = {
     "WeakValueDictionary": "cache",
     "open": "open",
     "os.open": "open",
+    "os.rename": "change",
+    "os.replace": "change",
+    "os.renames": "change",
+    "os.truncate": "change",
+    "os.ftruncate": "change",
+    "os.link": "change",
+    "os.symlink": "change",
+    "asyncio.to_thread": "thread",
+    "anyio.to_thread.run_sync": "thread",
+    "to_thread.run_sync": "thread",
+    "ThreadPoolExecutor": "thread",
+    "in_background": "thread",
     "os.unlink": "removal",
     "os.remove": "removal",
     "os.rmdir": "removal",
@@ -54,6 +68,11 @@ CALLS: Mapping[str, str] = {
     "Thread": "service",
 }
 METHODS: Mapping[str, str] = {
+    "run_in_executor": "thread",
+    "to_thread": "thread",
+    "in_background": "thread",
+    "symlink_to": "change",
+    "hardlink_to": "change",
     "read_text": "open",
     "read_bytes": "open",
     "write_text": "open",
@@ -119,6 +138,8 @@ def _kind(node: ast.AST) -> str | None:
         name = _named(node)
         if name == "open" and node.args and _named(node.args[0]).endswith(DESCRIPTORS):
             return None
+        if name.endswith(".open") and name != "os.open" and _mode(node):
+            return "open"  # ``Path.open``, by what it is given
         return CALLS.get(name) or METHODS.get(name.rpartition(".")[2] if "." in name else "")
     if isinstance(node, ast.Assign | ast.AnnAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -126,6 +147,15 @@ def _kind(node: ast.AST) -> str | None:
         if kept and any(_named(one).endswith(KEEPING) for one in targets):
             return "cache"
     return None
+
+
+def _mode(node: ast.Call) -> bool:
+    """Tell whether a call is given a mode as ``Path.open`` takes it."""
+    given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "mode")]
+    return any(
+        isinstance(one, ast.Constant) and isinstance(one.value, str) and set(one.value) <= set("rwaxbt+") and one.value
+        for one in given
+    )
 
 
 def _named(node: ast.AST) -> str:

@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
+import h11
 import httpx
 import pytest
 
 from attacks.kit.caller import address_of, caller
 from sublet.a2a_server.limits import MAX_OPEN_BODY_BYTES
-from sublet.daemon.net.http_connection import MAX_HEADER_LINES
+from sublet.daemon.net.http_connection import MAX_HEAD_BYTES, MAX_HEADER_LINES, _Head
 from support.a2a_world import TOKEN, World, world
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +56,8 @@ async def ask(bob: World, words: bytes) -> tuple[int, bytes]:
         # Heads.
         (b"GET " + CARD + b" HTTP/1.1\r\n" + HOST + MANY + b"\r\n", 431),
         (b"GET " + CARD + b" HTTP/1.1\n" + MANY.replace(b"\r", b""), 431),
-        (b"GET " + CARD + b" HTTP/1.1\r\n" + HOST + b"a: " + b"x" * 70_000, 400),
+        (b"GET " + CARD + b" HTTP/1.1\r\n" + HOST + b"a: " + b"x" * 70_000, 431),
+        (b"GET " + CARD + b" HTTP/1.1\r\n" + HOST + b"a: " + b"x" * 70_000 + b"\r\n\r\n", 431),
         (b"GET " + CARD + b" HTTP/1.0\r\n\r\n", 421),
         (b"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
         (b"GET " + CARD + b" HTTP/1.1\r\n" + HOST + b"Upgrade: websocket\r\nConnection: upgrade\r\n\r\n", 200),
@@ -64,6 +66,21 @@ async def ask(bob: World, words: bytes) -> tuple[int, bytes]:
 )
 async def test_odd_requests_are_refused_at_once(bob: World, words: bytes, status: int) -> None:
     assert (await ask(bob, words))[0] == status
+
+
+@pytest.mark.parametrize("piece", [1_000, 100_000], ids=["trickles", "at once"])
+def test_a_head_is_bounded_however_it_comes(piece: int) -> None:
+    head = b"GET / HTTP/1.1\r\n" + HOST + b"a: " + b"x" * 70_000 + b"\r\n\r\n"
+    connection = _Head(MAX_HEAD_BYTES)
+
+    def take() -> None:
+        for at in range(0, len(head), piece):
+            connection.receive_data(head[at : at + piece])
+            connection.next_event()
+
+    with pytest.raises(h11.RemoteProtocolError):
+        take()
+    assert connection.refusal[0] == 431
 
 
 async def test_a_whole_body_on_a_get_is_not_taken(bob: World) -> None:

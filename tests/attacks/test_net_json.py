@@ -34,7 +34,7 @@ ALLOWED = {
     "messaging/reading/reading.py": OWN,
     "supervisor/agent_config.py": "the schema that was made in the line before",
     "supervisor/chat/conversations.py": OWN,
-    "supervisor/offered/adding.py": "the owner's own agent.json, of bounded size, in the process of her command",
+    "supervisor/well_known/adding.py": "the owner's own agent.json, of bounded size, in the process of her command",
     "supervisor/replay/decisions.py": OWN,
     "supervisor/sessions/older_map.py": OWN,
     "workspace/changes/record.py": OWN,

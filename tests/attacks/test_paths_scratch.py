@@ -66,6 +66,35 @@ def test_a_follow_up_is_written_around_what_the_agent_put_there(
     assert (victim / "kept").read_bytes() == b"kept"
 
 
+FIFO = 'rm -f "$SUBLET_PROMPT_FILE"; mkfifo "$SUBLET_PROMPT_FILE"'
+
+
+def test_six_fifos_in_the_place_of_prompts_hold_no_thread_and_no_stop(tmp_path: Path) -> None:
+    """As many as there are slots and one more: each follow-up is written, another lease runs, and ``down`` returns."""
+    with two_daemons(tmp_path / "d") as (delegator, executor):
+        begun: list[tuple[str, Path]] = []
+        for number in range(6):
+            lent = tmp_path / f"lent-{number}"
+            lent.mkdir()
+            if number == 5:  # all slots are taken: the first gives its own up
+                delegator.run("cancel", begun[0][0])
+            waits = f"{FIFO}; touch ready; until [ -e go ]; do sleep 0.05; done; {FIFO}; touch again; sleep 600"
+            begun.append((begin(delegator, lent, waits, "--ttl", "10m"), lent))
+            wait_for((lent / "ready").exists, 40, "the fifo")
+            delegator.run("say", begun[-1][0], "touch followed; sleep 600")
+        for _, lent in begun[1:]:
+            (lent / "go").touch()
+        for _, lent in begun[1:]:
+            wait_for((lent / "again").exists, 40, "the second fifo")
+        for id_, _ in begun[1:4]:
+            delegator.run("cancel", id_)
+        quick = tmp_path / "quick"
+        quick.mkdir()
+        assert delegate(delegator, quick, "touch ran")["state"] == "completed"
+        executor.run("down")
+        assert not executor.alive()
+
+
 NEST = "cd {place} && i=0; while [ $i -lt {depth} ] && mkdir d && cd -P d; do i=$((i+1)); done; cd /; true"
 
 

@@ -13,7 +13,6 @@ from attacks.kit.room_floods import LISTS, Query, acknowledgement, present, sayi
 from sublet.messaging.accepting import config_gathering
 from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.accepting.config_gathering import FREE_STATEMENTS
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.delivery import heard as heard_module
 from sublet.messaging.delivery.heard import (
     MAX_ACKNOWLEDGEMENT_BYTES,
@@ -38,6 +37,7 @@ from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.question import MAX_AGE_MS
 from support.members import SECONDS, member, question, room_of
+from support.memory_network import MemoryHub
 from support.rooms import Peer, peers, shared_room
 
 LINEAR = 2.5

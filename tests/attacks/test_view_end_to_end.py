@@ -13,6 +13,7 @@ from sublet.protocol.events import EventKind
 from support.daemons import Daemon, two_daemons
 from support.leases import ask, delegate, events
 
+TRANSPORTS = [("sshfs",), ("archive",), ("git",), ("sshfs", "--staged"), ("archive", "--staged")]
 WORK = (
     "cat sub/l; mv prod elsewhere 2>/dev/null; "
     "mkdir -p .venv/certs && echo CA > .venv/certs/cacert.pem && cat .venv/certs/cacert.pem; "
@@ -48,22 +49,56 @@ def notes(lender: Daemon, delegation_id: str) -> str:
     )
 
 
-@pytest.mark.parametrize("transport", ["sshfs", "archive"])
+@pytest.mark.parametrize("way", TRANSPORTS, ids=" ".join)
 def test_cases_d02_and_d03_and_what_is_refused_is_told(
-    daemons: tuple[Daemon, Daemon], project: Path, transport: str
+    daemons: tuple[Daemon, Daemon], project: Path, way: tuple[str, ...]
 ) -> None:
-    ended = delegate(daemons[0], project, WORK, "--transport", transport)
+    ended = delegate(daemons[0], project, WORK, "--transport", *way)
     assert ended["error"] is None
+    assert ended["result"]["final_summary"].startswith("hi\nCA")
+    if "--staged" in way:
+        assert not (project / ".venv").exists()
+        accepted = ApplyResult(delegation_id=ended["delegation_id"], partial=True)
+        ask(daemons[0], lambda client: client.call(APPLY_RESULT, accepted))
     assert {".venv/certs/cacert.pem", "lib"} <= {*ended["audit"]["added"], *ended["audit"]["changed"]}
     assert {"prod/.env", "shown"} <= set(ended["hidden"])
     assert (project / ".venv/certs/cacert.pem").read_text() == "CA\n"
     assert (project / "lib").read_text() == "store\nX\n"
     assert (project.parent / "store").read_text() == "store\n"
     assert (project / "prod/.env").read_text() == (project / "shown").read_text() == "SECRET=1\n"
-    if transport == "sshfs":
+    assert (project / "sub" / "l").readlink() == Path("../a/x")
+    if way == ("sshfs",):
         told = notes(daemons[0], ended["delegation_id"])
         assert "refused: prod: the directory holds names of the lender's" in told
+        # The executor's side reads the same in the log that it is lent.
+        assert "refused: prod: the directory holds names of the lender's" in ended["result"]["final_summary"]
         assert ended["left_out"] == 0
+
+
+@pytest.mark.parametrize("way", TRANSPORTS, ids=" ".join)
+def test_case_d02_links_that_stay_inside_work_and_those_that_lead_out_do_not(
+    daemons: tuple[Daemon, Daemon], project: Path, way: tuple[str, ...]
+) -> None:
+    (project.parent / "outer").write_text("of another directory\n")
+    (project / "sub" / "out").symlink_to("../../outer")
+    (project / "whole").symlink_to(project.parent / "outer")
+    script = (
+        "cat sub/l sub/../sub/l; echo more >> sub/l; cp -a sub copied; tar cf - sub | tar tf - | sort; "
+        "ln -s ../a/x sub/made; cat sub/made; cat sub/out whole 2>/dev/null; echo ended"
+    )
+    ended = delegate(daemons[0], project, script, "--transport", *way)
+    assert ended["error"] is None
+    said = ended["result"]["final_summary"]
+    assert "of another directory" not in said
+    assert said.startswith("hi\nhi\n")
+    assert said.endswith("hi\nmore\nended")
+    if "--staged" in way:
+        accepted = ApplyResult(delegation_id=ended["delegation_id"], partial=True)
+        ask(daemons[0], lambda client: client.call(APPLY_RESULT, accepted))
+    assert (project / "a" / "x").read_text() == "hi\nmore\n"
+    assert (project / "sub" / "made").readlink() == Path("../a/x")
+    assert (project / "copied" / "l").readlink() == Path("../a/x")
+    assert (project.parent / "outer").read_text() == "of another directory\n"
 
 
 def test_a_staged_result_brings_what_was_made_and_replaces_nothing_hidden(

@@ -155,6 +155,26 @@ def test_a_symbolic_link_with_a_name_outside_keeps_its_times_there(area: Path, l
     assert (area / "lent/l").lstat().st_mtime == 1
 
 
+# names that packages carry
+
+
+def test_what_packages_carry_gets_no_place_where_agents_obey_it(area: Path, lease: Lease) -> None:
+    assert lease.put(b"plain/AGENTS.md", b"obey") == DENIED
+    for made in (b"node_modules", b"node_modules/p", b"node_modules/q"):
+        assert lease.mkdir(made) == OK
+    assert lease.put(b"node_modules/p/AGENTS.md", b"obey") == OK
+    assert lease.rename(b"node_modules/p", b"node_modules/r") == OK
+    for taken in (b"node_modules/r/AGENTS.md", b"node_modules/r", b"node_modules"):
+        new = b"plain/AGENTS.md" if taken.endswith(b".md") else b"plain/moved"
+        assert lease.rename(taken, new) != OK
+        assert lease.rename(taken, new, posix=True) != OK
+    assert lease.link(b"node_modules/r/AGENTS.md", b"plain/AGENTS.md") == DENIED
+    assert lease.ask(20, string(b"../node_modules/r/AGENTS.md") + string(b"/workspace/plain/AGENTS.md")).status != OK
+    assert lease.rename(b"node_modules/q", b"plain/q") != OK
+    assert not list((area / "lent" / "plain").rglob("AGENTS.md"))
+    assert lease.rename(b"node_modules/q", b"node_modules/r/node_modules") == OK
+
+
 # names that share a hidden file
 
 

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from attacks.kit.view_lease import Lease, served
+from sublet.workspace.model import ViewRules
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.sftp_client import attributes, string
 
@@ -58,7 +59,7 @@ def build(root: Path, files: list[str], names: list[tuple[str, str]]) -> None:
             continue
 
 
-def guarded(root: Path, chosen: Rules) -> dict[bytes, tuple[int, int, bytes | None]]:
+def guarded(root: Path, chosen: ViewRules) -> dict[bytes, tuple[int, int, bytes | None]]:
     """Return what must stay, by its name: mode, inode and content of what is hidden or locked."""
     found: dict[bytes, tuple[int, int, bytes | None]] = {}
     for top, directories, files in os.walk(os.fsencode(root)):

@@ -50,7 +50,23 @@ TARGETS = (
 more_paths = st.one_of(paths, st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join))
 hard = st.lists(st.tuples(more_paths, more_paths), max_size=4)
 symbolic = st.lists(st.tuples(st.sampled_from(TARGETS), more_paths), max_size=5)
-operations = st.lists(st.tuples(st.one_of(operation, st.just("lead")), more_paths, more_paths), min_size=1, max_size=30)
+PLACES = ("a", "b", "a/b", "b/a", "d", "a/d", "node_modules", "node_modules/a")
+TRAVEL = st.tuples(
+    st.sampled_from(("rename", "rename", "over", "mkdir", "rmdir", "link")),
+    st.sampled_from(PLACES),
+    st.sampled_from(PLACES),
+)
+"""What would carry names along with what holds them."""
+operations = st.lists(
+    st.one_of(st.tuples(st.one_of(operation, st.just("lead")), more_paths, more_paths), TRAVEL), min_size=1, max_size=30
+)
+held = st.lists(
+    st.tuples(st.sampled_from(("a", "b", "a/b", "b/a", "node_modules", "node_modules/a")), st.sampled_from(NAMES)).map(
+        "/".join
+    ),
+    max_size=6,
+)
+"""Files in the directories that are moved."""
 Chosen = Callable[[Sequence[str], Sequence[str]], Rules]
 
 
@@ -168,7 +184,7 @@ def test_nothing_guarded_is_reached_and_the_account_equals_a_comparison(number: 
     )
     @given(
         rules_of=rules,
-        files=trees,
+        files=st.builds(lambda one, other: one + other, held, trees),
         names=hard,
         links=symbolic,
         outer=st.lists(more_paths, max_size=2),

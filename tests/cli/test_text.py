@@ -23,6 +23,8 @@ from sublet.daemon.api.delegation_views import (
     ResultView,
 )
 from sublet.daemon.api.peers import AgentView
+from sublet.protocol.bounds import MAX_PATTERNS
+from sublet.protocol.lease_terms import MAX_TOOL_NAMES
 from sublet.protocol.lifecycle import DelegationState
 from support.fake_control import (
     ID,
@@ -301,13 +303,37 @@ def test_words_that_the_width_wraps_are_marked_on_every_line() -> None:
 
 @pytest.mark.parametrize(
     ("argv", "says"),
-    [((".", ""), "the prompt must have 1 to"), ((".", "x", "--ttl", "900d"), "--ttl must be between 1 s and")],
+    [
+        ((".", ""), "the prompt must have 1 to"),
+        ((".", "x", "--ttl", "900d"), "--ttl must be between 1 s and"),
+        ((".", "x", "--resource", "Docs=."), "--resource takes NAME=DIR"),
+    ],
 )
 def test_a_wrong_argument_is_named_as_the_person_knows_it(
     capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], says: str
 ) -> None:
     status, _, err = call(FakeControl(), capsys, "delegate", *argv, "--to", "bob")
     assert (status, says in err, "should" in err) == (2, True, False)
+
+
+@pytest.mark.parametrize("option", ["--include", "--exclude", "--unlock", "--writable"])
+def test_what_is_wrong_with_a_list_of_patterns_is_told_by_its_option(
+    capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    status, _, err = call(FakeControl(), capsys, "delegate", ".", "x", "--to", "bob", option, "")
+    assert (status, f"{option}: it is empty" in err) == (2, True), err
+    many = [word for number in range(MAX_PATTERNS + 1) for word in (option, f"p{number}")]
+    status, _, err = call(FakeControl(), capsys, "delegate", ".", "x", "--to", "bob", *many)
+    assert (status, f"{option}: it should have at most {MAX_PATTERNS} items" in err) == (2, True), err
+
+
+@pytest.mark.parametrize("option", ["--deny", "--only"])
+def test_what_is_wrong_with_a_list_of_tools_is_told_by_its_option(
+    capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    many = [word for number in range(MAX_TOOL_NAMES + 1) for word in (option, f"t{number}")]
+    status, _, err = call(FakeControl(), capsys, "delegate", ".", "x", "--to", "bob", *many)
+    assert (status, f"{option}: it should have at most {MAX_TOOL_NAMES} items" in err) == (2, True), err
 
 
 def test_steering_says_what_was_agreed_to(capsys: pytest.CaptureFixture[str]) -> None:

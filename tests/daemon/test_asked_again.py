@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from sublet.daemon.api.call_api import AskedCall
 from sublet.daemon.api.policy import ExplainRequest, Explanation
 from sublet.daemon.approvals.call_gate import CallGate
-from sublet.daemon.approvals.foresight import RunFacts
-from sublet.daemon.approvals.tool_gate import GateParts, RunGate
+from sublet.daemon.approvals.gate_parts import GateParts
+from sublet.daemon.approvals.run_facts import RunFacts
+from sublet.daemon.approvals.run_gate import RunGate
 from sublet.daemon.governing.explain import asked_in, explained
 from sublet.policy.attributes import ATTRIBUTES
 from sublet.policy.config import parse

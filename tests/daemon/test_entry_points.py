@@ -395,7 +395,7 @@ def test_everything_that_decides_does_so_at_the_gatekeeper() -> None:
         "peer_service.py": "lists",
         "start.py": "lists",
         "explain.py": "explains",
-        "tool_gate.py": "looks whether a grant is worth using, before it decides at the gatekeeper",
+        "run_gate.py": "looks whether a grant is worth using, before it decides at the gatekeeper",
     }
     for path in sorted((SOURCE / "daemon").rglob("*.py")):
         text = path.read_text(encoding="utf-8")

@@ -109,6 +109,52 @@ def test_a_call_waits_for_a_person_in_a_terminal_and_nobody_else_can_approve(tmp
         assert SECRET not in executor.log()
 
 
+def test_D25_a_condition_is_shown_before_it_is_signed_and_holds_for_one_simple_command(tmp_path: Path) -> None:
+    """A person reads for which calls the grant is before the passphrase is asked for; of others it allows none."""
+    project = tmp_path / "project"
+    project.mkdir()
+    where = "args.command=make *"
+    condition = "with any arguments where args.command is like make *"
+    lines = ["make x; touch other", "make x"]
+    script: list[Step] = [*({"calls": [["shell_exec", {"command": line}]]} for line in lines), {"say": "finished"}]
+    (project / "Makefile").write_text("x:\n\t@echo made > x\n")
+    with chat_stub(tmp_path / "chat", script) as stub:
+        agent = stub.agent()
+        with two_daemons(tmp_path / "d", agent=agent, executor_policy=POLICY) as (lender, executor):
+            make_approver(executor)
+            given = [
+                "--agent",
+                agent["id"],
+                "--tool",
+                "shell.exec",
+                "--any-arguments",
+                "--where",
+                where,
+                "--max-uses",
+                "3",
+            ]
+            status, shown = typed(executor, "grants", "create", *given, answers=[("Passphrase: ", SECRET)])
+            assert status == 0, shown
+            before, _, after = shown.partition("Passphrase: ")
+            for words in (before, after):
+                assert f"shell.exec {condition}, 3 times, within " in " ".join(words.split())
+            assert "ANY with args.command=make *" in executor.run("grants", "list").stdout
+
+            delegation = begin(lender, project, "Go.")
+            asked = waiting(executor)
+            shown_call = executor.json("approvals", "show", asked["id"])["arguments"]
+            assert json.loads(shown_call) == {"command": lines[0]}, "this is more than one simple command"
+            for other in ("args.command=ls *", "path=src/**", where):
+                widened = ["approvals", "approve", asked["id"], "--any-arguments", "--where", other]
+                status, shown = typed(executor, *widened, answers=[("Passphrase: ", SECRET)])
+                assert (status, "does not fit this condition" in shown) == (2, True), shown
+            assert waiting(executor)["id"] == asked["id"], "no such grant was made, and nothing was decided"
+            executor.run("approvals", "deny", asked["id"])
+            assert finish(lender, delegation).state == "completed"
+            assert not (project / "other").exists()
+            assert (project / "x").read_text() == "made\n"
+
+
 def test_a_grant_outlives_a_restart_and_is_for_one_use_of_one_call(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()

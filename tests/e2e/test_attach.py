@@ -123,7 +123,8 @@ def test_attach_works_without_a_terminal(daemons: tuple[Daemon, Daemon], project
 def test_output_goes_on_where_an_earlier_reader_stopped(daemons: tuple[Daemon, Daemon], project: Path) -> None:
     delegator, _ = daemons
     work = begun(delegator, project)
-    first = delegator.json("output", work)
+    # A file of the work is there before its words are, which come by another way.
+    first = wait_for(lambda: found if (found := delegator.json("output", work))["output"] else None, what="the words")
     assert "".join(piece["text"] for piece in first["output"]) == "one\n"
     (project / "go").touch()
     rest = delegator.json("output", work, "--follow", "--cursor", str(first["cursor"]), check=(1,))

@@ -38,9 +38,26 @@ def undo(daemon: Daemon, found: str) -> Undone:
 
 
 def has_noted(daemon: Daemon, path: Path) -> bool:
-    """Tell whether a lease's list says how it left a file: whoever is killed before that can't know whose it is."""
-    line = b"\nK %d " % path.stat().st_ino
-    return any(line in log.read_bytes() for log in daemon.home.rglob("log") if log.is_file())
+    """Tell whether a lease's list says last how it left a file: whoever is killed before that can't know whose it is.
+
+    A file that is made, and then written, is noted when it is made, when it is written, and when that is over.
+    """
+    status = path.stat()
+    inode = b"%d" % status.st_ino
+    lines = [
+        line.split() for log in daemon.home.rglob("log") if log.is_file() for line in log.read_bytes().split(b"\n")
+    ]
+    last = [line for line in lines if line[:2] in ([b"K", inode], [b"W", inode])][-1:]
+    left = (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return [tuple(map(int, line[2:])) for line in last] == [left]
+
+
+def is_written(daemon: Daemon, project: Path) -> bool:
+    """Tell whether the worker of ``f`` and ``ready`` has written both, and the lease's list says how it left them."""
+    ready = project / "ready"
+    if not ready.exists() or ready.read_text() != "ready\n":
+        return False
+    return has_noted(daemon, ready) and has_noted(daemon, project / "f")
 
 
 def rewriting(project: Path) -> str:
@@ -159,7 +176,7 @@ def test_a_lease_that_goes_on_after_a_kill_of_the_lender_is_taken_back(tmp_path:
     with two_daemons(tmp_path / "daemons") as (lender, _):
         wait = "until [ -e go ] && echo second >> f; do sleep 0.1; done"
         found = begin(lender, project, f"echo first >> f; echo ready > ready; {wait}")
-        wait_for(lambda: (project / "ready").exists() and has_noted(lender, project / "ready"))
+        wait_for(lambda: is_written(lender, project))
         lender.kill()
         restart(lender)
         (project / "go").touch()

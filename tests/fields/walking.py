@@ -20,7 +20,7 @@ from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.api.operation import Stated
 from sublet.daemon.config.config_file import ConfigFile
 from sublet.daemon.ports.given_to_a2a import Moved, PairRequest
-from sublet.mcp_server.tools import TOOLS
+from sublet.mcp_server.catalogue import TOOLS
 from sublet.policy.capabilities.module_file import CapabilityModule
 from sublet.policy.file_model import FileModel
 from sublet.protocol import gateway, messages

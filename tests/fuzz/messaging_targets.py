@@ -11,11 +11,12 @@ from fuzz.targets import _text, target
 from sublet.cli.chat import slash
 from sublet.daemon.rooms.addressing import Addresses
 from sublet.messaging.accepting.arrival import Arrival
-from sublet.messaging.builtins import BUILT_INS, times
+from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.extensions import reactions
 from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.mutable import MUTABLES, content_document
 from sublet.messaging.extensions.presence import PRESENCES
+from sublet.protocol import times
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent import (
     acknowledgement,
@@ -78,9 +79,9 @@ def _acknowledgement(data: bytes) -> None:
     assert acknowledgement.parse_acknowledgement(data).encode() == data
 
 
-@target("rfc3339_time", "messaging.builtins.times:parse_rfc3339")
+@target("rfc3339_time", "protocol.times:unix_ms")
 def _time(data: bytes) -> None:
-    found = times.parse_rfc3339(_text(data))
+    found = times.unix_ms(_text(data))
     assert found is None or abs(found) < 1 << 53
 
 

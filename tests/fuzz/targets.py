@@ -34,8 +34,8 @@ from sublet.daemon.audit_log.chain import EMPTY, BrokenChain, read_entry
 from sublet.daemon.audit_log.segments import lines
 from sublet.daemon.audit_log.verify import verify
 from sublet.daemon.config import config_file
-from sublet.daemon.control import http as control_http
-from sublet.daemon.net import base_url, last_ports, network
+from sublet.daemon.control import client_http
+from sublet.daemon.net import addresses, base_url, last_ports
 from sublet.daemon.peering import identity, pair_link
 from sublet.daemon.process import lock
 from sublet.mcp_server import arguments, relay_session, toml_entry
@@ -119,14 +119,14 @@ EXEMPT: dict[str, str] = {
     "workspace.audit.manifest:_parsed": "reads what its caller has found whole by its own digest",
     "disk.private_dir:read": "returns a file as it is, of a size that is bounded",
     "daemon.approvals.approver:load": "reads the row that this daemon has written into its own database",
-    "supervisor.offered.adding:_read": "reads the owner's agent.json in her own command; agent_json is the decoder",
+    "supervisor.well_known.adding:_read": "reads the owner's agent.json in her own command; agent_json is the decoder",
     "supervisor.sessions.control:_load": "takes an id; session_files is the decoder",
     "supervisor.acp.client:read_text_file": "checks whose session it is; acp_file_request is the decoder",
     "daemon.operations.calling:read_answer": "reads answers of the user's own daemon into models, as ask_events does",
     "daemon.storage.journal:load_delegation": "takes an id, as a parameter of a statement",
     "daemon.storage.journal:load_assignment": "takes an id, as a parameter of a statement",
     "daemon.storage.journal:_load": "takes statements that are constants",
-    "daemon.storage.files:read_private": "returns a file as it is; identity decodes it",
+    "daemon.storage.private_files:read_private": "returns a file as it is; identity decodes it",
     "cli.commands.daemon.running:_read_or_missing": "only looks whether a file is there",
     "cli.help:parse_args": "puts a word in front of arguments, which typer parses",
     "daemon.modules.gateway_feed:_read": "reads the one number that this daemon has written",
@@ -141,13 +141,10 @@ EXEMPT: dict[str, str] = {
     "workspace.audit.snapshot:read": "takes a directory",
     "supervisor.chat.conversations:load": "takes an id; read_conversation decodes the file",
     "messaging.opening.open_documents:_load": "takes the id of a document that doc_ids has checked",
-    "messaging.declaring.pre_send:read_document": "takes the id of a document, as a parameter of a statement",
-    "messaging.declaring.after_write:read_document": "takes the id of a document, as a parameter of a statement",
-    "messaging.declaring.after_read:read_document": "takes the id of a document, as a parameter of a statement",
+    "messaging.declaring.reads_rooms:read_document": "takes the id of a document, as a parameter of a statement",
     "messaging.backends.blob_files:read": "returns bytes as they are, of a file that is named by its hash",
     "messaging.ports.blobs:read": "is the interface of blob_files",
     "messaging.declaring.operating:read_document": "takes the id of a document, as a parameter of a statement",
-    "cli.options.room_files:_read": "returns a file that the owner names, of a size that is bounded",
     "mcp_server.room_resources:read_room": "takes an address of which the id is looked up among those that exist",
     "cli.commands.rooms.messages:read": "takes the name of a room, looked up among those that exist, and an id",
     "daemon.rooms.entities:load_entities": "takes a directory; key_files is the decoder",
@@ -697,31 +694,31 @@ def _link(data: bytes) -> None:
     assert pair_link.parse_link(str(found)) == found
 
 
-@target("addresses", "daemon.net.network:parse_host_port", raises=[ValueError, SubletError])
+@target("addresses", "daemon.net.addresses:parse_host_port", raises=[ValueError, SubletError])
 def _addresses(data: bytes) -> None:
     known = hosts.AllowedHosts("127.0.0.1", "https://bob.example/")
     assert not known.allows_host(_text(data) + "@evil.example", "127.0.0.1")
     known.allows_origin(_text(data), "127.0.0.1", 1)
-    network.is_loopback(_text(data))
-    network.is_wildcard(_text(data))
+    addresses.is_loopback(_text(data))
+    addresses.is_wildcard(_text(data))
     with contextlib.suppress(SubletError):
         base_url.check_url(_text(data))
-    network.parse_host_port(_text(data))
+    addresses.parse_host_port(_text(data))
 
 
-@target("control_answer", raises=[control_http.TransportFailed])
+@target("control_answer", raises=[client_http.TransportFailed])
 def _control_answer(data: bytes) -> None:
     async def main() -> None:
         reader = asyncio.StreamReader()
         reader.feed_data(data)
         reader.feed_eof()
         protocol = h11.Connection(our_role=h11.CLIENT)
-        control_http._request(protocol, "GET", "/", None)
-        event = await control_http._next(protocol, reader)
+        client_http._request(protocol, "GET", "/", None)
+        event = await client_http._next(protocol, reader)
         while isinstance(event, h11.InformationalResponse):
-            event = await control_http._next(protocol, reader)
+            event = await client_http._next(protocol, reader)
         if isinstance(event, h11.Response):
-            answer = control_http.HttpAnswer(event.status_code, control_http._chunks(protocol, reader))
+            answer = client_http.HttpAnswer(event.status_code, client_http._chunks(protocol, reader))
             async for line in answer.lines():
                 assert "\n" not in line
 

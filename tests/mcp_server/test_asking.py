@@ -24,10 +24,9 @@ from pydantic import FileUrl
 
 from sublet.daemon.api.approvals import ApprovalView, DenyApproval, ListApprovals, ListGrants
 from sublet.daemon.approvals.call_gate import CallGate
-from sublet.daemon.approvals.tool_gate import GateParts
+from sublet.daemon.approvals.gate_parts import GateParts
 from sublet.daemon.config.paths import Home
-from sublet.mcp_server import asking
-from sublet.mcp_server import server as server_module
+from sublet.mcp_server import asking, tool_calls
 from sublet.mcp_server.session import HostSession
 from sublet.protocol.canonical import JsonValue
 from support.approvals import HUMAN, Desk, desk
@@ -120,7 +119,7 @@ async def test_the_exact_call_is_shown_and_goes_on_once_the_key_has_signed(
 async def test_a_yes_of_the_host_alone_is_no_approval(
     tmp_path: Path, home: Home, api: FakeDaemonApi, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "ANSWER_SECONDS", asking.MARGIN_SECONDS + 0.3)
+    monkeypatch.setattr(tool_calls, "ANSWER_SECONDS", asking.MARGIN_SECONDS + 0.3)
     async with scene(tmp_path, home, api) as here, here.host(mode, lambda _: says("accept")) as client:
         for _ in range(2):
             refused = await client.call_tool("delegate", WORK)
@@ -175,7 +174,7 @@ async def test_nobody_answers_in_the_host_and_the_tool_tells_what_waits(
     tmp_path: Path, home: Home, api: FakeDaemonApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """2025 only: on the 2026 era the host asks between two calls, and takes whatever time it likes."""
-    monkeypatch.setattr(server_module, "ANSWER_SECONDS", asking.MARGIN_SECONDS + 0.3)
+    monkeypatch.setattr(tool_calls, "ANSWER_SECONDS", asking.MARGIN_SECONDS + 0.3)
 
     async def silent(params: ElicitRequestParams) -> ElicitResult:
         await anyio.sleep_forever()
@@ -269,7 +268,7 @@ async def test_questions_that_are_decided_are_forgotten_and_open_ones_taken_back
     tmp_path: Path, home: Home, api: FakeDaemonApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asking, "MAX_WAITING", 2)
-    monkeypatch.setattr(server_module, "ANSWER_SECONDS", asking.MARGIN_SECONDS + 0.1)
+    monkeypatch.setattr(tool_calls, "ANSWER_SECONDS", asking.MARGIN_SECONDS + 0.1)
     kept: list[set[str]] = []
     remember = asking.HostQuestions._remember
 

@@ -10,10 +10,10 @@ from mcp import Client
 
 from sublet.daemon.api.operation import Stated
 from sublet.daemon.approvals.call_gate import CallGate
-from sublet.daemon.approvals.tool_gate import GateParts
+from sublet.daemon.approvals.gate_parts import GateParts
 from sublet.daemon.config.paths import Home
 from sublet.mcp_server.asking import TOOL_PREFIX
-from sublet.mcp_server.tools import TOOLS
+from sublet.mcp_server.catalogue import TOOLS
 from support import mcp_face
 from support.answering import AnsweringTable
 from support.approvals import desk

@@ -9,10 +9,10 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from sublet.daemon.approvals.call_gate import CallGate
-from sublet.daemon.approvals.tool_gate import GateParts
+from sublet.daemon.approvals.gate_parts import GateParts
 from sublet.daemon.config.paths import Home
 from sublet.mcp_server.asking import TOOL_PREFIX
-from sublet.mcp_server.tools import TOOLS
+from sublet.mcp_server.catalogue import TOOLS
 from sublet.policy.tool_names import is_known, tool_defect
 from sublet.protocol.canonical import JsonValue
 from sublet.supervisor import tools

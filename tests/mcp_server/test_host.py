@@ -15,7 +15,7 @@ import pytest
 
 from sublet import unix_sockets
 from sublet.daemon.config.paths import Home
-from sublet.mcp_server import host, server
+from sublet.mcp_server import host, tool_calls
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.fake_daemon_api import FakeDaemonApi
@@ -87,7 +87,7 @@ async def test_too_many_hosts_are_told_so(api: FakeDaemonApi, home: Home, monkey
 async def test_too_many_calls_at_once_are_told_so(
     api: FakeDaemonApi, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "MAX_CALLS", 1)
+    monkeypatch.setattr(tool_calls, "MAX_CALLS", 1)
     async with served(api, home), raw_host(home, BARE) as raw:
         await raw.hello()
         started = await raw.call(2, "delegate", workspace_dir="/srv", peer="bob", prompt="x")

@@ -7,13 +7,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.delivery.acknowledged import bundle_of, take
 from sublet.messaging.membership import catching_up
 from sublet.protocol.ezagent.acknowledgement import Acknowledgement
 from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.keys import doc_id
 from support.members import SECONDS, Member, member, room_of
+from support.memory_network import MemoryHub
 from support.rooms import entity_key, peers, shared_room
 
 pytestmark = pytest.mark.anyio

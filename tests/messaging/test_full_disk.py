@@ -8,11 +8,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.engine.engine import Engine
 from sublet.protocol.errors import LocalCode, SubletError
 from support.members import SECONDS, member, room_of
+from support.memory_network import MemoryHub
 
 pytestmark = pytest.mark.anyio
 ROOMY = 1 << 20

@@ -10,12 +10,12 @@ import pytest
 
 from messaging.quotas.test_quotas import Writer
 from sublet.messaging.accepting.arrival import Arrival
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.quotas import quotas
 from sublet.messaging.schema.datatypes import QOS_DATA
 from sublet.messaging.syncing import sync
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
 from support.members import SECONDS, Member, member, room_of
+from support.memory_network import MemoryHub
 from support.rooms import Peer
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,6 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration, Index, Refresh
@@ -27,6 +26,7 @@ from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
 from sublet.protocol.ezagent.question import MAX_AGE_MS, open_answer
 from support.members import SECONDS, member, question, room_of
+from support.memory_network import MemoryHub
 from support.rooms import Clock, Peer, local_entity
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,6 @@ from threading import Event
 import anyio
 import pytest
 
-from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.operations import run_operation
 from sublet.messaging.declaring.registry import Registry
@@ -21,6 +20,7 @@ from sublet.messaging.ports.network import Sample
 from sublet.messaging.service import MessagingService
 from sublet.messaging.syncing.sync import Sync
 from support.members import SECONDS, member
+from support.memory_network import MemoryHub, MemoryNetwork
 from support.rooms import Clock, Peer, local_entity, shared_room
 
 pytestmark = pytest.mark.anyio

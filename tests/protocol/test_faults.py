@@ -31,7 +31,7 @@ class _File(BaseModel):
     [
         ({"effekt": 1}, "there is no such field"),
         ({"name": ""}, "it is empty"),
-        ({"prompt": ""}, "String should have at least 3 characters"),
+        ({"prompt": ""}, "it should have at least 3 characters"),
         ({"path": "x"}, "it is no absolute path"),
         ({"effect": "maybe"}, "it should be 'allow' or 'deny'"),
     ],

@@ -11,10 +11,11 @@ import pytest
 from sublet.protocol.errors import SubletError
 from sublet.supervisor.agent_config import AgentConfig, load_agents
 from sublet.supervisor.command import is_prose
-from sublet.supervisor.offered import OFFERED
-from sublet.supervisor.offered.adding import add_agent
 from sublet.supervisor.presets import ACP_PRESETS, PRESETS
-from sublet.supervisor.readiness import lacks, takes, unable
+from sublet.supervisor.prompt_kind import prompt_kind
+from sublet.supervisor.readiness import lacks, unable
+from sublet.supervisor.well_known.adding import add_agent
+from sublet.supervisor.well_known.catalogue import WELL_KNOWN
 
 
 def agent(**provider: Any) -> AgentConfig:
@@ -91,7 +92,7 @@ def test_a_program_of_the_lent_directory_is_not_looked_for(around: dict[str, str
     ],
 )
 def test_what_a_prompt_is(provider: dict[str, Any], kind: str) -> None:
-    assert takes(agent(**provider)) == kind
+    assert prompt_kind(agent(**provider)) == kind
 
 
 @pytest.mark.parametrize(
@@ -110,9 +111,9 @@ def test_what_looks_like_prose(prompt: str, prose: bool) -> None:
     assert is_prose(prompt) is prose
 
 
-@pytest.mark.parametrize("name", OFFERED)
+@pytest.mark.parametrize("name", WELL_KNOWN)
 def test_every_word_is_a_file_that_loads(name: str) -> None:
-    (config,) = load_agents(OFFERED[name])
+    (config,) = load_agents(WELL_KNOWN[name])
     assert config.id == name
 
 

@@ -15,11 +15,12 @@ from nacl.signing import SigningKey
 from sublet.daemon.api.approval_statements import approve_statement
 from sublet.daemon.api.approvals import ApprovalView, ApproveRequest, ListApprovals, SetApprover, Terms
 from sublet.daemon.approvals.approver import Approver
-from sublet.daemon.approvals.foresight import RunFacts
+from sublet.daemon.approvals.gate_parts import GateParts
 from sublet.daemon.approvals.grant_store import GrantStore
 from sublet.daemon.approvals.questions import Questions
+from sublet.daemon.approvals.run_facts import RunFacts
+from sublet.daemon.approvals.run_gate import RunGate
 from sublet.daemon.approvals.service import ApprovalParts, ApprovalService
-from sublet.daemon.approvals.tool_gate import GateParts, RunGate
 from sublet.daemon.peering.nonces import NonceMemory
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store

@@ -14,7 +14,16 @@ import asyncssh
 from sublet.a2a_server.context import A2AContext
 from sublet.daemon.peering.identity import load_identity
 from sublet.daemon.ports.given_to_a2a import KnownPeer
-from sublet.protocol.messages import Accept, Done, Invite, Progress, RemoteConstraints, RemoteMount, Start
+from sublet.protocol.messages import (
+    Accept,
+    AcceptExtension,
+    Done,
+    Invite,
+    Progress,
+    RemoteConstraints,
+    RemoteMount,
+    Start,
+)
 from support.a2a_world import AGENT, MemoryNonces, ScriptedExecutor, ScriptedMessages, ScriptedPairing, served
 from support.daemons import Daemon
 
@@ -44,6 +53,7 @@ class HostileWorker(ScriptedExecutor):
             delegation_id=message.delegation_id,
             remote_mount=RemoteMount(mount_point=self.accepting.get("mount_point", "/mnt/x")),
             remote_constraints=RemoteConstraints(public_key=line),
+            sublet=AcceptExtension(transport=message.requirements.transport),
         )
 
     async def run(self, message: Start, peer: KnownPeer, *, source_host: str) -> AsyncGenerator[Progress | Done, None]:
@@ -74,13 +84,15 @@ class HostileWorker(ScriptedExecutor):
 
 
 @asynccontextmanager
-async def in_place_of(executor: Daemon, delegator: Daemon, state_dir: Path) -> AsyncIterator[HostileWorker]:
+async def in_place_of(
+    executor: Daemon, delegator: Daemon, state_dir: Path, worker: HostileWorker | None = None
+) -> AsyncIterator[HostileWorker]:
     """Stop ``executor`` and answer ``delegator`` with its keys at its address, until the block ends."""
     await asyncio.to_thread(executor.down)
     mine = load_identity(executor.home / "state" / "keys")
     theirs = load_identity(delegator.home / "state" / "keys")
     address = urlsplit(str(executor.info["a2a_url"]))
-    worker = HostileWorker()
+    worker = worker or HostileWorker()
     known = KnownPeer("alice", theirs.public_key, theirs.fingerprint)
     context = A2AContext(
         executor=worker,

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import anyio
 
-from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.declaring.registry import Registry
@@ -18,6 +17,7 @@ from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.question import NONCE_BYTES, encode_question
+from support.memory_network import MemoryHub, MemoryNetwork
 from support.rooms import Peer, local_entity
 
 SECONDS = 30

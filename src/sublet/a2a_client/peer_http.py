@@ -13,7 +13,7 @@ from nacl.signing import SigningKey
 
 from sublet import deadlines
 from sublet.a2a_wire.assertion import make_assertion
-from sublet.daemon.net.network import is_loopback
+from sublet.daemon.net.addresses import is_loopback
 from sublet.protocol.bounded_json import check_json
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import fingerprint

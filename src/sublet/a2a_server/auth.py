@@ -139,7 +139,7 @@ class Authenticator:
             self._known.key_changed(*seen)
 
 
-class Gate:
+class CallerGate:
     """ASGI middleware: Host and Origin first, then the caller, then its share of the server.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import time
@@ -31,10 +32,10 @@ from sublet.a2a_server.work import is_delegation
 from sublet.a2a_wire.card import make_card
 from sublet.a2a_wire.parts import to_part
 from sublet.a2a_wire.signer import signed
-from sublet.daemon.net.door import Acceptor
+from sublet.daemon.net.acceptor import Acceptor
+from sublet.daemon.net.addresses import is_loopback, is_wildcard, outward_address
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
-from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
 from sublet.daemon.net.tcp_socket import listen_tcp
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Error
@@ -73,7 +74,7 @@ class A2AFace:
         self._looked_at = 0.0
         self._socket: socket.socket | None = None
         self._server: QuietServer | None = None
-        self._door: Acceptor | None = None
+        self._acceptor: Acceptor | None = None
         self._handler: SubletRequestHandler | None = None
 
     @property
@@ -100,9 +101,9 @@ class A2AFace:
         """Serve until cancelled; then end streams and running work within ``STOP_SECONDS``."""
         try:
             assert self._server is not None
-            assert self._door is not None
+            assert self._acceptor is not None
             async with anyio.create_task_group() as group:
-                group.start_soon(self._door.serve)
+                group.start_soon(self._acceptor.serve)
                 await self._server.main_loop()
         finally:
             with anyio.CancelScope(shield=True):
@@ -125,14 +126,14 @@ class A2AFace:
                 await handler.aclose()
         await self._store.aclose()
 
-    def card(self) -> AgentCard:
-        """Return the signed card of the agents that are offered now."""
+    async def card(self) -> AgentCard:
+        """Return the signed card of the agents that are offered now, and of what each of them lacks."""
         agents = tuple(self._context.agents())
         now = time.monotonic()
         if self._card is not None and self._card[0] == agents and now - self._looked_at < LOOK_SECONDS:
             return self._card[2]
         self._looked_at = now
-        lacking = {one.id: lack.what for one in agents if (lack := unable(one)) is not None}
+        lacking = await asyncio.to_thread(_lacking, agents)
         if self._card is None or self._card[:2] != (agents, lacking):
             self._card = (agents, lacking, self._make_card(agents, lacking))
         return self._card[2]
@@ -142,11 +143,13 @@ class A2AFace:
         self._address = (context.public_url or self._local_url(bound)).rstrip("/")
         await self._store.open()
         await self._fail_orphans()
-        self._handler = self._build_handler()
+        card = await self.card()
+        self._handler = self._build_handler(card)
         for name in _TELLTALES:
             logging.getLogger(name).setLevel(logging.CRITICAL)
         app = build_app(
             self._handler,
+            card,
             self.card,
             PairingRoute(context.pairing),
             MovedRoute(context.whereabouts),
@@ -179,7 +182,7 @@ class A2AFace:
             assert issubclass(kind, DeadlineProtocol)
             return kind(config, server.server_state, server.lifespan.state)
 
-        self._door = Acceptor(bound, connection, config.ssl)
+        self._acceptor = Acceptor(bound, connection, config.ssl)
 
     def _make_card(self, agents: Sequence[AgentConfig], lacking: Mapping[str, str]) -> AgentCard:
         context = self._context
@@ -194,12 +197,12 @@ class A2AFace:
             lacking=lacking,
         )
 
-    def _build_handler(self) -> SubletRequestHandler:
+    def _build_handler(self, card: AgentCard) -> SubletRequestHandler:
         context, ends = self._context, Ends()
         delegated = DelegatedWork(context.executor, context.key, ends)
         executor = SubletAgentExecutor(delegated, PlainAnswers(context.messages, ends), ends)
         builder = AwcpContextBuilder(self._store, context.executor, self._invites, context.fingerprint, context.nonces)
-        return SubletRequestHandler(executor, self._store, self.card(), builder, context.executor, delegated)
+        return SubletRequestHandler(executor, self._store, card, builder, context.executor, delegated)
 
     def _bind(self) -> socket.socket:
         host, port = self._context.host, self._context.port
@@ -253,3 +256,8 @@ class A2AFace:
             parts=[to_part(error)],
             extensions=[AWCP_URI],
         )
+
+
+def _lacking(agents: Sequence[AgentConfig]) -> dict[str, str]:
+    """Return what keeps agents from working, by their ids. Looks at files; blocks for a moment."""
+    return {one.id: lack.what for one in agents if (lack := unable(one)) is not None}

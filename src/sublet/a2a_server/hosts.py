@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from sublet.daemon.net.network import is_wildcard
+from sublet.daemon.net.addresses import is_wildcard
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from sublet.a2a_server.auth import Authenticator, Gate
+from sublet.a2a_server.auth import Authenticator, CallerGate
 from sublet.a2a_server.caller import CallerContextBuilder
 from sublet.a2a_server.extension_header import EchoExtension
 from sublet.a2a_server.hosts import AllowedHosts
@@ -36,7 +36,8 @@ OPEN_PATHS = {CARD_PATH: _READ, LEGACY_CARD_PATH: _READ, PAIR_PATH: frozenset({"
 
 def build_app(
     handler: RequestHandler,
-    current_card: Callable[[], AgentCard],
+    card: AgentCard,
+    current_card: Callable[[], Awaitable[AgentCard]],
     pairing: PairingRoute,
     moved: MovedRoute,
     hosts: AllowedHosts,
@@ -47,6 +48,7 @@ def build_app(
 
     Args:
         handler: answers A2A calls.
+        card: as it is at the start.
         current_card: returns the card as it is now.
         pairing: answers pairing requests.
         moved: hears where peers are.
@@ -56,11 +58,11 @@ def build_app(
     """
 
     async def modified(_: AgentCard) -> AgentCard:
-        return current_card()
+        return await current_card()
 
     modifier: Callable[[AgentCard], Awaitable[AgentCard]] = modified
     routes = [
-        *create_agent_card_routes(current_card(), card_modifier=modifier, cache_control=CARD_CACHE_CONTROL),
+        *create_agent_card_routes(card, card_modifier=modifier, cache_control=CARD_CACHE_CONTROL),
         # 0.3 and 1.0 clients share the path: the SDK tells them apart by the names of their methods.
         *create_jsonrpc_routes(handler, RPC_PATH, context_builder=CallerContextBuilder(), enable_v0_3_compat=True),
         Route(LEGACY_CARD_PATH, _to_card, methods=["GET"]),
@@ -69,7 +71,7 @@ def build_app(
         Route(HEALTH_PATH, _healthy, methods=["GET"]),
     ]
     app: ASGIApp = WellFormed(StopStreams(EchoExtension(Starlette(routes=routes)), stopping), RPC_PATH)
-    return Gate(
+    return CallerGate(
         BoundedBodies(app, {PAIR_PATH: MAX_PAIR_BYTES, MOVED_PATH: MAX_MOVED_BYTES}), hosts, authenticator, OPEN_PATHS
     )
 

@@ -36,7 +36,7 @@ from sublet.protocol.ids import AGENT_ID
 from sublet.protocol.messages import AWCP_URI, AWCP_VERSION
 from sublet.protocol.text import clean_line
 from sublet.supervisor.agent_config import MAX_AGENTS, AgentConfig
-from sublet.supervisor.readiness import takes
+from sublet.supervisor.prompt_kind import prompt_kind
 
 CARD_PATH = "/.well-known/agent-card.json"
 CARD_CACHE_CONTROL = "public, max-age=60"
@@ -213,7 +213,7 @@ def _extension(
             "id": agent.id,
             "description": agent.description,
             "skills": [skill.id for skill in agent.skills],
-            "takes": takes(agent),
+            "takes": prompt_kind(agent),
             **({"why_not": lacking[agent.id]} if agent.id in lacking else {}),
         }
         for agent in agents

@@ -15,15 +15,15 @@ from sublet.app.lending import Lending
 from sublet.app.peering import Peering
 from sublet.app.rooms import Rooms
 from sublet.app.supervising import Around, Supervising, make_supervising
-from sublet.daemon.control.callers import chain_signer
 from sublet.daemon.governing.agent_rules import rules_of
 from sublet.daemon.modules.gateway_feed import GatewayFeed
 from sublet.daemon.modules.gateway_input import GatewayInputs
 from sublet.daemon.modules.gateways import GATEWAYS, Gateways
 from sublet.daemon.operations.table import OperationTable
-from sublet.daemon.reloading.reloader import AgentSource
+from sublet.daemon.peering.chain_signer import chain_signer
 from sublet.daemon.rooms.work_tools import WorkTools
-from sublet.daemon.supervising.messages import Messages
+from sublet.daemon.supervising.agent_source import AgentSource
+from sublet.daemon.supervising.messages import MessageAnswerer
 from sublet.daemon.supervising.offer import Offering
 from sublet.daemon.supervising.remote_agents import PairedAndPublic
 from sublet.daemon.supervising.replay_service import ReplayService
@@ -70,7 +70,7 @@ class Agents:
     gateways: Gateways
     inputs: GatewayInputs
     supervising: Supervising
-    messages: Messages
+    messages: MessageAnswerer
     replays: ReplayService
 
     def confinement(self, agent: AgentConfig) -> Confinement:
@@ -154,7 +154,7 @@ async def make_agents(
         gateways=gateways,
         inputs=GatewayInputs(supervising.parts, gate),
         supervising=supervising,
-        messages=Messages(supervising.parts, gate, offer.now),
+        messages=MessageAnswerer(supervising.parts, gate, offer.now),
         replays=ReplayService(gate, journal, policy),
     )
 

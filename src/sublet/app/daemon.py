@@ -27,8 +27,8 @@ from sublet.daemon.health.heap import Heap
 from sublet.daemon.health.stalls import Stalls
 from sublet.daemon.health.status import Status
 from sublet.daemon.lending.recovery import release_held
+from sublet.daemon.net.addresses import is_loopback, is_wildcard, outward_address
 from sublet.daemon.net.last_ports import LastPorts, read_ports, write_ports
-from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
 from sublet.daemon.peering.identity import Identity, TlsFiles, load_tls
 from sublet.daemon.peering.key_reports import key_reporter
 from sublet.daemon.process.endings import Stop

@@ -9,11 +9,11 @@ from pathlib import Path
 from sublet.app.ground import Ground
 from sublet.daemon.approvals.approver import Approver
 from sublet.daemon.approvals.call_gate import CallGate
+from sublet.daemon.approvals.gate_parts import GateParts
 from sublet.daemon.approvals.gates import Gates
 from sublet.daemon.approvals.grant_store import GrantStore
 from sublet.daemon.approvals.questions import Questions
 from sublet.daemon.approvals.service import ApprovalParts, ApprovalService
-from sublet.daemon.approvals.tool_gate import GateParts
 from sublet.daemon.governing.agent_calls import AgentCalls
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.governing.lend_roots import LendRoots

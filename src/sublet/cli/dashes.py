@@ -37,9 +37,9 @@ def texts_last(parameters: Sequence[Any], arguments: Sequence[str]) -> list[str]
         parameters: what the command takes, as typer has it.
         arguments: as they were typed; without such a text they are returned as they are.
     """
-    options = [one for one in parameters if one.param_type_name == "option"]
-    names = {name for one in options for name in (*one.opts, *one.secondary_opts)}
-    valued = {name for one in options if not (one.is_flag or one.count) for name in one.opts}
+    options = [parameter for parameter in parameters if parameter.param_type_name == "option"]
+    names = {name for parameter in options for name in (*parameter.opts, *parameter.secondary_opts)}
+    valued = {name for parameter in options if not (parameter.is_flag or parameter.count) for name in parameter.opts}
     first: list[str] = []
     texts: list[str] = []
     left = list(arguments)
@@ -61,4 +61,7 @@ def texts_last(parameters: Sequence[Any], arguments: Sequence[str]) -> list[str]
 
 def takes_text(command: Any) -> bool:
     """Tell whether a command has an argument that takes what a person says."""
-    return any(one.param_type_name == "argument" and one.metavar in FREE_TEXT for one in getattr(command, "params", ()))
+    return any(
+        parameter.param_type_name == "argument" and parameter.metavar in FREE_TEXT
+        for parameter in getattr(command, "params", ())
+    )

@@ -20,9 +20,10 @@ from pydantic_core import from_json
 from sublet.mcp_server import era
 from sublet.mcp_server.relay_session import KEPT_END, MAX_LINE, Lines, error_line, id_at_end, is_id, parse
 from sublet.protocol.bounded_json import BadJson, Why, check_json
+from sublet.supervisor.tool_server.line_server import Read, Write, serve_lines
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     from mcp.server import InitializationOptions
     from mcp.server.lowlevel import Server
@@ -51,37 +52,21 @@ async def serve_connection(
         options: what ``initialize`` is answered with.
         spoke: is called with each message, so that a connection is known from those that never say anything.
     """
-    to_server, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    write, from_server = anyio.create_memory_object_stream[SessionMessage](0)
-    complaints = write.clone()
 
-    async def receive() -> None:
-        async with to_server:
-            async for line in _lines(stream):
-                message = _message(line)
-                try:
-                    if isinstance(message, JSONRPCError):
-                        await complaints.send(SessionMessage(message))
-                    else:
-                        spoke()
-                        await to_server.send(message)
-                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    return
-
-    async def send() -> None:
-        # Closed with this task, or the SDK waits a second for its last words to be taken.
-        async with from_server:
-            async for item in from_server:
-                line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-                if not await stream.send(line):
-                    return
-
-    async with to_server, read, write, complaints, from_server, anyio.create_task_group() as group:
-        group.start_soon(receive)
-        group.start_soon(send)
-        group.start_soon(session.send_updates)
+    async def serve(read: Read, write: Write) -> None:
         await era.serve(server, read, write, session, options)
-        group.cancel_scope.cancel()
+
+    await serve_lines(stream, _messages(stream, spoke), serve, (session.send_updates,))
+
+
+async def _messages(
+    stream: UnixStream, spoke: Callable[[], None]
+) -> AsyncGenerator[SessionMessage | JSONRPCError, None]:
+    async for line in _lines(stream):
+        message = _message(line)
+        if not isinstance(message, JSONRPCError):
+            spoke()
+        yield message
 
 
 async def refuse(stream: UnixStream, why: str) -> None:

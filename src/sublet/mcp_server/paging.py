@@ -1,6 +1,9 @@
-"""Cursors of ``resources/list``: the last delegation that was told, and how many rooms were."""
+"""Cursors of lists: of ``resources/list`` the last delegation that was told, and how many rooms were; else none."""
 
 from __future__ import annotations
+
+import mcp.types as t
+from mcp.shared.exceptions import MCPError
 
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import WIRE_DELEGATION_ID
@@ -26,6 +29,17 @@ def place_of(cursor: str | None) -> tuple[str | None, int | None]:
 
 
 def cursor_of(before: str | None, start: int | None) -> str | None:
+    """Return the cursor with which the next page begins, as ``place_of`` reads it; None where all were told."""
     if before is None and start is None:
         return None
     return f"{before or ''}:{'' if start is None else start}"
+
+
+def check_only_page(params: t.PaginatedRequestParams | None) -> None:
+    """Refuse a cursor of a list that is told whole.
+
+    Raises:
+        MCPError: there is one.
+    """
+    if params is not None and params.cursor is not None:
+        raise MCPError(t.INVALID_PARAMS, "there is no such cursor: this list has one page")

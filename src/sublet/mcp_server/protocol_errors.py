@@ -1,49 +1,22 @@
-"""How errors are told to hosts: what a model reads, what the protocol has codes for, and lists that have one page."""
+"""How errors are told to hosts: what a model reads, and what the protocol has codes for."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 import mcp.types as t
-from mcp.server import NotificationOptions
-from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from sublet.mcp_server.answers import QUOTE
-from sublet.mcp_server.session import HostSession
+from sublet.mcp_server.session import Context
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
 
 MAX_URI_CHARS = 200
 RESOURCE_NOT_FOUND = -32002
 """Of the 2025 era; later it is an invalid parameter."""
-
-Context = ServerRequestContext[HostSession]
-
-
-class FixedLists(Server[HostSession]):
-    """A server that promises no notice of changed lists. By itself the SDK promises them to hosts of the 2026 era."""
-
-    def get_capabilities(
-        self,
-        notification_options: NotificationOptions | None = None,
-        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
-        extensions: dict[str, dict[str, Any]] | None = None,
-        *,
-        protocol_version: str | None = None,
-    ) -> t.ServerCapabilities:
-        """``Server.get_capabilities``."""
-        found = super().get_capabilities(
-            notification_options, experimental_capabilities, extensions, protocol_version=protocol_version
-        )
-        for lists in (found.tools, found.resources, found.prompts):
-            if lists is not None:
-                lists.list_changed = False
-        return found
 
 
 def failed(error: SubletError) -> t.CallToolResult:
@@ -72,13 +45,3 @@ def as_protocol_error(ctx: Context | None = None, uri: str = "") -> Iterator[Non
             code = RESOURCE_NOT_FOUND
         data = {"uri": clean_line(uri, MAX_URI_CHARS)} if uri else None
         raise MCPError(code, clean_line(str(error)), data) from None
-
-
-def check_only_page(params: t.PaginatedRequestParams | None) -> None:
-    """Refuse a cursor of a list that is told whole.
-
-    Raises:
-        MCPError: there is one.
-    """
-    if params is not None and params.cursor is not None:
-        raise MCPError(t.INVALID_PARAMS, "there is no such cursor: this list has one page")

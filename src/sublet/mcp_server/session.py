@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import anyio
+from mcp.server import ServerRequestContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 MAX_SUBSCRIPTIONS = 256
 MAX_ROOTS = 64
 MAX_CALLS = 32
-CANCELLED = "notifications/cancelled"
 """Tool calls of one host that may be under way at once."""
+CANCELLED = "notifications/cancelled"
 
 
 class HostSession:
@@ -90,6 +91,10 @@ class HostSession:
                 uri = next(iter(self._changed))
                 del self._changed[uri]
                 await self._channel.send_resource_updated(uri)
+
+
+Context: TypeAlias = ServerRequestContext[HostSession]
+"""What the SDK passes with a request of a host."""
 
 
 def local_paths(uris: Iterable[str]) -> tuple[str, ...]:

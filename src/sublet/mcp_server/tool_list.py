@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any
 
 import mcp.types as t
 from pydantic import BaseModel
 
-from sublet.mcp_server.tools import TOOLS, AnyTool
+from sublet.mcp_server.tool import Tool
 
 
-def describe(tool: AnyTool) -> t.Tool:
+def describe(tool: Tool[Any]) -> t.Tool:
+    """Return a tool as hosts are told of it: its words, the schemas of arguments and answer, and what it may do."""
     return t.Tool(
         name=tool.name,
         title=tool.title,
@@ -70,7 +71,3 @@ def _without_titles(schema: Mapping[str, object]) -> dict[str, object]:
         for key, value in schema.items()
         if not (key == "title" and isinstance(value, str))
     }
-
-
-LISTED: Final = [describe(tool) for tool in TOOLS]
-"""Made with the module, which is loaded in a thread: it takes a tenth of a second."""

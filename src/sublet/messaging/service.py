@@ -62,7 +62,8 @@ MAX_BLOBS_BYTES: Final = 1 << 30
 """Of all files of rooms together."""
 FIND_SECONDS: Final = 3.0
 """How long a room of which nobody has told is looked for: its link may be opening, or it was made a moment ago."""
-FIRST_PAUSE_SECONDS: Final = 0.05
+FIND_PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""Seconds between these looks."""
 ResultT = TypeVar("ResultT")
 
 
@@ -107,18 +108,14 @@ class MessagingService:
         self._daemon_bytes = daemon_bytes
         self._hand_over = HandOver()
         self._broken = anyio.Event()
-        self._owner = Owner(
-            self._make_engine,
-            network,
-            self._answer,
-            self._outcome,
-            self._hand_over.settle,
-        )
+        self._owner = Owner(self._make_engine, network, self._answer, self._outcome, self._hand_over.settle)
         self._loops = Loops(limits) if limits is not None else None
         self._watchers = Watchers(self._owner.settle)
         self._news = News(self._call, self._owner, self._watchers, self._loops)
         self._doorkeeper = Doorkeeper()
-        self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon, self._is_there)
+        self._tokens = Tokens(
+            self._call, self.fetch, self._owner.heard, self._hand_over.soon, lambda one: self._attending.ask_for(one)
+        )
         declaring = Declaring()
         self._sync = Sync(network, self._call, self._known)
         self.delivery = Delivery(network, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
@@ -278,10 +275,10 @@ class MessagingService:
         await self._attending.room(room_id)
         await self._sync.room(room_id)
         with anyio.move_on_after(FIND_SECONDS):
-            pause = FIRST_PAUSE_SECONDS
-            while await self._call(lambda engine: engine.rooms.state(room_id).creator is None):
+            for pause in FIND_PAUSES:
+                if await self._call(lambda engine: engine.rooms.state(room_id).creator is not None):
+                    return
                 await anyio.sleep(pause)
-                pause *= 2
                 await self._sync.room(room_id)
 
     async def synchronise(self, room_id: RoomId) -> None:
@@ -325,10 +322,6 @@ class MessagingService:
         except SubletError:
             await anyio.lowlevel.checkpoint_if_cancelled()  # whoever is ended anyway fails at nothing
             raise
-
-    def _is_there(self, entity: EntityId) -> None:
-        for name in self._registry.schema.entity_documents(entity):
-            self._sync.want(name)
 
     # What follows begins on the engine's thread or one of the network's, and goes on on the event loop.
 

@@ -77,7 +77,7 @@ class Database:
             with _opened(self.path) as connection:
                 return copy_before(connection, self.path, self.schema)
         except sqlite3.Error as error:
-            raise refusals.not_copied(self.schema.what, self.path, _words(error), _size(self.path)) from None
+            raise refusals.not_copied(self.schema.what, self.path, _words(error), size_of(self.path)) from None
 
     def migrate(self) -> None:
         """Bring the file, which was copied, to this version.
@@ -139,7 +139,7 @@ def copy_before(connection: sqlite3.Connection, path: Path, schema: Schema) -> P
         found = str(error)
     if found != "ok":
         raise refusals.damaged(schema.what, path, str(found))
-    size = sum(_size(path.with_name(path.name + end)) for end in ("", "-wal"))
+    size = sum(size_of(path.with_name(path.name + end)) for end in ("", "-wal"))
     try:
         _remove(draft)
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
@@ -187,7 +187,7 @@ def migrate(connection: sqlite3.Connection, path: Path, schema: Schema) -> None:
 def _facts_of_file(path: Path) -> tuple[int, int] | None:
     """Return user version and application id of a file without writing; None where that is not a database."""
     try:
-        if _size(path.with_name(path.name + "-wal")):
+        if size_of(path.with_name(path.name + "-wal")):
             return _facts_of_log(path)
         head = read_plain(path, _HEADER_BYTES - 1, follow=False)
     except OSError:
@@ -223,7 +223,8 @@ def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, none where it is missing."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

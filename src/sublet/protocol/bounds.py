@@ -22,6 +22,8 @@ GitMode: TypeAlias = Literal["hidden", "ro", "rw"]
 """How much of ``.git`` the executor sees (DESIGN 4.6)."""
 TransportName: TypeAlias = Literal["sshfs", "archive", "git"]
 """How the workspace travels (AWCP 4.1 ``requirements.transport``, DESIGN 4.6)."""
+TransportWish: TypeAlias = Literal[TransportName, "auto"]
+"""What a delegator may ask for: one transport, or the best that both sides have."""
 
 DEMAND = r"^(?:[a-z][a-z0-9_]{0,63}|(?:cwd_only|allow_network|allow_exec)=(?:true|false))$"
 """A demand on the executor's sandbox; ``protocol.demands`` tells what it means."""

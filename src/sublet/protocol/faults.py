@@ -29,9 +29,10 @@ def fault_words(fault: Mapping[str, Any], model: type[BaseModel] | None = None) 
         return _WORDS[kind] + did_you_mean(str(fault["loc"][-1]), fields_at(model, fault["loc"][:-1]))
     if kind == "string_too_short" and (fault.get("ctx") or {}).get("min_length", 1) == 1:
         return "it is empty"
-    message = message.removeprefix("Value error, ")
-    if message.startswith("Input should "):
-        return "it should " + message.removeprefix("Input should ")
+    message = message.removeprefix("Value error, ").partition(" after validation, not ")[0]
+    what, should, rest = message.partition(" should ")
+    if should and what in ("Input", "List", "String"):
+        return f"it should {rest}"
     return _WORDS.get(kind, message)
 
 

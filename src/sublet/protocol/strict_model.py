@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
+
+FROM_LIST: Final = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
+"""In the type of a tuple of a strict model: a list will do, as JSON has nothing else."""
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

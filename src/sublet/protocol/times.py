@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 NO_TIME: Final = datetime.fromtimestamp(0, UTC)
@@ -26,8 +27,7 @@ def told_moment(text: str) -> datetime:
 
 def told_time(text: object) -> str:
     """Return that moment as RFC 3339 in UTC with milliseconds: a time, and nothing that a member put around it."""
-    moment = told_moment(text) if isinstance(text, str) else NO_TIME
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return _written(told_moment(text) if isinstance(text, str) else NO_TIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,25 @@ class Now:
 
 def rfc3339_of(at: float) -> str:
     """Return ``at`` (Unix seconds) as RFC 3339 in UTC with milliseconds."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return _written(datetime.fromtimestamp(at, UTC))
+
+
+@lru_cache(maxsize=16)
+def rfc3339_of_ms(at_ms: int) -> str:
+    """Return a time, Unix milliseconds, as RFC 3339 in UTC with milliseconds."""
+    return rfc3339_of(at_ms / 1000)
+
+
+def unix_ms(text: str) -> int | None:
+    """Return the Unix milliseconds that an RFC 3339 text names; None where it names no time.
+
+    Args:
+        text: of a member; without a time zone it is of ours.
+    """
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1_000)
+    except (ValueError, OverflowError):
+        return None
 
 
 def unix_seconds(text: str) -> float:
@@ -58,3 +76,7 @@ def unix_seconds(text: str) -> float:
     if when.tzinfo is None:
         raise ValueError("a timestamp needs a time zone")
     return when.timestamp()
+
+
+def _written(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from sublet.supervisor.config_parts import Line, Part, Variable
+from sublet.supervisor.config_parts import ConfigPart, Line, Variable
 from sublet.supervisor.model_config import Address, check_address
 
 
-class A2aConfig(Part):
+class A2aConfig(ConfigPart):
     """Another agent, which gets the prompt as text, and nothing of the lent directories."""
 
     type: Literal["a2a"]

@@ -29,7 +29,7 @@ from sublet.protocol.faults import fault_words
 from sublet.protocol.strict_model import read_strictly
 from sublet.protocol.text import clean_line
 from sublet.protocol.unique_json import unique_json
-from sublet.supervisor.config_parts import Directory, Id, Line, Part, Variable
+from sublet.supervisor.config_parts import ConfigPart, Directory, Id, Line, Variable
 from sublet.supervisor.governance_config import GOVERNING, GovernanceConfig, ToolsConfig, check_governance, check_tools
 from sublet.supervisor.model_config import MAX_MCP_SERVERS, McpServerConfig, ModelConfig, ServerName
 from sublet.supervisor.presets import PRESETS
@@ -53,7 +53,7 @@ DEFAULT_AGENT_FILE = Path(__file__).with_name("agent.json")
 """What is offered where nothing is configured; in the repository it is the ``agent.json`` at its root."""
 
 
-class SessionConfig(Part):
+class SessionConfig(ConfigPart):
     """How an agent's own sessions are bound to those of this daemon (SuperAgent 7.3)."""
 
     binding_scope: Literal["finger", "finger+agent"] = Field(
@@ -74,7 +74,7 @@ def _boolean(value: object) -> object:
     return value
 
 
-class SandboxConfig(Part):
+class SandboxConfig(ConfigPart):
     """What the agent may do here (AWCP 7.2)."""
 
     cwd_only: Annotated[Literal[True], BeforeValidator(_boolean)] = Field(
@@ -95,7 +95,7 @@ class SandboxConfig(Part):
 Bytes = Annotated[int, Field(ge=1 << 20, le=1 << 50)]
 
 
-class LimitsConfig(Part):
+class LimitsConfig(ConfigPart):
     """How much of this machine one task may use; ``null`` takes a limit away. Who meets one is ended and told which."""
 
     memory_bytes: Bytes | None = Field(default=4 << 30, description="Of all its processes together")
@@ -113,14 +113,14 @@ class LimitsConfig(Part):
     )
 
 
-class RoutingConfig(Part):
+class RoutingConfig(ConfigPart):
     """What the supervisor weighs where several agents could do the same."""
 
     cost: Annotated[float, Field(ge=0, le=1_000_000)] = Field(default=1, description="Relative to the other agents")
     trust: Annotated[float, Field(ge=0, le=1)] = Field(default=1, description="How far you trust it, from 0 to 1")
 
 
-class Skill(Part):
+class Skill(ConfigPart):
     """One skill of the agent card."""
 
     id: Id
@@ -130,7 +130,7 @@ class Skill(Part):
     examples: Annotated[tuple[Line, ...], Field(max_length=32)] = ()
 
 
-class AgentConfig(Part):
+class AgentConfig(ConfigPart):
     """One agent of ``agent.json``."""
 
     id: Id = "agent"
@@ -257,7 +257,7 @@ def check_governed(config: AgentConfig, narrowing: Narrowing) -> None:
         )
 
 
-class AgentList(Part):
+class AgentList(ConfigPart):
     """Several agents, of which the first is the one that is asked where none is named; or none at all."""
 
     agents: Annotated[tuple[AgentConfig, ...], Field(max_length=MAX_AGENTS)]

@@ -19,8 +19,8 @@ from sublet.supervisor.output import Translate
 from sublet.supervisor.presets import PRESETS
 from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.program_run import ProgramEnd, ProgramPlan, ProgramRunner
+from sublet.supervisor.prompt_kind import prompt_kind
 from sublet.supervisor.provider_config import CommandConfig, PresetConfig
-from sublet.supervisor.readiness import takes
 
 MAX_SUMMARY_CHARS = 8_000
 MIN_WORDS = 3
@@ -97,7 +97,7 @@ class CommandProvider:
         self._sandbox = sandbox
         own = owners.of(config) if owners is not None else None
         wanted = plan(config, sandbox, environment)
-        self._takes = takes(config)
+        self._takes = prompt_kind(config)
         translate = _translation(config)
         self._runner = ProgramRunner(wanted, config.limits, sandbox, environment, limiter, own, translate)
 

@@ -13,7 +13,7 @@ Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,1
 Directory = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^(/|~/)[^\x00]*$|^~$")]
 
 
-class Part(BaseModel):
+class ConfigPart(BaseModel):
     """A part of the file: what it does not know is an error."""
 
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, populate_by_name=True)

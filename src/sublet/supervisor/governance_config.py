@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints
 
-from sublet.supervisor.config_parts import Id, Part
+from sublet.supervisor.config_parts import ConfigPart, Id
 
 GOVERNING: Final = frozenset({"acp", "iflow", "model"})
 """Types of providers that ask before each tool, so that lists of tools can be enforced."""
@@ -16,7 +16,7 @@ Tool = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whit
 Tools = Annotated[tuple[Tool, ...], Field(max_length=500)]
 
 
-class ToolsConfig(Part):
+class ToolsConfig(ConfigPart):
     """Rules for single tools (SuperAgent 7.3), by name or glob; for a provider that asks before each tool."""
 
     whitelist: Tools = Field(default=(), description="The tools it may call, and no others; empty: what policy says")
@@ -35,7 +35,7 @@ class ToolsConfig(Part):
         return [name for name, entries in named.items() if entries]
 
 
-class ProviderGovernance(Part):
+class ProviderGovernance(ConfigPart):
     """Rules for the provider's own tools, and which capabilities it is told of (SuperAgent 7.3)."""
 
     allowed_tools: Tools = Field(default=(), alias="allowedTools", description="Beside tools.whitelist")

@@ -27,7 +27,7 @@ class FilePart(Protocol):
         """How many the whole file has."""
 
 
-class Entry(Protocol):
+class LeaseEntry(Protocol):
     """A name in a directory."""
 
     @property
@@ -43,11 +43,11 @@ class Entry(Protocol):
         """In bytes."""
 
 
-class Listing(Protocol):
+class LeaseListing(Protocol):
     """Entries of a directory."""
 
     @property
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Sequence[LeaseEntry]:
         """In order of their names."""
 
     @property
@@ -103,7 +103,7 @@ class LeaseFiles(Protocol):
     async def write(self, path: ViewPath, data: bytes) -> bool:
         """Make ``data`` the whole content of a regular file, with the directories above it, and tell if it is new."""
 
-    async def list(self, path: ViewPath, limit: int) -> Listing:
+    async def list(self, path: ViewPath, limit: int) -> LeaseListing:
         """Return at most ``limit`` entries of a directory."""
 
     async def search(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -133,6 +133,15 @@ class Outcome:
 Report = Callable[[Output], None]
 
 
+def on_the_way(report: Report) -> Report:
+    """Return what reports the words of work whose answer is not yet the answer: as notes, since it may come again."""
+
+    def told(output: Output) -> None:
+        report(replace(output, stream="note" if output.stream == "stdout" else output.stream))
+
+    return told
+
+
 class Provider(Protocol):
     """Whatever does the work of an agent."""
 
@@ -150,7 +159,7 @@ class Closed(Protocol):
 
     @property
     def path(self) -> Path:
-        """Absolute."""
+        """Where it is: an absolute path."""
 
     @property
     def how(self) -> Literal["hidden directory", "hidden file", "read-only"]:

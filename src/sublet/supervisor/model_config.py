@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from sublet.supervisor.config_parts import Argument, Line, Part, Variable
+from sublet.supervisor.config_parts import Argument, ConfigPart, Line, Variable
 
 MAX_MCP_SERVERS: Final = 16
 MAX_INSTRUCTIONS_CHARS: Final = 32_000
@@ -17,14 +17,14 @@ Address = Annotated[str, StringConstraints(min_length=8, max_length=2_000, patte
 ServerName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,30}$")]
 
 
-class Prices(Part):
+class Prices(ConfigPart):
     """What a million tokens cost, in whatever currency ``max_cost`` counts."""
 
     input_per_million: Annotated[float, Field(ge=0, le=1_000_000)]
     output_per_million: Annotated[float, Field(ge=0, le=1_000_000)]
 
 
-class ModelConfig(Part):
+class ModelConfig(ConfigPart):
     """A chat model on an endpoint that speaks OpenAI's chat completions, working with tools that are governed here."""
 
     type: Literal["model"]
@@ -66,7 +66,7 @@ class ModelConfig(Part):
         return self
 
 
-class McpServerConfig(Part):
+class McpServerConfig(ConfigPart):
     """An MCP server whose tools a model may call: a program that is run in the agent's sandbox, or a URL."""
 
     command: Argument | None = Field(default=None, description="Program to start; it speaks MCP on stdin and stdout")

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import anyio
 
-from sublet import deadlines
 from sublet.protocol.patterns import Pattern
 from sublet.stop_time import within
 from sublet.supervisor.agent_config import LimitsConfig
@@ -21,10 +20,11 @@ from sublet.supervisor.guarded_process import NO_INPUT, Ended, GuardedProcess
 from sublet.supervisor.held_job import HeldJob
 from sublet.supervisor.job_env import PROMPT, copy_login, job_environment, make_home, write_prompt
 from sublet.supervisor.limits import Cage, GuardAlone, Limiter
-from sublet.supervisor.model import Deadline, Job, Launch, Output, Report, Sandbox
+from sublet.supervisor.model import Job, Launch, Output, Report, Sandbox
 from sublet.supervisor.output import Capture, Translate, Translated, drain, flush_regularly
 from sublet.supervisor.processes import Own
 from sublet.supervisor.program import program_paths
+from sublet.supervisor.run_time import RunTime
 
 DRAIN_SECONDS = 2.0
 LEAVE_SECONDS = 2.0
@@ -153,7 +153,6 @@ class ProgramRunner:
         report: Report,
         converse: Callable[[Conversation], Awaitable[None]] | None,
     ) -> ProgramEnd:
-        deadline = job.deadline or Deadline(asyncio.get_running_loop().time() + job.remaining_seconds)
         translate = self._translate
         stdout = Capture("stdout", report) if translate is None else Translated("stdout", report, translate)
         stderr = Capture("stderr", report)
@@ -173,11 +172,7 @@ class ProgramRunner:
             return ProgramEnd(None, None, stdout, stderr, 0.0, failure)
         ended: Ended | None = None
         clean_end = True
-        began = asyncio.get_running_loop().time()
-
-        def ends(at: float) -> float:
-            """Return when it is ended: with the lease, which may be extended, or by the agent's own limit."""
-            return min(at, began + self._plan.timeout_seconds) if self._plan.timeout_seconds else at
+        time = RunTime(job, self._plan.timeout_seconds)
 
         def beside(argv: Sequence[str]) -> AbstractAsyncContextManager[GuardedProcess]:
             return self._beside(replace(launch, argv=argv), job, held)
@@ -189,13 +184,12 @@ class ProgramRunner:
                 helpers = [group.create_task(flush_regularly(captures)), group.create_task(held.watch(process.stop))]
                 try:
                     with contextlib.suppress(TimeoutError), self._own(process.pid, job):
-                        async with deadlines.timeout_at(ends(deadline.at)) as limit:
-                            with deadline.watched(lambda at: _reschedule(limit, ends(at))):
-                                if converse is not None:
-                                    await converse(Conversation(process, stdout, held.printed, beside))
-                                    ended = await process.leave(within(LEAVE_SECONDS))
-                                else:
-                                    ended = await process.wait()
+                        async with time.limiting():
+                            if converse is not None:
+                                await converse(Conversation(process, stdout, held.printed, beside))
+                                ended = await process.leave(within(LEAVE_SECONDS))
+                            else:
+                                ended = await process.wait()
                 finally:
                     with anyio.CancelScope(shield=True):
                         clean_end = await process.close()
@@ -210,7 +204,7 @@ class ProgramRunner:
         if not clean_end:
             report(Output("note", "A process still waits for the mount; it ends as soon as the mount is gone."))
         met = await asyncio.to_thread(held.finally_met, ended)
-        return ProgramEnd(ended, met, stdout, stderr, ends(deadline.at) - began)
+        return ProgramEnd(ended, met, stdout, stderr, time.given_seconds)
 
     @asynccontextmanager
     async def _beside(self, launch: Launch, job: Job, held: HeldJob) -> AsyncIterator[GuardedProcess]:
@@ -283,9 +277,3 @@ class ProgramRunner:
 
 def _nobody(_pid: int, _job: Job) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
-
-
-def _reschedule(limit: deadlines.Deadline, at: float) -> None:
-    # What has run out already stays so.
-    with contextlib.suppress(RuntimeError):
-        limit.reschedule(at)

@@ -15,12 +15,12 @@ from pydantic import (
 )
 
 from sublet.supervisor.a2a_config import A2aConfig
-from sublet.supervisor.config_parts import Argument, Id, Line, Part
+from sublet.supervisor.config_parts import Argument, ConfigPart, Id, Line
 from sublet.supervisor.model_config import ModelConfig
 from sublet.supervisor.presets import ACP_PRESETS, PRESETS
 
 
-class CommandConfig(Part):
+class CommandConfig(ConfigPart):
     """A program of this machine. The prompt comes on its standard input, so ``["sh", "-s"]`` runs it as a script."""
 
     type: Literal["command"]
@@ -37,7 +37,7 @@ class CommandConfig(Part):
         return argv
 
 
-class PresetConfig(Part):
+class PresetConfig(ConfigPart):
     """A well-known agent program that is installed here."""
 
     type: Literal["preset"]
@@ -51,7 +51,7 @@ class PresetConfig(Part):
         return self
 
 
-class SuperStep(Part):
+class SuperStep(ConfigPart):
     """One worker of a super agent, and what it is told before the request."""
 
     agent: Id
@@ -62,7 +62,7 @@ def _step(value: object) -> object:
     return {"agent": value} if isinstance(value, str) else value
 
 
-class SuperConfig(Part):
+class SuperConfig(ConfigPart):
     """Other agents of this file that do the work together, in the directory that this one is given."""
 
     type: Literal["super"]
@@ -77,7 +77,7 @@ class SuperConfig(Part):
     )
 
 
-class AcpConfig(Part):
+class AcpConfig(ConfigPart):
     """A program of this machine that speaks the Agent Client Protocol; policy decides on every permission it asks."""
 
     type: Literal["acp"]
@@ -105,7 +105,7 @@ class AcpConfig(Part):
         return self
 
 
-class IflowConfig(Part):
+class IflowConfig(ConfigPart):
     """iFlow, by the Agent Client Protocol: short for type ``acp`` with that preset."""
 
     type: Literal["iflow"]

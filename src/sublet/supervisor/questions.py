@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field, ValidationError
 
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.supervisor.router.model import MAX_OPTIONS, Name, Part, Words
+from sublet.supervisor.router.model import MAX_OPTIONS, Name, RouterPart, Words
 from sublet.supervisor.router.rules import MAX_ROUNDS
 from sublet.supervisor.sessions.model import MainSession
 
@@ -16,7 +16,7 @@ PENDING: Final = "pendingQuestion"
 MAX_ASKED_CHARS: Final = 200_000
 
 
-class PendingQuestion(Part):
+class PendingQuestion(RouterPart):
     """A question, the request that it is about, and between whom to choose.
 
     ``expires_at`` is Unix time in seconds; ``round`` counts the questions about this request. ``agent`` is who asks and

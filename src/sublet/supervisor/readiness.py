@@ -9,17 +9,16 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.model_config import ModelConfig
 from sublet.supervisor.presets import ACP_PRESETS, PRESETS, Preset
 from sublet.supervisor.provider_config import AcpConfig, CommandConfig, IflowConfig, PresetConfig
 
-_SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox"})
 _ACP_PACKAGE: Final = "acp"
 
 
@@ -68,23 +67,6 @@ def unable(config: AgentConfig, environ: Mapping[str, str] | None = None) -> Lac
 def unready_lines(agents: Iterable[AgentConfig]) -> list[str]:
     """Return what those of ``agents`` that can't work lack, one line each."""
     return [f"agent {one.id}: {'; '.join(map(str, missing))}" for one in agents if (missing := lacks(one))]
-
-
-def takes(config: AgentConfig) -> Literal["prose", "script", "anything"]:
-    """Tell what a prompt to the agent is: a task in words, a script, or whatever its own program makes of it."""
-    provider = config.provider
-    if isinstance(provider, PresetConfig):
-        return "script" if provider.name == "shell" else "prose"
-    if isinstance(provider, CommandConfig):
-        return "script" if _reads_script(provider.argv) else "anything"
-    return "prose"
-
-
-def _reads_script(argv: Sequence[str]) -> bool:
-    """Tell whether this is a shell that reads its standard input; with ``-c`` or a file it runs its own script."""
-    options = argv[1:]
-    alone = all(one.startswith("-") and (one.startswith("--") or "c" not in one) for one in options)
-    return Path(argv[0]).name in _SHELLS and alone
 
 
 def _preset(config: AgentConfig) -> Preset | None:

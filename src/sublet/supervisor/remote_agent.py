@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator, Mapping
@@ -11,14 +10,14 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from sublet import deadlines
 from sublet.protocol.errors import SubletError
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean
 from sublet.supervisor.a2a_config import A2aConfig
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.model import Deadline, Job, Outcome, Report
+from sublet.supervisor.model import Job, Outcome, Report
 from sublet.supervisor.output import Capture, flushed_regularly
+from sublet.supervisor.run_time import RunTime
 from sublet.supervisor.tool_gate import ToolCall
 from sublet.supervisor.tools import NETWORK_FETCH
 
@@ -76,26 +75,19 @@ class RemoteAgentProvider:
         """Ask the other agent and return how it ended; cancelling the call cancels the work there."""
         if (refused := await self._refused(job)) is not None:
             return Outcome("failed", "", detail=refused, launched=False)
-        loop = asyncio.get_running_loop()
-        deadline, began = job.deadline or Deadline(loop.time() + job.remaining_seconds), loop.time()
-
-        def ends(at: float) -> float:
-            own = self._config.timeout_seconds
-            return min(at, began + own) if own else at
-
+        time = RunTime(job, self._config.timeout_seconds)
         answer = _Answer(Capture("stdout", report))
         outcome: Outcome | None = None
         try:
             async with flushed_regularly(answer.capture):
                 with contextlib.suppress(TimeoutError):
-                    async with deadlines.timeout_at(ends(deadline.at)) as limit:
-                        with deadline.watched(lambda at: _reschedule(limit, ends(at))):
-                            outcome = await self._ask(job, answer)
+                    async with time.limiting():
+                        outcome = await self._ask(job, answer)
         finally:
             answer.capture.finish()
         summary = answer.summary()
         if outcome is None:
-            detail = f"ended after {loop.time() - began:.0f} s, when its time was over"
+            detail = f"ended after {time.taken_seconds:.0f} s, when its time was over"
             outcome = Outcome("timeout", summary, detail=detail)
         return Outcome(
             outcome.reason,
@@ -154,9 +146,3 @@ class _Answer:
     def summary(self) -> str:
         """Return the end of it, cleaned."""
         return clean(self.capture.end(MAX_SUMMARY_CHARS), MAX_SUMMARY_CHARS).strip()
-
-
-def _reschedule(limit: deadlines.Deadline, at: float) -> None:
-    # What has run out already stays so.
-    with contextlib.suppress(RuntimeError):
-        limit.reschedule(at)

@@ -24,7 +24,7 @@ from sublet.supervisor.agent import (
 )
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.dispatch import Dispatcher
-from sublet.supervisor.model import Job, Outcome, Output, Report
+from sublet.supervisor.model import Job, Outcome, Output, Report, on_the_way
 from sublet.supervisor.provider_config import SuperConfig, SuperStep
 
 MAX_HANDED_CHARS: Final = 32_000
@@ -152,12 +152,9 @@ class SuperAgent:
         name = f"{number}-{step.agent}"
         scratch = await asyncio.to_thread(_own_directory, ctx.job.scratch, name)
 
-        def report(output: Output) -> None:
-            ctx.report(replace(output, stream="note" if output.stream == "stdout" else output.stream))
-
         # A name of its own for each job, since limits are kept by it.
         job = replace(ctx.job, delegation_id=f"{ctx.job.delegation_id}-{number}", scratch=scratch)
-        inner = replace(ctx, job=job, report=report)
+        inner = replace(ctx, job=job, report=on_the_way(ctx.report))
         return await self._dispatcher.dispatch(step.agent, request, inner, caller=self.id, declared=True)
 
 

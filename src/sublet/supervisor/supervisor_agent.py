@@ -26,8 +26,8 @@ from sublet.supervisor.agent import (
 )
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.dispatch import MAX_SUMMARY_CHARS, Ask, Dispatcher, ModuleHub
-from sublet.supervisor.later_routes import asked_by, unguarded
 from sublet.supervisor.questions import PENDING, PendingQuestion, no_question, pending
+from sublet.supervisor.router.after_answer import asked_by, unguarded
 from sublet.supervisor.router.classifier import Classifier
 from sublet.supervisor.router.model import (
     MAX_CANDIDATES,

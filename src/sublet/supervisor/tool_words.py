@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from sublet.protocol.canonical import JsonValue
 from sublet.protocol.text import clean_line
 
 MAX_LINE_CHARS: Final = 240
@@ -25,7 +26,7 @@ _TELLING: Final = (
 """Arguments that say what a call is about, the most telling ones first."""
 
 
-def tool_line(name: str, given: Mapping[str, Any], root: str = "") -> str:
+def tool_line(name: str, given: Mapping[str, JsonValue], root: str = "") -> str:
     """Return the call in one line, without line breaks and control characters.
 
     Args:
@@ -38,12 +39,13 @@ def tool_line(name: str, given: Mapping[str, Any], root: str = "") -> str:
     return clean_line(f"{shown} {about}" if about else shown, MAX_LINE_CHARS)
 
 
-def subject_of(given: Mapping[str, Any], root: str = "") -> str:
+def subject_of(given: Mapping[str, JsonValue], root: str = "") -> str:
     """Return what a call is about: its command, or else its file and so on; empty where nothing tells."""
     for key in _TELLING:
         value = given.get(key)
-        if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
-            value = " ".join(value)
+        if isinstance(value, list):
+            words = [word for word in value if isinstance(word, str)]
+            value = " ".join(words) if len(words) == len(value) else None
         if isinstance(value, str) and value.strip():
             if root and value.startswith(f"{root}/"):
                 value = value[len(root) + 1 :]

@@ -23,8 +23,9 @@ from sublet.supervisor.agent import (
 )
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.agent_questions import AgentQuestion, AgentQuestions
-from sublet.supervisor.model import Outcome, Output, Provider
-from sublet.supervisor.readiness import lacks, takes
+from sublet.supervisor.model import Outcome, Provider, on_the_way
+from sublet.supervisor.prompt_kind import prompt_kind
+from sublet.supervisor.readiness import lacks
 from sublet.supervisor.sessions.control import SessionControl
 from sublet.supervisor.tool_gate import ToolGate
 
@@ -95,7 +96,7 @@ class WorkerAgent:
             GuardrailFailed: no answer satisfied the schema of the request.
         """
         warnings: list[str] = []
-        if request.schema is not None and takes(self._config) == "script":
+        if request.schema is not None and prompt_kind(self._config) == "script":
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,
                 f"agent {self.id} runs scripts and has no model, so its answer can't be held to a schema",
@@ -136,14 +137,11 @@ class WorkerAgent:
 
         outcomes: list[Outcome] = []
 
-        def report(output: Output) -> None:
-            # What is said on the way may be asked for again; only the answer that passes is one.
-            ctx.report(replace(output, stream="note" if output.stream == "stdout" else output.stream))
-
         async def ask(prompt: str) -> str:
             # A name of its own for each run, since limits are kept by it.
             run_id = f"{ctx.job.delegation_id}-{len(outcomes)}" if outcomes else ctx.job.delegation_id
-            inner = replace(ctx, report=report, job=replace(ctx.job, delegation_id=run_id, answer_schema=schema))
+            job = replace(ctx.job, delegation_id=run_id, answer_schema=schema)
+            inner = replace(ctx, report=on_the_way(ctx.report), job=job)
             outcomes.append(await self._run(prompt, inner, warnings))
             return outcomes[-1].summary
 

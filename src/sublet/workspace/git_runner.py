@@ -12,6 +12,7 @@ import selectors
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,11 @@ class GitEnded:
     def said(self) -> str:
         """Return the complaint as one line to be shown."""
         return clean_line(self.errors.decode("utf-8", "replace"), MAX_SAID_CHARS)
+
+
+def nameless_beside(directory: Path) -> IO[bytes]:
+    """Return an open file without a name, on the disk of git's ``directory`` and where git has no say."""
+    return tempfile.TemporaryFile(dir=directory.parent)
 
 
 def git_program(what_for: str, hint: str) -> str:

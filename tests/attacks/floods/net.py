@@ -170,7 +170,7 @@ FLOODS = (
     Flood(
         name="net: unknown tokens",
         who="stranger",
-        covers=["a2a_server.auth:Authenticator.identify", "a2a_server.auth:Gate.__call__"],
+        covers=["a2a_server.auth:Authenticator.identify", "a2a_server.auth:CallerGate.__call__"],
         run=_over(_unsigned, _a2a),
         waves=8,
     ),

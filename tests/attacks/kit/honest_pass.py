@@ -16,7 +16,7 @@ import httpx
 from nacl.signing import SigningKey
 
 from attacks.flood import Target
-from attacks.floods import bus, net
+from attacks.floods import bus, net, talk
 from attacks.kit.caller import address_of, caller
 from attacks.kit.executor import CLOSE, OPENDIR, READDIR, STAT, connected, extended, hose, on_handle, rename
 from attacks.kit.neighbour import identity_key
@@ -121,3 +121,5 @@ async def _bus(target: Target) -> None:
     raw = seal(SigningKey(key.private_bytes_raw()), "@honest:x", name, 1, b"x").raw
     link.publish(f"{name}/updates", raw, b"", Qos(Priority.DATA, droppable=True))
     await asyncio.to_thread(link.close)
+    for said in talk.MEMBERS if target.content else ():
+        await said(target, 1)

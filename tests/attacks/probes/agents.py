@@ -54,7 +54,8 @@ PROBES: Sequence[Probe] = (
             "supervisor.tool_server.opened:OwnTools.opened",
             "supervisor.tool_server.opened:_accept",
             "supervisor.tool_server.opened:_listen",
-            "supervisor.tool_server.served:ServedTools.serve",
+            "supervisor.tool_server.line_server:serve_lines",
+            "supervisor.tool_server.served:ServedTools._messages",
             "supervisor.tool_server.served:_lines",
         ),
         throw=throwing(

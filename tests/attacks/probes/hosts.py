@@ -18,9 +18,9 @@ from mcp_server import test_obedient_model
 from sublet.a2a_wire.parts import ANSWER_ARTIFACT, join_answer, message_text
 from sublet.protocol.errors import SubletError
 from sublet.supervisor.claude_events import MAX_LINE_BYTES, ClaudeEvents
-from sublet.supervisor.offered import adding
 from sublet.supervisor.output import Translated
 from sublet.supervisor.tool_words import tool_line
+from sublet.supervisor.well_known import adding
 
 
 def _events(size: int) -> bytes:
@@ -103,12 +103,12 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="mcp: a delegate that is cut off while its delegation is recorded",
-        covers=("mcp_server.tools:_Begun.made_by", "mcp_server.session:HostSession.answering"),
+        covers=("mcp_server.delegation_tools:_Begun.made_by", "mcp_server.session:HostSession.answering"),
         throw=throwing(test_obedient_model.test_D51_a_call_cut_off_while_the_delegation_is_recorded_ends_it_too),
     ),
     FailureProbe(
         name="agents: a full disk as one is added",
-        covers=("supervisor.offered.adding:_written",),
+        covers=("supervisor.well_known.adding:_written",),
         throw=_full_disk,
     ),
 )

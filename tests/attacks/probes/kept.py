@@ -24,7 +24,6 @@ from sublet.daemon.peering.nonces import NonceMemory
 from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.rooms.answered import Answered
 from sublet.daemon.storage.store import Store
-from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.delivery.loops import Loops
 from sublet.policy.config import parse
 from sublet.policy.engine import Policy
@@ -36,6 +35,7 @@ from sublet.protocol.assignment.prompts import Prompts
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import FollowUp
 from sublet.protocol.signing import MAX_CLOCK_SKEW_SECONDS
+from sublet.protocol.times import rfc3339_of_ms
 from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.output import Capture
 from support.approvals import Clock, call, desk
@@ -92,7 +92,7 @@ def _narrowed() -> Iterator[object]:
 @contextlib.contextmanager
 def _room() -> Iterator[object]:
     """Let a member fill a room by all that a room offers; then the room is forgotten."""
-    rfc3339.cache_clear()
+    rfc3339_of_ms.cache_clear()
     with contextlib.ExitStack() as stack:
         alice, eve = peers("alice", "eve", declarations=WITH)
         for one in (alice, eve):
@@ -202,7 +202,7 @@ PROBES: Sequence[Probe] = (
     KeptProbe(
         name="rooms: a member who fills a room by all that it offers",
         covers=(
-            "messaging.builtins.times:rfc3339",
+            "protocol.times:rfc3339_of_ms",
             "messaging.documents.document:Document.__init__",
             "messaging.opening.open_documents:OpenDocuments.__init__",
             "messaging.opening.accepted_updates:AcceptedUpdates.__init__",
@@ -218,7 +218,7 @@ PROBES: Sequence[Probe] = (
     ),
     KeptProbe(
         name="agents: calls that never end",
-        covers=("daemon.approvals.tool_gate:RunGate.__init__",),
+        covers=("daemon.approvals.run_gate:RunGate.__init__",),
         attack=lambda: within(_asked),
     ),
     KeptProbe(

@@ -624,7 +624,7 @@ PROBES: list[Probe] = [
             "messaging.accepting.config_gathering:ConfigGathering.due",
             "messaging.intake.intake:Intake.take",
             "messaging.accepting.config_changes:ConfigChanges.changed",
-            "messaging.rooms.states:Rooms.state",
+            "messaging.rooms.states:RoomStates.state",
         ],
         make=_config,
         run=_take_each,

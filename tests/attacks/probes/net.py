@@ -82,7 +82,7 @@ def _each(run: Callable[[Any], object]) -> Callable[[Any], object]:
 
 
 def _head(data: bytes) -> None:
-    connection = _Head(h11.SERVER, 16 << 10)
+    connection = _Head(16 << 10)
     for at in range(0, len(data), 1024):
         connection.receive_data(data[at : at + 1024])
         while connection.next_event() not in (h11.NEED_DATA, h11.PAUSED):
@@ -390,7 +390,7 @@ KEPT = [
             "daemon.net.slots:Slots.take",
             "daemon.net.http_connection:DeadlineProtocol.connection_made",
             "a2a_server.limits:_read",
-            "daemon.net.door:Acceptor.serve",
+            "daemon.net.acceptor:Acceptor.serve",
         ],
         attack=lambda: _besieged(world, lambda face: many(address_of(face.url), 400, HALF_BODY)),
     ),

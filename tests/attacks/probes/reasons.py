@@ -37,14 +37,9 @@ PROBES: Sequence[Probe] = (
         why="runs for its user at the command line alone, on files that the user owns",
     ),
     Reason(
-        name="rooms: the network of tests",
-        covers=("messaging.backends.memory_network:_glob",),
-        why="a network within one process, which no daemon uses",
-    ),
-    Reason(
         name="caches of what is our own",
         covers=(
-            "daemon.times:_boot",
+            "daemon.approvals.moments:_boot",
             "messaging.declaring.operations:_names",
             "daemon.health.stalls:Stalls.__init__",
         ),

@@ -29,7 +29,7 @@ Work = Callable[[BusyPair], Awaitable[object]]
 
 BY_DELEGATING = (
     "a2a_server.delegated:DelegatedWork._relay",
-    "daemon.net.door:Acceptor._begin",
+    "daemon.net.acceptor:Acceptor._begin",
     "daemon.lending.delegation_run:DelegationRun._end",
     "daemon.lending.delegator:Delegator.create",
     "daemon.lending.going_along:GoingAlong.until_done",

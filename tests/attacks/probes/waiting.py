@@ -25,7 +25,6 @@ from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.daemon.working import onward
 from sublet.daemon.working.onward import OnwardTools
-from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.delivery.heard import MAX_ACKNOWLEDGEMENT_BYTES
 from sublet.messaging.ports.network import Sample
 from sublet.messaging.ports.outbox import Outgoing
@@ -46,6 +45,7 @@ from sublet.workspace.view.walk import WalkOverrunError
 from support.fake_daemon_api import FakeDaemonApi
 from support.jobs import job
 from support.members import SECONDS, member, room_of
+from support.memory_network import MemoryHub, MemoryNetwork
 from support.rooms import peers, shared_room
 
 MEBIBYTE: Final = 1 << 20

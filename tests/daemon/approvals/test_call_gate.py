@@ -11,7 +11,7 @@ from nacl.signing import SigningKey
 from sublet.daemon.api.approvals import ListApprovals
 from sublet.daemon.api.call_api import AskedCall, Begun, OpenQuestion
 from sublet.daemon.approvals.call_gate import MAX_NAME_CHARS, CallGate, caller_key
-from sublet.daemon.approvals.tool_gate import GateParts
+from sublet.daemon.approvals.gate_parts import GateParts
 from sublet.policy.config import parse
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected

@@ -9,7 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from sublet.daemon.approvals.foresight import Foresight, RunFacts
+from sublet.daemon.approvals.foresight import Foresight
+from sublet.daemon.approvals.run_facts import RunFacts
 from sublet.policy.request_rules import NOT_NARROWED, Narrowing, narrowing
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.events import EventKeys

@@ -200,6 +200,18 @@ async def test_what_is_lent_is_the_directory_that_policy_has_seen(tmp_path: Path
     assert no.value.code is LocalCode.POLICY_DENIED
 
 
+async def test_options_that_do_not_go_together_are_refused_before_anything_is_looked_up(tmp_path: Path) -> None:
+    recorder = Recorder()
+    service = lending(recorder, tmp_path)
+    request = CreateDelegation(
+        workspace_dir=str(tmp_path / "missing"), peer="nobody", prompt="p", watch=True, result_mode="staged"
+    )
+    with pytest.raises(SubletError, match="nothing to watch") as no:
+        await service.create(request, Subject("mcp", "x", ()))
+    assert no.value.code is LocalCode.INVALID_ARGUMENT
+    assert recorder.workspaces == []
+
+
 @pytest.mark.parametrize(
     ("asked", "named"),
     [

@@ -10,12 +10,13 @@ import anyio
 import pytest
 
 from sublet.daemon.lending import steering
-from sublet.daemon.times import rfc3339, unix_seconds
+from sublet.daemon.times import rfc3339
 from sublet.protocol.chain import Chain
 from sublet.protocol.delegation import steering as core_steering
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.messages import Accept, Done, Error, FollowUp, Invite, Start
+from sublet.protocol.times import unix_seconds
 from support.lender import Lender, lender
 from support.scripted_link import UNREACHABLE, accepting, agreeing
 

@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 
 from sublet.daemon.peering.identity import load_identity, load_tls, tls_fingerprint
-from sublet.daemon.storage.files import make_private, read_private
+from sublet.daemon.storage.private_files import make_private, read_private
 from sublet.protocol import ids
 from sublet.protocol.errors import LocalCode, SubletError
 

@@ -15,7 +15,7 @@ from sublet.daemon.peering.peers import Peer
 from sublet.daemon.ports.peer_link import BusAddress, PeerAddress
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.entities import daemon_of, entity_of, load_entities
-from sublet.daemon.rooms.known_doors import KnownDoors
+from sublet.daemon.rooms.known_buses import KnownBuses
 from sublet.daemon.rooms.messaging import Messaging, _resolved
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.delivery.loops import LoopLimits
@@ -106,7 +106,7 @@ async def test_who_starts_while_a_peer_is_away_calls_where_it_was_last(
         monkeypatch.setattr(caller.link, "bus", away)
         node, state = called.identity.node_id, tmp_path / "state"
         (state / "keys").mkdir(parents=True)
-        KnownDoors(state / "bus_doors.json").keep({node: BusAddress(port.number)}, {node})
+        KnownBuses(state / "bus_doors.json").keep({node: BusAddress(port.number)}, {node})
         await caller.peers.add(Peer("bob", called.identity.public_key, "http://127.0.0.1:9/", None))
         async with running(caller, state):
             key = Ed25519PrivateKey.from_private_bytes(bytes(called.identity.key))

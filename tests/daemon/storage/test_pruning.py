@@ -11,8 +11,8 @@ from sublet.daemon.api.pruning import PruneRequest
 from sublet.daemon.config.retention import Retention
 from sublet.daemon.storage.prune_stores import Candidate, EndedAssignments, EndedDelegations, PruneStore, Shadows
 from sublet.daemon.storage.pruning import Pruning
-from sublet.daemon.times import unix_seconds
 from sublet.protocol.lifecycle import DelegationState
+from sublet.protocol.times import unix_seconds
 from support.lender import Lender, lender
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from sublet.daemon.api.delegation_views import ConditionView, ResultView
 from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.storage.records import DelegationRecord
-from sublet.daemon.times import rfc3339, unix_seconds
+from sublet.daemon.times import rfc3339
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationState, is_terminal
+from sublet.protocol.times import unix_seconds
 
 NOW = 1_800_000_000.0
 

@@ -16,7 +16,7 @@ from sublet.daemon.config.config_file import SupervisorConfig
 from sublet.daemon.ports.given_to_a2a import AskedBack
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
-from sublet.daemon.supervising.messages import Messages
+from sublet.daemon.supervising.messages import MessageAnswerer
 from sublet.daemon.supervising.runs import MAX_PENDING_PIECES
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
@@ -64,7 +64,7 @@ class Side:
                 questions=None,
             )
         )
-        self.messages = Messages(self.supervising.parts, gate, lambda: self.agents, max_contexts=3)
+        self.messages = MessageAnswerer(self.supervising.parts, gate, lambda: self.agents, max_contexts=3)
 
     def pieces(
         self, text: str = "hello", caller: Subject = CLIENT, *, context: str = "c", chain: Chain | None = None

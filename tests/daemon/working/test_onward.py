@@ -13,9 +13,12 @@ from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.working import onward
 from sublet.daemon.working.onward import OnwardTools
+from sublet.policy.guardrail.schema import CheckedSchema
 from sublet.policy.model import Subject
 from sublet.policy.request_rules import narrowing
+from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
+from sublet.protocol.lease_terms import LeaseTerms
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.tool_gate import ToolCall
 from sublet.supervisor.tools import DELEGATE, DELEGATE_OUTPUT
@@ -134,3 +137,22 @@ async def test_an_agent_narrows_further_and_never_widens(tmp_path: Path) -> None
         (["file.write", "shell.exec"], ["file.*", "sublet.delegate"]),
         (["shell.exec"], ["file.read"]),
     ]
+
+
+def test_an_agent_is_told_of_each_term_and_of_the_options_as_the_request_has_them() -> None:
+    told = {one.tool: one.parameters for one in tools_of(FakeDaemonApi()).offers("coder")}
+    schema = told[DELEGATE]["properties"]
+    assert isinstance(schema, dict)
+    stated = CreateDelegation.model_json_schema()["properties"]
+    assert {*LeaseTerms.model_fields, "include", "exclude"} <= schema.keys()
+    assert not {"reveal", "unlock", "git", "resources"} & schema.keys()
+    for name, told_field in schema.items():
+        assert told_field == {key: value for key, value in stated[name].items() if key != "title"}
+    assert told[DELEGATE]["required"] == ["workspace_dir", "peer", "prompt"]
+    checked = CheckedSchema(told[DELEGATE])
+    assert (
+        checked.issues({**WORK, "transport": "auto", "no_delete": True, "deny": ["network"], "include": ["*.py"]}) == []
+    )
+    wrong_ones: list[dict[str, JsonValue]] = [{"transport": "tar"}, {"reveal": [".env"]}, {"no_delete": "perhaps"}]
+    for wrong in wrong_ones:
+        assert checked.issues({**WORK, **wrong})

@@ -8,7 +8,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.events.events import KEPT_EVENTS
 from sublet.messaging.extensions.reactions import REACTIONS
 from sublet.messaging.ports.network import PeerQuery
@@ -18,6 +17,7 @@ from sublet.protocol.ezagent.challenge import MAX_AGE_MS, Challenge, encode_chal
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
 from support.members import SECONDS, Member, member, room_of
+from support.memory_network import MemoryHub
 from support.rooms import NOW_MS, local_entity, peers
 
 pytestmark = pytest.mark.anyio

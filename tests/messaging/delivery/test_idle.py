@@ -8,12 +8,12 @@ from random import Random
 import anyio
 import pytest
 
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.delivery.delivery import Delivery
 from sublet.messaging.delivery.receipts import Receipt
 from sublet.messaging.extensions.read_receipts import RECEIPTS
 from sublet.protocol.errors import SubletError
 from support.members import SECONDS, Member, member, room_of
+from support.memory_network import MemoryHub
 
 pytestmark = pytest.mark.anyio
 MORE = (RECEIPTS,)

@@ -11,7 +11,6 @@ from typing import Any
 import anyio
 import pytest
 
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions.collab import COLLABORATIVE
@@ -25,6 +24,7 @@ from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.model import Update
 from sublet.protocol.ezagent.yjs.writer import write_number
 from support.members import SECONDS, member
+from support.memory_network import MemoryHub
 from support.pycrdt_text import PycrdtTexts
 from support.rooms import Peer, peers, shared_room
 

@@ -11,7 +11,6 @@ import pytest
 from nacl.signing import SigningKey
 
 from sublet.messaging.accepting.arrival import Arrival
-from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.declaring.registry import Registry
@@ -19,9 +18,11 @@ from sublet.messaging.extensions.drafts import USER_DRAFTS
 from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
-from sublet.protocol.ezagent.identity import EntityKind, make_device, make_record
+from sublet.protocol.ezagent.identity import EntityKind, make_record
 from sublet.protocol.ezagent.keys import doc_id
+from support.devices import make_device
 from support.members import SECONDS, question
+from support.memory_network import MemoryHub, MemoryNetwork
 from support.rooms import Clock, Peer, entity_key, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, USER_DRAFTS)

@@ -13,7 +13,6 @@ import anyio
 import pytest
 
 from sublet.messaging.backends.blob_files import FileBlobs
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration, Hooks, PreSendHook, Trigger
 from sublet.messaging.declaring.operating import OperationContext
@@ -27,6 +26,7 @@ from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, PIECE_BYTES, Piece, Pie
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY
 from sublet.protocol.ezagent.keys import doc_id
 from support.members import SECONDS, member, question, room_of
+from support.memory_network import MemoryHub
 from support.rooms import Clock, Peer, peers, shared_room
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,6 @@ import anyio
 import pytest
 
 from sublet.messaging.accepting.arrival import Arrival
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.extensions import EXTENSIONS
@@ -17,6 +16,7 @@ from sublet.messaging.extensions.mutable import EDITED_AT, MAX_VERSIONS, MUTABLE
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.ids import own_content_id
 from support.members import SECONDS, member
+from support.memory_network import MemoryHub
 from support.pycrdt_text import PycrdtTexts
 from support.ref_signatures import verify_ref
 from support.rooms import NOW_MS, Peer, peers, shared_room

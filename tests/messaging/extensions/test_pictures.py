@@ -11,16 +11,17 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.extensions import media
 from sublet.messaging.extensions.media import MEDIA_FILES
+from sublet.messaging.extensions.pictures import named_pictures
 from sublet.messaging.extensions.profile import PROFILES
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.blob import Piece, PieceRequest, encode_piece, encode_wanted
 from sublet.protocol.ezagent.keys import doc_id
 from support.members import SECONDS, Member, member, question, room_of
+from support.memory_network import MemoryHub
 from support.pictures import NO_PICTURES, SVG, png
 from support.rooms import Peer
 
@@ -146,4 +147,6 @@ async def test_a_picture_that_a_profile_names_is_not_swept_away(
         sweep = next(one.rebuild for one in MEDIA_FILES.indexes if one.rebuild is not None)
         await alice.service.on_engine(lambda engine: sweep(OperationContext(engine.operating, alice.id)))
         (left,) = (tmp_path / "blobs").iterdir()
+        named_here = await alice.service.on_engine(lambda engine: named_pictures(engine.operating, 9))
+        assert named_here == {left.name}
         assert f"sha256:{left.name}" == made["frontmatter"]["avatar_hash"]

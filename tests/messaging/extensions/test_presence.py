@@ -11,7 +11,6 @@ import anyio
 import pytest
 
 from sublet.messaging.accepting.arrival import Arrival
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.declaring.operating import OperationContext
@@ -23,6 +22,7 @@ from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY
 from sublet.protocol.ezagent.keys import doc_id
 from support.members import SECONDS, Member, member, room_of
+from support.memory_network import MemoryHub
 from support.rooms import Peer, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, PRESENCES)

@@ -9,7 +9,6 @@ import anyio
 import pytest
 from pycrdt import Doc, Map, Text
 
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.declaring.operating import OperationContext
@@ -19,6 +18,7 @@ from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY
 from sublet.protocol.ezagent.keys import doc_id
 from support.members import SECONDS, member, room_of
+from support.memory_network import MemoryHub
 from support.rooms import Peer, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, PROFILES)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.declaring.operations import run_operation
@@ -23,6 +22,7 @@ from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.model import Value
+from support.memory_network import MemoryHub
 from support.rooms import NOW_MS, Peer, local_entity, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, REPLY_TO, CROSS_ROOM_REF, THREADS, REACTIONS, CHANNELS, WATCHES)

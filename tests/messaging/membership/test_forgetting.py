@@ -9,10 +9,10 @@ import anyio
 import pytest
 
 from sublet.messaging.backends import sqlite_removal
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.protocol.errors import SubletError
 from support.members import SECONDS, Member, member, room_of
+from support.memory_network import MemoryHub
 
 pytestmark = pytest.mark.anyio
 COUNTED = ("log", "entries", "writes", "deletions", "clients", "contents", "documents", "usage", "index_entries")

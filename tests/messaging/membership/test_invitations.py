@@ -8,12 +8,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.membership.invitations import rooms_in
 from sublet.messaging.membership.joining import MAX_INVITATIONS
 from sublet.messaging.syncing import answers
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle, encode_bundle
 from support.members import SECONDS, member
+from support.memory_network import MemoryHub
 from support.rooms import peers
 
 pytestmark = pytest.mark.anyio

@@ -7,10 +7,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.extensions.presence import PRESENCES
 from sublet.messaging.running import hand_over
 from support.members import SECONDS, member, room_of
+from support.memory_network import MemoryHub
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import pytest
 
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.builtins import BUILT_INS
@@ -26,6 +25,7 @@ from sublet.messaging.running.owner import Owner
 from sublet.messaging.running.sender import Reply
 from sublet.messaging.schema.datatypes import QOS_DATA
 from sublet.protocol.errors import SubletError
+from support.memory_network import MemoryHub
 from support.room_processes import free_port
 from support.rooms import NOW_MS, MemoryBlobs, local_entity
 

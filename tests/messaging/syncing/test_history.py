@@ -9,12 +9,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.bus import Bus
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.ports.network import PeerQuery
 from sublet.messaging.service import MessagingService
+from support.memory_network import MemoryHub
 from support.rooms import NOW_MS, Clock, local_entity
 
 pytestmark = pytest.mark.anyio

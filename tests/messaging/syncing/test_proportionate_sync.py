@@ -11,12 +11,12 @@ import anyio
 import pytest
 
 from sublet.messaging.attending import attending
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.membership.catching_up import PERIODS_FOR_QUIET
 from sublet.messaging.syncing.answers import inbox
 from sublet.protocol.ezagent.keys import doc_id
 from support.members import SECONDS, Member, member, room_of
+from support.memory_network import MemoryHub
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,9 @@ from nacl.signing import SigningKey
 
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.errors import Refused
-from sublet.protocol.ezagent.identity import EntityKind, EntityRecord, make_device, make_record, parse_record
+from sublet.protocol.ezagent.identity import EntityKind, EntityRecord, make_record, parse_record
 from sublet.protocol.ids import node_id
+from support.devices import make_device
 
 DAEMON, ALICE, PHONE, EVE = (SigningKey(bytes([number]) * 32) for number in range(1, 5))
 

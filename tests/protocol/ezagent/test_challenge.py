@@ -17,7 +17,8 @@ from sublet.protocol.ezagent.challenge import (
     parse_response,
 )
 from sublet.protocol.ezagent.errors import Refused
-from sublet.protocol.ezagent.identity import EntityKind, make_device, make_record
+from sublet.protocol.ezagent.identity import EntityKind, make_record
+from support.devices import make_device
 from support.rooms import NOW_MS, entity_key, local_entity
 
 ALICE, BOB, EVE = (local_entity(name, number) for number, name in enumerate(("alice", "bob", "eve")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pycrdt import Array, Doc, Map
 
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.yjs.decode import decode_update
-from sublet.protocol.ezagent.yjs.encode import Nested, Transaction, encode_append
+from sublet.protocol.ezagent.yjs.encode import Nested, Transaction
 from sublet.protocol.ezagent.yjs.model import ANY, TYPE, Value
 from sublet.protocol.ezagent.yjs.vectors import decode_vector, encode_vector
 
@@ -104,7 +105,14 @@ def test_a_gap_is_seen_by_its_clock() -> None:
     assert [(update.start, update.end) for update in ranges] == [(0, 1), (1, 2), (2, 3), (3, 4)]
 
 
-GOOD = encode_append(5, 3, (4, 1), [{"a": 1, "b": Nested()}], "timeline")
+def appended(*maps: Mapping[str, Value | Nested]) -> bytes:
+    """Return the update of client 5 that appends maps to a timeline, behind the second item of client 4."""
+    transaction = Transaction(5, 3)
+    transaction.append_maps("timeline", (4, 1), maps)
+    return transaction.encode()
+
+
+GOOD = appended({"a": 1, "b": Nested()})
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,27 @@ def test_an_edit_of_somebody_else_is_kept_before_anything_is_done_to_it(
     assert kept.read_text() == "of a person\n"
 
 
+@pytest.mark.parametrize("change", ["write", "truncate"])
+def test_who_is_killed_in_the_midst_of_a_change_lays_it_at_nobody_elses_door(
+    state: Path, root: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    def killed(*_: object) -> None:
+        raise SystemExit
+
+    lease = lend(state, root)
+    lease.write("f", b"whole\n")
+    tick(state)
+    file = lease.fs.open_write((b"f",), os.O_WRONLY, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(OverwriteKeeper, "wrote", killed)
+        with pytest.raises(SystemExit):
+            file.write(b"changed\n", 0) if change == "write" else file.truncate(2)
+    lease.open()
+    lease.write("f", b"once more\n")
+    assert states(lease) == [(b"f", "unsure", False)]
+    assert lease.end().others == ()
+
+
 def test_an_edit_between_two_writes_of_one_handle_is_kept(state: Path, root: Path) -> None:
     (root / "f").write_text("before\n" * 10)
     lease = lend(state, root)

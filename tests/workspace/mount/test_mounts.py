@@ -282,6 +282,49 @@ def sshfs_of(mount: Mount) -> int:
     return int(found.stdout)
 
 
+def has_flag(path: Path) -> bool:
+    """Tell whether a directory is immutable, as ``lsattr`` does."""
+    done = subprocess.run(["lsattr", "-d", str(path)], capture_output=True, text=True, check=False)
+    return "i" in done.stdout.partition(" ")[0]
+
+
+def takes_flag(above: Path) -> bool:
+    """Tell whether the file system has the flag, and whether we may set it."""
+    tried = above / "tried"
+    tried.mkdir()
+    done = subprocess.run(["chattr", "+i", str(tried)], capture_output=True, check=False)
+    subprocess.run(["chattr", "-i", str(tried)], capture_output=True, check=False)
+    tried.rmdir()
+    return done.returncode == 0
+
+
+async def test_what_guards_a_lost_mount_is_told_and_goes_with_the_next_start(mounts: Mounts, export: Path) -> None:
+    async with lender(files_of(export), KEY) as target:
+        connection = await connect(target, KEY, 5)
+        mount = await mounts.attach(mounts.reserve("dlg_1"), connection)
+        if os.geteuid() == 0:
+            assert (mounts.guard == "immutable directory") is takes_flag(mounts.root)
+        else:
+            assert mounts.guard == "directory without permissions"
+        os.kill(sshfs_of(mount), signal.SIGTERM)
+        async with asyncio.timeout(5):
+            await mount.lost.wait()
+            while is_mounted(mount.path):
+                await asyncio.sleep(0.01)
+        guarded = has_flag(mount.path)
+        assert guarded is (mounts.guard == "immutable directory")
+        if guarded:
+            with pytest.raises(PermissionError):
+                mount.path.rmdir()
+        connection.abort()
+        await connection.wait_closed()
+        # As after a kill of the daemon: nobody detaches, and whoever starts next finds the guarded directory.
+        other = Mounts(mounts.root)
+        other.reap()
+        assert list(mounts.root.iterdir()) == []
+        await mount.detach()
+
+
 @pytest.mark.parametrize(
     ("number", "told"), [(signal.SIGTERM, "by itself with status"), (signal.SIGKILL, "killed by signal 9")]
 )
@@ -301,6 +344,7 @@ async def test_a_lost_mount_is_never_taken_for_an_empty_directory(
                 await asyncio.sleep(0.01)
             # As an ordinary user sees it; root reads what it likes, and still can't write.
             assert stat.S_IMODE(mount.path.stat().st_mode) == 0
+            assert has_flag(mount.path) is (os.geteuid() == 0 and takes_flag(mounts.root))
         assert await asyncio.to_thread(attempt, lambda: (mount.path / "result").write_text("lost")) != 0
         assert await mount.detach() is False
     assert list(mounts.root.iterdir()) == []

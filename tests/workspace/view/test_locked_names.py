@@ -68,7 +68,7 @@ def test_each_row_locks_a_path_of_the_list(row: LockedNames) -> None:
 
 def test_nothing_is_unlocked_by_a_move_out_of_packages() -> None:
     rules = default_rules()
-    assert PACKAGES == packages()
+    assert packages() == PACKAGES
     assert rules.packed((b"node_modules", b"p"))
     assert rules.packed((b"lib", b"site-packages"))
     assert not rules.packed((b"lib", b"p"))
@@ -77,10 +77,10 @@ def test_nothing_is_unlocked_by_a_move_out_of_packages() -> None:
 
 def test_what_packages_carry_is_unlocked_by_the_lender_as_all_else() -> None:
     names = (b"sub", b"AGENTS.md")
-    given = {"carried": DEFAULT_CARRIED}
-    assert Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], **given).locked(names)
-    assert not Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], unlocked=["AGENTS.md"], **given).locked(names)
-    shown = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], git="ro", **given).without_repository()
+    given = DEFAULT_CARRIED
+    assert Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], carried=given).locked(names)
+    assert not Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], unlocked=["AGENTS.md"], carried=given).locked(names)
+    shown = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], git="ro", carried=given).without_repository()
     assert shown.locked(names)
 
 

@@ -11,6 +11,11 @@ Given = Mapping[str, object]
 """What was given of declared options, by their names; what was not given is left to whoever is asked."""
 
 
+def option_of(name: str) -> str:
+    """Return the option of the command line under which a field ``name`` of a request is declared."""
+    return f"--{name.replace('_', '-')}"
+
+
 def takes(*declared: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command an option for each attribute of the classes ``declared``.
 

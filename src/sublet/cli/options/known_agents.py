@@ -17,12 +17,13 @@ def known_agent(given: str, *, or_file: bool = False) -> str:
     Raises:
         typer.BadParameter: it is no such word.
     """
-    from sublet.supervisor.offered import OFFERED
+    from sublet.supervisor.well_known.catalogue import WELL_KNOWN
 
-    if given in OFFERED:
+    if given in WELL_KNOWN:
         return given
     what = f"there is no file {given!r} and no agent of that name" if or_file else f"no agent is known as {given!r}"
     raise typer.BadParameter(
-        f"{what}{did_you_mean(given, OFFERED)} (known are {', '.join(OFFERED)}; others are described by an agent.json)",
+        f"{what}{did_you_mean(given, WELL_KNOWN)} (known are {', '.join(WELL_KNOWN)}; others are described by an "
+        "agent.json)",
         param_hint="--agent" if or_file else "NAME",
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from functools import partial
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from sublet.cli.options.completion import complete_peer
 from sublet.cli.options.values import branch_name, byte_count, duration
+from sublet.protocol.bounds import TransportWish
 
 LEASE = "Lease"
 LIMITS = "Limits"
@@ -18,15 +18,6 @@ GOING_ALONG = "Going along"
 _lease = partial(typer.Option, rich_help_panel=LEASE)
 _limits = partial(typer.Option, rich_help_panel=LIMITS)
 _going_along = partial(typer.Option, rich_help_panel=GOING_ALONG)
-
-
-class Transport(StrEnum):
-    """What ``--transport`` takes."""
-
-    SSHFS = "sshfs"
-    ARCHIVE = "archive"
-    GIT = "git"
-    AUTO = "auto"
 
 
 To = Annotated[
@@ -51,7 +42,7 @@ Wait = Annotated[
     _lease("--wait", help="Wait for a peer that is offline.", show_default=False),
 ]
 HowFilesTravel = Annotated[
-    Transport,
+    TransportWish,
     _lease(help="How the files travel: archive and git need no FUSE there; auto: sshfs, else archive."),
 ]
 RequireSandbox = Annotated[

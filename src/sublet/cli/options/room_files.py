@@ -37,7 +37,7 @@ async def upload(control: Control, room_id: str, path: Path) -> FileView:
     if (refused := not_utf8_name(path.name)) is not None:
         raise refused
     data = await asyncio.to_thread(
-        read_file, path, MAX_FILE_BYTES, "Lend the directory of what is larger: sublet delegate"
+        contents_of, path, MAX_FILE_BYTES, "Lend the directory of what is larger: sublet delegate"
     )
     given: dict[str, Any] = {
         "room_id": room_id,
@@ -93,7 +93,7 @@ def typed_path(typed: str) -> Path:
     return path
 
 
-def read_file(path: Path, most: int, instead: str) -> bytes:
+def contents_of(path: Path, most: int, instead: str) -> bytes:
     """Return what is in a file; blocks.
 
     Args:

@@ -92,7 +92,7 @@ def directory_path(given: str) -> str:
 
 def address(text: str) -> tuple[str, int]:
     """Return host and port of ``HOST:PORT`` or ``[IPV6]:PORT``; port 0 is any free one."""
-    from sublet.daemon.net.network import parse_host_port
+    from sublet.daemon.net.addresses import parse_host_port
 
     try:
         return parse_host_port(text)

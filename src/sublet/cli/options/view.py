@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from functools import partial
 from typing import Annotated, NamedTuple
 
 import typer
 
 from sublet.cli.options.values import directory_path
+from sublet.protocol.bounds import GitMode
 
 PANEL = "What is lent"
 
 _lent = partial(typer.Option, rich_help_panel=PANEL)
-
-
-class GitMode(StrEnum):
-    """What ``--git`` takes."""
-
-    HIDDEN = "hidden"
-    RO = "ro"
-    RW = "rw"
 
 
 class Resource(NamedTuple):

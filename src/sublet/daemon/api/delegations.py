@@ -7,9 +7,9 @@ agents at once, and stands in the record. CONTRIBUTING says what else it needs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.base import MAX_WAIT_SECONDS, Request
@@ -36,6 +36,7 @@ from sublet.protocol.bounds import (
     AccessMode,
     GitMode,
     ResultMode,
+    TransportWish,
 )
 from sublet.protocol.errors import SubletError
 from sublet.protocol.lease_terms import LeaseTerms
@@ -88,7 +89,7 @@ class LeaseOptions(Request, LeaseTerms):
         description="What the peer must enforce, else nothing is lent: cwd_only, allow_network (none), memory, "
         "processes, cpu_time, output, scratch; NAME=true: what it must declare",
     )
-    transport: Literal["sshfs", "archive", "git", "auto"] = Field(
+    transport: TransportWish = Field(
         default="sshfs", description="archive, git: the peer needs no FUSE; auto: sshfs or archive"
     )
     wait_for_peer: bool = Field(default=False, description="If the peer is offline, keep trying")
@@ -116,12 +117,6 @@ class CreateDelegation(LeaseOptions):
         default=None, description="Put a staged result on a new git branch of this name when the work is done"
     )
     watch: bool = Field(default=False, description="Tell what others change in it meanwhile, to the peer as well")
-
-    @model_validator(mode="after")
-    def _branch_is_of_a_staged_result(self) -> Self:
-        if self.result_branch is not None and self.result_mode != "staged":
-            raise ValueError("result_branch needs result_mode staged")
-        return self
 
 
 class WaitForEnd(OneDelegation):

@@ -1,6 +1,6 @@
 """The gate before calls by others than agents at work here: of MCP hosts, and of people (SuperAgent 6.2, DESIGN 7).
 
-Like ``tool_gate``, but nobody waits inside: who calls is told what waits and calls again, or waits for a while.
+Like ``run_gate``, but nobody waits inside: who calls is told what waits and calls again, or waits for a while.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ from typing import Final
 import anyio
 
 from sublet.daemon.api.call_api import AskedCall, Became, Begun, OpenQuestion
+from sublet.daemon.approvals.called_events import begun, ended, not_done
+from sublet.daemon.approvals.gate_parts import GateParts
 from sublet.daemon.approvals.grant_store import Called
 from sublet.daemon.approvals.questions import Approval, QuestionOrigin
-from sublet.daemon.approvals.tool_gate import MAX_JOURNALLED_ARGUMENTS, GateParts
 from sublet.daemon.operations.asking import decisions_noted, note_decision
 from sublet.daemon.storage.event_log import Recorder
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
 from sublet.policy.model import Action, Subject
-from sublet.policy.recorded import DECIDED
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.events import EventKeys, EventKind
-from sublet.protocol.text import clean_line
+from sublet.protocol.events import EventKeys
 
 MAX_NAME_CHARS: Final = 64
 FOR_EVER: Final = 7 * 24 * 3600.0
@@ -83,22 +82,17 @@ class CallGate:
             return Begun(entry=await self._ask(call, unknown, {}))
         wanted, canonical = _wanted(call)
         note: dict[str, JsonValue] = {"digest": wanted.digest}
-        data: dict[str, JsonValue] = {
-            "tool": clean_line(call.tool, 500),
-            "digest": wanted.digest,
-            "arguments": canonical if len(canonical) <= MAX_JOURNALLED_ARGUMENTS else None,
-            DECIDED: record.data(),
-        }
+        data = begun(call.tool, wanted.digest, canonical, record)
         called = Called(wanted.digest[:16], None, data, EventKeys(agent_id=wanted.agent), record.documents)
         with anyio.CancelScope(shield=True):
             use = await self._parts.grants.consume(wanted, called)
             if use is not None:
                 note |= {"grant": use.grant.id, "issued_by": use.grant.issued_by}
-                begun = Begun(use.id, use.event.seq)
+                using = Begun(use.id, use.event.seq)
                 try:
-                    return replace(begun, entry=await self._ask(call, unknown, note, granted=True))
+                    return replace(using, entry=await self._ask(call, unknown, note, granted=True))
                 except SubletError as error:
-                    await self.ended(begun, f"not done: {error.message}")
+                    await self.ended(using, not_done(error.message))
                     raise
         question = await self.question(call)
         if question is None:  # no rule wants a person; or a grant has come just now, and the next call has it
@@ -133,8 +127,7 @@ class CallGate:
 
 def _told(events: Recorder, call: int, error: str | None) -> None:
     """Journal how the call of the event ``call`` ended."""
-    data: dict[str, JsonValue] = {} if error is None else {"error": clean_line(error, 500)}
-    kind = EventKind.TOOL_RESULT if error is None else EventKind.TOOL_ERROR
+    kind, data = ended(error)
     events.add(kind, None, data, keys=events.keys_after(call))
 
 

@@ -2,57 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
+from sublet.daemon.approvals.run_facts import RunFacts
 from sublet.daemon.governing.gatekeeper import Gatekeeper
-from sublet.policy.model import Action, Decision, Resource, Subject, Value
+from sublet.policy.model import Action, Decision, Resource, Value
 from sublet.policy.path_denies import PathDenies
 from sublet.policy.paths import lent_paths
-from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.chain import Chain
-from sublet.protocol.events import EventKeys
-from sublet.supervisor.model import Deadline, JobResource
 from sublet.supervisor.tool_gate import ToolCall
 from sublet.supervisor.tools import FILE_READ, FILE_SEARCH
 
 UNHEARD_OF: Final = "acp.unheard-of"
 """A tool of which no rule speaks by name: what decides on it decides on any."""
-
-Waiting = Callable[[str | None], None]
-"""Is told what a run waits for, and None once it does not any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    """Whose tools they are, and where they act.
-
-    Args:
-        subject: the agent.
-        scope: the delegation or session, within which alone an approval counts.
-        resources: the directories of its lease.
-        keys: of the events of its run.
-        deadline: when its lease ends, on the loop's clock.
-        delegation_id: the delegation it works for, if any.
-        peer: the daemon that gave the work, if any.
-        chain: who called until here.
-        waiting: is told while a person is waited for.
-        narrowing: what whoever asked for the run leaves of what its agents may call.
-    """
-
-    subject: Subject
-    scope: str
-    resources: Sequence[JobResource]
-    keys: EventKeys
-    deadline: Deadline
-    delegation_id: str | None = None
-    peer: str | None = None
-    chain: Chain = field(default_factory=Chain)
-    waiting: Waiting = lambda _: None
-    narrowing: Narrowing = NOT_NARROWED
 
 
 class Foresight:

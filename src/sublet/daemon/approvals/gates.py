@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
-from sublet.daemon.approvals.foresight import RunFacts
-from sublet.daemon.approvals.tool_gate import GateParts, RunGate
+from sublet.daemon.approvals.gate_parts import GateParts
+from sublet.daemon.approvals.run_facts import RunFacts
+from sublet.daemon.approvals.run_gate import RunGate
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.policy.model import Subject
 from sublet.policy.names import plain

@@ -13,10 +13,10 @@ from typing import Final, Literal, cast
 
 import structlog
 
+from sublet.daemon.approvals.moments import moment
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.torn_rows import TORN, RowsOf, a_moment, a_moment_or_none, an_object
-from sublet.daemon.times import moment
 from sublet.policy.grants import Call, Grant, Moment, check_terms, consumed, refusal
 from sublet.policy.names import plain
 from sublet.policy.tool_names import tool_plain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,9 +46,10 @@ from sublet.daemon.approvals.views import approval_view, approver_view, grant_vi
 from sublet.daemon.governing.gatekeeper import Gatekeeper, who
 from sublet.daemon.operations.table import serves
 from sublet.daemon.tasks.background import in_background
-from sublet.policy.grants import Grant, arguments_digest, canonical_arguments, check_issuer
+from sublet.policy.grants import Grant, arguments_digest, canonical_arguments, check_issuer, conditions_hold
 from sublet.policy.model import Action, Subject
 from sublet.policy.names import plain
+from sublet.policy.tool_calls import tool_resource
 from sublet.policy.tool_names import tool_defect, tool_plain
 from sublet.protocol.encoding import unb64
 from sublet.protocol.errors import LocalCode, SubletError
@@ -293,8 +295,25 @@ class ApprovalService:
         return approval
 
     async def _approved(self, approval: Approval, terms: Terms, by: str) -> ApprovalView:
+        self._check_fits(approval, terms)
         grant = self._granting(approval, terms, by)
         return self._view(await self._parts.questions.approve(approval, grant, by), complete=True)
+
+    def _check_fits(self, approval: Approval, terms: Terms) -> None:
+        """Refuse to approve a call by a condition that the call itself does not fit: it would be asked about again.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT``.
+        """
+        found = approval.context.get("paths")
+        paths = [str(path) for path in found] if isinstance(found, list) else []
+        resource = tool_resource(approval.tool, json.loads(approval.arguments), paths)
+        if terms.when and not conditions_hold(terms.when, resource, self._parts.clock()):
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                "the call itself does not fit this condition, so it would go on waiting",
+                f"Leave the condition out, or word it by what it calls: sublet approvals show {approval.id}",
+            )
 
     def _granting(self, approval: Approval, terms: Terms, by: str) -> Grant:
         return self._parts.grants.make(

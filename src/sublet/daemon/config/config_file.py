@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from sublet.daemon.config.retention import Retention
-from sublet.daemon.net.network import is_loopback, parse_host_port
+from sublet.daemon.net.addresses import is_loopback, parse_host_port
 from sublet.disk.plain_file import read_plain
 from sublet.policy.guardrail.options import MAX_RETRIES, OnFailure
 from sublet.protocol.bounds import MAX_TTL_SECONDS

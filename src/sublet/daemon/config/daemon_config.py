@@ -11,8 +11,8 @@ import structlog
 
 from sublet.daemon.config.config_file import CONFIG_FILE, LOG_LEVELS, MIN_WEB_PORT, WebConfig, bus_endpoint, read_config
 from sublet.daemon.config.paths import Home, resolve_home
+from sublet.daemon.net.addresses import parse_host_port
 from sublet.daemon.net.base_url import check_url
-from sublet.daemon.net.network import parse_host_port
 from sublet.protocol.errors import LocalCode, SubletError
 
 DEFAULT_A2A = "127.0.0.1:8642"

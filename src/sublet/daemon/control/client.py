@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from sublet.daemon.api.operation import AnswerT, EventT, Feed, NumberedT, Operation, RequestT, Streaming
 from sublet.daemon.config.paths import Home
-from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
+from sublet.daemon.control.client_http import Fault, Query, TransportFailed, exchange
 from sublet.daemon.operations.calling import read_answer, read_event, read_numbered, write_request
 from sublet.protocol.errors import LocalCode, SubletError
 

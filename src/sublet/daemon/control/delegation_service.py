@@ -39,7 +39,8 @@ from sublet.daemon.api.results import (
 from sublet.daemon.governing.gatekeeper import Gatekeeper, looked_up, who
 from sublet.daemon.governing.lend_roots import real_directory
 from sublet.daemon.lending.delegator import Delegator
-from sublet.daemon.lending.lent_resources import asked_for, check_apart, check_staged, revealed, unlocked, widest
+from sublet.daemon.lending.lent_resources import asked_for, check_apart, revealed, unlocked, widest
+from sublet.daemon.lending.options import check_options
 from sublet.daemon.operations.table import serves
 from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.results.staged_results import StagedResults
@@ -92,6 +93,7 @@ class DelegationService:
     async def create(self, request: CreateDelegation, caller: Subject) -> DelegationView:
         name, _, agent = request.peer.partition("/")
         resources = asked_for(request)
+        check_options(request)
         attributes: dict[str, str | int | bool] = {
             "agent": agent,
             "access_mode": widest(resources),
@@ -111,7 +113,6 @@ class DelegationService:
                 "Name one that the peer offers, as `sublet peers show` lists them, or none for its default.",
             )
         check_call(chain, None, max_depth=self._parts.max_depth)
-        check_staged(request)
         if request.transport == "git" or request.result_branch is not None:
             what_for = "the transport git" if request.transport == "git" else "a result on a branch"
             await asyncio.to_thread(self._parts.git.check, what_for)
@@ -119,12 +120,6 @@ class DelegationService:
         check_apart(lent)
         required = sorted({*request.require_enforced, *self._parts.policy.limits.require_enforced})
         request = request.model_copy(update={"require_enforced": required})
-        if request.watch and request.result_mode == "staged":
-            raise SubletError(
-                LocalCode.INVALID_ARGUMENT,
-                "a staged delegation works in a copy, which nobody else changes, so there is nothing to watch",
-                "Leave out --watch or --staged.",
-            )
         # Where the agent is not named, the peer will know which one it would be.
         check_call(chain, address(agent, peer.node_id) if agent else None, max_depth=self._parts.max_depth)
         ttl = min(request.ttl_seconds, self._parts.policy.limits.max_ttl_seconds)

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Route
 
-from sublet.daemon.control.http import HOST
+from sublet.daemon.control.client_http import HOST
 from sublet.daemon.net.waits import Waits
 from sublet.daemon.operations.answers import guarded, no_route, who
 from sublet.daemon.operations.routes import OperationRoutes

@@ -188,7 +188,7 @@ class Gatekeeper:
 
     def hides_any(self, caller: Subject, action: Action) -> bool:
         """Tell whether a rule hides anything of ``action`` from callers of this kind."""
-        return any(r.hide and caller.kind in r.kinds and action in r.actions for r in self._policy.rules)
+        return any(rule.hide and caller.kind in rule.kinds and action in rule.actions for rule in self._policy.rules)
 
     def public(self, agent_id: str) -> bool:
         """Tell whether an agent may be named to everybody, as on the card: no rule hides it from any of them."""

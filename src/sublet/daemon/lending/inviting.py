@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sublet.daemon.api.delegation_views import ConditionView
 from sublet.daemon.lending.lent_resources import offered
-from sublet.daemon.lending.transports import offered_transports
+from sublet.daemon.lending.options import offered_transports
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.protocol.delegation.outputs import InviteLater
 from sublet.protocol.demands import names_to_enforce

@@ -12,8 +12,8 @@ from sublet import deadlines
 from sublet.daemon.ports.peer_link import PeerAddress, PeerLink, RemoteTask
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord
-from sublet.daemon.times import unix_seconds
 from sublet.protocol.errors import SubletError
+from sublet.protocol.times import unix_seconds
 
 FIRST_TELL_SECONDS = 1.0
 MAX_TELL_SECONDS = 15.0

@@ -22,15 +22,16 @@ from sublet.daemon.lending.lease_meta import lease_json, lease_meta, usage_view
 from sublet.daemon.lending.lent_resources import prepared
 from sublet.daemon.lending.room_plans import NO_ROOMS, RoomPlans
 from sublet.daemon.lending.staged_tree import ReturnedTree, StagedTree, Trees, comes_back
-from sublet.daemon.net.network import is_loopback
+from sublet.daemon.net.addresses import is_loopback
 from sublet.daemon.ports.peer_link import PeerAddress, PeerLink
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.resource_log import ResourceChange
 from sublet.daemon.tasks.background import in_background
-from sublet.daemon.times import rfc3339, unix_seconds
+from sublet.daemon.times import rfc3339
 from sublet.protocol.bounds import MAX_TTL_SECONDS, AccessMode
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Accept, ActiveLease, DataPath, Endpoint, FollowUp, Mount, Start, StartExtension
+from sublet.protocol.times import unix_seconds
 from sublet.workspace.locks import DirectoryLocks
 from sublet.workspace.model import Export, ExportLimits, LeaseUsage, LentDirectory
 from sublet.workspace.quota import QuotaMet

@@ -30,7 +30,7 @@ HEARTBEAT_SECONDS: Final = 15.0
 HOST: Final = "127.0.0.1"
 
 
-class Doors(Protocol):
+class KnowsGateways(Protocol):
     """What the server asks of whoever knows the gateways."""
 
     def token(self, gateway_id: str, protocol: str) -> str | None:
@@ -49,8 +49,8 @@ class Doors(Protocol):
 class GatewayServer:
     """Listens while ``serve`` runs."""
 
-    def __init__(self, doors: Doors) -> None:
-        self._doors = doors
+    def __init__(self, known: KnowsGateways) -> None:
+        self._known = known
         self._stopping = anyio.Event()
         self._socket: socket.socket | None = None
 
@@ -92,7 +92,7 @@ class GatewayServer:
             # A page of a browser, whatever its address: gateways are programs.
             return 403
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        token = self._doors.token(request.path_params["id"], protocol)
+        token = self._known.token(request.path_params["id"], protocol)
         # Compared also where there is no such gateway, so that time tells nothing of names.
         same = hmac.compare_digest(given.encode(), (token or "x" * 43).encode())
         return None if token and same and scheme.lower() == "bearer" else 401
@@ -100,7 +100,7 @@ class GatewayServer:
     async def _messages(self, request: Request) -> Response:
         if status := self._refusal(request, "http"):
             return JSONResponse({"error": "refused"}, status_code=status)
-        session = self._doors.session(request.path_params["id"])
+        session = self._known.session(request.path_params["id"])
         if session is None:
             return JSONResponse({"error": "open the stream first"}, status_code=409)
         lines, taken, size = GatewayLines(), 0, 0
@@ -126,7 +126,7 @@ class GatewayServer:
         if status := self._refusal(request, "http"):
             return JSONResponse({"error": "refused"}, status_code=status)
         one = request.path_params["id"]
-        session = self._doors.connected(one)
+        session = self._known.connected(one)
         return StreamingResponse(
             self._events(one, session), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
@@ -140,7 +140,7 @@ class GatewayServer:
                     return
                 yield f"data: {line.decode().rstrip()}\n\n" if line else ": alive\n\n"
         finally:
-            self._doors.lost(one, session, "its stream ended")
+            self._known.lost(one, session, "its stream ended")
 
     async def _next(self, session: GatewaySession) -> bytes | None:
         """Return what is to be sent next, nothing after a while, or None at the end."""
@@ -165,7 +165,7 @@ class GatewayServer:
             return
         await websocket.accept()
         one = websocket.path_params["id"]
-        session = self._doors.connected(one)
+        session = self._known.connected(one)
         why = "its connection ended"
         try:
             async with anyio.create_task_group() as group:
@@ -182,7 +182,7 @@ class GatewayServer:
                     why = f"what it says is not the protocol: {error}"
                 group.cancel_scope.cancel()
         finally:
-            self._doors.lost(one, session, why)
+            self._known.lost(one, session, why)
 
 
 async def _sent(websocket: WebSocket, session: GatewaySession, group: TaskGroup) -> None:

@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from sublet.daemon.api.gateways import State
 from sublet.daemon.modules.gateway_feed import GatewayFeed
 from sublet.daemon.modules.gateway_server import HOST, GatewayServer
-from sublet.daemon.storage.files import make_private, read_private
+from sublet.daemon.storage.private_files import make_private, read_private
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.gateway import DeliveryMode, GatewayEvent, GatewayInput
@@ -56,7 +56,7 @@ class Gateway:
 
 
 class Gateways:
-    """Implements ``Doors`` and ``ModuleHub``. ``serve`` must run for anything to be started.
+    """Implements ``KnowsGateways`` and ``ModuleHub``. ``serve`` must run for anything to be started.
 
     Args:
         root: where their modules lie.
@@ -104,9 +104,9 @@ class Gateways:
                 await anyio.sleep_forever()
             finally:
                 self._group = self._handle = None
-                for one in self._known.values():
-                    if one.session is not None:
-                        one.session.lose("the daemon is stopping")
+                for gateway in self._known.values():
+                    if gateway.session is not None:
+                        gateway.session.lose("the daemon is stopping")
                 # Where this is run again, all of them begin anew.
                 self._known, self._serving = {}, False
 
@@ -118,28 +118,28 @@ class Gateways:
             return await self._use(found)
 
     async def _use(self, found: GatewaySet) -> bool:
-        before = {name: one.module for name, one in self._known.items()}
+        before = {name: gateway.module for name, gateway in self._known.items()}
         changed = before != dict(found.found) or self._problems != dict(found.problems)
         self._problems = dict(found.problems)
-        for name, one in list(self._known.items()):
-            if found.found.get(name) != one.module:
+        for name, gateway in list(self._known.items()):
+            if found.found.get(name) != gateway.module:
                 await self.stop(name)
-                if one.feeding is not None:
-                    one.feeding.cancel()
+                if gateway.feeding is not None:
+                    gateway.feeding.cancel()
                 del self._known[name]
         for name, module in found.found.items():
             if name not in self._known:
-                one = self._known[name] = Gateway(module)
+                gateway = self._known[name] = Gateway(module)
                 if module.enabled and module.load == "start":
                     try:
                         await self.start(name)
                     except SubletError as error:
                         # One that can't be started is no reason to be without the others.
                         log.error("a gateway can't be started", gateway=name, reason=str(error))
-                        one.state, one.detail = "failed", clean_line(error.message, 300)
+                        gateway.state, gateway.detail = "failed", clean_line(error.message, 300)
                 if module.enabled and module.feed and self._group is not None:
-                    one.feeding = anyio.CancelScope()
-                    start_alone(self._group, "feeding a gateway", self._fed, one, one.feeding)
+                    gateway.feeding = anyio.CancelScope()
+                    start_alone(self._group, "feeding a gateway", self._fed, gateway, gateway.feeding)
         return changed
 
     def get(self, gateway_id: str) -> Gateway:
@@ -148,11 +148,11 @@ class Gateways:
         Raises:
             SubletError: ``NOT_FOUND``.
         """
-        one = self._known.get(gateway_id)
-        if one is None:
+        gateway = self._known.get(gateway_id)
+        if gateway is None:
             shown = clean_line(gateway_id, 80)
             raise SubletError(LocalCode.NOT_FOUND, f"there is no gateway {shown!r}", "See: sublet gateway list")
-        return one
+        return gateway
 
     async def start(self, gateway_id: str) -> None:
         """Start its program, or let it connect; one that runs goes on.
@@ -160,22 +160,22 @@ class Gateways:
         Raises:
             SubletError: ``NOT_FOUND``; ``UNAVAILABLE`` where the daemon stops or it is switched off.
         """
-        one = self.get(gateway_id)
+        gateway = self.get(gateway_id)
         if self._group is None:
             raise SubletError(LocalCode.UNAVAILABLE, "the daemon is stopping")
-        if not one.module.enabled:
+        if not gateway.module.enabled:
             raise SubletError(LocalCode.UNAVAILABLE, f"gateway {gateway_id} is switched off in its module.json")
-        if one.state in ("connected", "starting"):
+        if gateway.state in ("connected", "starting"):
             return
-        one.state, one.detail, one.connected = "starting", "", anyio.Event()
-        if one.module.protocol == "stdio":
-            one.scope, one.ended = anyio.CancelScope(), anyio.Event()
-            start_alone(self._group, "a gateway", self._run, one, one.scope, one.ended)
+        gateway.state, gateway.detail, gateway.connected = "starting", "", anyio.Event()
+        if gateway.module.protocol == "stdio":
+            gateway.scope, gateway.ended = anyio.CancelScope(), anyio.Event()
+            start_alone(self._group, "a gateway", self._run, gateway, gateway.scope, gateway.ended)
             return
-        one.token = await asyncio.to_thread(self._token_of, gateway_id)
-        one.detail = "waits for its connection"
+        gateway.token = await asyncio.to_thread(self._token_of, gateway_id)
+        gateway.detail = "waits for its connection"
         if self._group is None:
-            one.state, one.token = "stopped", ""
+            gateway.state, gateway.token = "stopped", ""
             raise SubletError(LocalCode.UNAVAILABLE, "the daemon is stopping")
         if not self._serving:
             self._serving = True
@@ -183,16 +183,16 @@ class Gateways:
 
     async def stop(self, gateway_id: str) -> None:
         """End its program or its connection; what waits for it is rejected."""
-        one = self.get(gateway_id)
-        one.state, one.detail, one.token, one.health = "stopped", "", "", ""
-        if one.session is not None:
-            one.session.lose("it was stopped")
-            one.session = None
-        if one.scope is not None:
-            one.scope.cancel()
+        gateway = self.get(gateway_id)
+        gateway.state, gateway.detail, gateway.token, gateway.health = "stopped", "", "", ""
+        if gateway.session is not None:
+            gateway.session.lose("it was stopped")
+            gateway.session = None
+        if gateway.scope is not None:
+            gateway.scope.cancel()
             with anyio.move_on_after(within(STOP_SECONDS)):
-                await one.ended.wait()
-            one.scope = None
+                await gateway.ended.wait()
+            gateway.scope = None
 
     async def send_message(self, gateway_id: str, message: JsonValue, mode: DeliveryMode | None = None) -> JsonValue:
         """Have it deliver a message; one that is to be loaded on demand is started first.
@@ -200,26 +200,26 @@ class Gateways:
         Raises:
             SubletError: as ``GatewaySession.send``.
         """
-        one = self.get(gateway_id)
-        if one.session is None and one.module.load == "on_demand":
+        gateway = self.get(gateway_id)
+        if gateway.session is None and gateway.module.load == "on_demand":
             await self.start(gateway_id)
-        if one.session is None and one.state == "starting":
+        if gateway.session is None and gateway.state == "starting":
             with anyio.move_on_after(CONNECT_SECONDS):
-                await one.connected.wait()
-        if one.session is None:
-            why = one.detail or one.state
+                await gateway.connected.wait()
+        if gateway.session is None:
+            why = gateway.detail or gateway.state
             raise SubletError(
                 LocalCode.UNAVAILABLE,
                 f"gateway {gateway_id} is not connected: {why}",
                 f"Start it: sublet gateway start {gateway_id}"
-                if one.module.protocol == "stdio" or one.state == "stopped"
+                if gateway.module.protocol == "stdio" or gateway.state == "stopped"
                 else f"Its program connects by the address and token of: sublet gateway show {gateway_id}",
             )
-        return await one.session.send(message, mode)
+        return await gateway.session.send(message, mode)
 
     def views(self) -> tuple[list[Gateway], dict[str, str]]:
         """Return all, and what is wrong with others."""
-        return [one for _, one in sorted(self._known.items())], self._problems
+        return [gateway for _, gateway in sorted(self._known.items())], self._problems
 
     def url(self, module: GatewayModule) -> str | None:
         """Return where a gateway connects, while it may."""
@@ -233,93 +233,103 @@ class Gateways:
 
     def names(self) -> list[str]:
         """``ModuleHub.names``."""
-        return [name for name, one in self._known.items() if one.module.enabled and one.module.direction != "input"]
+        return [
+            name
+            for name, gateway in self._known.items()
+            if gateway.module.enabled and gateway.module.direction != "input"
+        ]
 
     async def send(self, module: str, text: str, ctx: AgentRunContext) -> str:
         """``ModuleHub.send``."""
         found = await self.send_message(module, {"text": text, "requestId": ctx.request_id})
         return "" if found is None else found if isinstance(found, str) else str(found)
 
-    # Doors
+    # KnowsGateways
 
     def token(self, gateway_id: str, protocol: str) -> str | None:
-        """``Doors.token``."""
-        one = self._known.get(gateway_id)
-        return one.token or None if one is not None and one.module.protocol == protocol else None
+        """``KnowsGateways.token``."""
+        gateway = self._known.get(gateway_id)
+        return gateway.token or None if gateway is not None and gateway.module.protocol == protocol else None
 
     def connected(self, gateway_id: str) -> GatewaySession:
-        """``Doors.connected``."""
+        """``KnowsGateways.connected``."""
         return self._session(self.get(gateway_id))
 
     def session(self, gateway_id: str) -> GatewaySession | None:
-        """``Doors.session``."""
+        """``KnowsGateways.session``."""
         return self.get(gateway_id).session
 
     def lost(self, gateway_id: str, session: GatewaySession, why: str) -> None:
-        """``Doors.lost``."""
+        """``KnowsGateways.lost``."""
         session.lose(why)
-        one = self._known.get(gateway_id)
-        if one is not None and one.session is session:
-            one.session = None
-            one.state, one.detail, one.connected = "starting", f"{why}; waits for its connection", anyio.Event()
+        gateway = self._known.get(gateway_id)
+        if gateway is not None and gateway.session is session:
+            gateway.session = None
+            gateway.state, gateway.detail, gateway.connected = (
+                "starting",
+                f"{why}; waits for its connection",
+                anyio.Event(),
+            )
 
-    def _session(self, one: Gateway) -> GatewaySession:
+    def _session(self, gateway: Gateway) -> GatewaySession:
         assert self._group is not None
         assert self._handle is not None
-        if one.session is not None:
-            one.session.lose("it has connected anew")
-        one.session = GatewaySession(one.module, self._group, self._handle, _told)
-        one.health = ""
-        if one.module.health is not None:
-            start_alone(self._group, "health of a gateway", self._watched, one, one.session, one.module.health)
-        one.state, one.detail = "connected", ""
-        one.connected.set()
-        return one.session
+        if gateway.session is not None:
+            gateway.session.lose("it has connected anew")
+        gateway.session = GatewaySession(gateway.module, self._group, self._handle, _told)
+        gateway.health = ""
+        if gateway.module.health is not None:
+            start_alone(
+                self._group, "health of a gateway", self._watched, gateway, gateway.session, gateway.module.health
+            )
+        gateway.state, gateway.detail = "connected", ""
+        gateway.connected.set()
+        return gateway.session
 
-    async def _watched(self, one: Gateway, session: GatewaySession, health: HealthChecks) -> None:
+    async def _watched(self, gateway: Gateway, session: GatewaySession, health: HealthChecks) -> None:
         """Ask again and again how a gateway is, and end its connection where it is not well any more."""
         failures = 0
         while not session.lost:
             await anyio.sleep(health.interval_ms / 1000)
             why = await session.check(health.timeout_ms)
             failures = failures + 1 if why else 0
-            if one.session is session:
-                one.health = f"failed {failures} times: {why}" if why else "ok"
+            if gateway.session is session:
+                gateway.health = f"failed {failures} times: {why}" if why else "ok"
             if failures >= health.failures and not session.lost:
-                log.warning("a gateway is not well and is ended", gateway=one.module.id, reason=why)
+                log.warning("a gateway is not well and is ended", gateway=gateway.module.id, reason=why)
                 session.lose(f"it failed {failures} health checks: {why}")
 
-    async def _fed(self, one: Gateway, scope: anyio.CancelScope) -> None:
+    async def _fed(self, gateway: Gateway, scope: anyio.CancelScope) -> None:
         with scope:
             try:
-                await self._feed.run(one.module, self.send_message, self._await_connection)
+                await self._feed.run(gateway.module, self.send_message, self._await_connection)
             except Exception:
-                log.exception("a gateway is not fed any more", gateway=one.module.id)
-                one.detail = "it is not fed any more, by an internal error; see the daemon's log"
+                log.exception("a gateway is not fed any more", gateway=gateway.module.id)
+                gateway.detail = "it is not fed any more, by an internal error; see the daemon's log"
 
     async def _await_connection(self, gateway_id: str) -> None:
-        one = self._known.get(gateway_id)
+        gateway = self._known.get(gateway_id)
         with anyio.move_on_after(CONNECT_SECONDS):
-            if one is not None:
-                await one.connected.wait()
+            if gateway is not None:
+                await gateway.connected.wait()
 
-    async def _run(self, one: Gateway, scope: anyio.CancelScope, ended: anyio.Event) -> None:
+    async def _run(self, gateway: Gateway, scope: anyio.CancelScope, ended: anyio.Event) -> None:
         def over(why: str) -> None:
-            if one.scope is scope:
-                one.session = None
-                one.state, one.detail = "starting", clean_line(why, 300)
+            if gateway.scope is scope:
+                gateway.session = None
+                gateway.state, gateway.detail = "starting", clean_line(why, 300)
 
-        home = self._scratch_root / f"gateway-{one.module.id}-{secrets.token_hex(4)}"
-        runner = StdioGateway(one.module, self._sandbox, home, os.environ, lambda: self._session(one), over)
+        home = self._scratch_root / f"gateway-{gateway.module.id}-{secrets.token_hex(4)}"
+        runner = StdioGateway(gateway.module, self._sandbox, home, os.environ, lambda: self._session(gateway), over)
         try:
             with scope:
                 await runner.run()
-                if one.scope is scope:
-                    one.state = "failed"
-                    one.connected.set()
+                if gateway.scope is scope:
+                    gateway.state = "failed"
+                    gateway.connected.set()
         except Exception:
-            log.exception("a gateway broke", gateway=one.module.id)
-            one.state, one.detail = "failed", "an internal error; see the daemon's log"
+            log.exception("a gateway broke", gateway=gateway.module.id)
+            gateway.state, gateway.detail = "failed", "an internal error; see the daemon's log"
         finally:
             ended.set()
 

@@ -6,7 +6,7 @@ import ipaddress
 from typing import Final
 from urllib.parse import urlsplit
 
-from sublet.daemon.net.network import is_loopback
+from sublet.daemon.net.addresses import is_loopback
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.patterns import Pattern
 

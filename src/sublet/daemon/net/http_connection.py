@@ -4,7 +4,8 @@ What is refused before any application sees it, and so before anybody is authent
 
 - a body of a GET, HEAD or any other method that takes none; a body whose length is not told (``Transfer-Encoding``),
   since a chunk of one byte costs as much as one of many;
-- more than ``MAX_HEADER_LINES`` lines of head, whatever their size.
+- more than ``MAX_HEADER_LINES`` lines of head, whatever their size;
+- a longer head than its server takes, also where all of it comes at once.
 
 Each application decides from the headers who asks before it reads a body, and bounds the body of strangers.
 """
@@ -42,9 +43,17 @@ _BUSY: Final = SubletError(
 
 
 class _Head(h11.Connection):
-    """h11's parser, with a bound on lines and on what a request may bring along."""
+    """h11's parser, with a bound on lines and on what a request may bring along.
+
+    Args:
+        head_bytes: of a request line with its headers. h11 itself bounds what has not come whole alone.
+    """
 
     refusal: tuple[int, str] = (400, "Invalid HTTP request received.")
+
+    def __init__(self, head_bytes: int) -> None:
+        super().__init__(h11.SERVER, head_bytes)
+        self._head_bytes = head_bytes
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         """Return what comes next.
@@ -53,10 +62,13 @@ class _Head(h11.Connection):
             h11.RemoteProtocolError: it is refused; ``refusal`` is the status and why.
         """
         if self.their_state is h11.IDLE:
-            begun = self.trailing_data[0][:MAX_HEAD_BYTES]
+            came = self.trailing_data[0]
+            begun = came[: self._head_bytes]
             ends = [at for end in (b"\n\r\n", b"\n\n") if (at := begun.find(end)) >= 0]
             if begun.count(b"\n", 0, min(ends, default=len(begun))) > MAX_HEADER_LINES:
                 self._refuse(431, "The request has too many headers.")
+            if not ends and len(came) > self._head_bytes:
+                self._refuse(431, "The head of the request is too long.")
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._check(event)
@@ -94,7 +106,7 @@ class DeadlineProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base class
         """Start to wait for the first request."""
-        self.conn = _Head(h11.SERVER, self.config.h11_max_incomplete_event_size or MAX_HEAD_BYTES)
+        self.conn = _Head(self.config.h11_max_incomplete_event_size or MAX_HEAD_BYTES)
         # A dictionary of its own, or all connections would share what one is known by.
         self.app_state = {**self.app_state, KNOWN_KEY: self.known}
         super().connection_made(transport)

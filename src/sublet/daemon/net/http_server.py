@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from sublet import deadlines
 from sublet.daemon.net import uvicorn_parts
-from sublet.daemon.net.door import Acceptor
+from sublet.daemon.net.acceptor import Acceptor
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.slots import Slots
 from sublet.stop_time import within

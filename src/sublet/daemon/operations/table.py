@@ -40,8 +40,8 @@ SERVES = "serves_operation"
 """Attribute of a method: the operation that it serves."""
 
 
-class Gate(Protocol):
-    """What asks policy: the gatekeeper."""
+class AsksPolicy(Protocol):
+    """Asks policy before an operation, as the gatekeeper does."""
 
     async def ask(
         self,
@@ -69,7 +69,7 @@ class Guarded(Protocol):
     """A service that can ask policy."""
 
     @property
-    def _gate(self) -> Gate: ...
+    def _gate(self) -> AsksPolicy: ...
 
 
 ServiceT = TypeVar("ServiceT", bound=Guarded)

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from nacl.signing import SigningKey
 
-from sublet.daemon.storage.files import make_private, read_private
+from sublet.daemon.storage.private_files import make_private, read_private
 from sublet.protocol import ids
 from sublet.protocol.errors import LocalCode, SubletError
 

@@ -12,8 +12,8 @@ from typing import Final
 from sublet.daemon.api.peers import PairLinkView
 from sublet.daemon.peering.pair_proof import id_hash
 from sublet.daemon.peering.peers import Peer
-from sublet.daemon.times import unix_seconds
 from sublet.protocol.events import EventKind
+from sublet.protocol.times import unix_seconds
 
 MAX_TOLD: Final = 100
 """Links that are told of."""

@@ -13,14 +13,13 @@ import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from urllib.parse import urlsplit
 
 import anyio
 import structlog
 
 from sublet.daemon.api.peers import DEFAULT_LINK_SECONDS, PairLink, PairLinkView, PeerView
+from sublet.daemon.net.addresses import on_loopback
 from sublet.daemon.net.base_url import check_url
-from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity, tls_fingerprint
 from sublet.daemon.peering.made_links import link_name, made_links, view_of
 from sublet.daemon.peering.pair_link import PairingLink, parse_link
@@ -172,7 +171,7 @@ class PairingService:
             reply = await self._peer_link.pair(parsed.a2a_url, request, tls_fingerprint=parsed.tls_fingerprint)
         except SubletError as error:
             # What a newcomer meets first: the link of a daemon that listens to its own machine alone, used on another.
-            if error.code not in (LocalCode.PEER_UNREACHABLE, LocalCode.TOKEN_INVALID) or not _on_loopback(link_url):
+            if error.code not in (LocalCode.PEER_UNREACHABLE, LocalCode.TOKEN_INVALID) or not on_loopback(link_url):
                 raise
             raise SubletError(
                 error.code,
@@ -281,7 +280,7 @@ class PairingService:
     def _request(self, link: PairingLink) -> PairRequest:
         own = self._own_address()
         # An address on loopback means nothing to another machine, and calling it there would reach something else.
-        callable_there = not _on_loopback(own.a2a_url) or _on_loopback(link.a2a_url)
+        callable_there = not on_loopback(own.a2a_url) or on_loopback(link.a2a_url)
         return PairRequest(
             token_id=link.token_id,
             node_id=self._identity.node_id,
@@ -309,7 +308,7 @@ class PairingService:
             _fingerprint_of(request.tls_certificate)
         except SubletError:
             raise _invalid() from None
-        if url is not None and _on_loopback(url) and not _on_loopback(self._own_address().a2a_url):
+        if url is not None and on_loopback(url) and not on_loopback(self._own_address().a2a_url):
             # Kept as "can't be called": what would answer there is on our machine, not on the caller's.
             url = None
         return Peer(request.name_hint, public, url, request.tls_certificate)
@@ -328,10 +327,6 @@ def _fingerprint_of(certificate: str | None) -> str | None:
         raise SubletError(
             LocalCode.TOKEN_INVALID, "the answer holds a malformed certificate", "Update the other side."
         ) from None
-
-
-def _on_loopback(url: str) -> bool:
-    return is_loopback(urlsplit(url).hostname or "")
 
 
 def _invalid() -> SubletError:

@@ -17,13 +17,14 @@ from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.torn_rows import RowsOf
-from sublet.daemon.times import rfc3339, unix_seconds
+from sublet.daemon.times import rfc3339
 from sublet.protocol import ids
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.near import did_you_mean
 from sublet.protocol.signing import KEY_BYTES
 from sublet.protocol.text import clean_line
+from sublet.protocol.times import unix_seconds
 
 MAX_PEERS = 1_000
 MAX_NAMED = 10

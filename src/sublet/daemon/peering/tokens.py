@@ -16,10 +16,11 @@ from sublet.daemon.api.tokens import TokenView
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.torn_rows import RowsOf, a_moment_or_none
-from sublet.daemon.times import rfc3339, unix_seconds
+from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import PEER_NAME
 from sublet.protocol.near import did_you_mean
+from sublet.protocol.times import unix_seconds
 
 PREFIX = "sblt_"
 """Lets secret scanners and our own log filter know a token when they see one."""

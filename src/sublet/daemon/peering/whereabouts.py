@@ -20,8 +20,8 @@ from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
 from sublet import deadlines
+from sublet.daemon.net.addresses import is_loopback, on_loopback
 from sublet.daemon.net.base_url import check_url
-from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity, tls_fingerprint
 from sublet.daemon.peering.pairing import MAX_CERTIFICATE_CHARS, MAX_FIELD_CHARS, OwnAddress
 from sublet.daemon.peering.peers import Peer, PeerStore
@@ -201,7 +201,7 @@ class Whereabouts:
         """Tell whether our address says anything to a peer that we can call: one on loopback, on this machine alone."""
         if peer.a2a_url is None:
             return False
-        return not _on_loopback(self._own_address().a2a_url) or _on_loopback(peer.a2a_url)
+        return not on_loopback(self._own_address().a2a_url) or on_loopback(peer.a2a_url)
 
 
 def _signed(moved: Moved, key: SigningKey, node_id: str, recipient: str) -> Moved:
@@ -226,10 +226,6 @@ def _said(moved: Moved, node_id: str, recipient: str) -> bytes:
     fields = asdict(moved)
     del fields["signature"]
     return _DOMAIN + canonical_json({**fields, "node_id": node_id, "recipient": recipient})
-
-
-def _on_loopback(url: str) -> bool:
-    return is_loopback(urlsplit(url).hostname or "")
 
 
 def _denied(message: str) -> SubletError:

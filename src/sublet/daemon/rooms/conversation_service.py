@@ -35,10 +35,9 @@ from sublet.daemon.api.conversations import (
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.room_people import FIND_PROFILE, NamedProfile, ProfileView
 from sublet.daemon.api.rooms import RoomChange
-from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
-from sublet.daemon.rooms.finding import RoomFinder
-from sublet.daemon.rooms.speaking import Speaking, may_read
+from sublet.daemon.rooms.of_rooms import OfNamedRooms
+from sublet.daemon.rooms.speaking import may_read
 from sublet.daemon.rooms.views import conversation_of, in_order, placed_message
 from sublet.messaging.calls import message_calls, people_calls, room_calls
 from sublet.policy.model import Action, Subject
@@ -48,19 +47,8 @@ RECEIPT_SECONDS: Final = 1.0
 """How long an answer waits for the message to be delivered."""
 
 
-class ConversationService:
-    """Serves the operations of ``api.conversations``.
-
-    Args:
-        gate: asks policy.
-        speaking: runs operations as the caller's entity.
-        finder: finds the rooms of addresses.
-    """
-
-    def __init__(self, gate: Gatekeeper, speaking: Speaking, finder: RoomFinder) -> None:
-        self._gate = gate
-        self._speaking = speaking
-        self._finder = finder
+class ConversationService(OfNamedRooms):
+    """Serves the operations of ``api.conversations``."""
 
     @serves(REACH)
     async def reach(self, request: Reach, caller: Subject) -> Reached:

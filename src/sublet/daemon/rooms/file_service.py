@@ -5,24 +5,14 @@ from __future__ import annotations
 import base64
 
 from sublet.daemon.api.room_files import FETCH_FILE, UPLOAD_FILE, FetchFile, FileContent, FileView, UploadFile
-from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
-from sublet.daemon.rooms.speaking import Speaking
+from sublet.daemon.rooms.of_rooms import OfRooms
 from sublet.messaging.calls import people_calls
 from sublet.policy.model import Subject
 
 
-class RoomFileService:
-    """Serves the operations of ``api.room_files``.
-
-    Args:
-        gate: asks policy.
-        speaking: runs operations as the caller's entity.
-    """
-
-    def __init__(self, gate: Gatekeeper, speaking: Speaking) -> None:
-        self._gate = gate
-        self._speaking = speaking
+class RoomFileService(OfRooms):
+    """Serves the operations of ``api.room_files``."""
 
     @serves(UPLOAD_FILE)
     async def upload_file(self, request: UploadFile, caller: Subject) -> FileView:

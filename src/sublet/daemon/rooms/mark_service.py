@@ -22,9 +22,9 @@ from sublet.daemon.api.room_marks import (
     React,
 )
 from sublet.daemon.api.room_messages import MessageView
-from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
-from sublet.daemon.rooms.speaking import Speaking, may_read
+from sublet.daemon.rooms.of_rooms import OfRooms
+from sublet.daemon.rooms.speaking import may_read
 from sublet.daemon.rooms.views import message_view
 from sublet.messaging.calls import message_calls
 from sublet.policy.model import Subject
@@ -32,17 +32,8 @@ from sublet.policy.model import Subject
 DECISIONS: Final = {"redact": message_calls.redact, "pin": message_calls.pin, "unpin": message_calls.unpin}
 
 
-class RoomMarkService:
-    """Serves the operations of ``api.room_marks``.
-
-    Args:
-        gate: asks policy.
-        speaking: runs operations as the caller's entity.
-    """
-
-    def __init__(self, gate: Gatekeeper, speaking: Speaking) -> None:
-        self._gate = gate
-        self._speaking = speaking
+class RoomMarkService(OfRooms):
+    """Serves the operations of ``api.room_marks``."""
 
     @serves(GET_MESSAGE)
     async def get_message(self, request: OneMessage, caller: Subject) -> MessageView:

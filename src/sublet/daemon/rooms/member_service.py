@@ -17,9 +17,8 @@ from sublet.daemon.api.room_members import (
     RemoveMember,
 )
 from sublet.daemon.api.rooms import RoomChange, RoomDetail
-from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
-from sublet.daemon.rooms.speaking import Speaking
+from sublet.daemon.rooms.of_rooms import OfRooms
 from sublet.daemon.rooms.views import detail_of
 from sublet.messaging.calls import message_calls, room_calls
 from sublet.policy.model import Subject
@@ -29,17 +28,8 @@ MODERATION: Final = "moderation"
 EXTENSIONS: Final = "enabled_extensions"
 
 
-class RoomMemberService:
-    """Serves the operations of ``api.room_members``.
-
-    Args:
-        gate: asks policy.
-        speaking: runs operations as the caller's entity.
-    """
-
-    def __init__(self, gate: Gatekeeper, speaking: Speaking) -> None:
-        self._gate = gate
-        self._speaking = speaking
+class RoomMemberService(OfRooms):
+    """Serves the operations of ``api.room_members``."""
 
     @serves(CONFIGURE_ROOM)
     async def configure_room(self, request: ConfigureRoom, caller: Subject) -> RoomDetail:

@@ -20,25 +20,16 @@ from sublet.daemon.api.room_messages import (
     ReadMessages,
     SendMessage,
 )
-from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
-from sublet.daemon.rooms.speaking import Speaking, may_read
+from sublet.daemon.rooms.of_rooms import OfRooms
+from sublet.daemon.rooms.speaking import may_read
 from sublet.daemon.rooms.views import message_view
 from sublet.messaging.calls import message_calls
 from sublet.policy.model import Action, Subject
 
 
-class MessageService:
-    """Serves the operations of ``api.room_messages``.
-
-    Args:
-        gate: asks policy.
-        speaking: runs operations as the caller's entity.
-    """
-
-    def __init__(self, gate: Gatekeeper, speaking: Speaking) -> None:
-        self._gate = gate
-        self._speaking = speaking
+class MessageService(OfRooms):
+    """Serves the operations of ``api.room_messages``."""
 
     @serves(SEND_MESSAGE)
     async def send_message(self, request: SendMessage, caller: Subject) -> MessageSent:

@@ -20,12 +20,12 @@ import structlog
 
 from sublet import deadlines
 from sublet.daemon.config.config_file import MessagingConfig
-from sublet.daemon.net.network import is_loopback
+from sublet.daemon.net.addresses import is_loopback
 from sublet.daemon.peering.identity import Identity
 from sublet.daemon.peering.peers import Peer, PeerStore
 from sublet.daemon.ports.peer_link import BUS_WIRE, BusAddress, PeerLink
 from sublet.daemon.rooms.bus_port import BusPort
-from sublet.daemon.rooms.known_doors import KnownDoors
+from sublet.daemon.rooms.known_buses import KnownBuses
 from sublet.daemon.rooms.versions import Apart, rooms_apart
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, entity_domain, is_entity_id
@@ -76,7 +76,7 @@ class Messaging:
         self._identity = identity
         self._keys_dir = state_dir / "keys"
         self._database = state_dir / "messaging.db"
-        self._doors_file = state_dir / "bus_doors.json"
+        self._buses_file = state_dir / "bus_doors.json"
         self._sockets = sockets or state_dir / "bus"
         self._asked: set[str] = set()
         """Node ids of peers whose bus is known to have our form."""
@@ -216,7 +216,7 @@ class Messaging:
         """
         called: tuple[str, ...] = ()
         trusted: frozenset[bytes] = frozenset()
-        doors = await asyncio.to_thread(KnownDoors, self._doors_file)
+        buses = await asyncio.to_thread(KnownBuses, self._buses_file)
         while True:
             self._peers_changed.clear()
             await self._admit_agents()
@@ -225,7 +225,7 @@ class Messaging:
                 if keys != trusted:
                     await asyncio.to_thread(links.trust, keys)
                     trusted = keys
-                wanted = await asyncio.to_thread(links.call, await self._addresses(doors))
+                wanted = await asyncio.to_thread(links.call, await self._addresses(buses))
                 if wanted != called:
                     await asyncio.to_thread(network.call, wanted)
                     called = wanted
@@ -241,7 +241,7 @@ class Messaging:
     def apart(self) -> dict[str, Apart]:
         """Return the peers with which no rooms are shared since their versions do not fit, by name."""
         found = {peer.name: self._apart.get(peer.node_id) for peer in self._peers.list()}
-        return {name: rooms_apart(name, door) for name, door in found.items() if door is not None}
+        return {name: rooms_apart(name, bus) for name, bus in found.items() if bus is not None}
 
     def why_apart(self, name: str) -> str:
         """Return why no rooms are shared with the peer of that name; empty where they are, or may be."""
@@ -250,8 +250,8 @@ class Messaging:
 
     def why_apart_from(self, entity: EntityId) -> str:
         """Return the same of the daemon of an entity; the peer's name here is not told."""
-        door = self._apart.get(entity_domain(entity)) if is_entity_id(entity) else None
-        return "" if door is None else rooms_apart(f"the daemon of {entity}", door).what
+        bus = self._apart.get(entity_domain(entity)) if is_entity_id(entity) else None
+        return "" if bus is None else rooms_apart(f"the daemon of {entity}", bus).what
 
     async def _admit_agents(self) -> None:
         """Give an entity to agents that are served since the files were loaded anew."""
@@ -262,7 +262,7 @@ class Messaging:
             if agent_of(agent, self._identity.node_id) is not None and self._service is not None:
                 await self._service.add(await asyncio.to_thread(load_agent, self._keys_dir, self._identity, agent))
 
-    async def _addresses(self, doors: KnownDoors) -> dict[bytes, Sequence[Address]]:
+    async def _addresses(self, buses: KnownBuses) -> dict[bytes, Sequence[Address]]:
         """Return where peers have their buses; of who does not answer, where it was when they last said so."""
         told: dict[str, BusAddress] = {}
         found: dict[bytes, Sequence[Address]] = {}
@@ -271,18 +271,18 @@ class Messaging:
         async def ask(peer: Peer, host: str) -> None:
             try:
                 async with deadlines.timeout(ASK_SECONDS):
-                    door = await self._link.bus(peer.address())
+                    bus = await self._link.bus(peer.address())
             except Exception as error:
                 # Whatever a peer answers with, the others are asked.
                 if not isinstance(error, SubletError | TimeoutError):
                     log.exception("a peer could not be asked where its bus is", peer=peer.name)
-                door = doors.get(peer.node_id)
-            if door is None:
+                bus = buses.get(peer.node_id)
+            if bus is None:
                 return
-            told[peer.node_id] = door
-            self._note_wire(peer, door)
-            if door.wire == BUS_WIRE and self._calls(peer, host):
-                found[peer.public_key] = await _resolved(host, door.port)
+            told[peer.node_id] = bus
+            self._note_wire(peer, bus)
+            if bus.wire == BUS_WIRE and self._calls(peer, host):
+                found[peer.public_key] = await _resolved(host, bus.port)
 
         async with anyio.create_task_group() as group:
             for peer in peers:
@@ -291,22 +291,22 @@ class Messaging:
                 if host is not None and (self._calls(peer, host) or peer.node_id not in self._asked):
                     group.start_soon(ask, peer, host)
         nodes = {peer.node_id for peer in peers}
-        self._apart = {node: door for node, door in self._apart.items() if node in nodes}
+        self._apart = {node: bus for node, bus in self._apart.items() if node in nodes}
         self._asked &= nodes
-        await asyncio.to_thread(doors.keep, told, nodes)
+        await asyncio.to_thread(buses.keep, told, nodes)
         return found
 
-    def _note_wire(self, peer: Peer, door: BusAddress) -> None:
+    def _note_wire(self, peer: Peer, bus: BusAddress) -> None:
         """Tell once of a peer whose bus has another form than ours."""
-        if door.wire == BUS_WIRE:
+        if bus.wire == BUS_WIRE:
             self._asked.add(peer.node_id)
             if self._apart.pop(peer.node_id, None) is not None:
-                log.info("rooms are shared with a peer again", peer=peer.name, version=door.version)
+                log.info("rooms are shared with a peer again", peer=peer.name, version=bus.version)
             return
         if peer.node_id not in self._apart:
-            apart = rooms_apart(peer.name, door)
-            log.warning(apart.what, peer=peer.name, version=door.version, wire=door.wire, remedy=apart.remedy)
-        self._apart[peer.node_id] = door
+            apart = rooms_apart(peer.name, bus)
+            log.warning(apart.what, peer=peer.name, version=bus.version, wire=bus.wire, remedy=apart.remedy)
+        self._apart[peer.node_id] = bus
 
     def _calls(self, peer: Peer, host: str) -> bool:
         """Tell whether it is on us to call a peer: with the smaller node id, or where the peer can't call us."""

@@ -34,6 +34,7 @@ from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.answered import Answered
 from sublet.daemon.rooms.finding import RoomFinder
+from sublet.daemon.rooms.of_rooms import OfNamedRooms
 from sublet.daemon.rooms.speaking import Speaking, may_read
 from sublet.daemon.rooms.views import placed_message, shortened
 from sublet.messaging.calls import message_calls
@@ -47,7 +48,7 @@ TELLING: Final = ("message.", "reaction.", "watch.", "moderation.", "room.member
 _GENERAL: Final = frozenset({"cursor", "kind", "room_id"})
 
 
-class NewsService:
+class NewsService(OfNamedRooms):
     """Serves the operations of ``api.room_news``.
 
     Args:
@@ -57,9 +58,7 @@ class NewsService:
     """
 
     def __init__(self, gate: Gatekeeper, speaking: Speaking, finder: RoomFinder) -> None:
-        self._gate = gate
-        self._speaking = speaking
-        self._finder = finder
+        super().__init__(gate, speaking, finder)
         self._answered = Answered()
 
     @serves(WATCH_ROOMS)

@@ -21,24 +21,14 @@ from sublet.daemon.api.room_people import (
     UpdateProfile,
 )
 from sublet.daemon.api.rooms import RoomChange
-from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
-from sublet.daemon.rooms.speaking import Speaking
+from sublet.daemon.rooms.of_rooms import OfRooms
 from sublet.messaging.calls import people_calls
 from sublet.policy.model import Subject
 
 
-class RoomPeopleService:
-    """Serves the operations of ``api.room_people``.
-
-    Args:
-        gate: asks policy.
-        speaking: runs operations as the caller's entity.
-    """
-
-    def __init__(self, gate: Gatekeeper, speaking: Speaking) -> None:
-        self._gate = gate
-        self._speaking = speaking
+class RoomPeopleService(OfRooms):
+    """Serves the operations of ``api.room_people``."""
 
     @serves(GET_PROFILE)
     async def get_profile(self, request: FindProfile, caller: Subject) -> ProfileView:

@@ -14,24 +14,14 @@ from sublet.daemon.api.room_presence import (
     SetPresence,
 )
 from sublet.daemon.api.rooms import RoomChange
-from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
-from sublet.daemon.rooms.speaking import Speaking
+from sublet.daemon.rooms.of_rooms import OfRooms
 from sublet.messaging.calls import people_calls
 from sublet.policy.model import Subject
 
 
-class RoomPresenceService:
-    """Serves the operations of ``api.room_presence``.
-
-    Args:
-        gate: asks policy.
-        speaking: runs operations as the caller's entity.
-    """
-
-    def __init__(self, gate: Gatekeeper, speaking: Speaking) -> None:
-        self._gate = gate
-        self._speaking = speaking
+class RoomPresenceService(OfRooms):
+    """Serves the operations of ``api.room_presence``."""
 
     @serves(SET_PRESENCE)
     async def set_presence(self, request: SetPresence, caller: Subject) -> RoomChange:

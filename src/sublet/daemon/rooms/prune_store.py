@@ -15,12 +15,12 @@ from sublet.daemon.rooms.entities import DAEMON, daemon_of
 from sublet.daemon.rooms.lent_rooms import CLOSED_LEVEL
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.storage.prune_stores import MAX_CANDIDATES, Candidate
-from sublet.daemon.times import unix_seconds
 from sublet.messaging.calls import message_calls
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId, created_ms
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
+from sublet.protocol.times import unix_seconds
 
 if TYPE_CHECKING:
     from sublet.messaging.engine.engine import Engine

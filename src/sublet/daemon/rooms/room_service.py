@@ -19,28 +19,16 @@ from sublet.daemon.api.rooms import (
     RoomView,
     WhoAmI,
 )
-from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
-from sublet.daemon.rooms.finding import RoomFinder
-from sublet.daemon.rooms.speaking import Speaking, may_read
+from sublet.daemon.rooms.of_rooms import OfNamedRooms
+from sublet.daemon.rooms.speaking import may_read
 from sublet.daemon.rooms.views import detail_of, room_views
 from sublet.messaging.calls import room_calls
 from sublet.policy.model import Subject
 
 
-class RoomService:
-    """Serves the operations of ``api.rooms``.
-
-    Args:
-        gate: asks policy.
-        speaking: runs operations as the caller's entity.
-        finder: knows whom a paired daemon has.
-    """
-
-    def __init__(self, gate: Gatekeeper, speaking: Speaking, finder: RoomFinder) -> None:
-        self._gate = gate
-        self._speaking = speaking
-        self._finder = finder
+class RoomService(OfNamedRooms):
+    """Serves the operations of ``api.rooms``."""
 
     @serves(WHOAMI)
     async def whoami(self, request: Nothing, caller: Subject) -> WhoAmI:

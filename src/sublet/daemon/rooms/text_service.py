@@ -13,24 +13,14 @@ from sublet.daemon.api.room_texts import (
     TextAccess,
     TextView,
 )
-from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
-from sublet.daemon.rooms.speaking import Speaking
+from sublet.daemon.rooms.of_rooms import OfRooms
 from sublet.messaging.calls import message_calls as texts
 from sublet.policy.model import Subject
 
 
-class RoomTextService:
-    """Serves the operations of ``api.room_texts``.
-
-    Args:
-        gate: asks policy.
-        speaking: runs operations as the caller's entity.
-    """
-
-    def __init__(self, gate: Gatekeeper, speaking: Speaking) -> None:
-        self._gate = gate
-        self._speaking = speaking
+class RoomTextService(OfRooms):
+    """Serves the operations of ``api.room_texts``."""
 
     @serves(GET_TEXT)
     async def get_text(self, request: OneMessage, caller: Subject) -> TextView:

@@ -16,15 +16,15 @@ class Apart:
     remedy: str
 
 
-def rooms_apart(name: str, door: BusAddress) -> Apart:
+def rooms_apart(name: str, bus: BusAddress) -> Apart:
     """Return what to say of a peer whose bus has another form than ours.
 
     Args:
         name: the peer's.
-        door: its bus; its version is in its own words.
+        bus: its bus; its version is in its own words.
     """
-    older = door.wire < BUS_WIRE
-    version = f" ({clean_line(door.version, 40)})" if door.version else ""
+    older = bus.wire < BUS_WIRE
+    version = f" ({clean_line(bus.version, 40)})" if bus.version else ""
     what = (
         f"{name} runs {'an older' if older else 'a newer'} Sublet{version}, whose rooms do not reach this one's: "
         "no message goes between them until both are of one form, while delegations go on in both directions"

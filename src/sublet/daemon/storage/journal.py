@@ -18,20 +18,20 @@ from typing import TypeVar
 
 from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.storage.event_log import Recorder
+from sublet.daemon.storage.forgettable import ForgettableRecords
 from sublet.daemon.storage.record_tables import ASSIGNMENTS, DELEGATIONS, RecordTable, marks
 from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord
 from sublet.daemon.storage.resource_log import NOTHING, ResourceChange, give_back, take
-from sublet.daemon.storage.retention import ForgettableRecords
 from sublet.daemon.storage.store import Store
 from sublet.daemon.storage.stored import read_assignment, read_delegation, to_json
 from sublet.daemon.storage.torn_rows import TornRows
-from sublet.daemon.times import unix_seconds
 from sublet.disk.set_aside import SetAside
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKeys, EventKind
 from sublet.protocol.lifecycle import IllegalTransition
 from sublet.protocol.text import clean_line
+from sublet.protocol.times import unix_seconds
 
 RecordT = TypeVar("RecordT", DelegationRecord, AssignmentRecord)
 

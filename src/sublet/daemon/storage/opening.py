@@ -8,7 +8,7 @@ import sqlite3
 from pathlib import Path
 
 from sublet.daemon.storage.schema import APPLICATION_ID, SCHEMA
-from sublet.migrations.database import prepare
+from sublet.migrations.database import prepare, size_of
 from sublet.protocol.errors import LocalCode, SubletError
 
 BUSY_MILLISECONDS = 5000
@@ -100,14 +100,6 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, check: bool) -> None
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
             raise _damaged(path, str(found))
-
-
-def size_of(path: Path) -> int:
-    """Return the bytes of a file, none where it is missing."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
 
 
 def _damaged(path: Path, why: str) -> SubletError:

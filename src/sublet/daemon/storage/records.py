@@ -24,7 +24,6 @@ from sublet.daemon.api.delegation_views import (
     SandboxView,
 )
 from sublet.daemon.api.delegations import CreateDelegation
-from sublet.daemon.times import unix_seconds
 from sublet.policy.request_rules import Narrowing
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, AccessMode, GitMode, TransportName
 from sublet.protocol.delegation.phases import lapsed
@@ -41,6 +40,7 @@ from sublet.protocol.lifecycle import (
 )
 from sublet.protocol.messages import Accept, ChainExtension, Invite
 from sublet.protocol.text import clean_line
+from sublet.protocol.times import unix_seconds
 
 MAX_SHOWN_PROMPT_CHARS = 200
 

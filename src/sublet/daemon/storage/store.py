@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 
 import structlog
 
-from sublet.daemon.storage.opening import BUSY_MILLISECONDS, open_database, size_of
+from sublet.daemon.storage.opening import BUSY_MILLISECONDS, open_database
+from sublet.migrations.database import size_of
 from sublet.protocol.errors import LocalCode, SubletError
 
 T = TypeVar("T")

@@ -31,7 +31,7 @@ _TOLD_AS_DECLINED = frozenset(
 """Codes whose words are for the client as well."""
 
 
-class Messages:
+class MessageAnswerer:
     """Implements ``MessageApi``: each client's context is a session of its own, which no other client reaches.
 
     Args:

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 
 from sublet.daemon.storage.prune_stores import MAX_CANDIDATES, Candidate
-from sublet.daemon.times import unix_seconds
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.times import unix_seconds
 from sublet.supervisor.sessions.control import SessionControl
 from sublet.supervisor.sessions.store import SessionStore
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sublet.daemon.net.network import is_loopback
+from sublet.daemon.net.addresses import is_loopback
 from sublet.policy.limits import AdmissionLimits
 from sublet.workspace.archive.tar_format import TarLimits
 from sublet.workspace.requirements import require_sandbox, require_transport

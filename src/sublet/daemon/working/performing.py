@@ -17,7 +17,7 @@ from sublet.daemon.working.assignment_run import AssignmentRun
 from sublet.daemon.working.assignments import Assignments
 from sublet.daemon.working.decisions import Decisions
 from sublet.daemon.working.executor_tools import ExecutorTools
-from sublet.daemon.working.refusals import broken, names_of, stopping
+from sublet.daemon.working.refusals import broken, stopping
 from sublet.protocol.assignment.events import WorkEnded
 from sublet.protocol.assignment.outputs import Begin, Free, Interrupt, Output, Record, Renew, TakeSlot, Tell, WindDown
 from sublet.protocol.errors import ErrorCode, SubletError
@@ -82,7 +82,7 @@ class Performing:
                     decisions.run.renew(start, host, deadline, ends_at)
                 decisions.renewal()
                 record = decisions.journalled
-                names = names_of(record)
+                names = _names_of(record)
                 log.info("work is renewed", **names, generation=record.generation, expires_at=record.expires_at)
             case WindDown(error, at) if decisions.run is not None:
                 decisions.run.wind_down(error, at)
@@ -131,7 +131,7 @@ class Performing:
             error = None if output.error is None else error_view(output.error)
             changes |= {"error": error, "outcome": output.reason, "exit_code": output.exit_code}
             ended = str(output.error.code) if output.error is not None else "done"
-            log.info("work ends", **names_of(decisions.record), ended=ended, exit_code=output.exit_code)
+            log.info("work ends", **_names_of(decisions.record), ended=ended, exit_code=output.exit_code)
         try:
             decisions.record = await self._assignments.change(
                 decisions.record, held, transition=output.transition, **changes
@@ -142,7 +142,7 @@ class Performing:
         decisions.held.given_back = bool(held)
         if now.state is AssignmentState.ACTIVE and output.transition:
             record = decisions.record
-            log.info("work begins", **names_of(record), access_mode=record.access_mode, expires_at=record.expires_at)
+            log.info("work begins", **_names_of(record), access_mode=record.access_mode, expires_at=record.expires_at)
 
     def _begin(self, decisions: Decisions, start: Start, host: str, deadline: float) -> None:
         """Start the work."""
@@ -200,3 +200,8 @@ class Performing:
             finally:
                 self.runs.pop(run.id, None)
                 run.finish(broken())
+
+
+def _names_of(record: AssignmentRecord) -> dict[str, str]:
+    """Return what the log calls a piece of work by, for the owner of this machine to see whose it was."""
+    return {"delegation_id": record.id, "peer": record.peer, "agent": record.agent}

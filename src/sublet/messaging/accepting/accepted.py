@@ -17,7 +17,7 @@ from sublet.messaging.opening.open_documents import OpenDocuments
 from sublet.messaging.ports.rows import EntryRow, WriteRow
 from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.reading import Reading
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.changes import Happened, RunsHooks
 from sublet.messaging.schema.datatypes import Change, Datatype
 from sublet.protocol.ezagent.envelope import Envelope
@@ -87,7 +87,7 @@ class ChangeTeller:
         documents: OpenDocuments,
         store: Store,
         updates: AcceptedUpdates,
-        rooms: Rooms,
+        rooms: RoomStates,
         reading: Reading,
         configs: ConfigChanges,
     ) -> None:

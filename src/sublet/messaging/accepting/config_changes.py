@@ -12,7 +12,7 @@ from sublet.messaging.passing.ephemeral import Ephemeral
 from sublet.messaging.ports.store import Store
 from sublet.messaging.quotas.quotas import Quotas
 from sublet.messaging.reading.reading import Reading
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.changes import Happened, RunsHooks
 from sublet.messaging.schema.datatypes import Change
 from sublet.protocol.ezagent.ids import EntityId, RoomId
@@ -37,7 +37,7 @@ class ConfigChanges:
         self,
         store: Store,
         documents: OpenDocuments,
-        rooms: Rooms,
+        rooms: RoomStates,
         reading: Reading,
         hooks: RunsHooks,
         gathering: ConfigGathering,

@@ -14,7 +14,7 @@ from typing import Final
 
 from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.documents.document import Document
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.ezagent.ids import RoomId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.model import Update
@@ -55,7 +55,7 @@ class ConfigGathering:
         now_ms: the clock, Unix milliseconds.
     """
 
-    def __init__(self, rooms: Rooms, now_ms: Callable[[], int]) -> None:
+    def __init__(self, rooms: RoomStates, now_ms: Callable[[], int]) -> None:
         self._states = rooms
         self._now_ms = now_ms
         self._rooms: dict[RoomId, _Waiting] = {}

@@ -23,7 +23,7 @@ from sublet.messaging.ports.store import Store
 from sublet.messaging.quotas.quotas import Quotas
 from sublet.messaging.quotas.usage import DiskUsage, size_of
 from sublet.messaging.reading.authorise import refuse_forbidden
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.ezagent.envelope import Envelope, unpack
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
@@ -55,7 +55,7 @@ class Staging:
         store: Store,
         documents: OpenDocuments,
         updates: AcceptedUpdates,
-        rooms: Rooms,
+        rooms: RoomStates,
         quotas: Quotas,
         usage: DiskUsage,
         events: Events,

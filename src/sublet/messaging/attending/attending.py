@@ -122,6 +122,11 @@ class Attending:
             await self._declare(self._subscriptions.draft, room_id, entity)
             self._want(doc_id("draft", room_id=room_id, entity_id=entity))
 
+    def ask_for(self, entity: EntityId) -> None:
+        """Ask for what a member keeps for all their rooms."""
+        for name in self._registry.schema.entity_documents(entity):
+            self._want(name)
+
     def is_quiet(self, room_id: RoomId) -> bool:
         """Tell whether nothing has happened in a room for a while."""
         return time.monotonic() - self._last_event.get(room_id, -math.inf) > QUIET_SECONDS
@@ -146,6 +151,5 @@ class Attending:
 
     async def _member_came(self, room_id: RoomId, entity: EntityId, invited_here: bool) -> None:
         await self._member(entity)
-        for name in self._registry.schema.entity_documents(entity):
-            self._want(name)
+        self.ask_for(entity)
         self._want(f"{'offer' if invited_here else 'bring'}:{room_id}/{entity}")

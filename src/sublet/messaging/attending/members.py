@@ -6,7 +6,7 @@ from typing import Protocol
 
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.rooms.here import RoomsHere
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.schema import Schema
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
@@ -21,7 +21,7 @@ class MemberParts(Protocol):
     def keyring(self) -> Keyring: ...
 
     @property
-    def rooms(self) -> Rooms: ...
+    def rooms(self) -> RoomStates: ...
 
     @property
     def schema(self) -> Schema: ...

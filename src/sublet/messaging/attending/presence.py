@@ -12,7 +12,7 @@ from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.passing.ephemeral import AWARENESS, PRESENCE, Ephemeral
 from sublet.messaging.ports.network import Network, PeerQuery, Sample
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.schema import Schema
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
@@ -27,7 +27,7 @@ class PresenceParts(Protocol):
     """The parts of the engine for telling who is present."""
 
     @property
-    def rooms(self) -> Rooms: ...
+    def rooms(self) -> RoomStates: ...
 
     @property
     def keyring(self) -> Keyring: ...

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sublet.messaging.builtins.times import parse_rfc3339
 from sublet.messaging.declaring.after_write import AfterWrite
 from sublet.messaging.declaring.declaration import AfterWriteHook, Declaration, Hooks, PreSendHook, Trigger
 from sublet.messaging.declaring.pre_send import PreSend
@@ -19,6 +18,7 @@ from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.ids import EntityId, is_entity_id, is_ref_id
 from sublet.protocol.patterns import Pattern
+from sublet.protocol.times import unix_ms
 
 ASKS: Final = "asks"
 CONTROL: Final = "control"
@@ -96,7 +96,7 @@ def _tell(context: AfterWrite) -> None:
     """Learn the epoch of who asks, and tell of what steers one of ours, or would have."""
     change = context.change
     asks, control = epoch_asking(change.fields), control_of(change.fields)
-    sent_ms = parse_rfc3339(str(change.fields["created_at"]))
+    sent_ms = unix_ms(str(change.fields["created_at"]))
     if asks is not None and sent_ms is not None and not change.local:
         context.learn_epoch(change.signer, asks, sent_ms)
     if control is not None and control[0] in context.ours():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sublet.messaging.builtins.timeline import DELETED
-from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.declaring.after_read import AfterRead
 from sublet.messaging.declaring.declaration import (
@@ -35,6 +34,7 @@ from sublet.protocol.ezagent.content import (
 )
 from sublet.protocol.ezagent.ids import RefId, RoomId
 from sublet.protocol.ezagent.roots import StorageType
+from sublet.protocol.times import rfc3339_of_ms
 
 
 def _hash_content(context: PreSend) -> None:
@@ -107,7 +107,7 @@ def _send(
             context.require_enabled(room_id, extension)
     contents: dict[str, bytes] = {}
     try:
-        content = content_object(context.entity, body, format, rfc3339(engine.now_ms()), media)
+        content = content_object(context.entity, body, format, rfc3339_of_ms(engine.now_ms()), media)
         intent = Intent("immutable_content", Change.INSERT, "", room_id, context.entity, dict(content))
         engine.hooks.pre_send(intent, contents)
     except ValueError as error:

@@ -6,7 +6,6 @@ import os
 from typing import Final
 
 from sublet.messaging.builtins.config_values import ENCRYPTION, WINDOW, check_extensions, check_value, config_field
-from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import room_calls as calls
 from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.opening.shards import DEFAULT_REFS_PER_MONTH
@@ -22,6 +21,7 @@ from sublet.protocol.ezagent.room.statements import KNOCKS, MEMBERS, NESTED_MAP,
 from sublet.protocol.ezagent.room.table import MAX_NAME_CHARS, level_of
 from sublet.protocol.ezagent.yjs.encode import Nested, Transaction
 from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.times import rfc3339_of_ms
 
 MAX_KNOCK_CHARS: Final = 500
 
@@ -56,7 +56,7 @@ def create(
         "room_id": room,
         "created_by": creator,
         "salt": salt.hex(),
-        "created_at": rfc3339(now),
+        "created_at": rfc3339_of_ms(now),
         "name": name,
         "membership": Nested(
             policy=policy,
@@ -255,7 +255,7 @@ def _summary(context: OperationContext, state: RoomState) -> calls.RoomSummary:
         "members": len(state.members()),
         "created_by": state.creator or "",
         "write_level": state.level("events_default").value,
-        "last_activity": rfc3339(_last_activity(context, state.room_id)),
+        "last_activity": rfc3339_of_ms(_last_activity(context, state.room_id)),
     }
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.declaring.after_write import AfterWrite
 from sublet.messaging.declaring.declaration import (
@@ -30,6 +29,7 @@ from sublet.protocol.ezagent.ids import RefId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType
 from sublet.protocol.ezagent.yjs.encode import Nested
+from sublet.protocol.times import rfc3339_of_ms
 
 DEFAULT_LIMIT: Final = calls.DEFAULT_LIMIT
 MAX_LIMIT: Final = 200
@@ -48,7 +48,7 @@ def _generate_ref(context: PreSend) -> None:
         "author": context.intent.entity,
         "content_type": given.pop("content_type"),
         "content_id": given.pop("content_id"),
-        "created_at": rfc3339(context.now_ms),
+        "created_at": rfc3339_of_ms(context.now_ms),
         "status": ACTIVE,
         "signature": "",
     }

@@ -6,7 +6,6 @@ import os
 from functools import partial
 from typing import NoReturn
 
-from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.declaring.asking import AskingContext
 from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.schema.fields import Fields
@@ -16,6 +15,7 @@ from sublet.protocol.ezagent.challenge import NONCE_BYTES, Challenge, encode_cha
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.identity import EntityRecord
 from sublet.protocol.ezagent.ids import EntityId, is_entity_id
+from sublet.protocol.times import rfc3339_of_ms
 
 
 async def init(context: AskingContext, name: str) -> Fields:
@@ -87,7 +87,7 @@ def _verified(context: OperationContext, challenge: Challenge, answers: list[byt
             continue
         known = context.parts.keyring.record(record.entity_id)
         if known is None or known.version <= record.version:  # an older one may be of a key that was given up
-            return {**_view(record), "verified_at": rfc3339(context.parts.now_ms())}
+            return {**_view(record), "verified_at": rfc3339_of_ms(context.parts.now_ms())}
     raise SubletError(
         LocalCode.KEY_CHANGED,
         f"whoever answered for {challenge.responder} does not hold its key",

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from sublet.messaging.declaring.operating import OperationContext, OperationParts, Shows
+from sublet.messaging.declaring.reads_rooms import ReadsRooms
 from sublet.messaging.events.events import Events
 from sublet.messaging.opening.open_documents import OpenDocuments
-from sublet.messaging.ports.rows import IndexEntry
 from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.reading import Reading
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.messaging.texts.texts import Texts
 from sublet.messaging.writing.later import Later
@@ -28,7 +28,7 @@ class ReadParts:
     """The parts that such a hook uses, by way of its context."""
 
     store: Store
-    rooms: Rooms
+    rooms: RoomStates
     documents: OpenDocuments
     reading: Reading
     shows: Shows
@@ -38,13 +38,15 @@ class ReadParts:
     operating: OperationParts
 
 
-class AfterRead:
+class AfterRead(ReadsRooms):
     """After data was read, before it is answered: add to the answer; what is stored stays as it is.
 
     ``query`` says which view of an extension the reader asks for, such as ``{"thread": ref_id}``. ``quoted`` tells that
     the items are shown inside those of another room, where nothing may quote any further; ``page`` that they follow
     each other in the room, as who reads it from top to bottom sees them.
     """
+
+    _parts: ReadParts
 
     def __init__(
         self,
@@ -81,20 +83,6 @@ class AfterRead:
         """Return the immutable content that a ref names; None where it is not here."""
         return self._parts.reading.content_of(ref)
 
-    def read_document(self, doc_id: str) -> Fields:
-        """Return a map document as it counts."""
-        return self._parts.reading.map_document(doc_id)
-
-    def text(self, doc_id: str) -> str:
-        """Return the text of a document as it counts."""
-        return self._parts.texts.read(doc_id)
-
-    def elements(self, doc_id: str) -> list[Fields]:
-        """Return the elements of an array document that count, in order."""
-        if self._parts.store.find_document(doc_id) is None:
-            return []
-        return list(self._parts.reading.elements(self._parts.documents.open(doc_id)))
-
     def read_refs(self, ref_ids: Iterable[RefId]) -> list[Fields]:
         """Return refs as they count, those that are here."""
         found = (self._parts.reading.ref(ref_id) for ref_id in ref_ids)
@@ -103,10 +91,6 @@ class AfterRead:
     def counting(self, ref_ids: Iterable[RefId]) -> set[RefId]:
         """Return those of some refs that are in this room and count; costs less than to read them."""
         return self._parts.reading.counting(self.room_id, ref_ids)
-
-    def scan_index(self, index: str, key: str, limit: int, below: str | None = None) -> list[IndexEntry]:
-        """Return entries of an index, highest rank first; only those of a lower rank than ``below``."""
-        return self._parts.store.scan_index(index, key, limit, below)
 
     def quote(self, room_id: RoomId, ref_id: RefId) -> Fields | None:
         """Return a ref of any room as the reader sees it there; None where the reader sees none."""

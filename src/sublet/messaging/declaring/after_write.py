@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from nacl.signing import VerifyKey
 
+from sublet.messaging.declaring.reads_rooms import ReadsEpochs, ReadsRooms
 from sublet.messaging.events.events import Events
 from sublet.messaging.identities.epochs import Epochs
 from sublet.messaging.identities.keyring import Keyring
@@ -20,7 +21,7 @@ from sublet.messaging.ports.rows import IndexEntry
 from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.changes import Happened
 from sublet.messaging.schema.fields import Fields, Written
 from sublet.messaging.texts.texts import Texts
@@ -42,7 +43,7 @@ class ChangeParts:
     """
 
     store: Store
-    rooms: Rooms
+    rooms: RoomStates
     here: RoomsHere
     documents: OpenDocuments
     reading: Reading
@@ -54,11 +55,13 @@ class ChangeParts:
     missing: list[Callable[[str], None]]
 
 
-class AfterWrite:
+class AfterWrite(ReadsRooms, ReadsEpochs):
     """After something was accepted: tell events, feed indexes, start tasks, and write elsewhere where it was made.
 
     The change itself can't be changed any more, nor refused.
     """
+
+    _parts: ChangeParts
 
     def __init__(self, parts: ChangeParts, change: Happened, hook_id: str, *, may_write: bool) -> None:
         self._parts = parts
@@ -89,21 +92,11 @@ class AfterWrite:
         """Have it forgotten by which words a message is found, until it is read anew."""
         self._parts.store.search.doubt(ref_id)
 
-    def scan_index(self, index: str, key: str, limit: int, below: str | None = None) -> list[IndexEntry]:
-        """Return entries of an index, highest rank first; only those of a lower rank than ``below``."""
-        return self._parts.store.scan_index(index, key, limit, below)
-
     def element_counts(self) -> bool:
         """Tell whether the new element that the hook was called for counts."""
         document = self._parts.documents.open(self.change.doc_id)
         node = document.list.nodes.get(self.change.item)
         return node is not None and self._parts.reading.counts(document, node)
-
-    def elements(self, doc_id: str) -> list[Fields]:
-        """Return the elements of an array document that count, in order."""
-        if self._parts.store.find_document(doc_id) is None:
-            return []
-        return list(self._parts.reading.elements(self._parts.documents.open(doc_id)))
 
     def signers(self, doc_id: str) -> set[EntityId]:
         """Return who has written a document."""
@@ -126,14 +119,6 @@ class AfterWrite:
         """Return a ref as it counts, without contents; None where there is none."""
         return self._parts.reading.ref(ref_id)
 
-    def text(self, doc_id: str) -> str:
-        """Return the text of a document as it counts."""
-        return self._parts.texts.read(doc_id)
-
-    def read_document(self, doc_id: str) -> Fields:
-        """Return a map document as it counts."""
-        return self._parts.reading.map_document(doc_id)
-
     def want(self, doc_id: str) -> None:
         """Have a document asked for that something refers to, where it is not here."""
         if self._parts.store.find_document(doc_id) is None:
@@ -145,11 +130,6 @@ class AfterWrite:
         change = self.change
         document = self._parts.documents.open(change.doc_id)
         return self._parts.reading.write_counts(document, path or change.path, change.signer, change.item, first=False)
-
-    def epoch_of(self, entity: EntityId) -> str | None:
-        """Return the epoch of an entity's daemon, as it is known last."""
-        epoch = self._parts.epochs.of(entity)
-        return epoch.hex() if epoch is not None else None
 
     def learn_epoch(self, entity: EntityId, epoch: str, signed_ms: int) -> None:
         """Keep an epoch that an entity has signed at a time of its own, unless a later one is known."""

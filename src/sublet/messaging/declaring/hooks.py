@@ -27,7 +27,7 @@ from sublet.messaging.declaring.declaration import (
 from sublet.messaging.declaring.pre_send import PreSend, SendParts
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.ports.store import Store
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.changes import Happened, Intent
 from sublet.messaging.schema.datatypes import Change, Origin
 from sublet.messaging.schema.fields import Fields
@@ -53,7 +53,7 @@ class HookPipeline:
         store: whether a transaction is open.
     """
 
-    def __init__(self, registry: Registry, rooms: Rooms, store: Store) -> None:
+    def __init__(self, registry: Registry, rooms: RoomStates, store: Store) -> None:
         self._rooms = rooms
         self._store = store
         self._pre_send = _Watched(registry.hooks(Phase.PRE_SEND), PreSendHook)

@@ -18,7 +18,7 @@ from sublet.messaging.ports.rows import IndexEntry
 from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.changes import RunsHooks
 from sublet.messaging.schema.datatypes import AnnotationPlace, Origin
 from sublet.messaging.schema.fields import Fields, FieldsView, Written
@@ -90,7 +90,7 @@ class OperationParts:
     store: Store
     schema: Schema
     declared: Declarations
-    rooms: Rooms
+    rooms: RoomStates
     here: RoomsHere
     documents: OpenDocuments
     shards: TimelineShards

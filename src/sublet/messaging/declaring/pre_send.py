@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 from nacl.signing import SigningKey
 
+from sublet.messaging.declaring.reads_rooms import ReadsEpochs, ReadsMaps
 from sublet.messaging.identities.epochs import Epochs
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.ports.blobs import BlobStore, keep
 from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.changes import Intent
 from sublet.messaging.schema.datatypes import AnnotationPlace
 from sublet.messaging.schema.fields import Fields
@@ -26,7 +27,7 @@ from sublet.messaging.texts.texts import Texts
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import parse_content, sign_ref
-from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, own_ref_id
+from sublet.protocol.ezagent.ids import RefId, RoomId, own_ref_id
 from sublet.protocol.ezagent.room.state import RoomState
 
 
@@ -36,7 +37,7 @@ class SendParts:
 
     store: Store
     schema: Schema
-    rooms: Rooms
+    rooms: RoomStates
     here: RoomsHere
     reading: Reading
     texts: Texts
@@ -47,11 +48,13 @@ class SendParts:
     now_ms: Callable[[], int]
 
 
-class PreSend:
+class PreSend(ReadsMaps, ReadsEpochs):
     """Before something is written and signed: change it, annotate it, refuse it.
 
     There is no way from here to the network, nor to data that is not written yet.
     """
+
+    _parts: SendParts
 
     def __init__(self, parts: SendParts, intent: Intent, contents: dict[str, bytes]) -> None:
         self._parts = parts
@@ -119,18 +122,9 @@ class PreSend:
         number = next(self._parts.ref_numbers)
         return own_ref_id(self._parts.now_ms(), str(self.intent.room_id), self.intent.entity, number)
 
-    def read_document(self, doc_id: str) -> Fields:
-        """Return a map document as it counts."""
-        return self._parts.reading.map_document(doc_id)
-
     def counts(self) -> bool:
         """Tell whether what is about to be written into a text would count."""
         return self._parts.texts.may(self.intent.entity, self.intent.doc_id)
-
-    def epoch_of(self, entity: EntityId) -> str | None:
-        """Return the epoch of an entity's daemon, as it is known last."""
-        epoch = self._parts.epochs.of(entity)
-        return epoch.hex() if epoch is not None else None
 
     def author_key(self) -> SigningKey:
         """Return the key that the author signs with."""

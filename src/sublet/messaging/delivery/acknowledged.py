@@ -13,7 +13,7 @@ from sublet.messaging.opening.shards import TimelineShards
 from sublet.messaging.ports.rows import IndexEntry
 from sublet.messaging.ports.store import Store
 from sublet.messaging.rooms.here import RoomsHere
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.syncing.answers import AnswerParts, behind
 from sublet.protocol.ezagent.acknowledgement import (
     MAX_CLIENTS,
@@ -53,7 +53,7 @@ class AcknowledgedParts(AnswerParts, Protocol):
     def now_ms(self) -> Callable[[], int]: ...
 
     @property
-    def rooms(self) -> Rooms: ...
+    def rooms(self) -> RoomStates: ...
 
     @property
     def shards(self) -> TimelineShards: ...

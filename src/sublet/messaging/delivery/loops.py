@@ -13,17 +13,17 @@ from itertools import islice, pairwise
 from typing import Final, Protocol
 
 from sublet.messaging.builtins.timeline import HOPS, backwards, hops_of
-from sublet.messaging.builtins.times import parse_rfc3339
 from sublet.messaging.declaring.operating import OperationContext, OperationParts
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.ports.rows import EventRow
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.identity import EntityKind
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, is_ref_id
+from sublet.protocol.times import unix_ms
 
 MAX_LOOKED_AT: Final = 64
 """Messages of a conversation that are looked through for what an agent answers."""
@@ -53,7 +53,7 @@ class LoopParts(Protocol):
     def reading(self) -> Reading: ...
 
     @property
-    def rooms(self) -> Rooms: ...
+    def rooms(self) -> RoomStates: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ def _said(engine: LoopParts, author: EntityId, room_id: RoomId) -> Iterator[tupl
     later = engine.now_ms()
     for document, node in islice(backwards(OperationContext(engine.operating, author), room_id, None), MAX_LOOKED_AT):
         ref = engine.reading.entry(document, node)
-        sent = parse_rfc3339(ref["created_at"])
+        sent = unix_ms(ref["created_at"])
         if sent is None or later - sent > FORGOTTEN_SECONDS * 1_000:
             return
         later = min(later, sent)

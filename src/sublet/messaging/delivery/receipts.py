@@ -8,13 +8,13 @@ from typing import Final, Protocol
 
 from sublet.messaging.builtins.control import control_of
 from sublet.messaging.builtins.delivery import AudienceParts, audience
-from sublet.messaging.builtins.times import parse_rfc3339
 from sublet.messaging.delivery.acknowledged import AcknowledgedParts, is_delivered
 from sublet.messaging.extensions.read_receipts import ReceiptParts, has_read
 from sublet.messaging.opening.open_documents import OpenDocuments
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
+from sublet.protocol.times import unix_ms
 
 UNDELIVERABLE_SECONDS: Final = 7 * 86_400.0
 """How long a recipient's daemon may be silent before a message to it counts as undeliverable; it is kept anyway."""
@@ -24,7 +24,7 @@ class DeliveredParts(AcknowledgedParts, AudienceParts, ReceiptParts, Protocol):
     """The parts of the engine for telling how far a message has come."""
 
     @property
-    def rooms(self) -> Rooms: ...
+    def rooms(self) -> RoomStates: ...
 
     @property
     def documents(self) -> OpenDocuments: ...
@@ -81,7 +81,7 @@ def receipts_of(
         )
     row, item = found
     shard, node = row.doc_id.rpartition("/")[2], engine.documents.open(row.doc_id).list.nodes[item]
-    sent_ms = parse_rfc3339(ref["created_at"]) or 0
+    sent_ms = unix_ms(ref["created_at"]) or 0
     late = engine.now_ms() - sent_ms > patience_seconds * 1_000
     members = engine.rooms.state(room_id).members()
 

@@ -41,7 +41,7 @@ from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES, DiskUsage
 from sublet.messaging.reading.authorise import WriterRules
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.texts.texts import Texts
 from sublet.messaging.trust.forks import Forks
 from sublet.messaging.trust.heads import HeadExchange
@@ -79,7 +79,7 @@ class Engine:
         # Who and where.
         self.keyring = Keyring(store, local)
         self.epochs = Epochs(store, self.keyring)
-        self.rooms = Rooms(store)
+        self.rooms = RoomStates(store)
         self.here = RoomsHere(store, self.rooms, self.keyring)
         self.events = Events(store)
         self.cursors = Cursors(store, self.events)

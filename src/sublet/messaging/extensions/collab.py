@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.declaring.after_write import AfterWrite
 from sublet.messaging.declaring.declaration import (
@@ -51,6 +50,7 @@ from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId, is_c
 from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
 from sublet.protocol.ezagent.roots import StorageType
 from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.times import rfc3339_of_ms
 
 COLLAB: Final = "collab"
 MODES: Final = ("owner_only", "explicit", "room_members")
@@ -215,7 +215,7 @@ def _update_acl(
         raise SubletError(
             LocalCode.CONFLICT, f"{acl['mode']} is not taken back to {mode}", "Take editors off the list instead."
         )
-    fields: dict[str, Value] = {"owner": context.entity, "updated_at": rfc3339(engine.now_ms())}
+    fields: dict[str, Value] = {"owner": context.entity, "updated_at": rfc3339_of_ms(engine.now_ms())}
     fields["mode"] = mode or acl["mode"]
     if given is not None:
         gone = [one for one in acl["editors"] if one not in given]
@@ -319,7 +319,7 @@ def _replace(
             "Begin another text, or edit fewer places.",
         )
     engine, name = context.parts, content_document(room_id, here["content_id"])
-    marks: dict[str, Value] = {EDITED_AT: rfc3339(engine.now_ms())}
+    marks: dict[str, Value] = {EDITED_AT: rfc3339_of_ms(engine.now_ms())}
     try:
         for index, delete, insert in reversed(edits):  # the last one first, so that places stay what they are
             engine.texts.edit(context.entity, name, index, index + delete, insert, marks)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import people_calls as calls
 from sublet.messaging.declaring.after_write import AfterWrite
 from sublet.messaging.declaring.declaration import AfterWriteHook, Declaration, Hooks, Operation, PreSendHook, Trigger
@@ -22,6 +21,7 @@ from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, is_ref_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType
 from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.times import rfc3339_of_ms
 
 DRAFTS: Final = "drafts"
 _BODY, _REPLY_TO, _TIME = "body", "reply_to", "updated_at"
@@ -70,7 +70,7 @@ def _save(context: OperationContext, room_id: RoomId, body: str, reply_to: RefId
         raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no message to answer", "Read the room for their ids.")
     there = engine.reading.map_document(_document(room_id, entity))
     wanted: dict[str, Value] = {_BODY: body or None, _REPLY_TO: reply_to if body else None}
-    wanted[_TIME] = rfc3339(engine.now_ms()) if body else None
+    wanted[_TIME] = rfc3339_of_ms(engine.now_ms()) if body else None
     writes = [(None, (key,), value) for key, value in wanted.items() if there.get(key) != value]
     if any(key[0] != _TIME for _, key, _ in writes):
         engine.writing.set_fields(entity, _document(room_id, entity), writes)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.declaring.after_read import AfterRead
 from sublet.messaging.declaring.after_write import AfterWrite
@@ -39,6 +38,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import sign_content
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, is_entity_id, ref_id
 from sublet.protocol.ezagent.roots import StorageType
+from sublet.protocol.times import rfc3339_of_ms
 
 MAX_REASON_CHARS: Final = 500
 _KEPT: Final = ("room_id", "shard_id", "ref_id", "author", "content_type", "created_at", "status")
@@ -129,7 +129,7 @@ def _write(context: OperationContext, room_id: RoomId, decision: dict[str, str],
         **decision,
         "by": context.entity,
         "reason": reason,
-        "timestamp": rfc3339(now),
+        "timestamp": rfc3339_of_ms(now),
     }
     # All of it is signed, with its kind and room, so that it proves nothing elsewhere.
     signed = sign_content({"type": SIGNED_AS, "room_id": room_id, **fields}, engine.keyring.key(context.entity))

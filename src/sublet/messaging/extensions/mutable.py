@@ -10,7 +10,6 @@ from typing import Final
 
 from sublet.messaging.builtins.message import as_sent
 from sublet.messaging.builtins.timeline import DELETED
-from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.declaring.after_read import AfterRead
 from sublet.messaging.declaring.after_write import AfterWrite
@@ -38,6 +37,7 @@ from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId, is_o
 from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
 from sublet.protocol.ezagent.roots import StorageType
 from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.times import rfc3339_of_ms
 
 MUTABLE: Final = "mutable"
 EDITED: Final = "edited"
@@ -80,7 +80,8 @@ def _update_status(context: AfterWrite) -> None:
             context.write_field(document, entry.rank, ("status",), EDITED)
 
 
-def _is_edited(change: Happened) -> bool:
+def is_edit(change: Happened) -> bool:
+    """Tell whether a change says of a message that its author has edited it."""
     return change.path == ("status",) and change.value == EDITED
 
 
@@ -196,7 +197,7 @@ def _new_id(context: OperationContext, room_id: RoomId) -> ContentId:
 
 def _write(context: OperationContext, ref: Fields, name: str, body: str, format: str | None) -> None:
     engine = context.parts
-    marks: dict[str, Value] = {EDITED_AT: rfc3339(engine.now_ms())}
+    marks: dict[str, Value] = {EDITED_AT: rfc3339_of_ms(engine.now_ms())}
     if format is not None:
         marks["format"] = format
     if ref["content_type"] == IMMUTABLE:
@@ -298,7 +299,7 @@ MUTABLES: Final = Declaration(
             ),
             AfterWriteHook(
                 "mutable.emit_edited",
-                Trigger("timeline_index", Change.UPDATE, "status == edited", _is_edited),
+                Trigger("timeline_index", Change.UPDATE, "status == edited", is_edit),
                 40,
                 _emit_edited,
             ),

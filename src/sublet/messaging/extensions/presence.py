@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import people_calls as calls
 from sublet.messaging.declaring.after_write import AfterWrite
 from sublet.messaging.declaring.declaration import (
@@ -24,6 +23,7 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.roots import StorageType
+from sublet.protocol.times import rfc3339_of_ms
 
 PRESENCE: Final = "presence"
 TYPING_MS: Final = 10_000
@@ -79,7 +79,7 @@ def _set(
         )
     said, now = engine.ephemeral.said(room_id, entity), engine.now_ms()
     before = dict(said.value) if said is not None else {}
-    value: dict[str, JsonValue] = {"entity_id": entity, "last_active": rfc3339(now)}
+    value: dict[str, JsonValue] = {"entity_id": entity, "last_active": rfc3339_of_ms(now)}
     value["typing"] = bool(before.get("typing")) if typing is None else typing
     for name, given in (("custom_status", status), ("active_window", window)):
         kept = before.get(name) if given is None else given

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import people_calls as calls
 from sublet.messaging.declaring.after_write import AfterWrite
 from sublet.messaging.declaring.asking import AskingContext
@@ -38,6 +37,7 @@ from sublet.protocol.ezagent.roots import StorageType
 from sublet.protocol.ezagent.yjs.encode import Nested
 from sublet.protocol.ezagent.yjs.model import Scalar, Value
 from sublet.protocol.patterns import Pattern
+from sublet.protocol.times import rfc3339_of_ms
 
 PROFILE: Final = "profile"
 MAX_BODY_CHARS: Final = 32_768
@@ -163,7 +163,7 @@ def _change(context: OperationContext, frontmatter: dict[str, Scalar] | None, bo
         engine.writing.set_fields(entity, name, writes)
     if body is not None and body != engine.texts.read(name):
         try:
-            engine.texts.replace(entity, name, body, {_WRITTEN_AT: rfc3339(engine.now_ms())})
+            engine.texts.replace(entity, name, body, {_WRITTEN_AT: rfc3339_of_ms(engine.now_ms())})
         except (Refused, ValueError) as error:
             raise SubletError(LocalCode.INVALID_ARGUMENT, f"this can't be written: {error}", "Is it Unicode?") from None
     return _get(context)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from sublet.messaging.builtins.timeline import backwards
-from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.calls import people_calls as calls
 from sublet.messaging.declaring.after_read import AfterRead
 from sublet.messaging.declaring.after_write import AfterWrite
@@ -33,6 +32,7 @@ from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType
 from sublet.protocol.ezagent.shards import is_shard
 from sublet.protocol.ezagent.yjs.encode import Nested
+from sublet.protocol.times import rfc3339_of_ms
 
 READ_RECEIPTS: Final = "read-receipts"
 MAX_UNREAD: Final = 1_000
@@ -110,7 +110,7 @@ def mark_read(context: OperationContext, room_id: RoomId, ref_id: RefId) -> bool
     writes: list[tuple[RefId | None, tuple[str, ...], Written]] = [
         (None, (reader, _REF), ref_id),
         (None, (reader, _WINDOW), ref["shard_id"]),
-        (None, (reader, _TIME), rfc3339(engine.now_ms())),
+        (None, (reader, _TIME), rfc3339_of_ms(engine.now_ms())),
     ]
     if not isinstance(known, dict):
         writes.insert(0, (None, (reader,), Nested()))

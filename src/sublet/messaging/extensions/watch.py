@@ -24,6 +24,7 @@ from sublet.messaging.declaring.declaration import (
 from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.declaring.pre_send import PreSend
 from sublet.messaging.extensions.channels import channel_name, channels_of, in_channels
+from sublet.messaging.extensions.mutable import is_edit
 from sublet.messaging.extensions.reactions import is_reaction, parse_key
 from sublet.messaging.extensions.reply_to import reply_target
 from sublet.messaging.extensions.threads import thread_root
@@ -41,7 +42,6 @@ WATCH: Final = "watch"
 WATCH_FIELD: Final = "ext.watch"
 ALL_ROOMS: Final = "all_rooms"
 THIS_ROOM: Final = "this_room"
-EDITED: Final = "edited"
 FLAGS: Final[Mapping[str, bool]] = {
     "on_content_edit": True,
     "on_reply": True,
@@ -118,11 +118,7 @@ def _concerns_watchers(change: Happened) -> bool:
     """Tell whether a change of a timeline is of a kind that somebody may watch for."""
     if change.event is Change.INSERT:
         return reply_target(change.fields) is not None or thread_root(change.fields) is not None
-    return _is_edit(change) or is_reaction(change)
-
-
-def _is_edit(change: Happened) -> bool:
-    return change.path == ("status",) and change.value == EDITED
+    return is_edit(change) or is_reaction(change)
 
 
 def _check_ref_watchers(context: AfterWrite) -> None:
@@ -133,7 +129,7 @@ def _check_ref_watchers(context: AfterWrite) -> None:
     ref = context.read_ref(str(change.entry_id))
     if ref is None or ref["room_id"] != change.room_id:
         return
-    if _is_edit(change):
+    if is_edit(change):
         tell_of_edit(context, ref)
     elif (found := parse_key(change.path[1])) is not None:
         for watcher in _watchers(context, ref, "on_reaction"):

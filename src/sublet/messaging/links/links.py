@@ -60,7 +60,7 @@ class Links:
         self._selector = selectors.DefaultSelector()
         self._waker, self._woken = socket.socketpair()
         self._jobs: deque[Callable[[], None]] = deque()
-        self._doors: dict[bytes, Sequence[Address]] = {}
+        self._addresses: dict[bytes, Sequence[Address]] = {}
         self._calls = itertools.count()
         self._callers: dict[bytes, Socket] = {}
         self._pending: OrderedDict[Link, None] = OrderedDict()
@@ -96,25 +96,25 @@ class Links:
         finally:
             self._do(self._cut_strangers)
 
-    def call(self, doors: Mapping[bytes, Sequence[Address]]) -> tuple[str, ...]:
+    def call(self, addresses: Mapping[bytes, Sequence[Address]]) -> tuple[str, ...]:
         """Call these peers from now on; return where Zenoh has to connect for that.
 
         Args:
-            doors: addresses of each by its key, tried in turn. Others than before count from the next call on.
+            addresses: of each daemon by its key, tried in turn. Others than before count from the next call on.
 
         Raises:
             OSError: a socket can't be made.
         """
 
         def change() -> None:
-            self._doors = dict(doors)
-            for key in self._callers.keys() - doors.keys():
+            self._addresses = dict(addresses)
+            for key in self._callers.keys() - addresses.keys():
                 self._drop_caller(key)
-            for key in doors.keys() - self._callers.keys():
+            for key in addresses.keys() - self._callers.keys():
                 self._add_caller(key)
 
         self._do(change)
-        return tuple(sorted(f"unixsock-stream/{self._path(key)}" for key in doors))
+        return tuple(sorted(f"unixsock-stream/{self._path(key)}" for key in addresses))
 
     def peers(self) -> list[bytes]:
         """Return the key of each link's peer."""
@@ -221,7 +221,7 @@ class Links:
             self._rest(listener, key, error)
             return
         local.setblocking(False)
-        addresses = self._doors[key]
+        addresses = self._addresses[key]
         if not addresses:
             local.close()
             return

@@ -25,6 +25,11 @@ PERIODS_FOR_QUIET: Final = 20
 """After how many of those that is asked for in a room where nothing happens."""
 PERIODS_FOR_MEMBERS: Final = 10
 """After how many of those what members keep for all their rooms is asked for."""
+ONCE_MORE_SECONDS: Final = 2.0
+"""How long after a change of a link who has answered nothing is asked once more.
+
+A link is told of before it is known what the other side serves there, so the first question may reach nobody.
+"""
 
 
 class CatchingUp:
@@ -58,6 +63,7 @@ class CatchingUp:
         self._history = history
         self._own = own
         self._month = ""
+        self._asks_once_more = False
 
     async def begin(self) -> None:
         """Note the month in which the daemon has started."""
@@ -90,6 +96,22 @@ class CatchingUp:
         self._history.link_changed()
         await self.everything()
         await self._ask_for_members()
+        await self._once_more()
+
+    async def _once_more(self) -> None:
+        """Ask again for rooms of which no member has answered, and for our rooms; once for several changes."""
+        if self._asks_once_more:
+            return
+        self._asks_once_more = True
+        try:
+            await anyio.sleep(ONCE_MORE_SECONDS)
+        finally:
+            self._asks_once_more = False
+        unanswered = self._sync.take_unanswered()
+        for room_id in await self._call(lambda engine: sorted(engine.here.ids & unanswered)):
+            self._sync.want(f"room:{room_id}")
+        for entity in self._own():
+            await self._joining.ask(entity)
 
     async def everything(self, is_due: Callable[[RoomId], bool] = lambda _: True) -> None:
         """Ask for all that may have been missed, hear a month that has begun, and find where we are a member now.

@@ -11,7 +11,7 @@ from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.intake.intake import Intake
 from sublet.messaging.ports.store import Store
 from sublet.messaging.rooms.here import RoomsHere
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refused
@@ -38,7 +38,7 @@ class InvitationParts(Protocol):
     def keyring(self) -> Keyring: ...
 
     @property
-    def rooms(self) -> Rooms: ...
+    def rooms(self) -> RoomStates: ...
 
     @property
     def store(self) -> Store: ...

@@ -13,7 +13,7 @@ from typing import Final
 
 from sublet.messaging.opening.open_documents import OpenDocuments
 from sublet.messaging.ports.store import Store
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import RoomId, created_ms
 from sublet.protocol.ezagent.keys import doc_id
@@ -40,7 +40,7 @@ class TimelineShards:
         self,
         store: Store,
         documents: OpenDocuments,
-        rooms: Rooms,
+        rooms: RoomStates,
         now_ms: Callable[[], int],
     ) -> None:
         self._store = store

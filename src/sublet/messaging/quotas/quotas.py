@@ -18,7 +18,7 @@ from sublet.messaging.opening.shards import TimelineShards
 from sublet.messaging.ports.store import Store
 from sublet.messaging.quotas.usage import DiskUsage
 from sublet.messaging.rooms.here import RoomsHere
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.errors import Refusal, Refused
@@ -63,7 +63,7 @@ class Quotas:
         self,
         store: Store,
         usage: DiskUsage,
-        rooms: Rooms,
+        rooms: RoomStates,
         here: RoomsHere,
         keyring: Keyring,
         documents: OpenDocuments,

@@ -11,7 +11,7 @@ from typing import Final
 
 from sublet.messaging.documents.document import Document
 from sublet.messaging.documents.plan import NewEntry, NewWrite, Plan
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Datatype, ReadsMaps, Write
 from sublet.messaging.schema.fields import Fields
 from sublet.messaging.schema.schema import Schema
@@ -31,7 +31,7 @@ FIXED: Final = frozenset({"ref_id", "author", "created_at"})
 class _Write:
     """The facts about one write, for a writer rule."""
 
-    rooms: Rooms
+    rooms: RoomStates
     room_id: str | None
     part: str
     signer: EntityId
@@ -124,7 +124,7 @@ class WriterRules:
         rooms: who is in which room with which power.
     """
 
-    def __init__(self, schema: Schema, rooms: Rooms) -> None:
+    def __init__(self, schema: Schema, rooms: RoomStates) -> None:
         self._schema = schema
         self._rooms = rooms
 

@@ -20,7 +20,7 @@ from sublet.messaging.ports.rows import WriteRow
 from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.authorise import WriterRules
 from sublet.messaging.reading.candidates import Candidate, Path, candidate_of, first_fields, live, ordered
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
@@ -40,7 +40,7 @@ class Reading:
     """
 
     def __init__(
-        self, store: Store, documents: OpenDocuments, updates: AcceptedUpdates, rooms: Rooms, rules: WriterRules
+        self, store: Store, documents: OpenDocuments, updates: AcceptedUpdates, rooms: RoomStates, rules: WriterRules
     ) -> None:
         self._store = store
         self._documents = documents

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.ports.store import Store
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.room.state import RoomState
 
@@ -25,7 +25,7 @@ class RoomsHere:
         keyring: which entities are ours.
     """
 
-    def __init__(self, store: Store, states: Rooms, keyring: Keyring) -> None:
+    def __init__(self, store: Store, states: RoomStates, keyring: Keyring) -> None:
         self._store = store
         self._states = states
         self._keyring = keyring

@@ -20,7 +20,7 @@ from sublet.protocol.ezagent.yjs.model import ItemId, Value
 from sublet.protocol.ezagent.yjs.reader import Reader
 
 
-class Rooms:
+class RoomStates:
     """Rooms that have a config here.
 
     Args:

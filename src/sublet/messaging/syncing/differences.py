@@ -16,7 +16,7 @@ from sublet.messaging.opening.shards import TimelineShards
 from sublet.messaging.passing.ephemeral import Ephemeral
 from sublet.messaging.ports.store import Store
 from sublet.messaging.quotas.quotas import Quotas
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.schema import Schema
 from sublet.messaging.trust.heads import HeadExchange, changing
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind
@@ -49,7 +49,7 @@ class SyncParts(Protocol):
     def quotas(self) -> Quotas: ...
 
     @property
-    def rooms(self) -> Rooms: ...
+    def rooms(self) -> RoomStates: ...
 
     @property
     def schema(self) -> Schema: ...
@@ -73,18 +73,21 @@ def vector(engine: SyncParts, name: str) -> dict[int, int]:
 
 
 def of_extensions(engine: SyncParts, room_id: RoomId) -> list[str]:
+    """Return the documents of a room that its extensions keep, those that change among them."""
     enabled = engine.rooms.state(room_id).enabled_extensions
     names = [doc_id("ext", room_id=room_id, ext_id=name) for name in engine.schema.own_documents(enabled)]
     return names + [row.doc_id for row in changing(engine.store, room_id)]
 
 
 def newest_shard(engine: SyncParts, room_id: RoomId) -> str | None:
+    """Return the newest shard of a room's timeline that is here, of no month to come; None where there is none."""
     this = engine.shards.current_month()
     newest = next((name for name in reversed(engine.shards.names(room_id)) if month_of_shard(name) <= this), None)
     return doc_id("index", room_id=room_id, shard_id=newest) if newest is not None else None
 
 
 def is_empty(engine: SyncParts, name: str) -> bool:
+    """Tell whether nothing of a document is here, neither entries nor what tells of a fork."""
     row = engine.store.find_document(name)
     return row is None or not (engine.store.has_entries(row.number) or engine.store.trust.forks(row.number))
 
@@ -127,4 +130,5 @@ def signers_of_heads(bundle: Bundle) -> Bundle:
 
 
 def take(engine: SyncParts, room_id: RoomId | None, bundle: Bundle) -> ArrivalReport:
+    """Have an answer of a member taken in, and return what came of it."""
     return engine.intake.take_bundle(room_id, bundle)

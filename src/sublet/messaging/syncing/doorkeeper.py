@@ -15,7 +15,7 @@ from sublet.messaging.ports.network import PeerQuery
 from sublet.messaging.reading.avatars import avatar_of
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.syncing.replays import SeenQuestions
 from sublet.protocol.ezagent.blob import parse_wanted
 from sublet.protocol.ezagent.errors import Refusal, Refused
@@ -47,7 +47,7 @@ class DoorParts(Protocol):
     def reading(self) -> Reading: ...
 
     @property
-    def rooms(self) -> Rooms: ...
+    def rooms(self) -> RoomStates: ...
 
 
 def place_of(key: str) -> DocumentPlace:

@@ -66,6 +66,7 @@ class Sync:
         self._wanted: dict[str, None] = {}
         self._doubted: set[str] = set()
         self._again: set[str] = set()
+        self._unanswered: set[RoomId] = set()
         self._ready = anyio.Event()
         self._limiter = anyio.CapacityLimiter(WORKERS)
 
@@ -123,6 +124,7 @@ class Sync:
         """
         await self.document(doc_id("config", room_id=room_id))
         statements = await self._ask(doc_id("heads", room_id=room_id), b"")
+        (self._unanswered.discard if statements else self._unanswered.add)(room_id)
         told: dict[str, bool] = {}
         for statement in statements:
             for name, same in (await self._call(partial(differences.alike, room_id=room_id, bundle=statement))).items():
@@ -136,6 +138,11 @@ class Sync:
         for month in (previous_month(this), this):
             await self.month(room_id, month, alike - {newest})
         await self._forks(room_id, statements)
+
+    def take_unanswered(self) -> set[RoomId]:
+        """Return the rooms of which no member has answered since the last call, or is alone in; some may be gone."""
+        found, self._unanswered = self._unanswered, set()
+        return found
 
     async def _forks(self, room_id: RoomId, statements: list[Bundle]) -> None:
         """Ask for the whole log of a client of which a member has another history."""

@@ -16,7 +16,7 @@ from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.opening.open_documents import OpenDocuments
 from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.reading import Reading
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.changes import Intent, RunsHooks
 from sublet.messaging.schema.datatypes import Change
 from sublet.messaging.texts.text_body import TextBody
@@ -64,7 +64,7 @@ class Texts:
         self,
         store: Store,
         documents: OpenDocuments,
-        rooms: Rooms,
+        rooms: RoomStates,
         reading: Reading,
         keyring: Keyring,
         hooks: RunsHooks,

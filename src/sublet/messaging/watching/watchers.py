@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 
 from sublet.messaging.events.events import Events
 from sublet.messaging.ports.rows import EventRow
-from sublet.messaging.rooms.states import Rooms
+from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 Seen: TypeAlias = "tuple[list[EventRow], int]"
@@ -24,7 +24,7 @@ class WatchParts(Protocol):
     def events(self) -> Events: ...
 
     @property
-    def rooms(self) -> Rooms: ...
+    def rooms(self) -> RoomStates: ...
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.faults import fault_words
 from sublet.protocol.patterns import Pattern
-from sublet.protocol.strict_model import read_strictly
+from sublet.protocol.strict_model import FROM_LIST, read_strictly
 from sublet.protocol.text import clean_line
 from sublet.protocol.unique_json import unique_json
 
@@ -27,12 +27,13 @@ _OWN_PROGRAM: Final = Pattern(r"\./[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _PROGRAM: Final = Pattern(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}")
 Line = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Argument = Annotated[str, StringConstraints(max_length=MAX_ARGUMENT_CHARS, pattern=r"^[^\x00]*$")]
-Arguments = Annotated[tuple[Argument, ...], Field(max_length=MAX_ARGUMENTS)]
+Arguments = Annotated[tuple[Argument, ...], Field(max_length=MAX_ARGUMENTS), FROM_LIST]
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+EnvNames = Annotated[tuple[EnvName, ...], Field(max_length=64), FROM_LIST]
 
 
-class Part(BaseModel):
+class ModulePart(BaseModel):
     """Base of what is in the file: names in camelCase, and none that is not known."""
 
     model_config = ConfigDict(
@@ -40,7 +41,7 @@ class Part(BaseModel):
     )
 
 
-class NamedModule(Part):
+class NamedModule(ModulePart):
     """What every kind of ``module.json`` begins with."""
 
     id: ModuleId
@@ -75,17 +76,10 @@ class CapabilityModule(NamedModule):
     readme_file: FileName = "README.md"
     cli_doc_file: FileName = "cli.md"
     arguments: dict[str, JsonValue] | None = None
-    environment: Annotated[tuple[EnvName, ...], Field(max_length=64)] = ()
+    environment: EnvNames = ()
     network: bool = False
     timeout_seconds: Annotated[float, Field(gt=0, le=600, strict=False)] = 30.0
     enabled: bool = True
-
-    @field_validator(
-        "default_args", "availability_check_args", "help_args", "version_args", "environment", mode="before"
-    )
-    @classmethod
-    def _listed(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     @field_validator("command")
     @classmethod

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Final
 
 from sublet.protocol.bounds import AccessMode
 from sublet.protocol.demands import unmet
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Accept
 from sublet.protocol.text import clean_line
-
-RESUMABLE_TRANSPORTS: Final = frozenset({"sshfs", "archive", "git"})
-"""Transports that go on when their link comes back."""
 
 
 def narrowed(access_mode: AccessMode, ttl_seconds: int, accept: Accept) -> tuple[AccessMode, int]:
@@ -87,13 +83,11 @@ def check_transport(offered: Sequence[str], accept: Accept) -> None:
 
 
 def resumable(accept: Accept | None) -> bool:
-    """Tell whether work that was begun can go on under a new process: without any secret, in the same view."""
-    return (
-        accept is not None
-        and accept.sublet.renewable
-        and accept.remote_constraints.public_key is not None
-        and accept.sublet.transport in RESUMABLE_TRANSPORTS
-    )
+    """Tell whether work that was begun can go on under a new process: without any secret, in the same view.
+
+    Every transport that ``check_transport`` lets pass goes on when its link comes back.
+    """
+    return accept is not None and accept.sublet.renewable and accept.remote_constraints.public_key is not None
 
 
 def _declared(accept: Accept) -> str:

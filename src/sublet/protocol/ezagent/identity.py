@@ -91,11 +91,6 @@ def make_record(
     return EntityRecord(entity, kind, key, public, version, devices, signature)
 
 
-def make_device(entity: EntityId, name: str, key: bytes, identity_key: SigningKey) -> Device:
-    """Return a device's key signed by the identity key of its entity."""
-    return Device(name, key, identity_key.sign(_device_bytes(entity, name, key)).signature)
-
-
 def parse_record(raw: bytes) -> EntityRecord:
     """Return the record in ``raw``, proven: the domain's key has signed it, and the identity key each device.
 
@@ -143,7 +138,7 @@ def _prove(record: EntityRecord) -> None:
         VerifyKey(record.domain_key).verify(_RECORD_DOMAIN + canonical_json(_fields(record)), record.signature)
         identity = VerifyKey(record.key)
         for device in record.devices:
-            identity.verify(_device_bytes(record.entity_id, device.name, device.key), device.signature)
+            identity.verify(device_bytes(record.entity_id, device.name, device.key), device.signature)
     except (BadSignatureError, ValueError):
         raise Refused(Refusal.BAD_SIGNATURE, "a record, or a device in it, is not signed") from None
 
@@ -162,7 +157,8 @@ def _fields(record: EntityRecord) -> dict[str, JsonValue]:
     }
 
 
-def _device_bytes(entity: EntityId, name: str, key: bytes) -> bytes:
+def device_bytes(entity: EntityId, name: str, key: bytes) -> bytes:
+    """Return what the identity key of an entity signs for a device's key."""
     return _DEVICE_DOMAIN + canonical_json({"entity_id": entity, "name": name, "key": b64(key)})
 
 

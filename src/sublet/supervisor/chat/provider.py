@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -13,7 +13,6 @@ from typing import Final, Protocol
 import anyio
 import structlog
 
-from sublet import deadlines
 from sublet.policy.guardrail.schema import CheckedSchema
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
@@ -34,10 +33,11 @@ from sublet.supervisor.confined_runs import ConfinedRuns, LimitMet
 from sublet.supervisor.governance_config import command_namespace
 from sublet.supervisor.lease_files import OpenFiles
 from sublet.supervisor.limits import Limiter
-from sublet.supervisor.model import Deadline, Job, Outcome, Output, Report, Sandbox
+from sublet.supervisor.model import Job, Outcome, Output, Report, Sandbox
 from sublet.supervisor.model_config import ModelConfig
 from sublet.supervisor.output import Capture, flushed_regularly
 from sublet.supervisor.processes import ProcessOwners
+from sublet.supervisor.run_time import RunTime
 from sublet.supervisor.tool_gate import ToolCall, ToolGate
 from sublet.supervisor.tool_server.names import NamedOffer, named
 from sublet.supervisor.tools import ToolSource
@@ -106,22 +106,15 @@ class ModelProvider:
         """
         if job.gate is None:
             return Outcome("failed", "", detail=_NO_GATE, launched=False)
-        loop = asyncio.get_running_loop()
-        deadline, began = job.deadline or Deadline(loop.time() + job.remaining_seconds), loop.time()
-
-        def ends(at: float) -> float:
-            own = self._config.timeout_seconds
-            return min(at, began + own) if own else at
-
+        time = RunTime(job, self._config.timeout_seconds)
         session, conversation = await self._conversation(job, report)
         capture = Capture("stdout", report)
-        work = _Work(self._model, conversation, job, capture, report, lambda: ends(deadline.at))
+        work = _Work(self._model, conversation, job, capture, report, time)
         outcome: Outcome | None = None
         try:
             with contextlib.suppress(TimeoutError):
-                async with deadlines.timeout_at(ends(deadline.at)) as limit:
-                    with deadline.watched(lambda at: _reschedule(limit, ends(at))):
-                        outcome = await self._work(work, job, job.gate, report, capture)
+                async with time.limiting():
+                    outcome = await self._work(work, job, job.gate, report, capture)
         finally:
             capture.finish()
             conversation.close_calls(STOPPED)
@@ -129,7 +122,7 @@ class ModelProvider:
                 kept = await self._keep(session, conversation)
         report(Output("note", f"\nUsed {work.budget.told()}.\n"))
         if outcome is None:
-            detail = f"ended after {loop.time() - began:.0f} s, when its time was over"
+            detail = f"ended after {time.taken_seconds:.0f} s, when its time was over"
             outcome = Outcome("timeout", work.said, detail=detail)
         return replace(outcome, provider_session_id=session if kept else None)
 
@@ -206,7 +199,7 @@ class _Work:
         job: Job,
         capture: Capture,
         report: Report,
-        ends: Callable[[], float],
+        time: RunTime,
     ) -> None:
         self.budget = Budget(config)
         self.said = ""
@@ -214,7 +207,7 @@ class _Work:
         self._job = job
         self._capture = capture
         self._report = report
-        self._ends = ends
+        self._time = time
         self._context = config.context_tokens
 
     def note(self, text: str) -> None:
@@ -265,7 +258,7 @@ class _Work:
                     tools,
                     said=lambda text: self._capture.feed(text.encode("utf-8", "replace")),
                     note=self.note,
-                    until=self._ends(),
+                    until=self._time.ends,
                     schema=self._job.answer_schema,
                 )
             except ContextTooLong:
@@ -282,12 +275,6 @@ class _Work:
         if reply.finish == "content_filter":
             return Outcome("failed", self.said, detail="the endpoint's filter has cut the model's answer off")
         return Outcome("done", self.said)
-
-
-def _reschedule(limit: deadlines.Deadline, at: float) -> None:
-    # What has run out already stays so.
-    with contextlib.suppress(RuntimeError):
-        limit.reschedule(at)
 
 
 def _sourced(source: ToolSource, one: NamedOffer, job: Job, agent_id: str) -> Tool:

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, field_validator, model_validator
 
-from sublet.policy.capabilities.module_file import Line, Part
+from sublet.policy.capabilities.module_file import Line, ModulePart
 from sublet.policy.globs import defect, matcher
 from sublet.protocol.events import Event, EventKind
 
@@ -15,7 +15,7 @@ MAX_RULES: Final = 32
 _REPLIES: Final = frozenset({EventKind.DISPATCH_RESULT, EventKind.ASK_HUMAN})
 
 
-class FeedRule(Part):
+class FeedRule(ModulePart):
     """One rule: an event is for the gateway if it is of one of the kinds, or a reply, and fits the rest.
 
     ``replies`` are what whoever has asked is told: answers of agents and modules, their failures, and questions; what

@@ -14,17 +14,18 @@ from sublet.policy.capabilities.module_file import (
     MAX_MODULE_BYTES,
     MODULE_ID,
     Arguments,
-    EnvName,
+    EnvNames,
     Line,
     ModuleId,
+    ModulePart,
     NamedModule,
-    Part,
     bad,
     check_program,
     parse_named,
 )
 from sublet.protocol.errors import SubletError
 from sublet.protocol.gateway import DeliveryMode
+from sublet.protocol.strict_model import FROM_LIST
 from sublet.supervisor.capabilities.registry import MODULE_FILE, open_module, read_file
 from sublet.supervisor.gateways.feed_rules import MAX_RULES, FeedRule
 
@@ -32,16 +33,11 @@ MAX_GATEWAYS: Final = 64
 Milliseconds = Annotated[int, Field(ge=10, le=3_600_000)]
 
 
-class Modes(Part):
+class Modes(ModulePart):
     """Which ways of delivery a gateway has, and which it has where nobody says."""
 
-    supported: Annotated[tuple[DeliveryMode, ...], Field(min_length=1, max_length=2)] = ("sync", "async")
+    supported: Annotated[tuple[DeliveryMode, ...], Field(min_length=1, max_length=2), FROM_LIST] = ("sync", "async")
     default: DeliveryMode = "sync"
-
-    @field_validator("supported", mode="before")
-    @classmethod
-    def _listed(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _consistent(self) -> Modes:
@@ -50,18 +46,13 @@ class Modes(Part):
         return self
 
 
-class Process(Part):
+class Process(ModulePart):
     """The program of a gateway that speaks over its standard input and output, and what it sees of ours."""
 
     command: Line
     args: Arguments = ()
-    environment: Annotated[tuple[EnvName, ...], Field(max_length=64)] = ()
+    environment: EnvNames = ()
     network: bool = False
-
-    @field_validator("args", "environment", mode="before")
-    @classmethod
-    def _listed(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     @field_validator("command")
     @classmethod
@@ -72,14 +63,14 @@ class Process(Part):
         return command
 
 
-class Restart(Part):
+class Restart(ModulePart):
     """How often in a row a program that ends is started again, and how long is waited before, doubled each time."""
 
     max_attempts: Annotated[int, Field(ge=0, le=100)] = 5
     backoff_ms: Milliseconds = 500
 
 
-class HealthChecks(Part):
+class HealthChecks(ModulePart):
     """How often a gateway is asked whether it is well, how long it may take, and after how many failures it is ended.
 
     It answers each ``ping`` with a ``pong``.
@@ -108,14 +99,9 @@ class GatewayModule(NamedModule):
     result_timeout_ms: Milliseconds = 60_000
     restart: Restart = Restart()
     health: HealthChecks | None = None
-    feed: Annotated[tuple[FeedRule, ...], Field(max_length=MAX_RULES)] = ()
+    feed: Annotated[tuple[FeedRule, ...], Field(max_length=MAX_RULES), FROM_LIST] = ()
     default_target: ModuleId | None = None
     enabled: bool = True
-
-    @field_validator("feed", mode="before")
-    @classmethod
-    def _listed(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _consistent(self) -> GatewayModule:

@@ -22,7 +22,7 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Words = Annotated[str, StringConstraints(max_length=500)]
 
 
-class Part(BaseModel):
+class RouterPart(BaseModel):
     """Base: immutable, camelCase where it is kept, and nothing unknown."""
 
     model_config = ConfigDict(
@@ -30,7 +30,7 @@ class Part(BaseModel):
     )
 
 
-class SkillFacts(Part):
+class SkillFacts(RouterPart):
     """One skill of an agent, as its card tells of it."""
 
     id: Name
@@ -39,7 +39,7 @@ class SkillFacts(Part):
     tags: Annotated[tuple[Words, ...], Field(max_length=32)] = ()
 
 
-class Candidate(Part):
+class Candidate(RouterPart):
     """An agent that the request could go to.
 
     Args:
@@ -63,7 +63,7 @@ class Candidate(Part):
     denied: Words = ""
 
 
-class RouterConfig(Part):
+class RouterConfig(RouterPart):
     """How the router decides where the request itself does not say.
 
     Args:
@@ -81,7 +81,7 @@ class RouterConfig(Part):
     hub: bool = True
 
 
-class RouteRequest(Part):
+class RouteRequest(RouterPart):
     """Everything that a route is decided from.
 
     Args:
@@ -103,7 +103,7 @@ class RouteRequest(Part):
     config: RouterConfig = RouterConfig()
 
 
-class Asker(Part):
+class Asker(RouterPart):
     """Who asked, what policy is asked for when such a caller wants an agent, and when, in Unix seconds."""
 
     kind: Kind
@@ -113,14 +113,14 @@ class Asker(Part):
     at: float
 
 
-class GivenAnswer(Part):
+class GivenAnswer(RouterPart):
     """An answer from which a route came: its text, and the options that there were."""
 
     text: str
     options: Annotated[tuple[Name, ...], Field(max_length=MAX_OPTIONS)] = ()
 
 
-class Route(Part):
+class Route(RouterPart):
     """What is decided.
 
     Args:
@@ -156,7 +156,7 @@ class Route(Part):
     options: Annotated[tuple[Name, ...], Field(max_length=MAX_OPTIONS)] = ()
 
 
-class Classification(Part):
+class Classification(RouterPart):
     """What a classifier proposes. It grants nothing: a target that is not among the candidates does not count."""
 
     decision: RouteDecision

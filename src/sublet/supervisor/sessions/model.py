@@ -31,7 +31,7 @@ Time = Annotated[str, StringConstraints(max_length=64)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
-class Part(BaseModel):
+class SessionPart(BaseModel):
     """Base: immutable, camelCase on the disk; what a newer version has added is kept as it is."""
 
     model_config = ConfigDict(
@@ -39,7 +39,7 @@ class Part(BaseModel):
     )
 
 
-class LastRoute(Part):
+class LastRoute(SessionPart):
     """Where the last request of a session went, and how sure the router was."""
 
     target: Annotated[str, StringConstraints(max_length=200)]
@@ -48,7 +48,7 @@ class LastRoute(Part):
     timestamp: Time
 
 
-class SessionRoutingState(Part):
+class SessionRoutingState(SessionPart):
     """What the router remembers of a session (SuperAgent 4.1)."""
 
     finger_session_id: FingerSessionId
@@ -58,7 +58,7 @@ class SessionRoutingState(Part):
     capability_snapshot_version: Annotated[str, StringConstraints(max_length=100)] = ""
 
 
-class MainSession(Part):
+class MainSession(SessionPart):
     """A conversation, with whomever of the agents takes part in it.
 
     ``owner`` is who began it, and the only one besides this daemon's owner who may go on with it.
@@ -74,7 +74,7 @@ class MainSession(Part):
     routing: SessionRoutingState | None = None
 
 
-class AgentSessionBinding(Part):
+class AgentSessionBinding(SessionPart):
     """Which session of its provider's an agent goes on with in this one."""
 
     finger_session_id: FingerSessionId
@@ -85,14 +85,14 @@ class AgentSessionBinding(Part):
     updated_at: Time
 
 
-class AgentSessions(Part):
+class AgentSessions(SessionPart):
     """``agent-sessions.json``."""
 
     version: Literal[1] = 1
     bindings: Annotated[tuple[AgentSessionBinding, ...], Field(max_length=MAX_BINDINGS)] = ()
 
 
-class SessionMessage(Part):
+class SessionMessage(SessionPart):
     """One line of ``messages.jsonl``."""
 
     at: Time

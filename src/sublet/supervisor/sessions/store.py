@@ -29,8 +29,8 @@ from sublet.supervisor.sessions.model import (
     AgentSessions,
     Damage,
     MainSession,
-    Part,
     SessionMessage,
+    SessionPart,
 )
 
 SESSION_FILE: Final = "session.json"
@@ -45,7 +45,7 @@ _DELETED: Final = ".deleted-"
 _NO_FILE: Final = frozenset({errno.EISDIR, errno.EINVAL, errno.ELOOP})
 """What reading says of a directory, a FIFO and a link, none of which is ours."""
 
-PartT = TypeVar("PartT", bound=Part)
+PartT = TypeVar("PartT", bound=SessionPart)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ class SessionStore:
             )
         return self._root / session_id
 
-    def _write(self, path: Path, record: Part) -> None:
+    def _write(self, path: Path, record: SessionPart) -> None:
         write_durably(path, record.model_dump_json(by_alias=True, indent=1).encode() + b"\n")
 
     def _read(self, path: Path, kind: type[PartT]) -> tuple[PartT | None, Damage | None]:

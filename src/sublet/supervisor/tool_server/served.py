@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Any, Final
 
 import anyio
 import mcp.types as t
@@ -24,6 +24,7 @@ from sublet.protocol.text import clean_line
 from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.model import Job
 from sublet.supervisor.tool_gate import ToolCall
+from sublet.supervisor.tool_server.line_server import Read, Stream, Write, serve_lines
 from sublet.supervisor.tool_server.names import SERVER, NamedOffer
 from sublet.supervisor.tools import ToolSource
 from sublet.turns import Turns
@@ -38,16 +39,6 @@ CHUNK: Final = 16_384
 log = structlog.get_logger(__name__)
 
 Context = ServerRequestContext[None]
-
-
-class Stream(Protocol):
-    """A connection."""
-
-    async def receive(self, size: int) -> bytes:
-        """Return up to ``size`` bytes; none at the end."""
-
-    async def send(self, data: bytes) -> bool:
-        """Send all; False where nobody takes it any more."""
 
 
 class ServedTools:
@@ -85,35 +76,22 @@ class ServedTools:
 
     async def serve(self, stream: Stream) -> None:
         """Serve one connection until it ends; a line that is no message ends it."""
-        to_server, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        write, from_server = anyio.create_memory_object_stream[SessionMessage](0)
-
-        async def receive() -> None:
-            async with to_server:
-                async for line in _lines(stream):
-                    try:
-                        check_json(line, values=MAX_VALUES)
-                        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                        await to_server.send(SessionMessage(message))
-                    except ValueError:
-                        log.warning("an agent's tool connection sent what is no message", agent=self._agent_id)
-                        return
-                    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                        return
-
-        async def send() -> None:
-            async with from_server:
-                async for item in from_server:
-                    line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-                    if not await stream.send(line):
-                        return
-
         options = self._server.create_initialization_options(NotificationOptions())
-        async with to_server, read, write, from_server, anyio.create_task_group() as group:
-            group.start_soon(receive)
-            group.start_soon(send)
+
+        async def serve(read: Read, write: Write) -> None:
             await serve_dual_era_loop(self._server, read, write, lifespan_state=None, init_options=options)
-            group.cancel_scope.cancel()
+
+        await serve_lines(stream, self._messages(stream), serve)
+
+    async def _messages(self, stream: Stream) -> AsyncGenerator[SessionMessage, None]:
+        async for line in _lines(stream):
+            try:
+                check_json(line, values=MAX_VALUES)
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError:
+                log.warning("an agent's tool connection sent what is no message", agent=self._agent_id)
+                return
+            yield SessionMessage(message)
 
     async def _list(self, _ctx: Context, _params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
         return t.ListToolsResult(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from sublet.workspace.bundles.pack import MalformedBundle, measure, read_head
 from sublet.workspace.bundles.runs import GitRuns
 from sublet.workspace.bundles.stream import write_snapshot
 from sublet.workspace.bundles.taken import Taken
-from sublet.workspace.git_runner import GitEnded
+from sublet.workspace.git_runner import GitEnded, nameless_beside
 from sublet.workspace.model import ViewRules
 from sublet.workspace.view.walk import Budget
 
@@ -101,7 +100,7 @@ class GitExchange:
         self._runs = runs
 
     def create(self) -> None:
-        """Make it."""
+        """Make the repository in which git packs and unpacks."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         for name in ("objects/pack", "objects/info", "refs/heads", "info"):
             (self._repository / name).mkdir(mode=0o700, parents=True)
@@ -110,7 +109,7 @@ class GitExchange:
 
     def snapshot(self, root_fd: int, rules: ViewRules, budget: Budget) -> Snapshot:
         """Commit what ``rules`` show of a tree and git can hold, and return the commit and its bytes."""
-        with self._temporary() as stream:
+        with nameless_beside(self._directory) as stream:
             size = write_snapshot(stream, root_fd, rules, budget, self._runs.check, BRANCH)
             return Snapshot(_checked(self._run("fast-import", _IMPORT, stdin=stream)), size)
 
@@ -123,7 +122,7 @@ class GitExchange:
     def result(self, root_fd: int, rules: ViewRules, budget: Budget, base: str) -> IO[bytes] | None:
         """Commit what a tree has become on ``base``, and return what is new as an open bundle; None for nothing."""
         target = self._directory / "result.bundle"
-        with self._temporary() as stream:
+        with nameless_beside(self._directory) as stream:
             write_snapshot(stream, root_fd, rules, budget, self._runs.check, BRANCH, parent=base)
             said = self._run("fast-import", _RESULT, str(target), base, stdin=stream)
         return self._open(target.name) if said else None
@@ -156,7 +155,7 @@ class GitExchange:
         except MalformedBundle as error:
             raise _failure("a bundle", str(error)) from None
         os.lseek(bundle.fileno(), head.pack, os.SEEK_SET)
-        with self._temporary() as listed:
+        with nameless_beside(self._directory) as listed:
             script = _TAKE + (_LIST if base is None else _COMPARE)
             self._run("index-pack", script, head.commit, base or "", str(size), stdin=bundle, stdout=listed)
             listed.seek(0)
@@ -194,7 +193,7 @@ class GitExchange:
             while end < len(blobs) and size + blobs[end][1] <= MAX_BATCH_BYTES:
                 size += blobs[end][1]
                 end += 1
-            with self._temporary() as asked, self._temporary() as given:
+            with nameless_beside(self._directory) as asked, nameless_beside(self._directory) as given:
                 asked.write("".join(f"{blob}\n" for blob, _ in blobs[at:end]).encode())
                 asked.seek(0)
                 self._run("cat-file", _CONTENTS, stdin=asked, stdout=given)
@@ -208,10 +207,6 @@ class GitExchange:
                     if given.read(1) != b"\n":
                         raise _failure("git cat-file", "it has other content than it listed")
             at = end
-
-    def _temporary(self) -> IO[bytes]:
-        """Return a file without a name, where git has no say."""
-        return tempfile.TemporaryFile(dir=self._directory.parent)
 
     def _open(self, name: str) -> IO[bytes]:
         """Open a file that git was to leave in its directory, which is as foreign as what git has read."""

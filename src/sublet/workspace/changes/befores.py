@@ -26,6 +26,7 @@ from sublet.workspace.audit.shadow_git import EXECUTABLE, SYMLINK, blob_id
 from sublet.workspace.audit.snapshot import MAX_READ_BYTES, MAX_STORED_BYTES, is_stand_in, read_record
 from sublet.workspace.changes.record import Content, Entry
 from sublet.workspace.changes.tree import MAX_LOOK_BYTES, Tree
+from sublet.workspace.confined.names import is_there
 from sublet.workspace.file_copy import copy_content
 from sublet.workspace.kept.account import Written
 from sublet.workspace.kept.blocks import Mark
@@ -183,7 +184,7 @@ class Befores:
         if state.number is None:
             return _Before(Content("", executable=executable), permissions=permissions, problem=_NOT_KEPT)
         name = os.fsencode(str(state.number))
-        if not state.blocks or _is_there(self._kept, name):
+        if not state.blocks or is_there(self._kept, name):
             stored = self._stored(self._kept, name)
         else:
             try:
@@ -264,11 +265,3 @@ class Befores:
         finally:
             os.close(target)
         return number
-
-
-def _is_there(directory: int, name: bytes) -> bool:
-    try:
-        os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True

@@ -129,6 +129,11 @@ class ChangingFs(ConfinedFs):
         """``Changing.knows``."""
         return self._keeper is None or self._keeper.knows(status, span)
 
+    def writes(self, inode: int) -> None:
+        """``Changing.writes``."""
+        if self._keeper is not None:
+            self._keeper.writes(inode)
+
     def wrote(self, fd: int) -> None:
         """``Changing.wrote``."""
         if self._keeper is not None:

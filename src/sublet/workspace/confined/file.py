@@ -77,6 +77,9 @@ class Changing(Protocol):
             OSError: ``EACCES``.
         """
 
+    def writes(self, inode: int) -> None:
+        """Take note that the lease is about to change a file that is open."""
+
     def wrote(self, fd: int) -> None:
         """Take note that the lease has just changed what is open."""
 
@@ -204,6 +207,7 @@ class WriteFile(ReadFile):
         if unsure or not self._tree.knows(status, span):
             self._tree.claim(self._parts, status, keep, self.fd, span)
             self._sure_of, self._sure_until = self._tree.names_changed, time.monotonic() + SURE_SECONDS
+        self._tree.writes(status.st_ino)
         if not self._changed:
             self._changed = True
             self._tell(self._parts)

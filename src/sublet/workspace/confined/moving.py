@@ -179,7 +179,7 @@ class MovingFs(ChangingFs):
         self._tell(new)
 
     def _check_directory(self, old_dir: int, old: Parts, new: Parts) -> None:
-        """Refuse to move a directory for what it holds, to a hidden name, or from where names are free that are locked."""
+        """Refuse to move a directory for what it holds, to a hidden name, or out of packages, where names are free."""
         if self._rules.hidden(new) or (self._rules.packed(old) and not self._rules.packed(new)):
             raise refused(errno.EXDEV)
         if not self._private and self._rules.draft(new):

@@ -15,7 +15,7 @@ from typing import IO, Final
 
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.git.place import RepositoryPlace
-from sublet.workspace.git_runner import GitEnded, finish_git, git_environment, start_git
+from sublet.workspace.git_runner import GitEnded, finish_git, git_environment, nameless_beside, start_git
 from sublet.workspace.sandbox.git_sandbox import GitSandbox, git_variables
 
 GIT_SECONDS: Final = 120.0
@@ -95,8 +95,8 @@ class RepositoryGit:
         return self._run(argv, {"GIT_DIR": str(common)}, None, None)
 
     def temporary(self) -> IO[bytes]:
-        """Return a file without a name, where git has no say."""
-        return tempfile.TemporaryFile(dir=self._directory.parent)
+        """``nameless_beside`` the directory of git's own."""
+        return nameless_beside(self._directory)
 
     def _run(
         self, argv: Sequence[str], environment: dict[str, str], stdin: IO[bytes] | None, stdout: IO[bytes] | None

@@ -225,16 +225,21 @@ class OverwriteKeeper:
             self._append(encode_end(blocks.number, "lost" if needed else "unneeded"))
             self._contents.drop(blocks)
 
+    def writes(self, inode: int) -> None:
+        """Take note that the lease is about to change a file: who is killed meanwhile does not say that others did."""
+        if inode not in self._writing:
+            self._writing.add(inode)
+            self._append(b"W %d\n" % inode)
+
     def wrote(self, status: os.stat_result) -> None:
         """Take note of how the lease leaves a file that it goes on writing."""
         inode = status.st_ino
         signature = Signature.of(status)
-        self._contents.sign(inode, signature)
-        if inode in self._writing:  # each of many writes comes here
+        if inode in self._writing and inode in self._known:  # each of many writes comes here
+            self._contents.sign(inode, signature)
             self._known[inode] = signature
             return
-        self._writing.add(inode)
-        self._append(b"W %d\n" % inode)
+        self.writes(inode)
         self._know(inode, signature)
 
     def closed(self, inode: int) -> None:

@@ -54,7 +54,7 @@ class ClosedPath(Protocol):
 
     @property
     def path(self) -> Path:
-        """Absolute."""
+        """Where it is: an absolute path."""
 
     @property
     def how(self) -> Literal["hidden directory", "hidden file", "read-only"]:

@@ -66,8 +66,9 @@ def agents_add(
     async def add() -> None:
         from sublet.cli.options.known_agents import known_agent
         from sublet.daemon.config.paths import resolve_home
-        from sublet.supervisor.offered.adding import add_agent
-        from sublet.supervisor.readiness import lacks, takes
+        from sublet.supervisor.prompt_kind import prompt_kind
+        from sublet.supervisor.readiness import lacks
+        from sublet.supervisor.well_known.adding import add_agent
 
         chosen = known_agent(name)
         file = Path(resolve_home().config_dir) / "agent.json"
@@ -90,12 +91,12 @@ def agents_add(
                     "agent": config.id,
                     "file": str(file),
                     "offered": offered,
-                    "takes": takes(config),
+                    "takes": prompt_kind(config),
                     "lacks": [{"what": lack.what, "remedy": lack.remedy} for lack in missing],
                 }
             )
             return
-        screen.show(f"Added {config.id} to {file}. It takes {_MEANING[takes(config)]}.")
+        screen.show(f"Added {config.id} to {file}. It takes {_MEANING[prompt_kind(config)]}.")
         for lack in missing:
             screen.note(f"It can't work yet: {lack}")
         if report is None:

@@ -277,11 +277,11 @@ def _agent_file(given: str) -> str:
         typer.BadParameter: there is no such word and no such file.
     """
     from sublet.cli.options.known_agents import known_agent
-    from sublet.supervisor.offered import OFFERED
+    from sublet.supervisor.well_known.catalogue import WELL_KNOWN
 
     path = Path(given)
-    if given in OFFERED or not path.is_file():
-        return str(OFFERED[known_agent(given, or_file=True)])
+    if given in WELL_KNOWN or not path.is_file():
+        return str(WELL_KNOWN[known_agent(given, or_file=True)])
     return str(path.absolute())
 
 

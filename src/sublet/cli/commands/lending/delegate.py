@@ -11,7 +11,7 @@ import typer
 
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.help import verbatim
-from sublet.cli.options.declared import Given, takes
+from sublet.cli.options.declared import Given, option_of, takes
 from sublet.cli.options.given_text import STDIN, from_stdin
 from sublet.cli.options.lease import (
     Background,
@@ -23,15 +23,14 @@ from sublet.cli.options.lease import (
     ResultBranch,
     Staged,
     To,
-    Transport,
     Ttl,
     Wait,
 )
 from sublet.cli.options.values import JsonFlag, directory_path
-from sublet.cli.options.view import Git, GitMode, Resource, Resources, ViewOptions
+from sublet.cli.options.view import Git, Resource, Resources, ViewOptions
 from sublet.cli.reaching.connection import run, view_of
 from sublet.cli.rendering.screen import Screen
-from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, MAX_PATTERNS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS
+from sublet.protocol.bounds import MAX_PROMPT_CHARS, MAX_TTL_SECONDS, GitMode, TransportWish
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.faults import fault_words
 
@@ -61,21 +60,17 @@ it again.""",
 )
 
 
-_BOUNDS = {
+_SAID = {
     "prompt": f"the prompt must have 1 to {MAX_PROMPT_CHARS:,} characters",
-    "description": f"--description may have at most {MAX_DESCRIPTION_CHARS:,} characters",
-    "max_total_bytes": "--max-total-bytes is more than any disk holds",
-    "max_file_bytes": "--max-file-bytes is more than any disk holds",
-    "max_files": "--max-files is more than any disk holds",
     "resources": "--resource takes NAME=DIR[:ro|rw], 15 times at most; NAME has lower-case letters, digits, . _ and -",
-    "include": f"--include takes at most {MAX_PATTERNS} patterns, none of them empty or longer than 1,024 characters",
-    "exclude": f"--exclude takes at most {MAX_PATTERNS} patterns, none of them empty or longer than 1,024 characters",
-    "unlock": f"--unlock takes at most {MAX_PATTERNS} patterns, none of them empty or longer than 1,024 characters",
     "require_enforced": "--require-sandbox takes names such as cwd_only,memory,processes; of cwd_only, allow_network "
     "and allow_exec also with =true or =false",
     "ttl_seconds": f"--ttl must be between 1 s and {MAX_TTL_SECONDS // 86_400} days",
 }
-"""What is wrong with an argument that the request does not take, in the words of the command line."""
+"""What is wrong where a field has another name or another form here than in the request.
+
+Of all others the words are made from the field's own bounds.
+"""
 
 
 @takes(ViewOptions, LeaseSaid)
@@ -91,7 +86,7 @@ def delegate(
     result_branch: ResultBranch = None,
     ttl: Ttl = None,
     wait: Wait = False,
-    transport: HowFilesTravel = Transport.SSHFS,
+    transport: HowFilesTravel = "sshfs",
     resource: Resources = None,
     git: Git = None,
     require_sandbox: RequireSandbox = None,
@@ -211,7 +206,7 @@ def _request(
     require_enforced: list[str],
     staged: bool,
     result_branch: str | None,
-    transport: Transport,
+    transport: TransportWish,
     given: Given,
 ) -> CreateDelegation:
     """Build the request.
@@ -234,10 +229,10 @@ def _request(
                 "require_enforced": require_enforced,
                 "result_mode": "staged" if staged or result_branch is not None else "live",
                 "result_branch": result_branch,
-                "transport": transport.value,
+                "transport": transport,
                 "wait_for_peer": wait,
                 "resources": [lent._asdict() for lent in resources],
-                "git": (git or GitMode.HIDDEN).value,
+                "git": git or "hidden",
                 **given,
             }
         )
@@ -246,7 +241,7 @@ def _request(
         name = str(first["loc"][0])
         raise SubletError(
             LocalCode.INVALID_ARGUMENT,
-            _BOUNDS.get(name, f"{name}: {fault_words(first)}"),
+            _SAID.get(name, f"{option_of(name)}: {fault_words(first)}"),
             "See `sublet delegate --help`.",
         ) from None
 

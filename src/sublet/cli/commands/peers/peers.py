@@ -66,7 +66,7 @@ def pair(
         screen.note(f"Works once, until {local_time(link.expires_at)}.")
         from urllib.parse import urlsplit
 
-        from sublet.daemon.net.network import is_loopback
+        from sublet.daemon.net.addresses import is_loopback
 
         if is_loopback(urlsplit(link.a2a_url).hostname or ""):
             screen.note("For a daemon on this machine:  sublet peers add LINK --name NAME")

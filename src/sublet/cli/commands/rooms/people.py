@@ -182,10 +182,10 @@ def profile(
 
 
 async def _set_picture(control: Control, path: Path) -> ProfileView:
-    from sublet.cli.options.room_files import read_file
+    from sublet.cli.options.room_files import contents_of
     from sublet.daemon.api.room_people import MAX_PICTURE_BYTES, SET_PICTURE, SetPicture
 
-    data = await asyncio.to_thread(read_file, path, MAX_PICTURE_BYTES, "Make it smaller.")
+    data = await asyncio.to_thread(contents_of, path, MAX_PICTURE_BYTES, "Make it smaller.")
     return await control.call(SET_PICTURE, SetPicture.model_validate({"data": base64.b64encode(data)}))
 
 

@@ -194,13 +194,6 @@ class Transaction:
         write_number(self._body, item[1])
 
 
-def encode_append(client: int, clock: int, last: ItemId | None, maps: Sequence[Fields], root: str) -> bytes:
-    """Return the update that appends ``maps`` to the array ``root``; see ``Transaction.append_maps``."""
-    transaction = Transaction(client, clock)
-    transaction.append_maps(root, last, maps)
-    return transaction.encode()
-
-
 @lru_cache(maxsize=512)
 def _name(text: str) -> bytes:
     """Return a name of a root or a key as it is written; there are few, and they come again in every message."""

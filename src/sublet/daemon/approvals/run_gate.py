@@ -6,23 +6,21 @@ transaction as the ``tool_call`` event, so that a crash between that and the too
 
 from __future__ import annotations
 
-import json
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 import anyio
 import structlog
 
-from sublet.daemon.approvals.approver import Approver
-from sublet.daemon.approvals.foresight import Foresight, RunFacts
-from sublet.daemon.approvals.grant_store import Called, GrantStore
-from sublet.daemon.approvals.questions import Approval, QuestionOrigin, Questions
-from sublet.daemon.governing.gatekeeper import Gatekeeper
+from sublet.daemon.approvals.called_events import begun, call_name, ended, not_done, path_names, tool_name
+from sublet.daemon.approvals.foresight import Foresight
+from sublet.daemon.approvals.gate_parts import GateParts
+from sublet.daemon.approvals.grant_store import Called
+from sublet.daemon.approvals.questions import Approval, QuestionOrigin
+from sublet.daemon.approvals.run_facts import RunFacts
 from sublet.daemon.operations.asking import decisions_noted
-from sublet.daemon.storage.journal import Journal
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
 from sublet.policy.model import Action, Decision, Subject
 from sublet.policy.path_denies import PathDenies
@@ -35,24 +33,8 @@ from sublet.supervisor.tool_gate import ToolCall, Verdict
 
 MAX_OPEN_CALLS: Final = 1_024
 """Calls of one run that were allowed and have not ended; of more, the oldest is told to be unknown."""
-MAX_JOURNALLED_ARGUMENTS: Final = 2_048
-"""Bytes of canonical arguments that an event holds; of longer ones it holds the digest."""
-MAX_JOURNALLED_PATHS: Final = 32
-MAX_ERROR_CHARS: Final = 500
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class GateParts:
-    """What all gates share; the composition root makes it once."""
-
-    gate: Gatekeeper
-    journal: Journal
-    grants: GrantStore
-    questions: Questions
-    approver: Approver
-    clock: Callable[[], float] = time.time
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +167,13 @@ class RunGate:
                         note=note,
                     )
             except SubletError as error:
-                await self._told(running, f"not done: {error.message}", None)
+                await self._told(running, not_done(error.message), None)
                 raise
             decision = record.decision
             running = replace(running, entry=asked[-1][1] if asked else None)
             if not decision.allowed:
                 # A policy that was reloaded meanwhile denies it now.
-                await self._told(running, f"not done: {decision.reason}", None)
+                await self._told(running, not_done(decision.reason), None)
                 return await self._refused(call, wanted, decision, record)
             await self._begin(call, running)
         return _verdict(decision)
@@ -208,7 +190,7 @@ class RunGate:
             "rule": decision.rule,
             "layer": decision.layer,
             "reason": decision.reason,
-            "paths": [clean_line(path) for path in self._foresight.lent(call.paths)[:MAX_JOURNALLED_PATHS]],
+            "paths": path_names(self._foresight.lent(call.paths)),
             "role": self._facts.subject.role,
             "delegationId": self._facts.delegation_id,
             "peer": self._facts.peer,
@@ -243,15 +225,8 @@ class RunGate:
 
     async def _told(self, running: _Running, error: str | None, result: Mapping[str, JsonValue] | None) -> None:
         call = running.call
-        data: dict[str, JsonValue] = {
-            "tool": clean_line(call.tool, MAX_ERROR_CHARS),
-            "callId": clean_line(call.call_id, 200),
-        }
-        if error is not None:
-            data["error"] = clean_line(error, MAX_ERROR_CHARS)
-        elif result:
-            data["result"] = dict(result) if len(json.dumps(dict(result))) <= MAX_JOURNALLED_ARGUMENTS else None
-        kind = EventKind.TOOL_RESULT if error is None else EventKind.TOOL_ERROR
+        kind, end = ended(error, result)
+        data: dict[str, JsonValue] = {"tool": tool_name(call.tool), "callId": call_name(call.call_id), **end}
         await self._parts.journal.append_event(kind, self._facts.delegation_id, data, keys=self._keys(running.event))
         if running.use is not None:
             await self._parts.grants.ended(running.use, "done" if error is None else "failed")
@@ -265,9 +240,9 @@ class RunGate:
         data: dict[str, JsonValue] = {
             "subject": f"agent {self._facts.subject.name}",
             "action": str(Action.TOOL_CALL),
-            "resource": clean_line(call.tool, MAX_ERROR_CHARS),
-            "tool": clean_line(call.tool, MAX_ERROR_CHARS),
-            "callId": clean_line(call.call_id, 200),
+            "resource": tool_name(call.tool),
+            "tool": tool_name(call.tool),
+            "callId": call_name(call.call_id),
             "digest": wanted.digest if wanted is not None else None,
             "layer": decision.layer,
             "rule": decision.rule,
@@ -292,17 +267,12 @@ class RunGate:
         return keys if cause is None else keys.model_copy(update={"causation_id": cause})
 
     def _data(self, call: ToolCall, wanted: Call, canonical: str, record: Record) -> dict[str, JsonValue]:
-        data: dict[str, JsonValue] = {
-            "tool": clean_line(call.tool, MAX_ERROR_CHARS),
-            "callId": clean_line(call.call_id, 200),
-            "digest": wanted.digest,
+        return {
+            **begun(call.tool, wanted.digest, canonical, record),
+            "callId": call_name(call.call_id),
             "accessMode": str(wanted.resource.attributes.get("access_mode", "")),
-            "paths": [clean_line(path) for path in call.paths[:MAX_JOURNALLED_PATHS]],
-            DECIDED: record.data(),
+            "paths": path_names(call.paths),
         }
-        if len(canonical) <= MAX_JOURNALLED_ARGUMENTS:
-            data["arguments"] = canonical
-        return data
 
 
 _ABSENT: Final = "there is no such file or directory"
@@ -311,7 +281,7 @@ _AFTER: Final = "Do without this call, or ask for something else."
 
 
 def _note(call: ToolCall, wanted: Call) -> dict[str, JsonValue]:
-    return {"digest": wanted.digest, "call_id": clean_line(call.call_id, 200)}
+    return {"digest": wanted.digest, "call_id": call_name(call.call_id)}
 
 
 def _plain(decision: Decision) -> Decision:

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from sublet.a2a_server.face import MAX_CONNECTIONS
-from sublet.daemon.net import door
-from sublet.daemon.net.door import Acceptor
+from sublet.daemon.net import acceptor
+from sublet.daemon.net.acceptor import Acceptor
 from sublet.daemon.peering.identity import load_tls
 from support.a2a_world import World
 
@@ -73,7 +73,7 @@ class Greeting(asyncio.Protocol):
 
 
 async def test_handshakes_that_never_come_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "MAX_HANDSHAKES", 8)
+    monkeypatch.setattr(acceptor, "MAX_HANDSHAKES", 8)
     files = load_tls(tmp_path, ("localhost",))
     theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     theirs.load_cert_chain(files.certificate, files.key)

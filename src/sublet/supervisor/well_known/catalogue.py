@@ -1,4 +1,4 @@
-"""The agents that are offered by one word: ``sublet up --agent claude``. Each is an ``agent.json`` of its own."""
+"""Where the file of each well-known agent is. Each is an ``agent.json`` of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE
 
 _HERE: Final = Path(__file__).parent
 
-OFFERED: Final[Mapping[str, Path]] = MappingProxyType(
+WELL_KNOWN: Final[Mapping[str, Path]] = MappingProxyType(
     {
         **{name: _HERE / f"{name}.json" for name in ("claude", "codex", "gemini", "opencode")},
         "shell": DEFAULT_AGENT_FILE,

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Final
 
 from sublet.disk.durable import write_durably
+from sublet.disk.plain_file import read_plain
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, AgentConfig, load_agents
-from sublet.supervisor.offered import OFFERED
+from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, MAX_AGENT_FILE_BYTES, AgentConfig, load_agents
+from sublet.supervisor.well_known.catalogue import WELL_KNOWN
 
 INDENT: Final = 2
-MAX_FILE_BYTES: Final = 1 << 20
 
 
 def add_agent(path: Path, name: str, agent_id: str, *, default: bool) -> AgentConfig:
@@ -21,13 +21,13 @@ def add_agent(path: Path, name: str, agent_id: str, *, default: bool) -> AgentCo
 
     Args:
         path: the ``agent.json``; it is replaced whole, or not at all.
-        name: one of ``OFFERED``.
+        name: one of ``WELL_KNOWN``.
         agent_id: under which id it is offered.
         default: whether it is the one that is asked where none is named. In a new file it is in any case.
 
     Raises:
         SubletError: ``CONFLICT`` for an id that is taken; ``INVALID_ARGUMENT`` for an id that is none, or a file that
-            does not load; ``UNAVAILABLE`` where it can't be written.
+            does not load or is too large; ``UNAVAILABLE`` where it can't be written.
     """
     fresh = not path.exists()
     source = DEFAULT_AGENT_FILE if fresh else path
@@ -35,7 +35,7 @@ def add_agent(path: Path, name: str, agent_id: str, *, default: bool) -> AgentCo
     document = _read(source)
     listed = document.get("agents")
     known: list[JsonValue] = list(listed) if isinstance(listed, list) else [_without_schema(document)]
-    added: dict[str, JsonValue] = {**_without_schema(_read(OFFERED[name])), "id": agent_id}
+    added: dict[str, JsonValue] = {**_without_schema(_read(WELL_KNOWN[name])), "id": agent_id}
     if agent_id in taken:
         raise SubletError(
             LocalCode.CONFLICT,
@@ -74,8 +74,14 @@ def _written(path: Path, content: bytes, agent_id: str) -> AgentConfig:
 
 def _read(path: Path) -> dict[str, JsonValue]:
     try:
-        with path.open("rb") as file:
-            found = json.loads(file.read(MAX_FILE_BYTES))
+        raw = read_plain(path, MAX_AGENT_FILE_BYTES)
+        if len(raw) > MAX_AGENT_FILE_BYTES:
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                f"{path} is larger than {MAX_AGENT_FILE_BYTES:,} bytes",
+                "Take out of it what is no agent, or move it away and try again.",
+            )
+        found = json.loads(raw)
     except OSError as error:
         raise SubletError(LocalCode.UNAVAILABLE, f"{path} can't be read: {error.strerror}", "Check its mode.") from None
     except (ValueError, RecursionError):

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from sublet.messaging import service
-from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, room_id
 from support.members import Member, member
+from support.memory_network import MemoryHub
 
 pytestmark = pytest.mark.anyio
 

@@ -27,7 +27,7 @@ class MemoryHub:
 
     loss: float = 0.0
     doubled: float = 0.0
-    random: Random = field(default_factory=lambda: Random(0))  # noqa: S311 - decides which samples a test loses
+    random: Random = field(default_factory=lambda: Random(0))
 
     def __post_init__(self) -> None:
         self.peers: list[MemoryNetwork] = []

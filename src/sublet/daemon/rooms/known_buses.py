@@ -14,12 +14,12 @@ from sublet.disk.durable import write_whole
 from sublet.disk.plain_file import read_plain
 
 MAX_FILE_BYTES: Final = 256 << 10
-"""More than the doors of as many peers as there may be."""
+"""More than is known of the buses of as many peers as there may be."""
 
 log = structlog.get_logger(__name__)
 
 
-class _Door(BaseModel):
+class _Bus(BaseModel):
     model_config = ConfigDict(defer_build=True, frozen=True)
 
     port: Annotated[int, Field(gt=0, lt=65536)]
@@ -27,12 +27,12 @@ class _Door(BaseModel):
     version: str = ""
 
 
-class _Doors(RootModel[dict[str, _Door]]):
-    """Doors by node id."""
+class _Buses(RootModel[dict[str, _Bus]]):
+    """Buses by node id."""
 
 
-class KnownDoors:
-    """The doors that peers have told of; reads and writes block.
+class KnownBuses:
+    """Where the buses of peers are, as these have told; reads and writes block.
 
     Args:
         path: the file, which is made anew where it can't be read.
@@ -41,24 +41,22 @@ class KnownDoors:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            kept = _Doors.model_validate_json(read_plain(path, MAX_FILE_BYTES)).root
+            kept = _Buses.model_validate_json(read_plain(path, MAX_FILE_BYTES)).root
         except (OSError, ValidationError):
             kept = {}
-        self._doors = {node: BusAddress(door.port, door.wire, door.version) for node, door in kept.items()}
+        self._buses = {node: BusAddress(bus.port, bus.wire, bus.version) for node, bus in kept.items()}
 
     def get(self, node_id: str) -> BusAddress | None:
         """Return where the bus of a daemon was last; None where that is not known."""
-        return self._doors.get(node_id)
+        return self._buses.get(node_id)
 
-    def keep(self, doors: dict[str, BusAddress], peers: Collection[str]) -> None:
+    def keep(self, buses: dict[str, BusAddress], peers: Collection[str]) -> None:
         """Keep what peers have told of just now, and forget who is no peer any more."""
-        kept = {node: door for node, door in (self._doors | doors).items() if node in peers}
-        if kept == self._doors:
+        kept = {node: bus for node, bus in (self._buses | buses).items() if node in peers}
+        if kept == self._buses:
             return
-        self._doors = kept
-        written = _Doors(
-            {node: _Door(port=door.port, wire=door.wire, version=door.version) for node, door in kept.items()}
-        )
+        self._buses = kept
+        written = _Buses({node: _Bus(port=bus.port, wire=bus.wire, version=bus.version) for node, bus in kept.items()})
         try:
             write_whole(self._path, written.model_dump_json().encode())
         except OSError as error:

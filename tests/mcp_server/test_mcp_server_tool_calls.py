@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import anyio
@@ -17,6 +18,7 @@ from sublet.daemon.api.base import MAX_WAIT_SECONDS
 from sublet.daemon.api.delegation_views import ConditionView, ErrorView, FollowUpView, LeaseUsageView
 from sublet.daemon.config.paths import Home
 from sublet.mcp_server import call as call_module
+from sublet.mcp_server.server import INSTRUCTIONS
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
 from support.fake_daemon_api import FakeDaemonApi, a_peer
@@ -35,6 +37,9 @@ async def test_catalogue_is_strict_annotated_and_small(api: FakeDaemonApi, home:
         *("delegate", "delegate_output", "delegate_cancel", "delegate_review"),
         *("send_message", "read_messages", "watch", "change_message", "people", "directory"),
     ]
+    words = set(re.findall(r"[a-z]+_[a-z]+", INSTRUCTIONS)) - {"delegation_id", "from_peer"}
+    assert words
+    assert words <= tools.keys(), "what hosts are told of is there"
     for tool in tools.values():
         assert tool.input_schema["additionalProperties"] is False
         assert tool.output_schema is not None
@@ -546,12 +551,12 @@ async def test_a_host_without_roots_gets_none(api: FakeDaemonApi, home: Home, mo
 async def test_a_daemon_that_hangs_is_reported_in_time(
     api: FakeDaemonApi, home: Home, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sublet.mcp_server import server
+    from sublet.mcp_server import tool_calls
 
     async def hang(*_: object) -> None:
         await anyio.sleep_forever()
 
-    monkeypatch.setattr(server, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(tool_calls, "ANSWER_SECONDS", 0.2)
     monkeypatch.setattr(api, "cancel_delegation", hang)
     async with connected(api, home, mode) as client:
         result = await client.call_tool("delegate_cancel", {"delegation_id": "dlg_1"})

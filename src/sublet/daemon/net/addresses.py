@@ -1,4 +1,4 @@
-"""Small questions about hosts and addresses."""
+"""Addresses of hosts: read, and judged by whether they can only be this machine or are all of its own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ipaddress
 import socket
 import struct
 from contextlib import suppress
+from urllib.parse import urlsplit
 
 from sublet.protocol.patterns import Pattern
 
@@ -37,6 +38,11 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def on_loopback(url: str) -> bool:
+    """Tell whether ``url`` can only lead to this machine."""
+    return is_loopback(urlsplit(url).hostname or "")
 
 
 def is_wildcard(host: str) -> bool:

@@ -26,7 +26,7 @@ from sublet.daemon.api.approvals import (
     PassphraseApproval,
     Terms,
 )
-from sublet.daemon.approvals import tool_gate
+from sublet.daemon.approvals import run_gate
 from sublet.daemon.approvals.grant_store import UNKNOWN_OUTCOME, Called
 from sublet.daemon.approvals.questions import MAX_PENDING_PER_AGENT, QuestionOrigin, Questions
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
@@ -561,7 +561,7 @@ async def test_two_calls_under_one_id_have_an_end_each(tmp_path: Path) -> None:
 async def test_the_end_of_a_call_that_is_forgotten_is_told_of_that_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_gate, "MAX_OPEN_CALLS", 1)
+    monkeypatch.setattr(run_gate, "MAX_OPEN_CALLS", 1)
     async with desk(tmp_path) as side:
         gate = side.gate()
         assert (await gate.ask(ToolCall("file.read", {"path": "a"}, "c1"))).allowed

@@ -15,7 +15,7 @@ from typing import Literal
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.record_tables import ASSIGNMENTS, marks
 from sublet.daemon.storage.resource_log import ResourceLog
-from sublet.daemon.times import unix_seconds
+from sublet.protocol.times import unix_seconds
 
 
 @dataclass(frozen=True, slots=True)
