@@ -3,7 +3,7 @@
 ``python -m attacks.lacking``, with ``tests`` on the path, lists them. With ``--write`` it runs all probes, which takes
 minutes, and has ``covered.txt`` say which of them runs through a place that none names.
 
-A pattern needs a probe of cost that runs through it; a loop or work in a thread any probe; a cache a probe of what is
+A pattern needs a probe of cost that runs through it; a loop any probe; a cache a probe of what is
 kept; what opens, changes, removes or goes on by itself a failure that is thrown at it. A reason stands for any.
 """
 
@@ -28,7 +28,6 @@ ENOUGH: Mapping[str, tuple[type[Probe], ...]] = {
     "open": (FailureProbe,),
     "removal": (FailureProbe,),
     "change": (FailureProbe,),
-    "thread": (CostProbe, KeptProbe, FailureProbe),
     "service": (FailureProbe,),
 }
 

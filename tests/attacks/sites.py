@@ -10,11 +10,11 @@ A place is a function, named as ``package.module:qualified.name`` without the le
   the descriptor was opened elsewhere);
 - ``removal``: removes a file or directory by its name;
 - ``change``: gives a file another name, or another length, by its name or descriptor;
-- ``thread``: has something done in a thread, of which there are so many, so that others wait for it;
 - ``service``: starts something that goes on beside its caller.
 
-Calls of our own mechanisms (the confined opener, the linear patterns, the service keeper) are no places: those are
-probed once, inside. What a command line does is not looked at: it runs for its user, and ends.
+What is done in a thread is a place by what it does, as everything else. Calls of our own mechanisms (the confined
+opener, the linear patterns, the service keeper) are no places: those are probed once, inside. What a command line does
+is not looked at: it runs for its user, and ends.
 """
 
 from __future__ import annotations
@@ -53,11 +53,6 @@ CALLS: Mapping[str, str] = {
     "os.ftruncate": "change",
     "os.link": "change",
     "os.symlink": "change",
-    "asyncio.to_thread": "thread",
-    "anyio.to_thread.run_sync": "thread",
-    "to_thread.run_sync": "thread",
-    "ThreadPoolExecutor": "thread",
-    "in_background": "thread",
     "os.unlink": "removal",
     "os.remove": "removal",
     "os.rmdir": "removal",
@@ -68,9 +63,6 @@ CALLS: Mapping[str, str] = {
     "Thread": "service",
 }
 METHODS: Mapping[str, str] = {
-    "run_in_executor": "thread",
-    "to_thread": "thread",
-    "in_background": "thread",
     "symlink_to": "change",
     "hardlink_to": "change",
     "read_text": "open",

@@ -403,7 +403,7 @@ _TAKE = [
     *("git.take:_before", "git.take:_config", "git.take:_SHA256"),
 ]
 _EXCHANGE = [
-    *(f"bundles.exchange:GitExchange.{name}" for name in ("create", "bundle", "take", "_run", "_temporary")),
+    *(f"bundles.exchange:GitExchange.{name}" for name in ("create", "bundle", "take", "_run")),
     *("bundles.exchange:_ID", "bundles.runs:GitRuns.run", "bundles.runs:GitRuns.script", "git_runner:finish_git"),
     "sandbox.git_sandbox:GitSandbox.wrap",
 ]

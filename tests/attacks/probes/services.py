@@ -50,7 +50,7 @@ BY_OTHER_WORK: dict[str, Work] = {
     "daemon.peering.peer_directory:PeerDirectory.views": BusyPair.look,
     "daemon.net.waits:Waits.unless_stopping": BusyPair.look,
     "daemon.supervising.runs:Runs.run": BusyPair.ask,
-    "mcp_server.connection:serve_connection": BusyPair.mcp,
+    "supervisor.tool_server.line_server:serve_lines": BusyPair.mcp,
     "mcp_server.era:serve": BusyPair.mcp,
     "mcp_server.host:McpFace.serve": BusyPair.mcp,
 }
@@ -84,7 +84,7 @@ SERVED = (
     "daemon.results.staged_results:StagedResults.serve",
     "daemon.rooms.messaging:Messaging.serve",
     "daemon.rooms.prune_store:LeaseRooms.serve",
-    "daemon.rooms.start:Rooms.services",
+    "app.rooms:Rooms.services",
     "daemon.process.kept_face:started",
     "daemon.health.heap:Heap.serve",
     "daemon.health.stalls:Stalls.serve",

@@ -55,19 +55,19 @@ def test_a_flood_delays_nobody_else() -> None:
 
 def test_what_one_signer_may_have_waiting_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrivals, "MAX_OF_SIGNER", 10)
-    monkeypatch.setattr(arrivals, "MAX_BYTES_OF_SIGNER", 5_000)
+    monkeypatch.setattr(arrivals, "MAX_BYTES_OF_SIGNER", 10_000)
     queue = Arrivals[int]()
     assert [queue.hear(sample("@eve:node", number)) for number in range(12)].count(True) == 10
-    assert [queue.hear(sample("@big:node", number, 2_000)) for number in range(5)].count(True) == 2
+    assert [queue.hear(sample("@big:node", number, 4_000)) for number in range(5)].count(True) == 2
     assert queue.hear(sample("@alice:node", 0))
     queue.take(256)
-    assert queue.hear(sample("@big:node", 0, 2_000))
+    assert queue.hear(sample("@big:node", 0, 4_000))
     assert queue.hear(sample("@eve:node", 12))
 
 
 def test_all_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrivals, "MAX_SIGNERS", 20)
-    monkeypatch.setattr(arrivals, "MAX_WAITING_BYTES", 50_000)
+    monkeypatch.setattr(arrivals, "MAX_WAITING_BYTES", 65_000)
     queue = Arrivals[int]()
     assert [queue.hear(sample(f"@s{number}:node", 0)) for number in range(30)].count(True) == 30
     assert [queue.hear(sample(f"@s{number}:node", 1, 10_000)) for number in range(20)].count(True) == 4

@@ -144,7 +144,7 @@ class SlowQuery:
 
 
 def test_answers_that_no_link_takes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sender_module, "MAX_ANSWERS_BYTES", 1_000)
+    monkeypatch.setattr(sender_module, "MAX_ANSWERS_BYTES", 1_700)
     store = SqliteStore(None)
     owner = Owner(
         lambda: made(store), MemoryHub().join(), lambda engine, query: Reply(query.key, bytes(44)), lambda outcome: None

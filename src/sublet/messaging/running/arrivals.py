@@ -13,14 +13,14 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from sublet.messaging.ports.network import PeerQuery, Sample
-from sublet.messaging.running.fair_queue import Bounds, FairQueue, claimed_signer
+from sublet.messaging.running.fair_queue import ITEM_BYTES, Bounds, FairQueue, claimed_signer
 
 MAX_WAITING: Final = 65_536
 """Samples and queries that wait."""
-MAX_WAITING_BYTES: Final = 64 << 20
-MAX_OF_SIGNER: Final = 16_384
-MAX_BYTES_OF_SIGNER: Final = 16 << 20
-"""Beyond all of these they are dropped, and a difference heals it."""
+MAX_WAITING_BYTES: Final = 32 << 20
+MAX_OF_SIGNER: Final = 8_192
+MAX_BYTES_OF_SIGNER: Final = 4 << 20
+"""With ``ITEM_BYTES`` for each. Beyond all of these they are dropped, and a difference heals it."""
 BATCH_BYTES: Final = 256 << 10
 """Of samples and queries that are taken at once; calls of this machine come in between, however large these are."""
 MAX_SIGNERS: Final = 1_024
@@ -58,11 +58,12 @@ class Arrivals(Generic[CallT]):
 
     def offer(self, query: PeerQuery) -> bool:
         """Add a query; tell whether there was room for it and for its asker."""
-        return self._add(b"?" + query.payload[:_ASKER_BYTES], query, len(query.payload))
+        return self._add(b"?" + query.payload[:_ASKER_BYTES], query, ITEM_BYTES + len(query.payload))
 
     def hear(self, sample: Sample) -> bool:
         """Add a sample; tell whether there was room for it and for its signer."""
-        return self._add(b"!" + claimed_signer(sample.payload), sample, len(sample.payload) + len(sample.attachment))
+        size = ITEM_BYTES + len(sample.payload) + len(sample.attachment)
+        return self._add(b"!" + claimed_signer(sample.payload), sample, size)
 
     def take(self, most: int, wait_seconds: float | None = None) -> list[Item[CallT]]:
         """Return what comes next, waiting for it: calls first, but no more than half where others wait.

@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 
 from sublet.protocol.ezagent.bundle import RecordKind
 
-ITEM_BYTES: Final = 256
+ITEM_BYTES: Final = 512
 """What an item takes beside its payload, for queues that count it."""
 SHARED: Final = b"shared"
 """Owner of the items whose owners find no queue of their own."""
