@@ -15,6 +15,7 @@ import pytest
 from sublet.workspace.ssh import tuning as ssh_tuning
 from support.command_server import FORKED_DAEMONS
 from support.deep_tree import remove_deep
+from support.noise import begin_anew
 from support.quick import is_quick
 
 QUICK_EXAMPLES = 10
@@ -70,6 +71,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def anyio_backend() -> str:
     """Async tests run on asyncio, as the daemon does."""
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def noise_is_the_same() -> None:
+    """Draw the same bytes in a test whichever tests came before it."""
+    begin_anew()
 
 
 @pytest.fixture(autouse=True)

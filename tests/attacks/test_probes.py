@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from attacks import covered
 from attacks.lacking import without_probe
 from attacks.probe import Reason
@@ -11,8 +9,6 @@ from attacks.probes import ALL
 from attacks.sites import places
 
 MOST_REASONS = 0.1
-NOT_YET = Path(__file__).with_name("not_yet.txt")
-MOST_NOT_YET = 135
 
 
 def test_names_are_used_once() -> None:
@@ -30,9 +26,4 @@ def test_few_places_have_a_reason_only() -> None:
 
 
 def test_every_place_has_a_probe() -> None:
-    """But for work in threads, changes by name and ``Path.open`` that were there before those counted as places."""
-    lacking = {f"{name} ({', '.join(sorted(kinds))})" for name, kinds in without_probe().items()}
-    known = set(NOT_YET.read_text(encoding="utf-8").splitlines())
-    assert lacking - known == set(), "let a probe cover it, or see `python -m attacks.lacking`"
-    assert known - lacking == set(), "these have a probe now: take them out of the list, which only gets shorter"
-    assert len(known) <= MOST_NOT_YET
+    assert without_probe() == {}, "let a probe cover it, or see `python -m attacks.lacking`"

@@ -16,6 +16,7 @@ from sublet.workspace.serving.served_lease import MAX_DENIED
 from sublet.workspace.view.admission import AdmissionLimits, scan
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.leases import tree
+from support.noise import noise
 from support.sftp_client import attributes, string
 from support.views import default_rules
 
@@ -136,7 +137,7 @@ def test_a_name_that_the_lender_gives_outside_later_is_safe_from_an_open_handle(
 
 
 def test_a_large_file_is_copied_off_the_loop(area: Path, lease: Lease) -> None:
-    content = os.urandom(QUICK_BYTES + 1)
+    content = noise(QUICK_BYTES + 1)
     (area / "store/big").write_bytes(content)
     os.link(area / "store/big", area / "lent/big")
     lease.put(b"big", b"!")

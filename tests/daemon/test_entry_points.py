@@ -214,7 +214,7 @@ def imports(package: str) -> Iterator[tuple[str, str]]:
                 yield from ((path.name, alias.name) for alias in node.names if alias.name.startswith("sublet."))
 
 
-AGENTS_ARE = ("agent_config", "model", "presets", "provider_config", "readiness")
+AGENTS_ARE = ("agent_config", "line_server", "model", "presets", "prompt_kind", "provider_config", "readiness")
 """What faces may know of agents: what they are, and what they lack here."""
 
 

@@ -19,7 +19,7 @@ from mcp import Client
 from mcp.types import TextResourceContents
 
 from sublet.daemon.config.paths import resolve_home
-from sublet.mcp_server.tools import TOOLS
+from sublet.mcp_server.catalogue import TOOLS
 from support.daemons import Daemon, pair
 from support.mcp_face import server_of
 from support.tool_answers import text_of

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import io
 import itertools
-import secrets
 import struct
 import tarfile
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,6 +16,7 @@ import asyncssh
 from attacks.flood import Flood, Target
 from attacks.kit.executor import again_and_again, connected
 from sublet.workspace.archive.wire import MAX_FRAME, SUBSYSTEM, Frame, frame
+from support.noise import noise
 
 PIECE = 60_000
 
@@ -63,7 +63,7 @@ def tars() -> Iterator[bytes]:
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as tar:
         for number in range(2_000):
-            entry = tarfile.TarInfo(f"workspace/{secrets.token_hex(4)}/{number}")
+            entry = tarfile.TarInfo(f"workspace/{noise(4).hex()}/{number}")
             entry.size = 1
             tar.addfile(entry, io.BytesIO(b"x"))
         endless = tarfile.TarInfo("workspace/endless")
@@ -82,7 +82,7 @@ def nonsense() -> Iterator[bytes]:
     head = b"# v2 git bundle\n" + b"0" * 40 + b" refs/heads/main\n\nPACK\0\0\0\2\xff\xff\xff\xff"
     yield frame(Frame.DATA, head)
     while True:
-        yield frame(Frame.DATA, secrets.token_bytes(min(PIECE, MAX_FRAME)))
+        yield frame(Frame.DATA, noise(min(PIECE, MAX_FRAME)))
 
 
 def many_frames() -> Iterator[bytes]:

@@ -62,6 +62,7 @@ from support.a2a_world import world
 from support.cut_proxy import cut_proxy
 from support.decisions import gatekeeper
 from support.jobs import Log, job
+from support.noise import noise
 from support.room_processes import free_port
 
 MEMBER = "@member:a"
@@ -157,6 +158,10 @@ async def _blobs_that_are_directories() -> None:
         blobs = FileBlobs(Path(base), 1_000)
         kept = blobs.put(b"kept")
         (Path(base) / ("0" * 64)).mkdir()
+        for digest in ("0" * 64, "1" * 64):
+            with pytest.raises((IsADirectoryError, FileNotFoundError)):
+                blobs.read(digest, 0, 10)
+        assert blobs.read(kept, 1, 2) == b"ep"
         for digest in ("0" * 64, "1" * 64, kept):
             blobs.drop(digest)
         assert blobs.size(kept) is None
@@ -167,7 +172,7 @@ async def _relays_that_are_none() -> None:
 
     async def nonsense(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
-            writer.write(os.urandom(512))
+            writer.write(noise(512))
             await writer.drain()
         writer.close()
 
@@ -371,7 +376,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: files of rooms that are no files",
-        covers=("messaging.backends.blob_files:FileBlobs.drop",),
+        covers=("messaging.backends.blob_files:FileBlobs.drop", "messaging.backends.blob_files:FileBlobs.read"),
         throw=_blobs_that_are_directories,
     ),
     FailureProbe(

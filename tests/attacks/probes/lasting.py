@@ -28,6 +28,7 @@ from sublet.workspace.confined.copy_up import QUICK_BYTES
 from sublet.workspace.serving.slow_work import SlowWork
 from sublet.workspace.view import compiled, rules
 from sublet.workspace.view.admission import _pattern
+from support.noise import noise
 from support.sftp_client import NO_ATTRIBUTES, string
 from support.views import default_rules
 
@@ -137,7 +138,7 @@ def _write_large() -> None:
     place = Path(tempfile.mkdtemp(prefix="probe-lasting-")).resolve()
     try:
         (place / "lent").mkdir()
-        content = os.urandom(QUICK_BYTES + 1)
+        content = noise(QUICK_BYTES + 1)
         for number in range(6):
             (place / f"outside{number}").write_bytes(content)
             os.link(place / f"outside{number}", place / "lent" / f"{number}")

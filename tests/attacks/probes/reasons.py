@@ -33,8 +33,13 @@ PROBES: Sequence[Probe] = (
     ),
     Reason(
         name="install: the configuration of MCP hosts",
-        covers=("mcp_server.install:_replace",),
+        covers=("mcp_server.install:_read", "mcp_server.install:_replace"),
         why="runs for its user at the command line alone, on files that the user owns",
+    ),
+    Reason(
+        name="locked names: the table",
+        covers=("workspace.view.locked_names:_read",),
+        why="reads a file of the package itself, whose name is a constant",
     ),
     Reason(
         name="caches of what is our own",

@@ -47,6 +47,7 @@ from sublet.workspace.ssh.reverse import parse_preamble
 from sublet.workspace.ssh.turns import Turns
 from sublet.workspace.view import rules
 from sublet.workspace.viewpath import link_stays, split
+from support.noise import noise
 from support.sftp_client import INIT, export, frame, string
 from support.views import default_rules
 
@@ -561,7 +562,7 @@ async def _a_feed_is_cut() -> None:
 async def _memory_is_garbage() -> None:
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "memory"
-        file.write_bytes(os.urandom(4096))
+        file.write_bytes(noise(4096))
         assert recall(file).touched_overflow
         assert recall(Path(name)).touched_overflow
         memory = LeaseMemory(Path(name))

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from attacks.kit.view_lease import served
 from attacks.probe import CostProbe, FailureProbe, KeptProbe
 from sublet.disk.openat2 import choose_opener
 from sublet.workspace import own_names as own_names_of
 from sublet.workspace.archive.tree_pack import AllVisible
 from sublet.workspace.birth import Identity
-from sublet.workspace.confined.copy_up import Copy
+from sublet.workspace.confined.copy_up import Copy, copy_link
 from sublet.workspace.confined.held import HeldBelow, check_below
 from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.confined.nested_mounts import NestedMounts
@@ -76,6 +78,24 @@ def moved(root: Path) -> None:
         fs.rename([b"e"], [b"d"], replace=False)
     finally:
         fs.close()
+        shutil.rmtree(root)
+
+
+async def exchanged_link() -> None:
+    """What lies there in place of the link that was looked at stays as it is, and nothing is left beside it."""
+    root = base()
+    fd = os.open(root, os.O_PATH)
+    try:
+        os.symlink("looked-at", root / "l")
+        os.link(root / "l", root / "outer", follow_symlinks=False)
+        status = os.stat(root / "l", follow_symlinks=False)
+        copy_link(fd, b"l", status)
+        assert os.stat(root / "outer", follow_symlinks=False).st_nlink == 1
+        with pytest.raises(OSError, match="Stale"):
+            copy_link(fd, b"l", status)
+        assert {name.name: os.readlink(name) for name in root.iterdir()} == {"l": "looked-at", "outer": "looked-at"}
+    finally:
+        os.close(fd)
         shutil.rmtree(root)
 
 
@@ -303,6 +323,11 @@ PROBES = (
         covers=("workspace.confined.held:HeldBelow._keep", "workspace.confined.held:HeldBelow._answer"),
         attack=many_directories,
         bound=4 << 20,
+    ),
+    FailureProbe(
+        name="view: a link with names elsewhere that somebody exchanges",
+        covers=("workspace.confined.copy_up:copy_link",),
+        throw=exchanged_link,
     ),
     FailureProbe(
         name="view: what is looked at goes away",

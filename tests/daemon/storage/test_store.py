@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from sublet.daemon.storage import store as store_module
 from sublet.daemon.storage.schema import SCHEMA_VERSION
 from sublet.daemon.storage.store import Store
 from sublet.protocol.errors import LocalCode, SubletError
+from support.noise import noise
 
 pytestmark = pytest.mark.anyio
 
@@ -193,7 +193,7 @@ async def test_a_damaged_database_is_refused_and_kept(tmp_path: Path, damage: st
     if damage == "header":
         content[:16] = b"not a database!!"
     elif damage == "page":
-        content[4096:] = os.urandom(len(content) - 4096)
+        content[4096:] = noise(len(content) - 4096)
         # as after a kill: a log that is not empty asks for a check
         Path(f"{path}-wal").write_bytes(b"x")
     else:

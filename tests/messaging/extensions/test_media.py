@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from contextlib import AsyncExitStack
 from functools import partial
@@ -27,6 +26,7 @@ from sublet.protocol.ezagent.ids import SYSTEM_ENTITY
 from sublet.protocol.ezagent.keys import doc_id
 from support.members import SECONDS, member, question, room_of
 from support.memory_network import MemoryHub
+from support.noise import noise
 from support.rooms import Clock, Peer, peers, shared_room
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ WITH: tuple[Declaration, ...] = (*BUILT_INS, MEDIA_FILES)
 
 
 async def test_a_member_gets_the_file_that_a_message_comes_with(tmp_path: Path) -> None:
-    hub, data = MemoryHub(), os.urandom(PIECE_BYTES * 2 + 17)
+    hub, data = MemoryHub(), noise(PIECE_BYTES * 2 + 17)
     async with AsyncExitStack() as stack:
         paths = [tmp_path / name for name in ("a", "b")]
         for path in paths:

@@ -23,6 +23,7 @@ from sublet.workspace.serving.lease_memory import LeaseMemory, recall
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.serving.login import MAX_BLOCKED_INPUT, LeaseConnection
 from sublet.workspace.ssh.connection import connect
+from support.noise import noise
 from support.sftp_lender import public_line
 from support.views import default_rules
 
@@ -114,7 +115,7 @@ def everything(project: Path) -> None:
     (project / "run.sh").chmod(0o755)
     (project / "empty").mkdir()
     (project / "deep" / "er").mkdir(parents=True)
-    (project / "deep" / "er" / "file").write_bytes(os.urandom(700_000))
+    (project / "deep" / "er" / "file").write_bytes(noise(700_000))
     (project / "deep" / "inside").symlink_to("er/file")
     (project / "absolute").symlink_to("/etc/passwd")
     (project / "upwards").symlink_to("../../elsewhere")
@@ -287,7 +288,7 @@ async def test_a_link_that_breaks_while_changes_come_back_is_no_end_of_it(
     target = lender.lend()
     first = await connect(target, KEY, 5)
     view = await carrier.attach(carrier.reserve(LEASE), first)
-    content = os.urandom(3 << 20)
+    content = noise(3 << 20)
     (view.path / "workspace" / "large").write_bytes(content)
     (view.path / "workspace" / "gone").unlink()
     with monkeypatch.context() as patched:
@@ -349,7 +350,7 @@ async def cut(lender: Lender, connection: asyncssh.SSHClientConnection, how: str
 @pytest.mark.parametrize("how", ["revoked", "expired"])
 async def test_a_download_is_cut_with_its_lease(lender: Lender, how: str) -> None:
     for number in range(20):
-        (lender.project / str(number)).write_bytes(os.urandom(2 << 20))
+        (lender.project / str(number)).write_bytes(noise(2 << 20))
     async with await connect(lender.lend(), KEY, 5) as connection:
         channel = await ArchiveChannel.open(connection, lambda: None)
         arrived = 0
@@ -386,7 +387,7 @@ async def test_a_large_upload_is_no_flood_though_every_piece_comes_while_another
     monkeypatch.setattr(LeaseConnection, "_admits_input", at_work)
     async with await connect(lender.lend(), KEY, 5) as connection:
         channel = await ArchiveChannel.open(connection, lambda: None)
-        content = os.urandom(1 << 20)
+        content = noise(1 << 20)
         names = [(b"workspace", b"%d" % number) for number in range(2 * MAX_BLOCKED_INPUT // len(content))]
         await channel.plan([Planned(name, "file", len(content)) for name in names])
         for name in names:
@@ -400,7 +401,7 @@ async def test_a_large_upload_is_no_flood_though_every_piece_comes_while_another
 async def test_an_upload_is_cut_with_its_lease_and_nothing_lands_afterwards(lender: Lender, how: str) -> None:
     async with await connect(lender.lend(), KEY, 5) as connection:
         channel = await ArchiveChannel.open(connection, lambda: None)
-        content = os.urandom(1 << 20)
+        content = noise(1 << 20)
         names = [(b"workspace", b"%d" % number) for number in range(40)]
         await channel.plan([Planned(name, "file", len(content)) for name in names])
         for name in names[:20]:

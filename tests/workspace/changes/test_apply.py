@@ -14,6 +14,7 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.changes import merge as merge_module
 from sublet.workspace.changes.apply import Applier
 from sublet.workspace.staging.model import ChangeCounts, Conflict
+from support.noise import noise
 from support.staged import KEY, StagedBench, Tree, emptied, make_tree, read_tree, tree_state, write
 
 TEXT = "one\ntwo\nthree\nfour\nfive\n"
@@ -407,7 +408,7 @@ def test_a_directory_that_is_gone_is_told_and_the_result_kept(bench: StagedBench
 
 
 def test_a_file_too_large_for_snapshots_is_applied_from_what_was_sealed(bench: StagedBench) -> None:
-    large = os.urandom(1 << 20) * 6
+    large = noise(1 << 20) * 6
     bench.write("large", large)
     bench.write("same", large)
     with bench.work() as view:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.audit.snapshot import MAX_STORED_BYTES
 from sublet.workspace.changes.branch import export_branch
 from sublet.workspace.changes.export import export_patch
+from support.noise import noise
 from support.staged import KEY, Snapshot, StagedBench, Tree, make_tree, read_tree, tree_state, write
 
 
@@ -181,7 +181,7 @@ def test_git_applies_the_patch(bench: StagedBench, tmp_path: Path) -> None:
 
 
 def test_no_patch_is_made_of_what_snapshots_only_name(bench: StagedBench) -> None:
-    bench.write("large", os.urandom(MAX_STORED_BYTES + 1))
+    bench.write("large", noise(MAX_STORED_BYTES + 1))
     with bench.work() as view:
         (view / "large").unlink()
         write(view, "a", "a")

@@ -17,6 +17,7 @@ from sublet.workspace.git import objects as git_objects
 from sublet.workspace.git.objects import check_object
 from sublet.workspace.quota import Quota
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
+from support.noise import noise
 
 CONTENT = b"blob 5\0hello"
 NAME = hashlib.sha1(CONTENT, usedforsecurity=False).hexdigest().encode()
@@ -26,7 +27,7 @@ NAME = hashlib.sha1(CONTENT, usedforsecurity=False).hexdigest().encode()
 def test_what_git_writes_is_what_it_says(tmp_path: Path, form: str) -> None:
     git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
     subprocess.run([*git, "init", "-q", f"--object-format={form}"], cwd=tmp_path, check=True)
-    for name, content in (("empty", b""), ("large", os.urandom(3_000_000)), ("text", b"line\n" * 1000)):
+    for name, content in (("empty", b""), ("large", noise(3_000_000)), ("text", b"line\n" * 1000)):
         (tmp_path / name).write_bytes(content)
     subprocess.run([*git, "add", "."], cwd=tmp_path, check=True)
     subprocess.run([*git, "commit", "-qm", "one"], cwd=tmp_path, check=True)

@@ -19,6 +19,7 @@ from sublet.workspace.kept.budget import KeptBudget
 from sublet.workspace.kept.keeper import OverwriteKeeper
 from sublet.workspace.kept.log import load, open_place
 from support.kept import LiveLease, picture, settled, tick
+from support.noise import noise
 
 LARGE = 5 << 20
 """More than a snapshot keeps of a file."""
@@ -139,8 +140,8 @@ def test_a_directory_that_a_person_moves_in_is_not_in_the_snapshot(state: Path, 
 
 
 def test_a_file_too_large_for_the_snapshot_is_kept_and_restored(state: Path, root: Path) -> None:
-    (root / "large").write_bytes(os.urandom(LARGE))
-    (root / "moved").write_bytes(os.urandom(LARGE))
+    (root / "large").write_bytes(noise(LARGE))
+    (root / "moved").write_bytes(noise(LARGE))
     before = picture(root)
     lease = lend(state, root)
     lease.write("large", b"theirs", flags=os.O_WRONLY)
@@ -154,7 +155,7 @@ def test_a_file_too_large_for_the_snapshot_is_kept_and_restored(state: Path, roo
 
 def test_a_large_file_that_was_moved_and_then_written_is_restored_where_it_was(state: Path, root: Path) -> None:
     (root / "d").mkdir()
-    (root / "d/large").write_bytes(os.urandom(LARGE))
+    (root / "d/large").write_bytes(noise(LARGE))
     before = picture(root)
     lease = lend(state, root)
     lease.fs.rename((b"d", b"large"), (b"large",), replace=True)
@@ -268,7 +269,7 @@ def test_on_a_full_disk_writing_goes_on_and_it_is_told(
     state = small_disk
     lease = lend(state, root)
     tick(state)
-    (root / "f").write_bytes(os.urandom(900_000))
+    (root / "f").write_bytes(noise(900_000))
     with (state / "filler").open("wb") as filler:
         filler.write(b"x" * 1_200_000)
     lease.write("f", b"theirs\n")
@@ -339,7 +340,7 @@ def test_a_copy_shares_its_blocks_where_the_file_system_can(state: Path, root: P
             fcntl.ioctl(target, FICLONE, source.fileno())
         except OSError:
             pytest.skip("this file system shares no blocks")
-    (root / "large").write_bytes(os.urandom(LARGE))
+    (root / "large").write_bytes(noise(LARGE))
     lease = lend(state, root)
     lease.write("large", b"theirs", flags=os.O_WRONLY)
     assert states(lease) == [(b"large", "first", False)]

@@ -20,6 +20,7 @@ import pytest
 
 from sublet.disk.openat2 import Opener, choose_opener, open_beneath, walk_beneath
 from sublet.workspace.serving.login import MAX_BLOCKED_INPUT
+from support.noise import noise
 from support.sftp_client import NO_ATTRIBUTES, Lender, eventually, frame, lender, open_channel, string
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("tuned_or_not")]
@@ -284,7 +285,7 @@ async def test_a_session_may_end_while_a_slow_request_runs(workspace: Path) -> N
 
 async def test_garbage_instead_of_ssh_harms_nobody(workspace: Path) -> None:
     async with lender(workspace) as lent:
-        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\0" * 5000, b"SSH-2.0-x\r\n" + os.urandom(5000), b"SSH-1.0-x\r\n"):
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\0" * 5000, b"SSH-2.0-x\r\n" + noise(5000), b"SSH-1.0-x\r\n"):
             _, writer = await asyncio.open_connection(*lent.plane.address)
             writer.write(garbage)
             writer.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,6 +50,7 @@ from sublet.policy.model import Action, Subject
 from sublet.policy.names import plain
 from sublet.policy.tool_calls import tool_resource
 from sublet.policy.tool_names import tool_defect, tool_plain
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.encoding import unb64
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.sealed_key import unseal
@@ -307,7 +307,7 @@ class ApprovalService:
         """
         found = approval.context.get("paths")
         paths = [str(path) for path in found] if isinstance(found, list) else []
-        resource = tool_resource(approval.tool, json.loads(approval.arguments), paths)
+        resource = tool_resource(approval.tool, parse_json(approval.arguments), paths)
         if terms.when and not conditions_hold(terms.when, resource, self._parts.clock()):
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,
