@@ -307,7 +307,8 @@ class ApprovalService:
         """
         found = approval.context.get("paths")
         paths = [str(path) for path in found] if isinstance(found, list) else []
-        resource = tool_resource(approval.tool, parse_json(approval.arguments), paths)
+        arguments = parse_json(approval.arguments)
+        resource = tool_resource(approval.tool, arguments if isinstance(arguments, dict) else {}, paths)
         if terms.when and not conditions_hold(terms.when, resource, self._parts.clock()):
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,

@@ -39,7 +39,7 @@ MAX_DOCUMENTS_OF_DAEMON: Final = 16_384
 MAX_HELD_BYTES_IN_ALL: Final = 32 << 20
 """Of updates that wait for others, in all open documents."""
 MAX_STATEMENTS_OF_MEMBERS: Final = 1_024
-"""Of a room's config, by the entities of one daemon that are no admins: each takes 3 KiB, and costs at each decision."""
+"""Of a room's config, by the entities of one daemon that are no admins: each takes 3 KiB, and time to decide."""
 MAX_STATEMENTS_OF_ADMINS: Final = 65_536
 """Of a room's config, by the entities of one daemon."""
 MAX_PASSED_OVER: Final = 4_096
