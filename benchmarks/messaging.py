@@ -31,7 +31,8 @@ from _report import Row, add_options, show
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import _message_rooms as rooms
-from support.room_processes import RoomProcess, free_port, room_process
+from support.ports import free_port
+from support.room_processes import RoomProcess, room_process
 
 SIZES = (0, 10_000, 100_000, 1_000_000)
 QUICK_SIZES = (0, 1_000)

@@ -17,9 +17,9 @@ from sublet.workspace.git.history import UNKNOWN, brought
 from sublet.workspace.git.refs import MovedRef, moved, read_refs
 from sublet.workspace.quota import Quota
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
-from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
+from sublet.workspace.view.rules import DEFAULT_CARRIED, DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 
-RULES = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], git="rw")
+RULES = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], carried=DEFAULT_CARRIED, git="rw")
 ONE, TWO = b"1" * 40, b"2" * 40
 
 

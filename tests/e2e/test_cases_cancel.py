@@ -20,7 +20,7 @@ from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.delegations import CANCEL_DELEGATION
 from sublet.daemon.control.client import ControlClient
 from support.daemons import Daemon, wait_for
-from support.held_proxy import HeldProxy, free_port, held_proxy
+from support.held_proxy import HeldProxy, held_proxy
 from support.leases import (
     ask,
     assignment,
@@ -35,6 +35,7 @@ from support.leases import (
     view,
     wait_state,
 )
+from support.ports import free_port
 from support.watched_leases import (
     START,
     TERMINAL,

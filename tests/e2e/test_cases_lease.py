@@ -10,7 +10,7 @@ import pytest
 
 from sublet.protocol.messages import Error
 from support.daemons import wait_for
-from support.held_proxy import HeldProxy, free_port, held_proxy
+from support.held_proxy import HeldProxy, held_proxy
 from support.hostile_lender import HostileLender
 from support.leases import (
     assignment,
@@ -25,6 +25,7 @@ from support.leases import (
     view,
     wait_state,
 )
+from support.ports import free_port
 from support.watched_leases import (
     SLOTS,
     START,
@@ -87,7 +88,7 @@ def test_c18_expiry_is_told_without_anybody_who_reaps(daemons: Pair, tmp_path: P
     time.sleep(max(0.0, (tmp_path / "started").stat().st_mtime + 5 - time.time()))
     restart(delegator, None)
 
-    assert str(view(delegator, id_).state) == "expired"
+    wait_for(lambda: str(view(delegator, id_).state) == "expired", 10, "the end by expiry")
     assert delegate(delegator, tmp_path, "true")["state"] == "completed"
 
 

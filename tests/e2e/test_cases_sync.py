@@ -13,7 +13,8 @@ import pytest
 from support.cut_proxy import cable
 from support.daemons import Daemon, pair
 from support.message_kills import ALICE, BOB, BOB_THEN_ALICE, Scene
-from support.room_processes import free_port, room_process, until_same
+from support.ports import free_port
+from support.room_processes import room_process, until_same
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.room_processes import free_port, room_process
+from support.ports import free_port
+from support.room_processes import room_process
 
 
 def test_an_answer_to_a_killed_process_steers_nothing_and_is_refused_once_that_is_known(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 import pytest
 
-from support.room_processes import RoomProcess, free_port, room_process
+from support.ports import free_port
+from support.room_processes import RoomProcess, room_process
 
 T = TypeVar("T")
 

@@ -38,10 +38,11 @@ from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
 from sublet.protocol.ezagent.yjs.encode import Transaction
 from support.cut_proxy import cut_proxy
 from support.daemons import Daemon, wait_for
+from support.ports import free_port
 from support.probe_extension import PROBE
 from support.ref_signatures import verify_ref
 from support.relays import relay
-from support.room_processes import RoomProcess, free_port, room_process
+from support.room_processes import RoomProcess, room_process
 from support.rooms import entity_key, local_entity
 
 SECONDS = 40

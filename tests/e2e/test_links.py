@@ -16,8 +16,9 @@ import pytest
 from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.operation import Nothing
 from support.daemons import Daemon, wait_for
-from support.held_proxy import HeldProxy, free_port, held_proxy
+from support.held_proxy import HeldProxy, held_proxy
 from support.leases import ask, begin, conditions, finish, mount_of, view
+from support.ports import free_port
 from support.watched_leases import daemons_behind
 
 Pair = tuple[Daemon, Daemon]

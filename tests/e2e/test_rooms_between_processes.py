@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.room_processes import free_port, room_process
+from support.ports import free_port
+from support.room_processes import room_process
 
 
 @pytest.fixture

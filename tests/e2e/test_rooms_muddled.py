@@ -11,7 +11,8 @@ import pytest
 
 from support.cut_proxy import Cable, cable
 from support.muddler import muddling
-from support.room_processes import RoomProcess, free_port, room_process, until_same
+from support.ports import free_port
+from support.room_processes import RoomProcess, room_process, until_same
 
 pytestmark = pytest.mark.timeout(240)
 

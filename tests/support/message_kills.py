@@ -12,7 +12,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from support.room_processes import RoomProcess, free_port, room_process
+from support.ports import free_port
+from support.room_processes import RoomProcess, room_process
 
 WORKERS = 8
 MAX_MESSAGES = 100_000

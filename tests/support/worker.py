@@ -35,7 +35,7 @@ from sublet.workspace.mount.table import mounted_below
 from sublet.workspace.requirements import require_transport
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.reverse import ReverseAcceptor
-from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
+from sublet.workspace.view.rules import DEFAULT_CARRIED, DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.decisions import gatekeeper
 from support.gates import ListGate
 from support.jobs import command
@@ -135,7 +135,7 @@ class Worker:
         """Lend the project as ACCEPT asks, and return the START."""
         key = accept.remote_constraints.public_key
         assert key is not None
-        rules = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [])
+        rules = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], carried=DEFAULT_CARRIED)
         lent = LentDirectory("workspace", self.project, "ro" if mode == "ro" else "rw", rules)
         transport = transport_of(accept)
         bounds = limits or ExportLimits()

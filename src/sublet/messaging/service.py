@@ -113,9 +113,7 @@ class MessagingService:
         self._watchers = Watchers(self._owner.settle)
         self._news = News(self._call, self._owner, self._watchers, self._loops)
         self._doorkeeper = Doorkeeper()
-        self._tokens = Tokens(
-            self._call, self.fetch, self._owner.heard, self._hand_over.soon, lambda one: self._attending.ask_for(one)
-        )
+        self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon)
         declaring = Declaring()
         self._sync = Sync(network, self._call, self._known)
         self.delivery = Delivery(network, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
@@ -361,6 +359,7 @@ class MessagingService:
 
     async def _begin(self) -> None:
         """Let our entities be reached; rooms are attended to from then on, one after the other, however many."""
+        self._tokens.begin(self._attending.ask_for)
         await self._catching_up.begin()
         await self._attending.begin(self._own())
         self._network.on_change(lambda: self._hand_over.soon(self._catching_up.link_changed))

@@ -63,7 +63,7 @@ from support.cut_proxy import cut_proxy
 from support.decisions import gatekeeper
 from support.jobs import Log, job
 from support.noise import noise
-from support.room_processes import free_port
+from support.ports import free_port
 
 MEMBER = "@member:a"
 MAX_REPLAYED = 10

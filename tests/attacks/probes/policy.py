@@ -15,6 +15,7 @@ from sublet.policy.path_denies import PathDenies
 from sublet.policy.paths import lent_paths, touched_by
 from sublet.policy.rules import Condition
 from sublet.policy.tool_names import tool_defect, tool_exacts, tool_skeletons
+from sublet.protocol.patterns import glob_source
 from sublet.supervisor import closed_paths
 
 
@@ -58,6 +59,12 @@ class _Swapping(PathDenies):
 
 
 PROBES: Sequence[Probe] = (
+    CostProbe(
+        name="policy: a glob with brackets that end nowhere",
+        covers=("protocol.patterns:_glob_pieces",),
+        make=lambda size: "[*" * (size // 2),
+        run=glob_source,
+    ),
     FailureProbe(
         name="policy: directories that become links while they are looked through",
         covers=("supervisor.closed_paths:_closed", "supervisor.closed_paths:_Looking.below"),

@@ -50,11 +50,11 @@ from sublet.workspace.git.repository import look_at
 from sublet.workspace.quota import Quota
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.view.led_to import guarded
-from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
+from sublet.workspace.view.rules import DEFAULT_CARRIED, DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.staged import KEY, StagedBench
 from support.views import default_rules
 
-RULES = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], git="rw")
+RULES = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], carried=DEFAULT_CARRIED, git="rw")
 ONE = b"1" * 40
 _KEEP: list[tempfile.TemporaryDirectory[str]] = []
 """Directories of inputs, which go with the process."""

@@ -518,13 +518,21 @@ async def test_a_peer_that_is_heard_again_is_told_of_the_end(side: Lender, monke
 # Waiting for a directory
 
 
+async def waits(side: Lender, delegation_id: str) -> DelegationView:
+    """Wait until a delegation tells what it waits for."""
+    with anyio.fail_after(10):
+        while (view := await side.delegator.view(delegation_id)).condition is None:
+            await side.journal.wait_for_events(view.cursor, delegation_id, timeout=1)
+    return view
+
+
 async def test_overlapping_leases_queue_and_say_so(side: Lender) -> None:
     first = await side.running()
     second = await side.create()
+    await waits(side, second)
     third = await side.create()
-    with anyio.fail_after(10):
-        while (view := await side.delegator.view(third)).condition is None:
-            await side.journal.wait_for_events(view.cursor, third, timeout=1)
+    view = await waits(side, third)
+    assert view.condition is not None
     assert (view.condition.kind, view.condition.position) == ("queued", 2)
     assert [invite.delegation_id for invite in side.link.invites] == [first]
     view = await side.delegator.cancel(second, "no longer needed")

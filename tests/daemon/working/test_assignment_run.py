@@ -59,6 +59,8 @@ async def test_the_agent_talks_in_the_room_that_start_names(side: Worker) -> Non
     start = Start.model_validate({**told, "sublet": {**told["sublet"], "room_id": room}})
     run = await make(side, start)
     assert run.work_of("node-alice").room_id == room
+    run.updates.close()
+    run.finish(OVER)
 
 
 async def test_every_character_is_told_or_counted_once(side: Worker) -> None:

@@ -19,7 +19,7 @@ from sublet.messaging.backends import zenoh_network
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.ports.network import PeerQuery, Priority, Qos, Sample
 from support.memory_network import matches
-from support.room_processes import free_port
+from support.ports import free_port
 
 VECTORS = Path(__file__).parents[2] / "protocol" / "ezagent" / "vectors"
 DATA = Qos(Priority.DATA, droppable=False)

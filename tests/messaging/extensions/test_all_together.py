@@ -25,7 +25,7 @@ OPERATIONS = {
     "media": {"media.upload", "media.get", "media.list"},
     "drafts": {"drafts.save", "drafts.load"},
     "presence": {"presence.set", "presence.list"},
-    "profile": {"profile.get", "profile.update", "discovery.search"},
+    "profile": {"profile.get", "profile.update", "profile.picture", "profile.set_picture", "discovery.search"},
 }
 """Of ezagent 10.2."""
 EVENTS = {

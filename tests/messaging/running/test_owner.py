@@ -26,7 +26,7 @@ from sublet.messaging.running.sender import Reply
 from sublet.messaging.schema.datatypes import QOS_DATA
 from sublet.protocol.errors import SubletError
 from support.memory_network import MemoryHub
-from support.room_processes import free_port
+from support.ports import free_port
 from support.rooms import NOW_MS, MemoryBlobs, local_entity
 
 SECONDS = 30

@@ -17,10 +17,10 @@ from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.git import index as git_index
 from sublet.workspace.git.index import checked_index
 from sublet.workspace.quota import Quota
-from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
+from sublet.workspace.view.rules import DEFAULT_CARRIED, DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 
 SHA1, SHA256 = 20, 32
-RULES = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], git="rw")
+RULES = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], carried=DEFAULT_CARRIED, git="rw")
 
 
 def git(root: Path, *arguments: str) -> str:

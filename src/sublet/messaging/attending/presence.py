@@ -125,8 +125,6 @@ class Tokens:
         fetch: asks peers under a key, and returns what they answer.
         heard: takes what they said.
         soon: has something done on the event loop, from any thread.
-        there: told of whoever has answered, and so knows by now that we share a room: from then on their daemon tells
-            us what they keep for all their rooms, which it may not have done when they were invited.
     """
 
     def __init__(
@@ -135,16 +133,24 @@ class Tokens:
         fetch: Callable[[str, bytes], Awaitable[list[bytes]]],
         heard: Callable[[Sample], None],
         soon: Callable[..., None],
-        there: Callable[[EntityId], None],
     ) -> None:
         self._call = call
-        self._there = there
+        self._there: Callable[[EntityId], None] | None = None
         self._fetch = fetch
         self._heard = heard
         self._soon = soon
         self._lock = threading.Lock()
         self._changes: dict[tuple[RoomId, EntityId], bool] = {}
         self._asking: set[str] = set()
+
+    def begin(self, there: Callable[[EntityId], None]) -> None:
+        """Say from now on who has answered.
+
+        Args:
+            there: told of whoever has, and so knows by now that we share a room: from then on their daemon tells us
+                what they keep for all their rooms, which it may not have done when they were invited.
+        """
+        self._there = there
 
     def came(self, room_id: RoomId, entity: EntityId, there: bool) -> None:
         """Note that somebody's token has come or gone; from any thread."""
@@ -179,7 +185,7 @@ class Tokens:
             answers = await self._fetch(key, b"")
             for answer in answers:
                 self._heard(Sample(key, answer, b""))
-            if answers:
+            if answers and self._there is not None:
                 self._there(entity)
         finally:
             self._asking.discard(key)
