@@ -15,6 +15,7 @@ import pytest
 from support.daemon_rooms import WAIT_SECONDS, shared_room
 from support.daemons import Daemon, two_daemons, wait_for
 from support.documented_json import lacking, rows, untold
+from support.leases import view
 from support.pages.fences import ROOT
 from support.typed_commands import Typing
 
@@ -99,9 +100,7 @@ def of_daemons(take: Played, alice: Daemon, bob: Daemon, tmp_path: Path) -> None
 def of_leases(take: Played, alice: Daemon, bob: Daemon, project: Path) -> None:
     script = "echo hi > new; sed -i s/1/2/ kept; rm gone; chmod +x kept; mkdir d; echo done"
     begun = alice.json("delegate", str(project), "sleep 600", "--to", "bob/shell", "--background")
-    wait_for(
-        lambda: [one["state"] for one in bob.json("work")["assignments"]] == ["running"], what="the work over there"
-    )
+    wait_for(lambda: str(view(alice, begun["delegation_id"]).state) == "running", what="the work over there")
     take("delegate", alice.json("say", begun["delegation_id"], "echo more"))
     take("delegate", alice.json("extend", begun["delegation_id"], "--ttl", "40m"))
     take("work", bob.json("work"))
