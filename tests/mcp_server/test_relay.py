@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -10,7 +11,9 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import anyio
 import anyio.to_thread
@@ -20,6 +23,7 @@ from mcp import Client
 
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.config.paths import Home
+from sublet.mcp_server.relay import Starter
 from sublet.mcp_server.relay_session import MAX_LINE
 from support.fake_daemon_api import FakeDaemonApi
 from support.mcp_face import (
@@ -349,6 +353,23 @@ async def test_a_start_that_fails_says_why_and_the_next_call_tries_again(api: Fa
         said = host.errors()
         assert "sublet mcp: DAEMON_UNAVAILABLE: " in said
         assert "Traceback" not in said
+
+
+def test_what_a_start_says_between_two_looks_is_heard() -> None:
+    starter = Starter(["true"])
+    starter._process.wait()
+    words = io.BytesIO()
+
+    def poll() -> int:
+        """End with a word, which it says just before."""
+        if not words.getvalue():
+            words.write(b"disk is full")
+            words.seek(0)
+        return 4
+
+    with patch.object(starter, "_process", SimpleNamespace(stderr=words, poll=poll, returncode=4)):
+        assert starter.failure() == "disk is full"
+    starter.close()
 
 
 @pytest.mark.parametrize(

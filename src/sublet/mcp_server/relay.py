@@ -95,9 +95,11 @@ class Starter:
     def ended(self) -> bool:
         """Tell whether it has ended, and reap it."""
         assert self._process.stderr is not None
+        # In this order: its last words may come between a look at what it said and one at whether it has ended.
+        over = self._process.poll() is not None
         while chunk := self._process.stderr.read(CHUNK):
             self._said = (self._said + chunk)[-MAX_START_ERROR:]
-        return self._process.poll() is not None
+        return over
 
     def failure(self) -> str | None:
         """Return what it said if it has ended without a daemon."""
