@@ -23,6 +23,8 @@ from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import parse_doc_id
 
 MAX_WAIT_SECONDS: Final = 60.0
+LOOK_SECONDS: Final = 0.5
+"""How often is looked at what became of a message: who reads it on this daemon sends no acknowledgement."""
 
 
 class Delivery:
@@ -113,7 +115,7 @@ class Delivery:
             enough = wait_for is None or order.index(found.receipt) >= order.index(wait_for)
             if enough or found.receipt is Receipt.UNDELIVERABLE or left <= 0:
                 return found
-            with anyio.move_on_after(left):
+            with anyio.move_on_after(min(left, LOOK_SECONDS)):
                 await news.wait()
 
     async def steers(self, entity: EntityId, ref: FieldsView) -> bool:
