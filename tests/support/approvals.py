@@ -43,6 +43,14 @@ from support.decisions import KeptDecisions, gatekeeper
 
 DAEMON = "node-test"
 PASSPHRASE = "correct horse battery"
+APPROVAL: dict[str, JsonValue] = {
+    "id": "ask-first",
+    "effect": "approval",
+    "action": "tool.call",
+    "subject": {"kind": "agent"},
+    "resource": "shell.exec",
+}
+"""A rule by which a person is asked before an agent runs a shell."""
 NOBODY = Chain()
 HUMAN = Subject("human")
 AGENT = Subject("agent", "coder", role="executor")

@@ -38,18 +38,11 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKeys
 from sublet.protocol.statement_signing import sign_statement
 from sublet.supervisor.tool_gate import ToolCall, Verdict
-from support.approvals import AGENT, DAEMON, HUMAN, PASSPHRASE, Clock, Desk, call, desk, setting
+from support.approvals import AGENT, APPROVAL, DAEMON, HUMAN, PASSPHRASE, Clock, Desk, call, desk, setting
 from support.decisions import a_record
 
 pytestmark = pytest.mark.anyio
 
-APPROVAL: dict[str, JsonValue] = {
-    "id": "ask-first",
-    "effect": "approval",
-    "action": "tool.call",
-    "subject": {"kind": "agent"},
-    "resource": "shell.exec",
-}
 DENY: dict[str, JsonValue] = {**APPROVAL, "id": "never", "effect": "deny", "resource": "file.delete"}
 
 

@@ -17,20 +17,12 @@ from sublet.daemon.api.approvals import (
     PassphraseApproval,
     Terms,
 )
-from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.statement_signing import sign_statement
 from sublet.protocol.statements import Statement
-from support.approvals import DAEMON, HUMAN, PASSPHRASE, call, desk
+from support.approvals import APPROVAL, DAEMON, HUMAN, PASSPHRASE, call, desk
 
 pytestmark = pytest.mark.anyio
-APPROVAL: dict[str, JsonValue] = {
-    "id": "ask-first",
-    "effect": "approval",
-    "action": "tool.call",
-    "subject": {"kind": "agent"},
-    "resource": "shell.exec",
-}
 
 
 async def test_a_grant_is_as_far_as_its_request_says(tmp_path: Path) -> None:

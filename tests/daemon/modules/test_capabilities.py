@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,8 +20,8 @@ from sublet.daemon.storage.store import Store
 from sublet.policy.model import Action, Subject
 from sublet.protocol.errors import SubletError
 from sublet.supervisor.capabilities.runs import CapabilityRuns
-from sublet.workspace.sandbox.bubblewrap import ConfinedLaunch, Unsandboxed
 from support.decisions import KeptDecisions, gatekeeper
+from support.recorder import Recorder
 
 pytestmark = pytest.mark.anyio
 ME = Subject("human")
@@ -33,17 +33,6 @@ case "$*" in
   *) echo "$* $(cat) $TOOL_KEY";;
 esac
 """
-
-
-@dataclass
-class Recorder(Unsandboxed):
-    """Confines nothing, and tells what it was asked for."""
-
-    launches: list[ConfinedLaunch] = field(default_factory=list)
-
-    def wrap(self, launch: ConfinedLaunch) -> Any:
-        self.launches.append(launch)
-        return super().wrap(launch)
 
 
 @dataclass

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.gateway import GatewayInput
 from sublet.supervisor.gateways.module_file import GatewayModule
-from sublet.workspace.sandbox.bubblewrap import ConfinedLaunch, Unsandboxed
 from support.decisions import KeptDecisions, gatekeeper
+from support.recorder import Recorder
 
 pytestmark = pytest.mark.anyio
 ME = Subject("human")
@@ -45,17 +45,6 @@ for line in sys.stdin:
 """
 ENDS = "open('runs', 'a').write('x')"
 DEAF = "import sys; sys.stdin.read()"
-
-
-@dataclass
-class Recorder(Unsandboxed):
-    """Confines nothing, and tells what it was asked for."""
-
-    launches: list[ConfinedLaunch] = field(default_factory=list)
-
-    def wrap(self, launch: ConfinedLaunch) -> Any:
-        self.launches.append(launch)
-        return super().wrap(launch)
 
 
 @dataclass

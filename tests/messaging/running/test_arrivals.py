@@ -11,6 +11,8 @@ import pytest
 from sublet.messaging.ports.network import Sample
 from sublet.messaging.running import arrivals
 from sublet.messaging.running.arrivals import BATCH_BYTES, Arrivals
+from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES
+from sublet.protocol.ezagent.envelope import MAX_ENVELOPE_BYTES
 
 
 def sample(signer: str, number: int, size: int = 0) -> Sample:
@@ -63,6 +65,13 @@ def test_what_one_signer_may_have_waiting_is_bounded(monkeypatch: pytest.MonkeyP
     queue.take(256)
     assert queue.hear(sample("@big:node", 0, 4_000))
     assert queue.hear(sample("@eve:node", 12))
+
+
+def test_the_largest_message_with_all_its_contents_finds_room() -> None:
+    queue = Arrivals[int]()
+    largest = sample("@eve:node", 0, MAX_ENVELOPE_BYTES)
+    assert queue.hear(Sample(largest.key, largest.payload[:MAX_ENVELOPE_BYTES], bytes(MAX_BUNDLE_BYTES)))
+    assert not queue.hear(sample("@eve:node", 1))
 
 
 def test_all_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,8 +30,8 @@ from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.model import Update
 
-Came: TypeAlias = tuple[RoomId, str, int]
-"""What others wrote: the room, the part of it, and the client."""
+Came: TypeAlias = tuple[RoomId, str, int, bool]
+"""What was written: the room, the part of it, the client, and whether one of ours wrote it."""
 
 
 class Staging:
@@ -77,7 +77,7 @@ class Staging:
         self._accepted: list[Accepted] = []
         self._seq = store.last_seq()
         self.arrived: list[Callable[[frozenset[Came]], None]] = []
-        """Told what others wrote, once it is durable."""
+        """Told what was written, once it is durable."""
         self.forgetting: list[Callable[[], None]] = []
         """Called where a transaction has failed: each part goes back to what is durable."""
 
@@ -145,9 +145,9 @@ class Staging:
         self._events.settled()
         self._events.publish(events)
         came = frozenset(
-            (done.document.row.room_id, done.document.room_part, done.client)
+            (done.document.row.room_id, done.document.room_part, done.client, done.local)
             for done in accepted
-            if not done.local and done.document.row.room_id is not None
+            if done.document.row.room_id is not None
         )
         if came:
             for listener in self.arrived:

@@ -23,8 +23,6 @@ from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import parse_doc_id
 
 MAX_WAIT_SECONDS: Final = 60.0
-LOOK_SECONDS: Final = 0.5
-"""How often is looked at what became of a message: who reads it on this daemon sends no acknowledgement."""
 
 
 class Delivery:
@@ -66,10 +64,10 @@ class Delivery:
             self._acknowledging.heard(room_id, sample.payload)
 
     def arrived(self, came: Iterable[Came]) -> None:
-        """Acknowledge what others wrote to timelines, and tell who waits for receipts of what they have read."""
-        for room_id, part, client in came:
+        """Acknowledge what others wrote to timelines, and tell who waits for receipts of what anybody has read."""
+        for room_id, part, client, is_ours in came:
             kind, _, name = part.partition("/")
-            if kind == "index":
+            if kind == "index" and not is_ours:
                 self._acknowledging.arrived(room_id, name, client)
             elif name == READ_RECEIPTS:
                 self._tell()
@@ -115,7 +113,7 @@ class Delivery:
             enough = wait_for is None or order.index(found.receipt) >= order.index(wait_for)
             if enough or found.receipt is Receipt.UNDELIVERABLE or left <= 0:
                 return found
-            with anyio.move_on_after(min(left, LOOK_SECONDS)):
+            with anyio.move_on_after(left):
                 await news.wait()
 
     async def steers(self, entity: EntityId, ref: FieldsView) -> bool:

@@ -14,13 +14,18 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from sublet.messaging.ports.network import PeerQuery, Sample
 from sublet.messaging.running.fair_queue import ITEM_BYTES, Bounds, FairQueue, claimed_signer
+from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES
+from sublet.protocol.ezagent.envelope import MAX_ENVELOPE_BYTES
 
 MAX_WAITING: Final = 65_536
 """Samples and queries that wait."""
 MAX_WAITING_BYTES: Final = 32 << 20
-MAX_OF_SIGNER: Final = 8_192
-MAX_BYTES_OF_SIGNER: Final = 4 << 20
-"""With ``ITEM_BYTES`` for each. Beyond all of these they are dropped, and a difference heals it."""
+MAX_OF_SIGNER: Final = 5_120
+MAX_BYTES_OF_SIGNER: Final = MAX_BUNDLE_BYTES + MAX_ENVELOPE_BYTES + ITEM_BYTES
+"""As large as one message can be: an envelope, with the contents that are attached to it.
+
+Beyond all of these they are dropped, and a difference heals it.
+"""
 BATCH_BYTES: Final = 256 << 10
 """Of samples and queries that are taken at once; calls of this machine come in between, however large these are."""
 MAX_SIGNERS: Final = 1_024
