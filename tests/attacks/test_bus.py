@@ -49,11 +49,11 @@ class Bus:
     """Links of a daemon with Zenoh behind them, in this process."""
 
     def __init__(self, place: Path, key: Ed25519PrivateKey, peers: list[Ed25519PrivateKey]) -> None:
-        with socket.create_server((HOST, 0)) as probe:
-            self.port = int(probe.getsockname()[1])
         self.key = key
         self.keys = LinkKeys(place / "keys", key)
-        self.links = Links(self.keys, place / "s", (HOST, self.port))
+        with socket.create_server((HOST, 0)) as listener:
+            self.port = int(listener.getsockname()[1])
+            self.links = Links(self.keys, place / "s", listener)
         self.links.trust([public(one) for one in peers])
         self.network = ZenohNetwork(Endpoints((self.links.endpoint,)))
         self.heard: list[bytes] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import tempfile
 from pathlib import Path
 
@@ -25,8 +26,9 @@ class PinnedNetwork(ZenohNetwork):
     def __init__(self, endpoints: Endpoints) -> None:
         self._place = tempfile.TemporaryDirectory(prefix="bus")
         place, key = Path(self._place.name), _KEY.public_key().public_bytes_raw()
-        [listen] = map(_address, endpoints.listen)
-        self._pinned = Links(LinkKeys(place / "keys", _KEY), place / "s", listen)
+        [address] = map(_address, endpoints.listen)
+        with socket.create_server(address) as listener:
+            self._pinned = Links(LinkKeys(place / "keys", _KEY), place / "s", listener)
         self._pinned.trust([key])
         doors = [_address(one) for one in endpoints.connect]
         super().__init__(Endpoints((self._pinned.endpoint,), self._pinned.call({key: doors} if doors else {})))

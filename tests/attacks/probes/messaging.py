@@ -223,10 +223,10 @@ def _rule(text: str) -> object:
 def _links() -> Iterator[tuple[Links, int, Path]]:
     """Run links that nobody is let into; yield them with their port and the directory of their keys and sockets."""
     with tempfile.TemporaryDirectory(prefix="bus") as directory:
-        with socket.create_server((HOST, 0)) as probe:
-            port = int(probe.getsockname()[1])
-        place = Path(directory)
-        links = Links(LinkKeys(place / "keys", Ed25519PrivateKey.generate()), place / "s", (HOST, port))
+        place, keys = Path(directory), LinkKeys(Path(directory) / "keys", Ed25519PrivateKey.generate())
+        with socket.create_server((HOST, 0)) as listener:
+            port = int(listener.getsockname()[1])
+            links = Links(keys, place / "s", listener)
         try:
             yield links, port, place
         finally:

@@ -110,7 +110,7 @@ async def test_who_starts_while_a_peer_is_away_calls_where_it_was_last(
         await caller.peers.add(Peer("bob", called.identity.public_key, "http://127.0.0.1:9/", None))
         async with running(caller, state):
             key = Ed25519PrivateKey.from_private_bytes(bytes(called.identity.key))
-            links = Links(LinkKeys(tmp_path / "called", key), tmp_path / "bus", port.address)
+            links = Links(LinkKeys(tmp_path / "called", key), tmp_path / "bus", port.listener)
             links.trust([caller.identity.public_key])
             network = await anyio.to_thread.run_sync(ZenohNetwork, Endpoints((links.endpoint,)))
             try:

@@ -1,14 +1,22 @@
-"""The port at which paired daemons join our bus: kept from the start on, so that the card can name it."""
+"""The port at which paired daemons join our bus: listened on from the start on, so that the card can name it.
+
+Two that merely bind a port can share it: whoever listens first has it, and the other one's rooms would not begin. So it
+is listened on before rooms run. Whoever calls meanwhile waits in the system's queue.
+"""
 
 from __future__ import annotations
 
 import socket
+from typing import Final
 
 from sublet.daemon.config.daemon_config import Bus
 
+BACKLOG: Final = 64
+"""Callers that wait until the bus takes them; whoever else calls then tries again."""
+
 
 class BusPort:
-    """A port that is bound, so that nobody else is given it, and not listened on, so that the bus can.
+    """A port that is listened on, so that nobody else gets it; the bus takes what calls there, whenever it runs.
 
     Args:
         bus: where it shall be.
@@ -22,12 +30,12 @@ class BusPort:
         self.host = bus.listen.host
         wanted = bus.listen.port
         if bus.listen.chosen and wanted:
-            self._socket = _bound(self.host, bus.listen.free_port())
+            self._socket = _listening(self.host, bus.listen.free_port())
         else:
             self._socket = (
-                (_bound(self.host, last) if last else None)
-                or _bound(self.host, wanted, alone=True)
-                or _bound(self.host, 0)
+                (_listening(self.host, last) if last else None)
+                or _listening(self.host, wanted, alone=True)
+                or _listening(self.host, 0)
             )
 
     @property
@@ -36,9 +44,9 @@ class BusPort:
         return int(self._socket.getsockname()[1]) if self._socket is not None else None
 
     @property
-    def address(self) -> tuple[str, int] | None:
-        """Where the bus listens; None where this machine has no port left."""
-        return None if self.number is None else (self.host, self.number)
+    def listener(self) -> socket.socket | None:
+        """The socket that listens; None where this machine has no port left."""
+        return self._socket
 
     @property
     def shown(self) -> str | None:
@@ -56,13 +64,14 @@ def endpoint(host: str, port: int) -> str:
     return f"tls/{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _bound(host: str, port: int, *, alone: bool = False) -> socket.socket | None:
-    """Return a socket that keeps a port and lets another one listen there; None where the port can't be had.
+def _listening(host: str, port: int, *, alone: bool = False) -> socket.socket | None:
+    """Return a socket that listens on a port; None where the port can't be had.
 
     Args:
         host: the address.
         port: 0 for any.
-        alone: only where nobody else keeps it either, which can't be told of a port that was in use a minute ago.
+        alone: only where nobody has merely bound it either, as older daemons do whose rooms have not begun; that can't
+            be told of a port that was in use a minute ago.
     """
     kept = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
@@ -71,6 +80,7 @@ def _bound(host: str, port: int, *, alone: bool = False) -> socket.socket | None
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if not alone:
             kept.bind((host, port))
+        kept.listen(BACKLOG)
     except OSError:
         kept.close()
         return None

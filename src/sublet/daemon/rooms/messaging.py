@@ -166,7 +166,7 @@ class Messaging:
 
         def make() -> Links:
             key = ed25519.Ed25519PrivateKey.from_private_bytes(bytes(self._identity.key))
-            return Links(LinkKeys(self._keys_dir, key), self._sockets, self.port.address)
+            return Links(LinkKeys(self._keys_dir, key), self._sockets, self.port.listener)
 
         links = await asyncio.to_thread(make)
         try:

@@ -25,7 +25,7 @@ import structlog
 
 from sublet.messaging.links.keys import LinkKeys, key_id
 from sublet.messaging.links.link import READ, WRITE, Link, Over, Socket
-from sublet.messaging.links.sockets import BACKLOG, Address, listening, private_directory, remove_directory
+from sublet.messaging.links.sockets import BACKLOG, Address, private_directory, remove_directory
 
 log = structlog.get_logger(__name__)
 
@@ -47,16 +47,16 @@ class Links:
         keys: who may have a link.
         sockets: directory for Zenoh's sockets, made private and emptied. One whose path is too long for a socket, or
             has characters that Zenoh reads otherwise, is replaced by a temporary one.
-        listen: where peers call; None where nobody can.
+        listener: the socket at which peers call, which stays the caller's; None where nobody can.
 
     Raises:
-        OSError: the address can't be listened on, or the directory not made.
+        OSError: the directory can't be made.
     """
 
-    def __init__(self, keys: LinkKeys, sockets: Path, listen: Address | None) -> None:
+    def __init__(self, keys: LinkKeys, sockets: Path, listener: Socket | None) -> None:
         self._keys = keys
         self._sockets = private_directory(sockets)
-        self._listener = listening(listen) if listen is not None else None
+        self._listener = listener.dup() if listener is not None else None
         self._selector = selectors.DefaultSelector()
         self._waker, self._woken = socket.socketpair()
         self._jobs: deque[Callable[[], None]] = deque()
