@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sublet.supervisor import claude_events
+from sublet.supervisor import event_lines
 from sublet.supervisor.claude_events import ClaudeEvents
 from sublet.supervisor.tool_words import subject_of, tool_line
 
@@ -78,7 +78,7 @@ def test_a_strange_event_breaks_nothing(event: dict[str, Any]) -> None:
 
 
 def test_an_event_that_is_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claude_events, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(event_lines, "MAX_LINE_BYTES", 100)
     notes: list[str] = []
     events = ClaudeEvents(notes.append)
     told = b"".join(events.feed(part) for part in (b"x" * 90, b"x" * 90, b"x\nshort\n"))

@@ -21,6 +21,7 @@ from sublet.daemon.api.room_messages import MAX_CHANNELS
 from sublet.daemon.api.room_news import MAX_WATCH_REASON_CHARS
 from sublet.daemon.api.room_people import MAX_PROFILE_FIELDS, MAX_QUERY_CHARS
 from sublet.mcp_server.arguments import Arguments
+from sublet.protocol.idle_fields import refuse_idle
 
 MAX_PROFILE_TEXT = 16_384
 Channel = Annotated[str, Field(min_length=1, max_length=64)]
@@ -78,6 +79,8 @@ class ReadMessages(Arguments):
             raise ValueError("an attachment is of one message: give its ref_id")
         if self.ref_id is not None and self.cursor is not None and not self.cursor.isdecimal():
             raise ValueError("cursor is that of another question: with ref_id it is a number")
+        if self.ref_id is not None:
+            refuse_idle(self, "can't go with ref_id, which is one message", "thread", "limit")
         return self
 
 
@@ -136,6 +139,15 @@ class People(Arguments):
         return self
 
 
+_TAKEN = {
+    "wait": {"cursor", "wait_seconds", "room"},
+    "set": {"room", "ref_id", "channels", "reason", "on_reaction"},
+    "unset": {"room", "ref_id"},
+    "list": set[str](),
+}
+"""What each action of ``watch`` takes."""
+
+
 class Watch(Arguments):
     """Arguments of ``watch``."""
 
@@ -165,4 +177,8 @@ class Watch(Arguments):
             raise ValueError(f"{self.action} needs the room")
         if self.action == "set" and (self.ref_id is None) == (not self.channels):
             raise ValueError("set needs ref_id or channels")
+        idle = set(type(self).model_fields) - _TAKEN[self.action] - {"action"}
+        refuse_idle(self, f"can't go with action {self.action}", *sorted(idle))
+        if self.action == "set" and self.ref_id is None:
+            refuse_idle(self, "is of a message, not of channels", "on_reaction")
         return self

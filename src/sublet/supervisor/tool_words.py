@@ -40,7 +40,16 @@ def tool_line(name: str, given: Mapping[str, JsonValue], root: str = "") -> str:
 
 
 def subject_of(given: Mapping[str, JsonValue], root: str = "") -> str:
-    """Return what a call is about: its command, or else its file and so on; empty where nothing tells."""
+    """Return what a call is about: its command, or else its file and so on, or else all that is given, where short."""
+    if found := telling(given, root):
+        return found
+    if given and len(text := json.dumps(dict(given), ensure_ascii=False, default=str)) <= MAX_LINE_CHARS // 2:
+        return text
+    return ""
+
+
+def telling(given: Mapping[str, JsonValue], root: str = "") -> str:
+    """Return the argument that tells what a call is about; empty where none does."""
     for key in _TELLING:
         value = given.get(key)
         if isinstance(value, list):
@@ -50,6 +59,4 @@ def subject_of(given: Mapping[str, JsonValue], root: str = "") -> str:
             if root and value.startswith(f"{root}/"):
                 value = value[len(root) + 1 :]
             return clean_line(value.strip(), MAX_LINE_CHARS)
-    if given and len(text := json.dumps(dict(given), ensure_ascii=False, default=str)) <= MAX_LINE_CHARS // 2:
-        return text
     return ""

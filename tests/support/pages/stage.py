@@ -135,7 +135,7 @@ class Shell:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()
-        self.process.kill()
+        os.killpg(self.process.pid, signal.SIGKILL)  # and what it has started beside it
         self.process.wait()
         self.process.stdout.close()
 
@@ -164,6 +164,7 @@ class Shell:
             "GIT_COMMITTER_NAME": "Alice",
             "GIT_COMMITTER_EMAIL": "alice@example.net",
             "STAGE_SUBLET": str(SUBLET),
+            "STAGE_TESTS": str(ROOT / "tests"),
             "STAGE_COMMANDS": str(commands),
         }
 

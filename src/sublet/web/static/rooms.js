@@ -39,7 +39,7 @@ export function room(main, id) {
   const fresh = keepFresh(problem, async (signal) => {
     const [found, last, known] = await Promise.all([get(path(id), signal), get(`${path(id)}/messages?limit=${PAGE}`, signal), loadNames(signal)]);
     names = known;
-    fill(head, heading(called(names, found.name), h("span", { class: "tag" }, found.role)), members(found.roles, names));
+    fill(head, heading(called(names, found.name), h("span", { class: "tag" }, found.role)), members(found.roles, names, head.querySelector("details.names")?.open));
     if (!messages.length) whole = last.length < PAGE;
     const there = new Set(last.map((one) => one.ref_id));
     // Whatever is older than the last page stays as it was read.
@@ -69,8 +69,8 @@ export function room(main, id) {
   return () => { forget(); fresh.stop(); };
 }
 
-function members(roles, names) {
-  return h("details", { class: "names" }, h("summary", {}, plural(Object.keys(roles).length, "member")), h("ul", {}, Object.entries(roles).map(([one, role]) => h("li", {}, portrait(one), short(names, one) === one ? null : [h("b", {}, short(names, one)), " "], h("code", {}, one), " ", h("span", { class: "tag" }, role)))));
+function members(roles, names, open) {
+  return h("details", { class: "names", open: Boolean(open) }, h("summary", {}, plural(Object.keys(roles).length, "member")), h("ul", {}, Object.entries(roles).map(([one, role]) => h("li", {}, portrait(one), short(names, one) === one ? null : [h("b", {}, short(names, one)), " "], h("code", {}, one), " ", h("span", { class: "tag" }, role)))));
 }
 
 const QUOTED = 120;

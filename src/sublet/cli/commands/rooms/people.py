@@ -191,9 +191,9 @@ async def _set_picture(control: Control, path: Path) -> ProfileView:
 
 async def _save_picture(control: Control, entity: str, path: Path) -> None:
     from sublet.cli.options.room_files import write_file
-    from sublet.daemon.api.room_people import GET_PICTURE, FindProfile
+    from sublet.daemon.api.room_people import GET_PICTURE, FindPicture
 
-    found = await control.call(GET_PICTURE, FindProfile(entity=entity))
+    found = await control.call(GET_PICTURE, FindPicture(entity=entity))
     if found.data is None:
         raise SubletError(LocalCode.NOT_FOUND, f"{entity} has no picture", "See: sublet profile ENTITY")
     await asyncio.to_thread(write_file, path, base64.b64decode(found.data))
