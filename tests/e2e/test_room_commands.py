@@ -124,7 +124,8 @@ def test_messages_and_all_that_is_done_to_them(pair: tuple[Typing, Typing]) -> N
     cursor = bob.json("watch", "--since", "0")["cursor"]
     answer = alice.json("send", room, "in the thread", "--thread", root[-6:], "--reply-to", root)["ref_id"]
     until(lambda: message(bob, room, answer) != {}, "the answer")
-    assert [one["ref_id"] for one in bob.json("thread", room, root)] == [answer]
+    thread = [one["ref_id"] for one in bob.json("thread", room, root)]
+    assert thread == [root, answer], "with the message that it begins with"
     assert [one["ref_id"] for one in bob.json("thread", room)] == [root]
     assert [one["ref_id"] for one in bob.json("read", room, "--channel", "ops")] == [root]
     assert bob.json("read", room, "--channel", "ops", "--before", root) == []
@@ -267,4 +268,6 @@ def test_answers_across_rooms_formats_and_search_by_commands(pair: tuple[Typing,
     assert bob.json("search", "--messages", "zebra")["messages"] == []
     assert [one["ref_id"] for one in bob.json("search", "--messages", "forty")["messages"]] == [answer]
     assert alice.json("search", "--messages", "zebra", "--room", "Target")["messages"] == []
+    assert alice.json("search", "--messages", "zebra", "--room", "Source", "--before", asked[-6:])["messages"] == []
+    assert alice.refused("search", "--messages", "zebra", "--before", asked[-6:]) == "INVALID_ARGUMENT"
     assert alice.refused("search", "zebra", "--limit", "3") == "INVALID_ARGUMENT"

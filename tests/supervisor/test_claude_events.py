@@ -90,7 +90,10 @@ def test_an_event_that_is_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) 
     ("name", "given", "told"),
     [
         ("Bash", {"command": "make test", "description": "tests"}, "Bash make test"),
-        ("shell", {"command": ["sh", "-c", "ls"]}, "shell sh -c ls"),
+        ("shell", {"command": ["sh", "-c", "ls"]}, "shell ls"),
+        ("shell", {"command": ["ls", "-l"]}, "shell ls -l"),
+        ("shell", {"command": "/bin/bash -lc 'make test'"}, "shell make test"),
+        ("shell", {"command": "it's broken"}, "shell it's broken"),
         ("Read", {"file_path": "/w/src/a.py"}, "Read src/a.py"),
         ("Grep", {"pattern": "x", "path": "/w/src"}, "Grep src"),
         ("Todo", {"n": 1}, 'Todo {"n": 1}'),

@@ -16,6 +16,10 @@ SEEN: dict[str, list[str]] = {
         "(node:7) ExperimentalWarning: SQLite is an experimental feature and might change at any time",
         "YOLO mode is enabled. All tool calls will be automatically approved.",
         "Loaded cached credentials.",
+        "Warning: 256-color support not detected. Using a terminal with at least 256-color support is recommended for "
+        "a better visual experience.",
+        "Ripgrep is not available. Falling back to GrepTool.",
+        "[STARTUP] Phase 'cli_startup' was started but never ended. Skipping metrics.",
     ],
     "codex": ["Reading prompt from stdin...", "Reading additional input from stdin..."],
 }

@@ -15,7 +15,10 @@ from pydantic import BaseModel
 
 from sublet.cli.reaching.connection import Session
 from sublet.daemon.api.operation import Feed, Operation, Streaming
+from sublet.protocol.errors import LocalCode, SubletError
 
+MOST_ASKED: Final = 40
+"""Questions of one command: one that would ask for ever is ended."""
 ENDED: Final = "completed"
 """The state of whatever has one: nobody waits for more."""
 AT: Final = "2026-11-28T10:00:00Z"
@@ -35,6 +38,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "expires_at": LATER,
     "a2a_url": "http://127.0.0.1:8642",
     "base64": "",
+    "editors": "@human:node-bbbbbbbbbbbbbbbb",
     "state": ENDED,
 }
 """What a field of this name holds; others hold their own name."""
@@ -55,6 +59,8 @@ def made(kind: Any, name: str = "text") -> Any:
         return {}
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         fields = {one: made(field.annotation, one) for one, field in kind.model_fields.items()}
+        if "cursor" in fields and "events" in fields:
+            fields["events"] = []  # whoever goes on from page to page has come to the end
         return kind.model_construct(**fields)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return next((one for one in kind if one.value == ENDED), next(iter(kind)))
@@ -81,6 +87,8 @@ class AskedControl:
     async def call(self, operation: Operation[Any, Any], request: BaseModel) -> Any:
         """Answer."""
         self._keep(operation.name, request)
+        if len(self.asked) > MOST_ASKED:
+            raise SubletError(LocalCode.UNAVAILABLE, "enough was asked")
         return made(operation.answer)
 
     async def stream(self, operation: Streaming[Any, Any], request: BaseModel) -> AsyncGenerator[Any, None]:

@@ -35,12 +35,16 @@ def _row(program: str, line: str, source: str) -> Noise:
     return Noise(program, Pattern(rf"(?:{line})\s*\Z"), source)
 
 
+_GEMINI: Final = "printed by 0.61.0, see tests/supervisor/recorded"
 _DEPRECATED: Final = "github.com/google-gemini/gemini-cli/issues/18342"
 NOISE: Final[Sequence[Noise]] = (
     _row("node", r"\(node:[0-9]+\) (?:\[DEP[0-9]+\] )?[A-Za-z]*Warning: .*", _DEPRECATED),
     _row("node", r"\(Use `node --trace-[a-z]+ \.\.\.` to show where the warning was created\)", _DEPRECATED),
-    _row("gemini", r"YOLO mode is enabled\. All tool calls will be automatically approved\.", "printed by 0.61.0"),
+    _row("gemini", r"YOLO mode is enabled\. All tool calls will be automatically approved\.", _GEMINI),
     _row("gemini", r"Loaded cached credentials\.", "github.com/google-gemini/gemini-cli/issues/5287"),
+    _row("gemini", r"Warning: 256-color support not detected\. .*", _GEMINI),
+    _row("gemini", r"Ripgrep is not available\. Falling back to GrepTool\.", _GEMINI),
+    _row("gemini", r"\[STARTUP\] Phase '[a-z_]+' was started but never ended\. Skipping metrics\.", _GEMINI),
     _row("codex", r"Reading (?:prompt|additional input) from stdin\.\.\.", "github.com/promptdriven/pdd/pull/1287"),
 )
 

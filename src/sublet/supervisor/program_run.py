@@ -155,8 +155,8 @@ class ProgramRunner:
         report: Report,
         converse: Callable[[Conversation], Awaitable[None]] | None,
     ) -> ProgramEnd:
-        stdout = _capture("stdout", report, self._translate)
-        stderr = _capture("stderr", report, self._errors)
+        stdout = _capture("stdout", report, self._translate, str(job.workspace))
+        stderr = _capture("stderr", report, self._errors, str(job.workspace))
         captures = stdout, stderr
         try:
             process = await GuardedProcess.start(
@@ -280,5 +280,5 @@ def _nobody(_pid: int, _job: Job) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
-def _capture(stream: Stream, report: Report, translate: Translate | None) -> Capture:
-    return Capture(stream, report) if translate is None else Translated(stream, report, translate)
+def _capture(stream: Stream, report: Report, translate: Translate | None, root: str) -> Capture:
+    return Capture(stream, report) if translate is None else Translated(stream, report, translate, root)

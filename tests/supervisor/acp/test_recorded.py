@@ -63,7 +63,8 @@ TOLD = {
         "tool: write new.md",
         "tool: edit notes.md",
         "tool: grep .",
-        "plan: 1 of 2 done; now: Test",
+        "failed: grep .",
+        "tool: 1 todos",
         "tool: Run exit 3",
     ],
     "gemini": [
@@ -111,10 +112,18 @@ async def test_what_a_program_asks_for_is_decided_by_what_it_does(tmp_path: Path
     assert wrote <= {"workspace/new.md", "workspace/notes.md"}
 
 
+ENDED = {
+    "opencode": ("done", ""),
+    "gemini": ("done", ""),
+    "codex": ("failed", "it ended when a call was refused"),
+}
+
+
 @pytest.mark.parametrize("preset", TOLD)
 async def test_what_is_refused_is_told_and_the_work_goes_on(tmp_path: Path, preset: str) -> None:
     outcome, told, gate = await played(tmp_path, preset, "denied", [])
-    assert outcome.reason == "done", outcome
+    # Codex ends with the first call that is refused, and calls that cancelled.
+    assert (outcome.reason, outcome.detail) == ENDED[preset], outcome
     refused = [line for line in told.text("note").splitlines() if line.startswith("refused: ")]
     assert len(refused) == len(gate.asked) > 0
     assert not (tmp_path / "mount/workspace/new.md").exists()

@@ -6,9 +6,8 @@ sentence, or by nothing but the command or the file, which a word for the kind o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from acp.schema import ToolCallProgress, ToolCallStart, ToolCallUpdate
 
@@ -29,9 +28,10 @@ _VERBS: Final[Mapping[str, str]] = {
     "execute": "Run",
     "fetch": "Fetch",
 }
+_SAID: Final = frozenset({*_VERBS.values(), "Create", "Find", "List", "Update", "Write"})
+"""Words with which a title says itself what is done."""
 _OF_FILES: Final = frozenset({"read", "edit", "delete", "move"})
 _NAME: Final = Pattern(r"[A-Za-z][A-Za-z0-9_:-]{0,99}\Z")
-_SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash"})
 
 
 def call_line(title: str, kind: str, about: str) -> str:
@@ -45,7 +45,7 @@ def call_line(title: str, kind: str, about: str) -> str:
     verb = _VERBS.get(kind, "")
     if _NAME.match(title) and not about.endswith(title):
         return f"{title} {about}".strip()
-    if not verb or title.partition(" ")[0].capitalize() == verb:
+    if not verb or title.partition(" ")[0] in _SAID:
         return title
     return f"{verb} {about or title}" if kind in _OF_FILES or kind == "execute" else f"{verb} {title}"
 
@@ -54,8 +54,6 @@ def subject(update: Update, resources: Sequence[JobResource]) -> str:
     """Return what a call is about, as far as an update tells: its command, or else its file and so on."""
     given: Mapping[str, JsonValue] = update.raw_input if isinstance(update.raw_input, dict) else {}
     root = str(resources[0].path)
-    if command := _unwrapped(given.get("command")):
-        return command
     if found := telling(given):
         return _short(found, root)
     places = [] if str(update.kind or "") == "execute" else update.locations or []  # that is where it runs
@@ -74,14 +72,3 @@ def _short(path: str, root: str) -> str:
     if path == root:
         return "."
     return path.removeprefix(f"{root}/")
-
-
-def _unwrapped(command: Any) -> str:
-    """Return a command as it would be typed: what a shell is given as its script, and else its words."""
-    if isinstance(command, str):
-        return command.strip()
-    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
-        return ""
-    if len(command) == 3 and os.path.basename(command[0]) in _SHELLS and command[1].endswith("c"):
-        return str(command[2]).strip()
-    return " ".join(command)

@@ -123,6 +123,8 @@ class AcpProvider:
         said = clean(end.stdout.end(MAX_SUMMARY_CHARS), MAX_SUMMARY_CHARS).strip()
         if talk.stop_reason and end.met is None:
             reason, detail = _STOPPED.get(talk.stop_reason, ("failed", f"it stopped for {talk.stop_reason!r}"))
+            if reason == "cancelled" and talk.was_refused:
+                reason, detail = "failed", "it ended when a call was refused"
             return Outcome(reason, said, detail=detail, provider_session_id=talk.session_id)
         errors = clean(end.stderr.end(_STDERR_SHARE), _STDERR_SHARE).strip()
         summary = f"{said}\n\n{errors}".strip()[-MAX_SUMMARY_CHARS:]

@@ -53,6 +53,8 @@ def watch_events(
     Nothing is lost while nobody watches: it comes first the next time. With --since it is everything after a cursor,
     your own doings too, and the next time is as if it had not been. It ends with the cursor to go on with.
     """
+    if peek and since is not None:
+        raise typer.BadParameter("--since receives nothing anyway: leave --peek out")
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
