@@ -85,7 +85,7 @@ def test_a_subject_of_a_test_is_one_that_there_can_be(subject: Any) -> None:
 def test_a_question_names_a_subject_that_there_can_be(tmp_path: Any) -> None:
     for text, role in (("human:bob", ""), ("peer:bob", "reviewer"), ("mcp:x", "executor")):
         with pytest.raises(SubletError) as wrong:
-            subject_named(text, role)
+            checked(subject_named(text, role))
         assert wrong.value.code is LocalCode.INVALID_ARGUMENT
     assert checked(subject_named("coder", "reviewer")).role == "reviewer"
     assert subject_named("human").name == ""

@@ -244,7 +244,7 @@ def _test(place: str, model: TestModel, problems: list[str]) -> RuleTest | None:
 
 def _subject(told: SubjectModel | str) -> Subject:
     if isinstance(told, str):
-        return subject_named(told)
+        return checked(subject_named(told))
     return checked(Subject(told.kind or "agent", told.name or "", role=told.role or ""))
 
 

@@ -32,7 +32,7 @@ def subject_named(text: str, role: str = "") -> Subject:
     kind, colon, name = text.strip().partition(":")
     for known in KINDS:
         if kind == known:
-            return checked(Subject(known, name, role=role))
+            return Subject(known, name, role=role)
     if colon or not kind:
         raise SubletError(
             LocalCode.INVALID_ARGUMENT,

@@ -17,7 +17,7 @@ from sublet.policy.model import Action, Subject
 from sublet.policy.request_rules import narrowing
 from sublet.policy.rule_tests import asked_resource
 from sublet.policy.rules import KINDS, Condition, Rule
-from sublet.policy.subjects import subject_named
+from sublet.policy.subjects import checked, subject_named
 from sublet.policy.times import DAY_MINUTES, DAYS, Times
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
@@ -42,6 +42,8 @@ def explained(
         SubletError: ``INVALID_ARGUMENT``.
     """
     subject = subject_named(request.subject, request.role)
+    if not recorded:
+        checked(subject)
     if subject.kind == "agent" and not subject.role:
         subject = Subject("agent", subject.name, role=role_of(subject.name))
     try:
