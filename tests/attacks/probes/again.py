@@ -322,7 +322,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: a feed of events whose reader may have no more",
-        covers=("daemon.control.history_service:HistoryService.follow_events",),
+        covers=("daemon.control.event_service:EventService.follow_events",),
         throw=throwing(test_service.test_a_feed_goes_on_where_it_was_and_asks_policy_for_each_page),
     ),
     FailureProbe(

@@ -18,11 +18,13 @@ from sublet.daemon.api.operation import AnyOperation
 from sublet.daemon.api.results import ApplyResult
 from sublet.daemon.control import delegation_service
 from sublet.daemon.control.delegation_service import DelegationParts, DelegationService
-from sublet.daemon.control.history_service import HEARTBEAT_SECONDS, HistoryService
+from sublet.daemon.control.event_service import HEARTBEAT_SECONDS, EventService
+from sublet.daemon.control.prune_service import PruneService
 from sublet.daemon.governing import gatekeeper as gatekeeper_module
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import served_by
 from sublet.daemon.storage.records import ResourceRecord
+from sublet.daemon.working.assignment_service import AssignmentService
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.model import Kind, Subject
@@ -35,7 +37,8 @@ from support.effects import AskedPolicy, Effect, LendRoots, effects
 
 pytestmark = pytest.mark.anyio
 
-SERVICES: tuple[type[DelegationService | HistoryService], ...] = (DelegationService, HistoryService)
+Service = DelegationService | EventService | AssignmentService | PruneService
+SERVICES: tuple[type[Service], ...] = get_args(Service)
 OPERATIONS = {one.name: (service, name) for service in SERVICES for name, one in served_by(service).items()}
 KINDS: tuple[Kind, ...] = get_args(Kind)
 FOR_MCP = {
@@ -96,15 +99,19 @@ def request_of(operation: AnyOperation, workspace: Path) -> Request:
     return found
 
 
-def service_of(
-    made: type[DelegationService | HistoryService], parts: DelegationParts
-) -> DelegationService | HistoryService:
+def service_of(made: type[Service], parts: DelegationParts) -> Service:
     """Return a service whose effects are written into the log of ``parts``."""
     if issubclass(made, DelegationService):
         return made(parts)
     journal = cast("Any", parts.gate)._journal
     log = journal._log
-    return made(parts.gate, journal, cast("Any", Effect(log, "pruning")), cast("Any", Effect(log, "work")).stop)
+    if issubclass(made, AssignmentService):
+        return made(parts.gate, journal, cast("Any", Effect(log, "work")).stop)
+    return (
+        made(parts.gate, journal)
+        if issubclass(made, EventService)
+        else made(parts.gate, cast("Any", Effect(log, "pruning")))
+    )
 
 
 async def call(parts: DelegationParts, name: str, caller: Subject, workspace: Path) -> None:
@@ -382,7 +389,7 @@ async def test_events_of_sessions_are_for_whoever_may_read_sessions(kind: Kind, 
             asked.append(only)
 
     made = parts([], Policy(Protected(Path("/home/nobody"))))
-    service = HistoryService(made.gate, cast("Any", Journal([], "journal")), cast("Any", None), cast("Any", None))
+    service = EventService(made.gate, cast("Any", Journal([], "journal")))
     await service.read_events(ReadEvents(), Subject(kind, "x"))
     assert [one.sessions for one in asked] == [sees]
     if not sees:
@@ -403,7 +410,7 @@ async def test_a_feed_goes_on_where_it_was_and_asks_policy_for_each_page() -> No
     made = parts(log, AskedPolicy(log, 4))
     journal = Journal(log, "journal")
     gate = Gatekeeper(made.policy, cast("Any", journal), list, KeptDecisions())
-    service = HistoryService(gate, cast("Any", journal), cast("Any", None), cast("Any", None))
+    service = EventService(gate, cast("Any", journal))
     feed = service.follow_events(FollowEvents(cursor=7), Subject("human"))
     assert [await anext(feed), await anext(feed)] == [[event], []]
     with pytest.raises(SubletError) as no:

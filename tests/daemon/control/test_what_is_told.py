@@ -14,11 +14,12 @@ from sublet.daemon.api.delegation_fields import ListNewest
 from sublet.daemon.api.events import FollowEvents, ReadEvents
 from sublet.daemon.api.web_logins import CreateWebLogin
 from sublet.daemon.control.delegation_service import DelegationService
-from sublet.daemon.control.history_service import HistoryService
+from sublet.daemon.control.event_service import EventService
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.daemon.web_access.logins import WebLogins
 from sublet.daemon.web_access.service import WebService
+from sublet.daemon.working.assignment_service import AssignmentService
 from sublet.policy.model import Subject
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKeys, EventKind
@@ -40,8 +41,8 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
     await store.close()
 
 
-def service(journal: Journal) -> HistoryService:
-    return HistoryService(gatekeeper(journal), journal, cast("Any", None), cast("Any", None))
+def service(journal: Journal) -> EventService:
+    return EventService(gatekeeper(journal), journal)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,6 @@ async def test_delegations_and_work_for_others_are_listed_page_by_page(journal: 
     lists = cast("Any", Listed())
     parts = cast("Any", SimpleNamespace(delegator=lists, gate=gatekeeper(journal)))
     await DelegationService(parts).list_newest(request, ME)
-    told = HistoryService(gatekeeper(journal), lists, cast("Any", None), cast("Any", None))
+    told = AssignmentService(gatekeeper(journal), lists, cast("Any", None))
     await told.list_assignments(request, ME)
     assert asked == [{"limit": 7, "active": True, "before": "dlg_1"}] * 2
