@@ -431,6 +431,10 @@ class _Forgetful:
 @pytest.mark.anyio
 async def test_an_operation_that_forgets_to_ask_fails_and_one_that_asks_tells_what_became_of_it() -> None:
     class Journal:
+        @property
+        def events(self) -> Journal:
+            return self
+
         async def append_event(self, *told: object) -> None:
             raise AssertionError
 

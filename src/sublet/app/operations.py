@@ -36,7 +36,7 @@ def operation_table(areas: Areas, status: Status, web_logins: WebLogins) -> Oper
     doctor, reload = partial(_doctor, areas), areas.upkeep.reloader.reload
     return OperationTable(
         areas.lending.delegations,
-        EventService(gate, ground.journal),
+        EventService(gate, ground.journal.events),
         AssignmentService(gate, ground.journal, areas.working.executor.stop_here),
         PruneService(gate, areas.upkeep.pruning),
         StateService(gate, status.view, doctor, reload, ground.stop.ask),

@@ -117,7 +117,7 @@ class Supervising:
 
 def make_supervising(around: Around) -> Supervising:
     """Make the supervisor's parts of what surrounds it; nothing runs yet."""
-    config, gate, node_id, tell = around.config, around.gate, around.node_id, around.journal.tell
+    config, gate, node_id, tell = around.config, around.gate, around.node_id, around.journal.events.tell
     store = SessionStore(around.state_dir / SESSIONS, rfc3339)
     sessions = SessionControl(store, tell, rfc3339)
     limits = CallLimits(config.max_depth, config.lease_seconds)

@@ -51,7 +51,7 @@ def make_upkeep(ground: Ground, governance: Governance, rooms: Rooms, lending: L
         agents.capabilities.registry,
         agents.gateways,
         rooms.messaging.agents_changed,
-        journal.tell,
+        journal.events.tell,
         lending.hook.note,
     )
     supervising = agents.supervising

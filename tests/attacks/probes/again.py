@@ -140,7 +140,7 @@ async def _sessions_without_end() -> None:
         keys = EventKeys(finger_session_id="s1")
         for _ in range(MAX_REPLAYED // 2 + 1):
             for kind in (EventKind.SESSION_CREATED, EventKind.ROUTE_DECIDED):
-                await journal.append_event(kind, None, {"nonsense": [[[]]]}, keys=keys)
+                await journal.events.append_event(kind, None, {"nonsense": [[[]]]}, keys=keys)
         with (
             patch.object(replay_service, "MAX_PAGE", 3),
             patch.object(replay_service, "MAX_REPLAYED_EVENTS", MAX_REPLAYED),

@@ -34,15 +34,15 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
     store = await Store.open(tmp_path / "sublet.db")
     made = Journal(store)
     for number in range(2):
-        await made.append_event(EventKind.CONFIG_RELOADED, None, {"n": number})
-    await made.append_event(EventKind.TOOL_CALL, "dlg_1", {"n": 2})
-    await made.append_event(EventKind.TOOL_CALL, None, {"n": 3}, keys=EventKeys(finger_session_id="ses_1"))
+        await made.events.append_event(EventKind.CONFIG_RELOADED, None, {"n": number})
+    await made.events.append_event(EventKind.TOOL_CALL, "dlg_1", {"n": 2})
+    await made.events.append_event(EventKind.TOOL_CALL, None, {"n": 3}, keys=EventKeys(finger_session_id="ses_1"))
     yield made
     await store.close()
 
 
 def service(journal: Journal) -> EventService:
-    return EventService(gatekeeper(journal), journal)
+    return EventService(gatekeeper(journal), journal.events)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ async def test_an_event_is_waited_for(journal: Journal) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
-        await journal.append_event(EventKind.CONFIG_RELOADED, None, {"n": 4})
+        await journal.events.append_event(EventKind.CONFIG_RELOADED, None, {"n": 4})
     assert found == [4]
 
 

@@ -119,7 +119,7 @@ class Side:
         return updates[-1]
 
     async def events(self, kind: EventKind) -> list[Event]:
-        page = await self.journal.events_after(0, limit=500)
+        page = await self.journal.events.events_after(0, limit=500)
         return [event for event in page.events if event.kind is kind]
 
 
@@ -175,7 +175,7 @@ async def test_a_route_is_journalled_remembered_and_decided_alike_when_it_is_rep
         assert Route.model_validate({**kept, "message": replayed.message}) == replayed
     for kind in (EventKind.SESSION_CREATED, EventKind.DISPATCH_SENT, EventKind.DISPATCH_RESULT):
         assert await side.events(kind)
-    assert [e.kind for e in (await side.journal.events_after(0, limit=500)).events][:4] == [
+    assert [e.kind for e in (await side.journal.events.events_after(0, limit=500)).events][:4] == [
         EventKind.SESSION_CREATED,
         EventKind.ROUTE_DECIDED,
         EventKind.DISPATCH_SENT,

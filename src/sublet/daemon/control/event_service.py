@@ -9,7 +9,7 @@ from sublet.daemon.api.base import MAX_PAGE
 from sublet.daemon.api.events import FOLLOW_EVENTS, READ_EVENTS, EventPage, FollowEvents, ReadEvents
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
-from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.event_log import EventLog
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.events import Event
 
@@ -22,12 +22,12 @@ class EventService:
 
     Args:
         gate: asks policy.
-        journal: holds the events.
+        events: holds them.
     """
 
-    def __init__(self, gate: Gatekeeper, journal: Journal) -> None:
+    def __init__(self, gate: Gatekeeper, events: EventLog) -> None:
         self._gate = gate
-        self._journal = journal
+        self._events = events
 
     @serves(READ_EVENTS)
     async def read_events(self, request: ReadEvents, caller: Subject) -> EventPage:
@@ -40,7 +40,7 @@ class EventService:
         if session_id is None and delegation_id is None:
             # Of all that happens, whoever may not read sessions gets the rest.
             sessions = self._gate.foresee(caller, Action.SESSION_READ, Resource("*")).decision.allowed
-        return await self._journal.wait_for_events(
+        return await self._events.wait_for_events(
             request.cursor, timeout=request.timeout, limit=request.limit, only=request.only(sessions=sessions)
         )
 

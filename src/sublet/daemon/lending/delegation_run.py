@@ -301,7 +301,7 @@ class DelegationRun:
         async with AsyncExitStack() as copying:
             await hold(copying, [(Path(lent.path), "ro") for lent in self.record.resources], self._keeper, self._tools)
             snapshots = await self._access.baseline()
-        await self._tools.journal.release_owned(self.record.id, "lock")
+        await self._tools.journal.resources.release_owned(self.record.id, "lock")
         return snapshots
 
     async def _hold(self, held: AsyncExitStack) -> None:

@@ -138,7 +138,7 @@ class Delegator:
         Raises:
             SubletError: ``NOT_FOUND``.
         """
-        cursor = await self._journal.newest_event(delegation_id)
+        cursor = await self._journal.events.newest_event(delegation_id)
         if (run := self._runs.get(delegation_id)) is not None:
             return self._look(run).model_copy(update={"cursor": cursor})
         return (await self._journal.require_delegation(delegation_id)).view(time.time(), cursor=cursor)
@@ -276,7 +276,7 @@ class Delegator:
         records = await self._journal.list_settled(settled=False)
         kept = {record.id for record in records}
         await in_background(_sweep, self._tools.memories, kept, self._tools.trees.staging.aside)
-        resources = await self._journal.open_resources()
+        resources = await self._journal.resources.open_resources()
         # From here on nothing can fail, so that what is begun is not begun again by the next try.
         going_on: list[DelegationRun] = []
         for record in records:
