@@ -65,11 +65,11 @@ def _peer_parts(areas: Areas) -> PeerParts:
     peering, governance = areas.peering, areas.governance
     return PeerParts(
         gate=governance.gate,
-        policy=governance.policy,
         peers=peering.peers,
         directory=PeerDirectory(peering.peers, peering.link, areas.rooms.messaging.why_apart),
         pairing=peering.pairing,
         lend_roots=governance.lend_roots,
+        declared=areas.lending.delegator.declared,
         delegator=areas.lending.delegator,
         executor=areas.working.executor,
         node_id=areas.ground.identity.node_id,

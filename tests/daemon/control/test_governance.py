@@ -368,7 +368,7 @@ def services(log: list[str], policy: object) -> list[object]:
     journal, roots = Effect(log, "journal"), LendRoots(log, "lend_roots")
     gate = Gatekeeper(cast("Any", policy), cast("Any", journal), roots.paths, KeptDecisions())
     parts = {one.name: Effect(log, one.name) for one in fields(PeerParts)}
-    parts |= {"gate": gate, "policy": policy, "lend_roots": roots, "node_id": "node-x"}  # type: ignore[dict-item]
+    parts |= {"gate": gate, "lend_roots": roots, "node_id": "node-x"}  # type: ignore[dict-item]
     does = {name: cast("Any", Effect(log, name)) for name in ("status", "doctor", "reload", "stop")}
     return [
         PeerService(PeerParts(**cast("Any", parts))),
