@@ -60,7 +60,7 @@ def make_upkeep(ground: Ground, governance: Governance, rooms: Rooms, lending: L
         EndedAssignments(journal),
         KeptResults(lending.trees.changes),
         Shadows(journal, lending.auditor, lending.locks),
-        KeptSessions(supervising.parts.sessions, supervising.store),
+        KeptSessions(supervising.sessions, supervising.store),
         rooms.over,
     ]
     return Upkeep(
