@@ -169,5 +169,6 @@ def _job(text: str, scratch_root: Path, chain: Chain, seconds: float) -> Job:
         expires_at=rfc3339(time.time() + seconds),
         # Who called goes on counting while this waits for a turn or a slot.
         deadline=None if chain.ttl is None else Deadline(anyio.current_time() + chain.ttl),
+        gate=None,  # each agent's worker puts its own in place
         chain=chain,
     )
