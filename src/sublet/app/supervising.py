@@ -31,7 +31,7 @@ from sublet.supervisor.agent_questions import AgentQuestions
 from sublet.supervisor.dispatch import CallLimits, Dispatcher, ModuleHub, NoModules
 from sublet.supervisor.model import Provider
 from sublet.supervisor.router.classifier import ChatClassifier
-from sublet.supervisor.router.model import RouterConfig
+from sublet.supervisor.router.route import RouterConfig
 from sublet.supervisor.sessions.control import SessionControl
 from sublet.supervisor.sessions.store import SessionStore
 from sublet.supervisor.slots import Slots

@@ -45,7 +45,7 @@ from sublet.supervisor.gateways.module_file import GatewayModule
 from sublet.supervisor.model import Job, Outcome, Provider, Report
 from sublet.supervisor.provider_config import AcpConfig
 from sublet.supervisor.router.classifier import ChatClassifier
-from sublet.supervisor.router.model import Route, RouterConfig, RouteRequest
+from sublet.supervisor.router.route import Route, RouterConfig, RouteRequest
 from sublet.supervisor.router.rules import decide
 from sublet.supervisor.slots import Slots
 from support.decisions import KeptDecisions

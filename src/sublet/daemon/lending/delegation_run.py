@@ -42,7 +42,6 @@ from sublet.protocol.delegation.events import (
     TakenOver,
     TimePassed,
 )
-from sublet.protocol.delegation.model import Delegation
 from sublet.protocol.delegation.outputs import (
     FindAgain,
     Follow,
@@ -58,6 +57,7 @@ from sublet.protocol.delegation.outputs import (
     Serve,
     Settle,
 )
+from sublet.protocol.delegation.state import Delegation
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.messages import Accept, Error

@@ -29,8 +29,8 @@ from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.changes.apply import Applier
 from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.model import LeaseUsage, LentDirectory
-from sublet.workspace.staging.model import ChangedPath, ChangeSet, StagedView, no_result
 from sublet.workspace.staging.private_views import Staging
+from sublet.workspace.staging.staged_result import ChangedPath, ChangeSet, StagedView, no_result
 from sublet.workspace.view.own_rules import with_own
 
 MAX_LEFT_BEHIND: Final = 200

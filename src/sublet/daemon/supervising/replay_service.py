@@ -18,8 +18,8 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventFilter
 from sublet.protocol.text import clean_line
 from sublet.supervisor.replay.basis import Basis, digests_of
-from sublet.supervisor.replay.model import Step
 from sublet.supervisor.replay.session import replay
+from sublet.supervisor.replay.steps import Step
 
 MAX_REPLAYS = 2
 """At one time: each holds a session's events and documents in memory."""

@@ -49,7 +49,7 @@ from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.dispatch import Dispatcher
 from sublet.supervisor.questions import pending
 from sublet.supervisor.sessions.control import SessionControl
-from sublet.supervisor.sessions.model import MainSession
+from sublet.supervisor.sessions.session_parts import MainSession
 from sublet.supervisor.supervisor_agent import AGENT, ANSWER, SupervisorAgent
 
 MAX_SESSIONS_OF_AGENT = 200

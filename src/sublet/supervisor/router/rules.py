@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sublet.protocol.near import did_you_mean
-from sublet.supervisor.router.model import MAX_OPTIONS, Candidate, Classification, Route, RouteRequest
+from sublet.supervisor.router.route import MAX_OPTIONS, Candidate, Classification, Route, RouteRequest
 from sublet.supervisor.router.syntax import Direct, mentions, parse, words
 
 SURE = 1.0
