@@ -57,7 +57,7 @@ RUNS = 5
 LEAST_SECONDS = 0.002
 """A run shorter than this tells nothing about growth: the input is made larger until one takes as long."""
 REST_SECONDS = 10.0
-"""How long the daemon has to give memory back after the attacker has gone and its lease was looked at; it takes about two."""
+"""How long the daemon has to give memory back after the attacker has gone; it takes about two."""
 TURNS = 3
 """A flood that misses a goal is played so often, and the middle one counts: a machine has other work now and then."""
 SETTLE_SECONDS = 3.0
