@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -48,11 +49,13 @@ class Attacker:
         self._undo: list[Callable[[], None]] = []
         self._held: list[Any] = []
         self._clocks: dict[str, int] = {}
+        self._reads = threading.Event()
         self.id: EntityId = self._peer.id
         self._serve(doc_id("pubkey", entity_id=self.id), self._tell_key)
 
     def close(self) -> None:
         """Be gone."""
+        self._reads.set()
         self._held.clear()
         self._network.close()
 
@@ -65,6 +68,7 @@ class Attacker:
             "silent answers": self._silent,
             "forced rooms": partial(self._rooms, entities),
             "declarations": self._declare,
+            "stopped reader": self._stop_reading,
         }[how]()
 
     def _serve(self, key: str, answer: Callable[[PeerQuery], None]) -> None:
@@ -81,8 +85,10 @@ class Attacker:
 
     def _refs(self, room: RoomId, seed: int, ahead: timedelta, times: Sequence[str]) -> None:
         """Write refs with these times, or with those of a month that has not come."""
-        random, at = Random(seed), datetime.now(UTC) + ahead
+        random, now = Random(seed), datetime.now(UTC)
+        at = now + ahead
         name = doc_id("index", room_id=room, shard_id=month_of(at.year, at.month))
+        heard = doc_id("index", room_id=room, shard_id=month_of(now.year, now.month))
         for number in range(REFS):
             clock = self._clocks.get(name, 0)
             transaction = Transaction(self._peer.client, clock)
@@ -98,7 +104,7 @@ class Attacker:
             transaction.append_maps("timeline", None, [ref])
             self._clocks[name] = transaction.clock
             raw = seal(self._peer.entity.key, self.id, name, _now_ms(), transaction.encode()).raw
-            self._network.publish(channel_key(name, Channel.UPDATES), raw, b"", QOS_DATA)
+            self._network.publish(channel_key(heard, Channel.UPDATES), raw, b"", QOS_DATA)
 
     def _junk(self) -> None:
         def answer(query: zenoh.Query) -> None:
@@ -127,6 +133,13 @@ class Attacker:
     def _declare(self) -> None:
         for number in range(DECLARATIONS):
             self._held.append(self._session.declare_subscriber(f"ezagent/{number:08}/config/updates", _nothing))
+
+    def _stop_reading(self) -> None:
+        def stop(sample: zenoh.Sample) -> None:
+            self._reads.wait()
+
+        stopped = zenoh.handlers.Callback(stop, indirect=False)  # on Zenoh's own thread, which then reads nothing more
+        self._held.append(self._session.declare_subscriber("ezagent/**", stopped))
 
 
 def _nothing(sample: zenoh.Sample) -> None:

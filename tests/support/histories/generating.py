@@ -16,7 +16,7 @@ from support.histories.steps import EVERYBODY, History, Step
 MINUTE_MS: Final = 60_000
 DAY_MS: Final = 86_400_000
 CLOCKS: Final = (-40 * DAY_MS, -DAY_MS, -11 * MINUTE_MS, 11 * MINUTE_MS, 6 * 60 * MINUTE_MS, 40 * DAY_MS)
-EMOJIS: Final = ("+1", "-1", "\N{FIRE}", "\N{EYES}")
+EMOJIS: Final = ("\N{THUMBS UP SIGN}", "\N{FIRE}", "\N{EYES}")
 CHANNELS: Final = ("review", "build", "ideas")
 NAMES: Final = ("Work", "Play", "Plans", "Nightly")
 WORDS: Final = ("the", "lent", "directory", "is", "ready", "tests", "fail", "again", "merged", "why", "not", "yet")

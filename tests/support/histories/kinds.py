@@ -20,6 +20,7 @@ KINDS: Final = {
     "silent answers": "a paired daemon that is no member takes questions and answers none",
     "forced rooms": "a peer makes many rooms with everybody as a member",
     "declarations": "a paired daemon declares very many keys on the bus",
+    "stopped reader": "a paired daemon hears everything and stops reading",
     "flipped bits": "bits of a database are flipped while its daemon is down",
     "cut database": "the end of a database is missing when its daemon starts again",
     "deleted rows": "rows of a database are missing when its daemon starts again",
@@ -27,7 +28,15 @@ KINDS: Final = {
 }
 """Each fault by its name, in the order in which they are shown."""
 
-HOSTILE: Final = ("malformed refs", "refs ahead", "junk answers", "silent answers", "forced rooms", "declarations")
+HOSTILE: Final = (
+    "malformed refs",
+    "refs ahead",
+    "junk answers",
+    "silent answers",
+    "forced rooms",
+    "declarations",
+    "stopped reader",
+)
 DAMAGE: Final = ("flipped bits", "cut database", "deleted rows")
 MEMBERS_ATTACK: Final = ("malformed refs", "refs ahead")
 """Attacks for which whoever attacks is a member of the room first, and is removed at the end."""

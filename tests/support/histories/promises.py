@@ -18,7 +18,6 @@ from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 Key = tuple[str, ...]
 """What a promise is about: its kind, and what of it."""
-_LEFT_OUT: Final = frozenset({"body", "content", "media", "reply_preview"})
 
 
 @dataclass
@@ -72,8 +71,10 @@ def _short(value: object) -> str:
 
 
 def _without(ref: dict[str, Any]) -> dict[str, Any]:
-    left_out = _LEFT_OUT if ref.get("redacted") or ref.get("status") == "deleted_by_author" else frozenset[str]()
-    return {name: value for name, value in ref.items() if name not in left_out and name != "reply_preview"}
+    """Return a message without what only moderators see of it once it is taken down."""
+    if ref.get("redacted") or ref.get("status") == "deleted_by_author":
+        return {"ref_id": ref["ref_id"], "redacted": bool(ref.get("redacted")), "status": ref.get("status")}
+    return {name: value for name, value in ref.items() if name != "reply_preview"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +154,13 @@ class Promises:
         """Return the promises that a member's view of a room does not keep."""
         return [
             next(iter(there.values()))
-            for (place, _), there in self._made.items()
-            if place in (room, "") and there and not self._kept(there, shown)
+            for (place, key), there in self._made.items()
+            if place in (room, "") and there and not self._kept(there, shown) and not self._taken_back(place, key)
         ]
+
+    def _taken_back(self, room: RoomId, key: Key) -> bool:
+        """Tell whether something is about a message that its author has deleted, and that so is shown nowhere."""
+        return key[0] == "sent" and bool(self._made.get((room, ("gone", key[1]))))
 
     def _kept(self, there: dict[str, Promise], shown: Shown) -> bool:
         return any(self._holds(promise, there, shown) for promise in there.values())

@@ -35,7 +35,7 @@ async def shrink(
             if shorter.steps and any(step.do == ROOM for step in shorter.steps) and await fails(shorter):
                 best = shorter
                 told(best)
-                parts = max(parts - 1, 2)
+                parts = min(max(parts - 1, 2), len(best.steps))
                 break
         else:
             if size == 1:

@@ -30,7 +30,7 @@ class Step:
     def __str__(self) -> str:
         who = "all" if self.who == EVERYBODY else f"d{self.who}"
         said = " ".join(f"{name}={json.dumps(value)}" for name, value in self.args.items())
-        return f"{self.number} {who} {self.do} {said}".rstrip()
+        return f"{self.number} {who} {_one_word(self.do)} {said}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class History:
 
     def script(self) -> str:
         """Return it as text that ``read_script`` reads."""
-        head = f"# kind={self.kind} seed={self.seed} daemons={self.daemons}"
+        head = f"# kind={_one_word(self.kind)} seed={self.seed} daemons={self.daemons}"
         return "\n".join([head, *map(str, self.steps)]) + "\n"
 
 
@@ -67,7 +67,7 @@ def read_script(text: str) -> History:
     """
     head, *lines = [line for line in text.splitlines() if line.strip()]
     told = dict(pair.split("=", 1) for pair in head.removeprefix("# ").split(" "))
-    return History(told["kind"], int(told["seed"]), int(told["daemons"]), tuple(map(_step, lines)))
+    return History(_words(told["kind"]), int(told["seed"]), int(told["daemons"]), tuple(map(_step, lines)))
 
 
 def _step(line: str) -> Step:
@@ -78,4 +78,12 @@ def _step(line: str) -> Step:
         name, _, left = left.partition("=")
         value, end = json.JSONDecoder().raw_decode(left)
         args[name], left = value, left[end:].lstrip()
-    return Step(int(number), EVERYBODY if who == "all" else int(who[1:]), do, args)
+    return Step(int(number), EVERYBODY if who == "all" else int(who[1:]), _words(do), args)
+
+
+def _one_word(text: str) -> str:
+    return text.replace(" ", "_")
+
+
+def _words(text: str) -> str:
+    return text.replace("_", " ")
