@@ -49,6 +49,9 @@ def test_what_was_acknowledged_and_is_not_shown_is_told() -> None:
     assert not kept(("reaction", "1", ALICE, "+1"), False, shown(ref))
     assert not kept(("reaction", "1", ALICE, "-1"), True, shown(ref))
     assert not kept(("pinned", "1"), False, shown(ref))
+    other = {"ref_id": "2"}
+    assert kept(("behind", "1"), "2", shown(other, ref))
+    assert not kept(("behind", "1"), "2", shown(ref, other)), "its author had seen the other one"
     assert not kept(("characters", "1", "n"), 2, shown(ref))
     assert not kept(("name",), "Work", shown(ref, name="Play"))
     assert not kept(("member", ALICE), True, shown(ref))

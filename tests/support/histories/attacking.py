@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from random import Random
 from typing import Any, Final
 
 import zenoh
@@ -15,6 +14,7 @@ import zenoh
 from sublet.messaging.backends.zenoh_network import ZenohNetwork
 from sublet.messaging.ports.network import PeerQuery
 from sublet.messaging.schema.datatypes import QOS_DATA
+from sublet.messaging.schema.fields import Fields
 from sublet.messaging.syncing.answers import offer
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.envelope import seal
@@ -22,6 +22,7 @@ from sublet.protocol.ezagent.ids import EntityId, RoomId, own_ref_id
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
 from sublet.protocol.ezagent.shards import month_of
 from sublet.protocol.ezagent.yjs.encode import Transaction
+from sublet.protocol.ezagent.yjs.model import Value
 from support.rooms import Clock, Peer
 
 JUNK_BYTES: Final = 256
@@ -32,7 +33,8 @@ AHEAD: Final = timedelta(days=45)
 ROOMS: Final = 40
 DECLARATIONS: Final = 2_000
 OFFER_SECONDS: Final = 5.0
-NOT_TIMES: Final = ("soon", "", "2026-13-45T99:99:99.000Z", "9" * 60, "\x00", "0000-00-00T00:00:00.000Z")
+NOT_TIMES: Final[tuple[Value, ...]] = ("soon", "", "2026-13-45T99:99:99.000Z", "9" * 60, "\x00", 5, True, None, [1], {})
+"""The last is left out altogether."""
 
 
 class Attacker:
@@ -41,10 +43,11 @@ class Attacker:
     Args:
         name: of its entity.
         network: its own, which ``close`` closes.
+        nonce: of this process, so that it does not sign two things for the same clocks.
     """
 
-    def __init__(self, name: str, network: ZenohNetwork) -> None:
-        self._peer = Peer(name, 666, clock=Clock(_now_ms()))
+    def __init__(self, name: str, network: ZenohNetwork, nonce: int) -> None:
+        self._peer = Peer(name, nonce, clock=Clock(_now_ms()))
         self._network = network
         self._undo: list[Callable[[], None]] = []
         self._held: list[Any] = []
@@ -83,24 +86,30 @@ class Attacker:
         assert session is not None
         return session
 
-    def _refs(self, room: RoomId, seed: int, ahead: timedelta, times: Sequence[str]) -> None:
+    def _refs(self, room: RoomId, seed: int, ahead: timedelta, times: Sequence[Value]) -> None:
         """Write refs with these times, or with those of a month that has not come."""
-        random, now = Random(seed), datetime.now(UTC)
+        now = datetime.now(UTC)
         at = now + ahead
         name = doc_id("index", room_id=room, shard_id=month_of(at.year, at.month))
         heard = doc_id("index", room_id=room, shard_id=month_of(now.year, now.month))
         for number in range(REFS):
             clock = self._clocks.get(name, 0)
             transaction = Transaction(self._peer.client, clock)
-            ref = {
+            told: Value = at.isoformat(timespec="milliseconds")[:-6] + "Z"
+            if times:
+                told = times[(seed + number) % len(times)]
+            ref: Fields = {
                 "ref_id": own_ref_id(int(at.timestamp() * 1000) + number, room, self.id, clock),
                 "author": self.id,
                 "content_type": "immutable",
                 "content_id": "sha256:" + "0" * 64,
-                "created_at": random.choice(times) if times else at.isoformat(timespec="milliseconds")[:-6] + "Z",
+                "created_at": told,
                 "status": "active",
                 "signature": "",
+                "ext.channels": ["review"],
             }
+            if told == {}:
+                del ref["created_at"]
             transaction.append_maps("timeline", None, [ref])
             self._clocks[name] = transaction.clock
             raw = seal(self._peer.entity.key, self.id, name, _now_ms(), transaction.encode()).raw

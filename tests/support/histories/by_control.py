@@ -21,7 +21,14 @@ from sublet.daemon.api.room_marks import (
     React,
 )
 from sublet.daemon.api.room_members import CONFIGURE_ROOM, KICK_MEMBER, ConfigureRoom, RemoveMember
-from sublet.daemon.api.room_messages import READ_MESSAGES, SEND_MESSAGE, MessageView, ReadMessages, SendMessage
+from sublet.daemon.api.room_messages import (
+    LIST_CHANNELS,
+    READ_MESSAGES,
+    SEND_MESSAGE,
+    MessageView,
+    ReadMessages,
+    SendMessage,
+)
 from sublet.daemon.api.room_people import (
     FIND_PROFILE,
     GET_READING,
@@ -83,6 +90,10 @@ async def _page(client: ControlClient, room_id: str, limit: int, before: str | N
 def _ref(view: MessageView) -> dict[str, Any]:
     told = view.model_dump(exclude={"ext", "about"})
     return told | {f"ext.{name}": value for name, value in view.ext.items()} | view.about
+
+
+async def _channels(client: ControlClient) -> Any:
+    return await client.call(LIST_CHANNELS, Nothing())
 
 
 async def _send(client: ControlClient, room_id: str, body: str, ext: dict[str, Any] | None) -> Any:
@@ -184,6 +195,7 @@ _DONE: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
     "room.list": _list,
     "room.get": _get,
     "timeline.list": _page,
+    "channels.list": _channels,
     "message.send": _send,
     "mutable.update": _edit,
     "message.delete": _delete,

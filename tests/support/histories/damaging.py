@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -15,13 +16,8 @@ DELETED: Final = 6
 def damage(database: Path, how: str, seed: int) -> None:
     """Damage a database that no process has open; see ``kinds``."""
     random = Random(seed)
-    with sqlite3.connect(database) as db:  # so that what is in the write-ahead log is hit, too
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        if how == "deleted rows":
-            rows = [seq for (seq,) in db.execute("SELECT seq FROM log ORDER BY seq").fetchall()]
-            for seq in random.sample(rows[len(rows) // 4 :], min(DELETED, len(rows) // 2)):
-                db.execute("DELETE FROM log WHERE seq = ?", (seq,))
-    db.close()
+    with suppress(sqlite3.DatabaseError):  # it may be damaged already
+        _prepare(database, random, how)
     size = database.stat().st_size
     with open(database, "r+b") as file:
         if how == "flipped bits":
@@ -33,3 +29,15 @@ def damage(database: Path, how: str, seed: int) -> None:
                 file.write(bytes([byte ^ 1 << random.randrange(8)]))
         elif how == "cut database":
             file.truncate(size // PAGE * 3 // 4 * PAGE)
+
+
+def _prepare(database: Path, random: Random, how: str) -> None:
+    """Move what is in the write-ahead log into the database, so that it is hit, too; or delete rows."""
+    with sqlite3.connect(database) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if how == "deleted rows":
+            rows = [seq for (seq,) in db.execute("SELECT seq FROM log ORDER BY seq").fetchall()]
+            for seq in random.sample(rows[len(rows) // 4 :], min(DELETED, len(rows) // 2)):
+                for table in ("log", "entries", "writes"):
+                    db.execute(f"DELETE FROM {table} WHERE seq = ?", (seq,))
+    db.close()

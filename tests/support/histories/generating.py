@@ -219,6 +219,8 @@ class _Maker:
 
     def _clock(self, victim: int, others: list[int]) -> None:
         self._step(victim, "clock", ms=self._random.choice(CLOCKS))
+        room = self._random.choice(self._rooms)
+        self._said[room].append((self._step(victim, "send", room=room, body=self._words()), victim))
         self._some(self._random.randint(2, 10))
         self._step(victim, "clock", ms=0)
 
@@ -271,6 +273,7 @@ class _Maker:
             self._step(0, "let in", room=room)
         self._step(EVERYBODY, "attack", how=kind, room=room, seed=self._random.randint(0, 1 << 30))
         self._some(self._random.randint(2, 6))
+        self._said[room].append((self._step(0, "send", room=room, body=self._words()), 0))
         if self._random.random() < 0.5:
             self._kill(victim, [who for who in range(self._daemons) if who != victim])
         if kind in MEMBERS_ATTACK:

@@ -122,6 +122,7 @@ class InNamespaces:
         self._up: set[int] = set()
         self._entities: tuple[EntityId, ...] = ()
         self._attacker: Attacker | None = None
+        self._attacks = 0
         self._with_disks = disks
 
     async def begin(self) -> None:
@@ -242,7 +243,9 @@ class InNamespaces:
 
     async def attacker(self) -> EntityId:
         if self._attacker is None:
-            self._attacker = Attacker(ATTACKER, await anyio.to_thread.run_sync(self._attackers_network))
+            self._attacks += 1
+            network = await anyio.to_thread.run_sync(self._attackers_network)
+            self._attacker = Attacker(ATTACKER, network, self._attacks)
         return self._attacker.id
 
     def _attackers_network(self) -> PinnedLinks:

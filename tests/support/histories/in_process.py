@@ -172,7 +172,7 @@ class InProcess:
             answer = await home.service.call(self.entity(who), operation, **arguments)
         if operation == "timeline.list":  # what a daemon makes of it has to be possible, too
             for ref in answer["refs"]:
-                message_view(ref, lambda *_: True)
+                message_view(ref, lambda *_: True).model_dump_json()
         return answer
 
     # Being there or not.
@@ -319,7 +319,8 @@ class InProcess:
             others = [public(home.key) for home in self._homes]
             doors = {public(home.key): home.address for home in self._homes}
             make = partial(PinnedLinks, link_key(ATTACKER), links, ("127.0.0.1", free_port()), doors, others)
-            self._attacker = Attacker(ATTACKER, await anyio.to_thread.run_sync(make))
+            self._starts += 1
+            self._attacker = Attacker(ATTACKER, await anyio.to_thread.run_sync(make), 1 + self._starts)
         return self._attacker.id
 
     async def attack(self, how: str, room: RoomId, seed: int) -> None:

@@ -18,6 +18,7 @@ async def look(stage: Stage, who: int, room: RoomId) -> Shown | None:
         found = await stage.call(who, "room.get", room_id=room)
         refs = await _refs(stage, who, room)
         reading = await stage.call(who, "receipts.summary", room_id=room)
+        await stage.call(who, "channels.list")  # which has to be possible, whatever is in the room
         profiles = {}
         for entity in sorted(found["members"]):
             profiles[entity] = await _profile(stage, who, entity)

@@ -25,6 +25,8 @@ LOOK_SECONDS: Final = 0.25
 FIRST_CHARACTER: Final = 0x4E00
 """Each step that writes into a text has a character of its own, so that any of them can be found again."""
 SETTLE_SECONDS: Final = 10.0
+JOIN_SECONDS: Final = 2.0
+"""How long whoever is invited may take to be in a new room before things go on; who is cut off can't be there."""
 BEFORE: Final = "-"
 """Ends the name of a writer in what its home has said before that went back."""
 INNER_ERRORS: Final = (AssertionError, KeyError, TypeError, ValueError, AttributeError, IndexError)
@@ -205,7 +207,7 @@ class _Player:
 
     async def _until_in(self, room: RoomId) -> None:
         """Wait until all who run and reach each other are in a new room; some may not, which is told at the end."""
-        with anyio.move_on_after(SETTLE_SECONDS):
+        with anyio.move_on_after(JOIN_SECONDS):
             while any([await look(self._stage, who, room) is None for who in self._stage.running()]):
                 await anyio.sleep(LOOK_SECONDS / 5)
 
@@ -223,8 +225,11 @@ class _Player:
                 step, "media.upload", data=data, media_type="application/octet-stream", filename=f"f{step.number}"
             )
             ext["media"] = kept["blob_hash"]
+        before = (await self._do(step, "timeline.list", limit=1, before=None, peek=True))["refs"]
         sent = await self._do(step, "message.send", body=step.args["body"], ext=ext or None)
         self._sent(step, sent["ref_id"], step.args["body"])
+        if before:
+            self._promise(step, ("behind", sent["ref_id"]), before[-1]["ref_id"])
         if "media" in ext:
             self._promise(step, ("file", sent["ref_id"]), ext["media"])
 

@@ -31,9 +31,11 @@ class Shown:
     readers: dict[EntityId, Any]
     profiles: dict[EntityId, Any]
     by_id: dict[str, dict[str, Any]] = field(init=False)
+    places: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.by_id = {ref["ref_id"]: ref for ref in self.refs}
+        self.places = {ref["ref_id"]: place for place, ref in enumerate(self.refs)}
 
     def same(self) -> tuple[Any, ...]:
         """Return what has to be equal at all members: of what is taken down only moderators see the body."""
@@ -184,6 +186,8 @@ class Promises:
         ref = shown.by_id.get(of[0])
         if ref is None:
             return not strictly
+        if kind == "behind":
+            return bool(shown.places[of[0]] > shown.places.get(promise.value, -1))
         if kind == "gone":
             return bool(ref.get("redacted")) or ref.get("status") == "deleted_by_author"
         if ref.get("redacted") or ref.get("status") == "deleted_by_author":
