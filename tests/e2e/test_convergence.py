@@ -41,7 +41,6 @@ SEEDS: Final = {
 NOT_YET: Final = {
     "clocks": "what a clock of 40 days ahead has written is shown to nobody else",
     "changes while away": "of what changed only the newest documents are compared, so older ones stay as they were",
-    "malformed refs": "a time that is none is accepted, and then the room can't be shown",
     "refs ahead": "what is written into a month that has not come stays behind all that is written later",
     "deleted rows": "rows that are missing are not noticed, and never fetched again",
 }

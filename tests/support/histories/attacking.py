@@ -64,7 +64,7 @@ class Attacker:
 
     def attack(self, how: str, room: RoomId, entities: Sequence[EntityId], seed: int) -> None:
         """Do what ``kinds`` says, once or until ``close``; blocks."""
-        {
+        attacks: dict[str, Callable[[], None]] = {
             "malformed refs": partial(self._refs, room, seed, timedelta(0), NOT_TIMES),
             "refs ahead": partial(self._refs, room, seed, AHEAD, ()),
             "junk answers": self._junk,
@@ -72,7 +72,8 @@ class Attacker:
             "forced rooms": partial(self._rooms, entities),
             "declarations": self._declare,
             "stopped reader": self._stop_reading,
-        }[how]()
+        }
+        attacks[how]()
 
     def _serve(self, key: str, answer: Callable[[PeerQuery], None]) -> None:
         self._undo.append(self._network.serve(key, answer))

@@ -30,7 +30,7 @@ from sublet.daemon.api.room_messages import (
     SendMessage,
 )
 from sublet.daemon.api.room_people import (
-    FIND_PROFILE,
+    GET_PROFILE,
     GET_READING,
     MARK_READ,
     UPDATE_PROFILE,
@@ -183,7 +183,7 @@ async def _reading(client: ControlClient, room_id: str) -> Any:
 
 
 async def _profile(client: ControlClient, entity: str) -> Any:
-    return {"body": (await client.call(FIND_PROFILE, FindProfile(entity=entity))).body}
+    return {"body": (await client.call(GET_PROFILE, FindProfile(entity=entity))).body}
 
 
 async def _tell_profile(client: ControlClient, body: str) -> Any:

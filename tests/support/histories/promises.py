@@ -194,13 +194,14 @@ class Promises:
             return True
         if kind == "body" and len(there) > 1:
             return ref.get("body") is not None  # two lives of one home have written it, and texts are merged
-        return bool(_OF_REFS[kind](ref, of, promise.value))
+        kept: bool = _OF_REFS[kind](ref, of, promise.value)
+        return kept
 
 
 def _reacted(ref: dict[str, Any], of: list[str], value: Any) -> bool:
     told = (ref.get("reactions") or {}).get(of[2])
     users = told.get("users", []) if isinstance(told, dict) else told or []
-    return (of[1] in users) == value
+    return bool((of[1] in users) == value)
 
 
 _OF_ROOMS: Final[dict[str, Callable[[Shown, list[str], Any], bool]]] = {
