@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import signal
 import statistics
 import sys
 import tempfile
@@ -66,6 +67,7 @@ class Tally:
 def main() -> int:
     """Play the histories, print what came of them, and tell by the status whether all was right."""
     options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no daemon and no namespace is left
     return asyncio.run(_run(options))
 
 

@@ -44,9 +44,6 @@ from support.histories.stage import NotRunning
 from support.rooms import entity_key
 from support.switched import Switched, switched_machines
 
-MOST: Final = 6
-MALLORY: Final = MOST
-"""The number of whoever attacks: a home that is paired with all, over which no daemon runs."""
 A2A_PORT: Final = 8642
 BUS_PORT: Final = 7447
 DATABASE: Final = "messaging.db"
@@ -68,15 +65,18 @@ def _state(daemon: Daemon) -> Path:
 
 
 @functools.cache
-def _known_homes() -> tuple[Path, tuple[EntityId, ...]]:
-    """Make homes of daemons that know each other; return where they are, and who each is in rooms."""
+def _known_homes(count: int) -> tuple[Path, tuple[EntityId, ...]]:
+    """Make homes of so many daemons that know each other; return where they are, and who each is in rooms.
+
+    One more, the last, is whoever attacks: paired with all, and no daemon runs over it.
+    """
     base = Path(tempfile.mkdtemp(prefix="cvt-"))
     atexit.register(shutil.rmtree, base, ignore_errors=True)
-    with switched_machines(MOST + 1) as network:
-        daemons = [_daemon(base, number, network) for number in range(MOST + 1)]
-        keys = _state(daemons[MALLORY]) / "keys"
+    with switched_machines(count + 1) as network:
+        daemons = [_daemon(base, number, network) for number in range(count + 1)]
+        keys = _state(daemons[count]) / "keys"
         keys.mkdir(mode=0o700, parents=True)
-        for place in (daemons[MALLORY].home, keys.parent):
+        for place in (daemons[count].home, keys.parent):
             place.chmod(0o700)
         (keys / "identity.key").touch(mode=0o600)
         (keys / "identity.key").write_bytes(bytes(entity_key(f"daemon of {ATTACKER}")))
@@ -127,7 +127,7 @@ class InNamespaces:
 
     async def begin(self) -> None:
         """Copy the homes, and start all."""
-        known, self._entities = await anyio.to_thread.run_sync(_known_homes)
+        known, self._entities = await anyio.to_thread.run_sync(_known_homes, self._count)
         for number, daemon in enumerate(self._daemons):
             daemon.home.mkdir(mode=0o700)
             if self._with_disks:
@@ -251,7 +251,7 @@ class InNamespaces:
     def _attackers_network(self) -> PinnedLinks:
         place = self._base / "mallory"
         place.mkdir(exist_ok=True)
-        machine = self._network.machines[MALLORY]
+        machine = self._network.machines[self._count]
         doors = {
             _public_key(_state(daemon)): (self._network.machines[number].address, BUS_PORT)
             for number, daemon in enumerate(self._daemons)
@@ -319,7 +319,7 @@ def _copy_home(home: Path, there: Path) -> None:
 @asynccontextmanager
 async def in_namespaces(base: Path, daemons: int, disks: bool = False) -> AsyncIterator[InNamespaces]:
     """Run a stage; nothing of it is left afterwards."""
-    with switched_machines(MOST + 1) as network:
+    with switched_machines(daemons + 1) as network:
         stage = InNamespaces(base, daemons, network, disks)
         try:
             await stage.begin()
