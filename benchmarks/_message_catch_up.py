@@ -18,6 +18,7 @@ from support.room_processes import room_process
 from support.rooms import Clock, Peer, shared_room
 
 MESSAGES: Final = 10_000
+QUICK_MESSAGES: Final = 40
 GOAL_SECONDS: Final = 15.0
 GIVE_UP_SECONDS: Final = 60.0
 BURST: Final = 256

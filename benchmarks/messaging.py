@@ -264,7 +264,7 @@ def measure(
                 their(system, server, round(alone), load, theirs[label])
     rows = [*_beside(mine[min(wanted)], theirs, load), *_flat(mine)]
     rows.append(Row("bytes of a message on the wire", alone, "B", f"in bursts {burst:.0f} B"))
-    away = catching_up.MESSAGES if shared == SHARED_SIZE else QUICK_SIZES[1]
+    away = catching_up.MESSAGES if shared == SHARED_SIZE else catching_up.QUICK_MESSAGES
     with tempfile.TemporaryDirectory(prefix="sublet-bench-") as name:
         rows.append(catching_up.catch_up(Path(name) / "away", away))
     if max(wanted) and keep is None:
