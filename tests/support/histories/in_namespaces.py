@@ -46,6 +46,7 @@ from support.switched import Switched, switched_machines
 
 A2A_PORT: Final = 8642
 BUS_PORT: Final = 7447
+STARTS: Final = 3
 DATABASE: Final = "messaging.db"
 CLOCK_SITE: Final = Path(__file__).parents[1] / "clock_site"
 
@@ -56,8 +57,19 @@ def _daemon(base: Path, number: int, network: Switched) -> Daemon:
 
 
 def _up(daemon: Daemon, number: int, network: Switched) -> None:
+    """Start a daemon; on a machine that is busy with others that may take more than one try.
+
+    Raises:
+        CommandFailed: it does not start.
+    """
     address = network.machines[number].address
-    daemon.up(a2a=f"{address}:{A2A_PORT}", sftp=f"{address}:0", agent=SHELL_AGENT)
+    for left in reversed(range(STARTS)):
+        try:
+            daemon.up(a2a=f"{address}:{A2A_PORT}", sftp=f"{address}:0", agent=SHELL_AGENT)
+            return
+        except CommandFailed:
+            if not left:
+                raise
 
 
 def _state(daemon: Daemon) -> Path:
