@@ -87,7 +87,7 @@ async def play(history: History, stage: Stage, patience: float, forcing: bool = 
         patience: seconds after the last repair by which all has to be equal.
         forcing: give up as soon as everybody has asked for everything and nothing has changed.
     """
-    player = _Player(stage)
+    player = _Player(stage, history.daemons)
     for step in history.steps:
         await player.step(step)
     await stage.repair()
@@ -95,8 +95,9 @@ async def play(history: History, stage: Stage, patience: float, forcing: bool = 
 
 
 class _Player:
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, daemons: int) -> None:
         self._stage = stage
+        self._daemons = daemons
         self._promises = Promises()
         self._rooms: dict[int, RoomId] = {}
         self._refs: dict[int, list[str]] = {}
@@ -450,7 +451,7 @@ class _Player:
 
     def _members(self, shown: Shown) -> list[int]:
         """Return the daemons, beside the first, that a room has as members."""
-        entities: dict[EntityId, int] = {self._stage.entity(who): who for who in range(1, 7)}
+        entities: dict[EntityId, int] = {self._stage.entity(who): who for who in range(1, self._daemons)}
         return sorted(entities[one] for one in shown.members if one in entities)
 
 
