@@ -80,6 +80,8 @@ class Staging:
         """Told what was written, once it is durable."""
         self.forgetting: list[Callable[[], None]] = []
         """Called where a transaction has failed: each part goes back to what is durable."""
+        self.losses = 0
+        """How often that was so: whoever has written before then, and was not durable yet, has lost it."""
 
     @property
     def accepted(self) -> int:
@@ -121,11 +123,14 @@ class Staging:
 
         Raises:
             Exception: the store could not; nothing of it is kept.
+            RuntimeError: a hook asks for it while it is being told of a commit; nothing is lost by that.
         """
         if not self._batch:
             self._gathering.committed()
             return
         store = self._store
+        if store.in_transaction:
+            raise RuntimeError("nothing is committed within a commit")
         batch, self._batch = self._batch, Batch()
         accepted, self._accepted = self._accepted, []
         try:
@@ -195,6 +200,7 @@ class Staging:
 
     def reset(self) -> None:
         """Go back to what is durable, after a transaction that failed."""
+        self.losses += 1
         self._batch = Batch()
         self._accepted.clear()
         self._updates.staged.clear()
