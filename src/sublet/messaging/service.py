@@ -99,6 +99,7 @@ class MessagingService:
         services: Services | None = None,
     ) -> None:
         self._services = services or Services()
+        self._ahead_ms: dict[str, int] = {}
         self._path = path
         self._registry = registry
         self._network = network
@@ -301,6 +302,13 @@ class MessagingService:
         """Return the cursor of the last event."""
         return await self._call(lambda engine: engine.events.cursor)
 
+    def clocks(self) -> dict[str, int]:
+        """Return by how many milliseconds the clocks of other daemons are ahead of ours, of those that differ.
+
+        By the node ids of these daemons; on the event loop.
+        """
+        return self._ahead_ms
+
     async def counts(self) -> dict[str, int]:
         """Return how many updates were accepted, held, doubled, and refused by reason."""
         return await self._call(lambda engine: {str(name): count for name, count in engine.intake.counts.items()})
@@ -327,6 +335,7 @@ class MessagingService:
         engine = self._engine_over(SqliteStore(self._path))
         engine.events.listeners.append(partial(self._told, engine))
         engine.staging.arrived.append(lambda came: self._hand_over.soon(self.delivery.arrived, came))
+        engine.clocks.listeners.append(lambda ahead_ms: self._hand_over.soon(self._clocks_told, ahead_ms))
         engine.missing.append(lambda name: self._hand_over.soon(self._sync.doubt, name))
         engine.here.listeners.append(lambda room_id: self._hand_over.soon(self._attending.room, room_id))
         return engine
@@ -383,8 +392,13 @@ class MessagingService:
 
     def _told(self, engine: Engine, rows: list[EventRow]) -> None:
         """Tell of events that are durable, on the engine's thread."""
+        if self._loops is not None:
+            self._loops.told(engine, rows)
         self._watchers.told(engine, rows)
         self._attending.told(engine.keyring, rows)
+
+    async def _clocks_told(self, ahead_ms: dict[str, int]) -> None:
+        self._ahead_ms = ahead_ms
 
     async def _known(self, entity: EntityId) -> None:
         await self._attending.known(entity)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from sublet.messaging.backends.ranking_messages import rank_messages
 from sublet.migrations.schema import Migration, Schema, Tables
 
-SCHEMA_VERSION: Final = 10
+SCHEMA_VERSION: Final = 11
 
 _TABLES: Final = """
 CREATE TABLE documents (
@@ -51,6 +52,7 @@ CREATE TABLE entries (
     signer TEXT NOT NULL,
     seq INTEGER NOT NULL,
     shown INTEGER NOT NULL,
+    rank INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (document, seq, clock)
 ) WITHOUT ROWID;
 CREATE INDEX entries_by_id ON entries (entry_id);
@@ -156,7 +158,10 @@ def _words(tables: Tables) -> None:
     tables.execute("CREATE VIRTUAL TABLE words USING fts5(body, tokenize = 'unicode61 remove_diacritics 2')")
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (Migration(10, "find messages by their words", _words),)
+MIGRATIONS: Final[tuple[Migration, ...]] = (
+    Migration(10, "find messages by their words", _words),
+    Migration(11, "order messages by what their writers had seen", rank_messages),
+)
 """All steps from version 9 on, the first that a release had."""
 
 SCHEMA: Final = Schema(

@@ -108,7 +108,7 @@ class SqliteStore:
         (count,) = self._db.execute("SELECT count(*) FROM entries WHERE document = ?", (document,)).fetchone()
         return int(count)
 
-    def newest_entry(self, document: int) -> RefId | None:
+    def _newest_entry(self, document: int) -> RefId | None:
         rows = self._db.execute(
             "SELECT entry_id, shown FROM entries WHERE document = ? ORDER BY seq DESC, clock DESC LIMIT ?",
             (document, MAX_HIDDEN_LAST),
@@ -121,6 +121,30 @@ class SqliteStore:
             (document,),
         )
         return [entry_of(row) for row in rows]
+
+    def newest_ref(self, room_id: RoomId) -> RefId | None:
+        rows = self._db.execute(
+            "SELECT number, (SELECT max(seq) FROM entries e WHERE e.document = d.number) AS last "
+            "FROM documents d WHERE room_id = ? AND kind = 'index' AND last IS NOT NULL ORDER BY last DESC",
+            (room_id,),
+        )
+        return next((found for (number, _) in rows if (found := self._newest_entry(number)) is not None), None)
+
+    def ranks(self, room_id: RoomId) -> dict[str, tuple[int, int]]:
+        rows = self._db.execute(
+            "SELECT d.doc_id, min(e.rank), max(e.rank) FROM documents d JOIN entries e ON e.document = d.number "
+            "WHERE d.room_id = ? AND d.kind = 'index' GROUP BY d.number",
+            (room_id,),
+        )
+        return {str(doc_id): (first, last) for doc_id, first, last in rows}
+
+    def rank(self, document: int, item: ItemId) -> int | None:
+        row = self._db.execute(
+            "SELECT e.rank FROM entries e WHERE e.document = ?1 AND e.clock = ?3 AND e.client = ?2 AND e.seq = "
+            "(SELECT seq FROM log WHERE document = ?1 AND client = ?2 AND until > ?3 ORDER BY until LIMIT 1)",
+            (document, *item),
+        ).fetchone()
+        return int(row[0]) if row is not None else None
 
     def find_entry(self, entry_id: RefId) -> tuple[DocumentRow, ItemId] | None:
         return self.find_refs([entry_id]).get(entry_id)
@@ -314,7 +338,7 @@ class SqliteStore:
         if clients:
             db.executemany("INSERT INTO clients VALUES (?, ?, ?)", clients)
         db.executemany(
-            f"INSERT INTO entries (document, {ENTRY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            f"INSERT INTO entries (document, {ENTRY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
             entries,
         )
         if writes:

@@ -21,7 +21,10 @@ class DocumentRow:
 
 @dataclass(slots=True)
 class EntryRow:
-    """An element of an array document, as it was added: where it stands, and where its fields are in the log."""
+    """An element of an array document, as it was added: where it stands, and where its fields are in the log.
+
+    ``rank`` orders refs; before the document has taken one it is the least that the ref may have.
+    """
 
     client: int
     clock: int
@@ -32,6 +35,7 @@ class EntryRow:
     signer: EntityId
     seq: int
     shown: bool
+    rank: int = 0
 
 
 @dataclass(slots=True)

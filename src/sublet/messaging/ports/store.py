@@ -124,11 +124,17 @@ class Store(Protocol):
     def count_entries(self, document: int) -> int:
         """Return how many elements a document has."""
 
-    def newest_entry(self, document: int) -> RefId | None:
-        """Return the id of the element of a document that was accepted last and is shown; None where there is none."""
+    def newest_ref(self, room_id: RoomId) -> RefId | None:
+        """Return the id of the ref of a room that was accepted last and is shown; None where there is none."""
 
     def entries(self, document: int) -> list[EntryRow]:
         """Return the elements of a document in the order in which they were accepted."""
+
+    def ranks(self, room_id: RoomId) -> dict[str, tuple[int, int]]:
+        """Return the least and the highest rank in each shard of a room, by the document's id."""
+
+    def rank(self, document: int, item: ItemId) -> int | None:
+        """Return the rank of an element by its item; None where it is none."""
 
     def find_entry(self, entry_id: RefId) -> tuple[DocumentRow, ItemId] | None:
         """Return where a ref of this id stands, the same one on all replicas where its author gave it twice."""
