@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -70,10 +71,9 @@ def shown_everywhere(reader: Peer, room: str) -> list[str | None]:
             placed_message(ref, reader.id, lambda _: True).model_dump_json()
             view.model_dump_json()
             message_lines(view, names, {}, 80)
-            told(lambda: versions(ref["ref_id"]))
-            told(lambda: reader.do("collab.get_acl", room_id=room, ref_id=ref["ref_id"]))
-            told(lambda: reader.do("annotation.list", room_id=room, ref_id=ref["ref_id"]))
-            told(lambda: reader.do("crossroom.preview", room_id=room, ref_id=ref["ref_id"]))
+            told(partial(versions, ref["ref_id"]))
+            for operation in ("collab.get_acl", "annotation.list", "crossroom.preview"):
+                told(partial(reader.do, operation, room_id=room, ref_id=ref["ref_id"]))
 
     def versions(ref_id: str) -> None:
         for one in reader.do("mutable.versions", room_id=room, ref_id=ref_id):
@@ -118,10 +118,8 @@ def shown_everywhere(reader: Peer, room: str) -> list[str | None]:
 
 def told(show: Callable[[], object]) -> None:
     """Let a face tell a user why it shows nothing; anything else that it raises is a fault."""
-    try:
+    with suppress(SubletError):
         show()
-    except SubletError:
-        pass
 
 
 def honest_goes_on(reader: Peer, room: str) -> None:
@@ -297,7 +295,13 @@ def test_a_ref_that_an_earlier_version_took_is_read_like_any_other(monkeypatch: 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("created_at", "soon"), ("created_at", "x" * 90), ("media_refs", [{}]), ("media_refs", [7]), ("signature", "x" * 999)],
+    [
+        ("created_at", "soon"),
+        ("created_at", "x" * 90),
+        ("media_refs", [{}]),
+        ("media_refs", [7]),
+        ("signature", "x" * 999),
+    ],
 )
 def test_a_content_of_another_shape_is_refused(name: str, value: Any) -> None:
     _, peer, _, _ = a_room()

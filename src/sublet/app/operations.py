@@ -71,7 +71,9 @@ def _peer_parts(areas: Areas) -> PeerParts:
         gate=governance.gate,
         policy=governance.policy,
         peers=peering.peers,
-        directory=PeerDirectory(peering.peers, peering.link, areas.rooms.messaging.why_apart, areas.rooms.messaging.why_other_clock),
+        directory=PeerDirectory(
+            peering.peers, peering.link, areas.rooms.messaging.why_apart, areas.rooms.messaging.why_other_clock
+        ),
         pairing=peering.pairing,
         lend_roots=governance.lend_roots,
         delegator=areas.lending.delegator,

@@ -62,6 +62,7 @@ class OddMember:
     def __init__(self, peer: Peer, room: str) -> None:
         self.peer, self.room = peer, room
         self._clocks: dict[str, int] = {}
+        self._before: dict[str, int] = {}
         self._count = 0
 
     def ref(
@@ -113,10 +114,14 @@ class OddMember:
         transaction = Transaction(self.peer.client, self._clocks.get(name, 0))
         write(transaction)
         payload = transaction.encode()
-        self._clocks[name] = transaction.clock
+        self._before[name], self._clocks[name] = transaction.start, transaction.clock
         if transaction.clock == transaction.start:
             payload = b"\x00" + payload[2 + len(_varint(self.peer.client)) + len(_varint(transaction.start)) :]
         return Arrival(seal(self.peer.entity.key, self.peer.id, name, NOW_MS, payload).raw)
+
+    def fork(self, name: str) -> None:
+        """Sign something else for the clocks of what was written last to a document."""
+        self._clocks[name] = self._before.get(name, 0)
 
     def taken(self, name: str, peer: Peer) -> None:
         """Go on behind what a peer has taken of a document, so that nothing that it refused is missed."""
@@ -126,7 +131,9 @@ class OddMember:
 def odd(choice: random.Random) -> Any:
     """Return one of the odd values, or one inside another."""
     value = choice.choice(ODD)
-    return choice.choice([value, value, [value], {"x": value}, Nested(x=value) if not isinstance(value, dict) else value])
+    return choice.choice(
+        [value, value, [value], {"x": value}, Nested(x=value) if not isinstance(value, dict) else value]
+    )
 
 
 def _varint(number: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What members bring about with times: the order of refs, clocks that differ, refs that wait, agents that take turns."""
+"""What members bring about with times: the order of refs, other clocks, refs that wait, agents that take turns."""
 
 from __future__ import annotations
 
@@ -26,10 +26,8 @@ ROOM, ANN = "r", "@ann:a"
 
 
 def shuffled(number: int) -> list[Node]:
-    choice, nodes = random.Random(number), []
-    for clock in range(number):
-        nodes.append(Node((1, clock), 1, None, None, f"{clock}", "", 0, choice.randrange(1 << 50)))
-    return nodes
+    choice = random.Random(number)
+    return [Node((1, clock), 1, None, None, f"{clock}", "", 0, choice.randrange(1 << 50)) for clock in range(number)]
 
 
 def backwards(number: int) -> list[Node]:
@@ -76,8 +74,7 @@ def chained(number: int) -> tuple[Peer, list[Arrival]]:
     room = shared_room(alice, eve)
     evil = OddMember(eve, room)
     first = [
-        evil.ref({AFTER: f"2026-12/{eve.client}/{one * 9}"}, "2026-11", NOW_MS + one)
-        for one in range(number // 256)
+        evil.ref({AFTER: f"2026-12/{eve.client}/{one * 9}"}, "2026-11", NOW_MS + one) for one in range(number // 256)
     ]
     then = [evil.ref({"ext.other": 1}, "2026-12", NOW_MS + one) for one in range(number // 256)]
     return alice, [*first, *then]

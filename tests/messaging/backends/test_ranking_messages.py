@@ -28,6 +28,7 @@ def older(path: Path) -> None:
             database.execute("INSERT INTO index_entries VALUES (?, ?, ?, ?)", (name, key, old, value))
     database.execute("UPDATE searched SET at = substr(ref_id, -26)")
     database.execute("ALTER TABLE entries DROP COLUMN rank")
+    database.execute("DROP TABLE afters")
     database.execute("PRAGMA user_version = 10")
     database.close()
     assert ranked

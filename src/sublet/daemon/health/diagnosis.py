@@ -54,7 +54,13 @@ async def diagnose(
     """
     checks = await asyncio.to_thread(_diagnose, home, stores, running, mount_root or Path(home.default_mount_root))
     ready = await asyncio.to_thread(_agents, home, agents)
-    return [*checks, *ready, *([_limits(limits)] if limits else []), *starmap(_rooms, apart.items()), *starmap(_clock, clocks.items())]
+    return [
+        *checks,
+        *ready,
+        *([_limits(limits)] if limits else []),
+        *starmap(_rooms, apart.items()),
+        *starmap(_clock, clocks.items()),
+    ]
 
 
 def _diagnose(home: Home, stores: Mapping[str, Schema], running: bool, mount_root: Path) -> list[Check]:

@@ -25,8 +25,8 @@ from sublet.daemon.peering.identity import Identity
 from sublet.daemon.peering.peers import Peer, PeerStore
 from sublet.daemon.ports.peer_link import BUS_WIRE, BusAddress, PeerLink
 from sublet.daemon.rooms.bus_port import BusPort
-from sublet.daemon.rooms.known_buses import KnownBuses
 from sublet.daemon.rooms.clocks import ClockDiffers, clock_differs, clocks_that_differ
+from sublet.daemon.rooms.known_buses import KnownBuses
 from sublet.daemon.rooms.versions import Apart, rooms_apart
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, entity_domain, is_entity_id

@@ -222,6 +222,8 @@ class Staging:
         staged.entries = [entry_row(name, signer, client, entry, seq, shown=shown) for entry in plan.entries]
         for row, entry in zip(staged.entries, plan.entries, strict=True) if of_shard else ():
             row.rank = self._order.least_rank(document, entry.fields, row.entry_id)
+            after = self._order.after_row(document, entry.fields, (client, entry.item.clock))
+            staged.afters += [after] if after is not None else []
         staged.writes = [write_row(signer, client, write, seq) for write in plan.writes]
         if datatype is not None and datatype.latest_only:
             staged.superseded = [write.origin for write in staged.writes if write.origin is not None]

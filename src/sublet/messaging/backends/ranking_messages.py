@@ -21,6 +21,12 @@ _Place = Callable[[str, int], str]
 def rank_messages(tables: Tables) -> None:
     """Add the ranks, and order by them what stood by times that members wrote."""
     tables.execute("ALTER TABLE entries ADD COLUMN rank INTEGER NOT NULL DEFAULT 0")
+    tables.execute(
+        "CREATE TABLE afters (document INTEGER NOT NULL, client INTEGER NOT NULL, clock INTEGER NOT NULL, "
+        "after_doc TEXT NOT NULL, after_client INTEGER NOT NULL, after_clock INTEGER NOT NULL, "
+        "PRIMARY KEY (document, client, clock)) WITHOUT ROWID"
+    )
+    tables.execute("CREATE INDEX afters_of ON afters (after_doc)")
     for (document,) in tables.execute("SELECT number FROM documents WHERE kind = 'index'").fetchall():
         tables.executemany(
             "UPDATE entries SET rank = ? WHERE document = ? AND seq = ? AND clock = ?", _ranks(tables, document)

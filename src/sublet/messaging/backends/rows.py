@@ -9,8 +9,7 @@ from sublet.messaging.ports.rows import EntryRow, WriteRow
 from sublet.protocol.ezagent.yjs.model import ItemId
 
 ENTRY_COLUMNS: Final = (
-    "client, clock, length, origin_client, origin_clock, right_client, right_clock, "
-    "entry_id, signer, seq, shown, rank"
+    "client, clock, length, origin_client, origin_clock, right_client, right_clock, entry_id, signer, seq, shown, rank"
 )
 WRITE_COLUMNS: Final = (
     "client, clock, entry_client, entry_clock, container_client, container_clock, key, origin_client, origin_clock, "

@@ -57,6 +57,16 @@ CREATE TABLE entries (
 ) WITHOUT ROWID;
 CREATE INDEX entries_by_id ON entries (entry_id);
 CREATE INDEX entries_hidden ON entries (signer) WHERE shown = 0;
+CREATE TABLE afters (
+    document INTEGER NOT NULL,
+    client INTEGER NOT NULL,
+    clock INTEGER NOT NULL,
+    after_doc TEXT NOT NULL,
+    after_client INTEGER NOT NULL,
+    after_clock INTEGER NOT NULL,
+    PRIMARY KEY (document, client, clock)
+) WITHOUT ROWID;
+CREATE INDEX afters_of ON afters (after_doc);
 CREATE TABLE writes (
     number INTEGER PRIMARY KEY,
     document INTEGER NOT NULL,

@@ -15,6 +15,7 @@ from sublet.messaging.backends.sqlite_removal import SqliteRemoval
 from sublet.messaging.backends.sqlite_search import SqliteSearch
 from sublet.messaging.backends.sqlite_trust import SqliteTrust
 from sublet.messaging.ports.rows import (
+    AfterRow,
     Batch,
     DeletionRow,
     DocumentRow,
@@ -145,6 +146,26 @@ class SqliteStore:
             (document, *item),
         ).fetchone()
         return int(row[0]) if row is not None else None
+
+    def afters(self, document: int) -> list[AfterRow]:
+        rows = self._db.execute(
+            "SELECT client, clock, after_doc, after_client, after_clock FROM afters WHERE document = ?", (document,)
+        )
+        return [AfterRow((row[0], row[1]), str(row[2]), (row[3], row[4])) for row in rows]
+
+    def shards_after(self, doc_id: str) -> list[DocumentRow]:
+        rows = self._db.execute(
+            "SELECT DISTINCT d.number, d.doc_id, d.room_id, d.kind FROM afters a "
+            "JOIN documents d ON d.number = a.document WHERE a.after_doc = ?",
+            (doc_id,),
+        )
+        return [DocumentRow(*row) for row in rows]
+
+    def put_ranks(self, document: int, entries: Iterable[EntryRow]) -> None:
+        self._db.executemany(
+            "UPDATE entries SET rank = ? WHERE document = ? AND seq = ? AND clock = ?",
+            [(entry.rank, document, entry.seq, entry.clock) for entry in entries],
+        )
 
     def find_entry(self, entry_id: RefId) -> tuple[DocumentRow, ItemId] | None:
         return self.find_refs([entry_id]).get(entry_id)
@@ -341,6 +362,9 @@ class SqliteStore:
             f"INSERT INTO entries (document, {ENTRY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
             entries,
         )
+        afters = [(u.document.number, *a.item, a.doc_id, *a.after) for u in updates for a in u.afters]
+        if afters:
+            db.executemany("INSERT OR REPLACE INTO afters VALUES (?, ?, ?, ?, ?, ?)", afters)
         if writes:
             db.executemany(
                 f"INSERT INTO writes (document, {WRITE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608

@@ -130,4 +130,3 @@ def _next(talk: _Talk | None, last: tuple[str, ItemId], signer: EntityId, at_ms:
     elif kind is EntityKind.HUMAN:
         talk.turns, talk.speaker = 0, None
     return talk
-

@@ -119,7 +119,7 @@ class Engine:
             counts,
         )
         self.forks = Forks(
-            store, self.documents, self.keyring, self.quotas, self.staging, configs, self.hooks, self.events
+            store, self.documents, self.keyring, self.quotas, self.staging, configs, self.hooks, self.events, self.order
         )
         self.intake = Intake(
             store,

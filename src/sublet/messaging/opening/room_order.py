@@ -15,12 +15,13 @@ from sublet.messaging.documents.document import Document
 from sublet.messaging.documents.ranked import RankedList
 from sublet.messaging.documents.sequence import Node
 from sublet.messaging.opening.open_documents import OpenDocuments
-from sublet.messaging.ports.rows import EntryRow
+from sublet.messaging.ports.rows import AfterRow, DocumentRow, EntryRow
 from sublet.messaging.ports.store import Store
 from sublet.messaging.schema.fields import FieldsView
 from sublet.protocol.ezagent.ids import RoomId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.order import AFTER, After, Place, parse_after, rank_of
+from sublet.protocol.ezagent.yjs.model import ItemId
 
 MAX_ROOMS: Final = 1_024
 """Rooms whose ranks are in memory; of more those are forgotten that were used longest ago."""
@@ -47,7 +48,7 @@ class RoomOrder:
     def least_rank(self, document: Document, fields: FieldsView, ref_id: str) -> int:
         """Return the least rank of a new ref, before the one on its left is looked at."""
         after = self.after_of(document, fields)
-        seen = self._rank(document, after) if after is not None else None
+        seen = self._rank_at(_name(document, after), after.item) if after is not None else None
         return rank_of(ref_id, () if seen is None else (seen,))
 
     def after_of(self, document: Document, fields: FieldsView) -> After | None:
@@ -56,7 +57,7 @@ class RoomOrder:
         return after if after is not None and after.shard != document.place.shard_id else None
 
     def is_here(self, document: Document, after: After) -> bool:
-        """Tell whether an item of another shard is here; what a client wrote that forks is nowhere and not waited for."""
+        """Tell whether an item of another shard is here. What a client wrote that forks is not waited for."""
         row = self._store.find_document(_name(document, after))
         if row is None:
             return False
@@ -66,6 +67,51 @@ class RoomOrder:
         if opened is not None:
             return opened.next_clock(after.item[0]) > after.item[1]
         return self._store.trust.update_at(row.number, *after.item) is not None
+
+    def after_row(self, document: Document, fields: FieldsView, item: ItemId) -> AfterRow | None:
+        """Return what is kept of a ref that names one of another shard; None for others."""
+        after = self.after_of(document, fields)
+        return AfterRow(item, _name(document, after), after.item) if after is not None else None
+
+    def rank_anew(self, name: str) -> list[bytes]:
+        """Rank the shards anew whose refs name refs of a shard that was taken back; inside a transaction.
+
+        What a client wrote that forks has no rank, on no replica, whenever its fork came to be known.
+
+        Returns:
+            The envelopes that were held in these shards, to be taken again.
+        """
+        due, done = [name], {name}
+        held: list[bytes] = []
+        while due:
+            for document in self._store.shards_after(due.pop()):
+                if document.doc_id not in done:
+                    done.add(document.doc_id)
+                    held += self._rank_shard(document)
+                    due.append(document.doc_id)
+        return held
+
+    def _rank_shard(self, row: DocumentRow) -> list[bytes]:
+        afters = {after.item: after for after in self._store.afters(row.number)}
+        ranks: dict[ItemId, int] = {}
+        own: dict[int, ItemId] = {}
+        changed: list[EntryRow] = []
+        for entry in self._store.entries(row.number):
+            item, left = (entry.client, entry.clock), entry.origin
+            if left is not None and left not in ranks:
+                left = own.get(entry.client)
+            after = afters.get(item)
+            named = self._rank_at(after.doc_id, after.after) if after is not None else None
+            seen = [ranks[left]] if left is not None else []
+            rank = rank_of(entry.entry_id, seen if named is None else [*seen, named])
+            ranks[item], own[entry.client] = rank, item
+            if rank != entry.rank:
+                entry.rank = rank
+                changed.append(entry)
+        if not changed:
+            return []
+        self._store.put_ranks(row.number, changed)
+        return self._documents.close(row.doc_id)
 
     def taken(self, document: Document, rows: Iterable[EntryRow]) -> None:
         """Note refs that a shard has taken."""
@@ -136,14 +182,14 @@ class RoomOrder:
         self._spans[room_id] = spans
         return spans
 
-    def _rank(self, document: Document, after: After) -> int | None:
-        name = _name(document, after)
+    def _rank_at(self, name: str, item: ItemId) -> int | None:
+        """Return the rank of a ref by its item; None where it is none, or its client forks there or before."""
         opened = self._documents.is_open(name)
         if opened is not None:
-            node = opened.list.nodes.get(after.item)
+            node = opened.list.nodes.get(item)
             return node.rank if node is not None else None
         row = self._store.find_document(name)
-        return self._store.rank(row.number, after.item) if row is not None else None
+        return self._store.rank(row.number, item) if row is not None else None
 
 
 class _Walk(NamedTuple):

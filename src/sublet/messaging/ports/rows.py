@@ -38,6 +38,15 @@ class EntryRow:
     rank: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class AfterRow:
+    """A ref that names what its writer had seen in another shard: its item, that shard, and the item there."""
+
+    item: ItemId
+    doc_id: str
+    after: ItemId
+
+
 @dataclass(slots=True)
 class WriteRow:
     """A later write of one key: of an element of an array, or of a map document where ``entry`` is None.
@@ -94,6 +103,7 @@ class StagedUpdate:
     signer: EntityId
     first: bool
     entries: list[EntryRow] = field(default_factory=list)
+    afters: list[AfterRow] = field(default_factory=list)
     writes: list[WriteRow] = field(default_factory=list)
     deletions: list[DeletionRow] = field(default_factory=list)
     superseded: list[ItemId] = field(default_factory=list)

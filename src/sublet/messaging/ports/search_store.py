@@ -8,7 +8,6 @@ from typing import Final, Protocol
 
 from sublet.protocol.ezagent.ids import RefId, RoomId
 
-
 MS_DIGITS: Final = 15
 
 

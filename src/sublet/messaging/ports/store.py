@@ -8,6 +8,7 @@ from typing import Protocol
 
 from sublet.messaging.ports.removal_store import RemovalStore
 from sublet.messaging.ports.rows import (
+    AfterRow,
     Batch,
     DeletionRow,
     DocumentRow,
@@ -135,6 +136,15 @@ class Store(Protocol):
 
     def rank(self, document: int, item: ItemId) -> int | None:
         """Return the rank of an element by its item; None where it is none."""
+
+    def afters(self, document: int) -> list[AfterRow]:
+        """Return the refs of a shard that name refs of other shards."""
+
+    def shards_after(self, doc_id: str) -> list[DocumentRow]:
+        """Return the shards that have refs which name refs of a shard."""
+
+    def put_ranks(self, document: int, entries: Iterable[EntryRow]) -> None:
+        """Keep other ranks of refs; inside a transaction."""
 
     def find_entry(self, entry_id: RefId) -> tuple[DocumentRow, ItemId] | None:
         """Return where a ref of this id stands, the same one on all replicas where its author gave it twice."""
