@@ -12,6 +12,7 @@ from attacks.probe import CostProbe, KeptProbe, Probe
 from messaging.backends.test_ranking_messages import older
 from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.delivery.depths import Depths
+from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.documents.ranked import RankedList
 from sublet.messaging.documents.sequence import Node
 from sublet.messaging.intake.awaited import AwaitedRefs
@@ -45,6 +46,7 @@ def rank(nodes: list[Node]) -> RankedList:
 
 def look_up(nodes: list[Node]) -> None:
     made = rank(nodes)
+    assert len(list(made.backwards())) == len(list(made)) == len(nodes)
     for node in nodes[:64]:
         place = Place(node.rank, *node.id, SHARD)
         next(made.below(place), None)
@@ -63,6 +65,8 @@ def overlapping(number: int) -> tuple[Peer, str]:
 
 def walk(given: tuple[Peer, str]) -> None:
     alice, room = given
+    with alice.store.transaction():
+        alice.engine.order.rank_anew("ezagent/nowhere")
     there = list(alice.engine.order.backwards(room))
     back = list(alice.engine.order.forwards(room))
     assert [node for _, node in there] == [node for _, node in reversed(back)]
@@ -139,6 +143,7 @@ def talk(number: int) -> tuple[Peer, str]:
 def count_turns(given: tuple[Peer, str]) -> None:
     alice, room = given
     depths = Depths()
+    Loops(LoopLimits(6, 1_000)).told(alice.engine, alice.engine.events.since(0))
     for _ in range(8):
         depths.turns(alice.engine, room, None, alice.clock())
 
@@ -184,21 +189,30 @@ def rooms_of_agents() -> Iterator[object]:
 PROBES: Sequence[Probe] = (
     CostProbe(
         name="clock: refs of random times",
-        covers=("messaging.documents.ranked:RankedList.integrate", "messaging.documents.sequence:Chain.__iter__"),
+        covers=("messaging.documents.ranked:RankedList.integrate",),
         make=shuffled,
         run=rank,
         size=4_096,
     ),
     CostProbe(
         name="clock: refs each before all others",
-        covers=("messaging.documents.ranked:RankedList.below", "messaging.documents.ranked:RankedList.above"),
+        covers=(
+            "messaging.documents.ranked:RankedList.below",
+            "messaging.documents.ranked:RankedList.above",
+            "messaging.documents.sequence:Chain.__iter__",
+            "messaging.documents.sequence:Chain.backwards",
+        ),
         make=backwards,
         run=look_up,
         size=4_096,
     ),
     CostProbe(
         name="clock: refs that go to and fro between shards",
-        covers=("messaging.opening.room_order:RoomOrder.backwards", "messaging.opening.room_order:RoomOrder.forwards"),
+        covers=(
+            "messaging.opening.room_order:RoomOrder.backwards",
+            "messaging.opening.room_order:RoomOrder.forwards",
+            "messaging.opening.room_order:RoomOrder.rank_anew",
+        ),
         make=overlapping,
         run=walk,
         size=16_384,
@@ -237,7 +251,7 @@ PROBES: Sequence[Probe] = (
     ),
     CostProbe(
         name="clock: turns of agents are counted",
-        covers=("messaging.delivery.depths:Depths.turns",),
+        covers=("messaging.delivery.depths:Depths.turns", "messaging.delivery.loops:Loops.told"),
         make=talk,
         run=count_turns,
         size=16_384,

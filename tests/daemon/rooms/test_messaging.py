@@ -177,7 +177,8 @@ async def test_a_peer_whose_clock_differs_is_told_of_in_status_doctor_peers_and_
                 assert remark.startswith(f"the clock of bob is {told} this machine's")
                 assert messaging.why_other_clock("bob") == remark
                 assert messaging.other_clock_of(entity) == f"the clock of {entity}'s daemon is {told} this machine's"
-                home = Home(*[str(tmp_path)] * 4, temporary=False)
+                place = str(tmp_path)
+                home = Home(root=place, config_dir=place, state_dir=place, runtime_dir=place, temporary=False)
                 checks = await diagnose(home, {}, running=True, clocks=messaging.clocks())
                 [check] = [one for one in checks if one.name == "clock of bob"]
                 assert not check.ok

@@ -26,7 +26,9 @@ def older(path: Path) -> None:
             old = f"2026-11-29T00:00:00.000Z/{ref_id}" if name == "channel_refs" else ref_id
             database.execute("DELETE FROM index_entries WHERE name = ? AND key = ? AND rank = ?", (name, key, rank))
             database.execute("INSERT INTO index_entries VALUES (?, ?, ?, ?)", (name, key, old, value))
+    database.execute("DELETE FROM index_entries WHERE name = 'channel_places'")
     database.execute("UPDATE searched SET at = substr(ref_id, -26)")
+    database.execute("DROP INDEX entries_by_rank")
     database.execute("ALTER TABLE entries DROP COLUMN rank")
     database.execute("DROP TABLE afters")
     database.execute("PRAGMA user_version = 10")
@@ -39,7 +41,8 @@ def views(peer: Peer, room: str, root: str) -> str:
     replies = [ref.get("replies") for ref in peer.do("timeline.list", room_id=room, limit=200, peek=True)["refs"]]
     thread = [ref["ref_id"] for ref in peer.do("threads.list", room_id=room, root=root)["refs"]]
     channel = [ref["ref_id"] for ref in peer.do("channels.refs", channel="work")["refs"]]
-    return json.dumps([listed, replies, thread, channel])
+    before = peer.do("channels.refs", channel="work", room_id=room, before=channel[5])["refs"]
+    return json.dumps([listed, replies, thread, channel, [ref["ref_id"] for ref in before]])
 
 
 def test_an_older_store_is_ordered_like_a_new_one(tmp_path: Path) -> None:

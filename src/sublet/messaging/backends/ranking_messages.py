@@ -7,6 +7,7 @@ is when that changes.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 
@@ -31,10 +32,14 @@ def rank_messages(tables: Tables) -> None:
         tables.executemany(
             "UPDATE entries SET rank = ? WHERE document = ? AND seq = ? AND clock = ?", _ranks(tables, document)
         )
+    tables.execute("CREATE INDEX entries_by_rank ON entries (document, rank)")
     now_ms = time.time_ns() // 1_000_000
     _rewrite(tables, "reply_chain", lambda ref_id, rank: f"{rank:019}/{ref_id}")
     _rewrite(tables, "thread_view", lambda ref_id, rank: f"{rank:019}/{ref_id}")
     _rewrite(tables, "channel_refs", lambda ref_id, rank: f"{min(rank >> 14, now_ms):015}/{rank:019}/{ref_id}")
+    for key, place in tables.execute("SELECT key, rank FROM index_entries WHERE name = 'channel_refs'").fetchall():
+        named = ("channel_places", key, place.rpartition("/")[2], json.dumps({"place": place}))
+        tables.execute("INSERT OR REPLACE INTO index_entries VALUES (?, ?, ?, ?)", named)
     for number, ref_id in tables.execute("SELECT number, ref_id FROM searched").fetchall():
         at_ms = min(_rank(tables, ref_id) >> 14, now_ms)
         tables.execute("UPDATE searched SET at = ? WHERE number = ?", (f"{at_ms:015}/{ref_id[-26:]}", number))

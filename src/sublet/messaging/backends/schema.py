@@ -56,6 +56,7 @@ CREATE TABLE entries (
     PRIMARY KEY (document, seq, clock)
 ) WITHOUT ROWID;
 CREATE INDEX entries_by_id ON entries (entry_id);
+CREATE INDEX entries_by_rank ON entries (document, rank);
 CREATE INDEX entries_hidden ON entries (signer) WHERE shown = 0;
 CREATE TABLE afters (
     document INTEGER NOT NULL,

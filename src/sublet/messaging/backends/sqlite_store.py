@@ -125,19 +125,21 @@ class SqliteStore:
 
     def newest_ref(self, room_id: RoomId) -> RefId | None:
         rows = self._db.execute(
-            "SELECT number, (SELECT max(seq) FROM entries e WHERE e.document = d.number) AS last "
-            "FROM documents d WHERE room_id = ? AND kind = 'index' AND last IS NOT NULL ORDER BY last DESC",
+            "SELECT (SELECT max(seq) FROM entries e WHERE e.document = d.number), number "
+            "FROM documents d WHERE room_id = ? AND kind = 'index'",
             (room_id,),
         )
-        return next((found for (number, _) in rows if (found := self._newest_entry(number)) is not None), None)
+        newest_first = sorted(((seq, number) for seq, number in rows if seq is not None), reverse=True)
+        return next((found for _, number in newest_first if (found := self._newest_entry(number)) is not None), None)
 
     def ranks(self, room_id: RoomId) -> dict[str, tuple[int, int]]:
         rows = self._db.execute(
-            "SELECT d.doc_id, min(e.rank), max(e.rank) FROM documents d JOIN entries e ON e.document = d.number "
-            "WHERE d.room_id = ? AND d.kind = 'index' GROUP BY d.number",
+            "SELECT doc_id, (SELECT min(rank) FROM entries e WHERE e.document = d.number), "
+            "(SELECT max(rank) FROM entries e WHERE e.document = d.number) "
+            "FROM documents d WHERE room_id = ? AND kind = 'index'",
             (room_id,),
         )
-        return {str(doc_id): (first, last) for doc_id, first, last in rows}
+        return {str(doc_id): (first, last) for doc_id, first, last in rows if first is not None}
 
     def rank(self, document: int, item: ItemId) -> int | None:
         row = self._db.execute(

@@ -38,10 +38,11 @@ MAX_CHANNELS_LISTED: Final = 500
 """Channels of one room that are listed."""
 LOOKED_BACK: Final = 32
 """Messages of a channel that may be gone before it counts as gone itself."""
-LOOKED_AT_ONCE: Final = 500
 MS_DIGITS: Final = 15
 _CHANNEL = Pattern(r"[\pL\pN_][\pL\pN_-]{0,63}\Z")
 _REFS: Final = "channel_refs"
+_PLACES: Final = "channel_places"
+"""Where each message of a channel stands, by its id, so that a page before it is found at once."""
 _CHANNELS: Final = "channel_list"
 
 
@@ -93,6 +94,7 @@ def _update_activity(context: AfterWrite) -> None:
         context.index(
             [
                 IndexEntry(_REFS, f"{room}/{name}", place, {"ref_id": change.entry_id}),
+                IndexEntry(_PLACES, f"{room}/{name}", str(change.entry_id), {"place": place}),
                 IndexEntry(_CHANNELS, room, name, {}),
             ]
         )
@@ -155,14 +157,10 @@ def _place_of(context: OperationContext, room_id: RoomId, name: str, ref_id: str
     Raises:
         SubletError: ``NOT_FOUND``: it is none of the channel's.
     """
-    context.ref(room_id, ref_id)
-    below: str | None = None
-    while entries := context.parts.store.scan_index(_REFS, f"{room_id}/{name}", LOOKED_AT_ONCE, below):
-        found = next((entry.rank for entry in entries if entry.value["ref_id"] == ref_id), None)
-        if found is not None:
-            return found
-        below = entries[-1].rank
-    raise no_message(ref_id)
+    found = context.parts.store.scan_index(_PLACES, f"{room_id}/{name}", 1, f"{ref_id}\0")
+    if not found or found[0].rank != ref_id:
+        raise no_message(ref_id)
+    return str(found[0].value["place"])
 
 
 def _list(context: OperationContext) -> list[calls.ChannelFound]:

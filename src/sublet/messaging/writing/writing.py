@@ -118,6 +118,8 @@ class Writing:
         key = (entity, document.row.doc_id)
         pending = self._pending.get(key)
         if pending is None:
+            if document.ranked is not None and any(name != document.row.doc_id for _, name in self._pending):
+                self.flush()  # what waits for another shard stands before this
             client, tail = self._keyring.client(entity), document.list.tail
             pending = _Pending(Transaction(client, document.next_clock(client)), tail.id if tail else None, {})
             self._place(document, fields)
