@@ -242,7 +242,7 @@ class Messaging:
 
     def clocks(self) -> dict[str, ClockDiffers]:
         """Return the peers whose clocks differ from ours, by name, and by how much."""
-        ahead_ms = self._service.clocks() if self._service is not None else {}
+        ahead_ms = self._service.ahead_ms if self._service is not None else {}
         return clocks_that_differ({peer.node_id: peer.name for peer in self._peers.list()}, ahead_ms)
 
     def why_other_clock(self, name: str) -> str:
@@ -252,7 +252,7 @@ class Messaging:
 
     def other_clock_of(self, entity: EntityId) -> str:
         """Return the same of the daemon of an entity; the peer's name here is not told."""
-        ahead_ms = self._service.clocks().get(entity_domain(entity)) if self._service is not None else None
+        ahead_ms = self._service.ahead_ms.get(entity_domain(entity)) if self._service is not None else None
         return "" if ahead_ms is None else clock_differs(f"the clock of {entity}'s daemon", ahead_ms)
 
     def apart(self) -> dict[str, Apart]:

@@ -11,11 +11,11 @@ from typing import Final
 
 from sublet.messaging.backends.rows import ENTRY_COLUMNS, WRITE_COLUMNS, entry_of, entry_values, write_of, write_values
 from sublet.messaging.backends.sqlite_file import open_database
+from sublet.messaging.backends.sqlite_ranks import SqliteRanks
 from sublet.messaging.backends.sqlite_removal import SqliteRemoval
 from sublet.messaging.backends.sqlite_search import SqliteSearch
 from sublet.messaging.backends.sqlite_trust import SqliteTrust
 from sublet.messaging.ports.rows import (
-    AfterRow,
     Batch,
     DeletionRow,
     DocumentRow,
@@ -33,8 +33,6 @@ from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
 MAX_DELETE_ONLY: Final = 1_000
 """Envelopes that only delete are in no state vector; so many of a document go with every difference, half the last."""
 _NEXT: Final = "(SELECT max(until) FROM log l WHERE l.document = c.document AND l.client = c.client)"
-MAX_HIDDEN_LAST: Final = 256
-"""Elements that are not shown, of strangers say, past which the newest one that is shown is looked for."""
 PRUNE_EVERY: Final = 256
 """How many events come before those that are too old are deleted."""
 LAST_RANK: Final = "\U0010ffff"
@@ -53,6 +51,7 @@ class SqliteStore:
 
     def __init__(self, path: Path | None) -> None:
         self._db = open_database(path)
+        self.ranks = SqliteRanks(self._db)
         self.search = SqliteSearch(self._db)
         self.trust = SqliteTrust(self._db, self.search)
         self.removal = SqliteRemoval(self._db, self.search)
@@ -109,65 +108,12 @@ class SqliteStore:
         (count,) = self._db.execute("SELECT count(*) FROM entries WHERE document = ?", (document,)).fetchone()
         return int(count)
 
-    def _newest_entry(self, document: int) -> RefId | None:
-        rows = self._db.execute(
-            "SELECT entry_id, shown FROM entries WHERE document = ? ORDER BY seq DESC, clock DESC LIMIT ?",
-            (document, MAX_HIDDEN_LAST),
-        )
-        return next((str(entry_id) for entry_id, shown in rows if shown), None)
-
     def entries(self, document: int) -> list[EntryRow]:
         rows = self._db.execute(
             f"SELECT {ENTRY_COLUMNS} FROM entries WHERE document = ? ORDER BY seq, clock",  # noqa: S608 - a constant
             (document,),
         )
         return [entry_of(row) for row in rows]
-
-    def newest_ref(self, room_id: RoomId) -> RefId | None:
-        rows = self._db.execute(
-            "SELECT (SELECT max(seq) FROM entries e WHERE e.document = d.number), number "
-            "FROM documents d WHERE room_id = ? AND kind = 'index'",
-            (room_id,),
-        )
-        newest_first = sorted(((seq, number) for seq, number in rows if seq is not None), reverse=True)
-        return next((found for _, number in newest_first if (found := self._newest_entry(number)) is not None), None)
-
-    def ranks(self, room_id: RoomId) -> dict[str, tuple[int, int]]:
-        rows = self._db.execute(
-            "SELECT doc_id, (SELECT min(rank) FROM entries e WHERE e.document = d.number), "
-            "(SELECT max(rank) FROM entries e WHERE e.document = d.number) "
-            "FROM documents d WHERE room_id = ? AND kind = 'index'",
-            (room_id,),
-        )
-        return {str(doc_id): (first, last) for doc_id, first, last in rows if first is not None}
-
-    def rank(self, document: int, item: ItemId) -> int | None:
-        row = self._db.execute(
-            "SELECT e.rank FROM entries e WHERE e.document = ?1 AND e.clock = ?3 AND e.client = ?2 AND e.seq = "
-            "(SELECT seq FROM log WHERE document = ?1 AND client = ?2 AND until > ?3 ORDER BY until LIMIT 1)",
-            (document, *item),
-        ).fetchone()
-        return int(row[0]) if row is not None else None
-
-    def afters(self, document: int) -> list[AfterRow]:
-        rows = self._db.execute(
-            "SELECT client, clock, after_doc, after_client, after_clock FROM afters WHERE document = ?", (document,)
-        )
-        return [AfterRow((row[0], row[1]), str(row[2]), (row[3], row[4])) for row in rows]
-
-    def shards_after(self, doc_id: str) -> list[DocumentRow]:
-        rows = self._db.execute(
-            "SELECT DISTINCT d.number, d.doc_id, d.room_id, d.kind FROM afters a "
-            "JOIN documents d ON d.number = a.document WHERE a.after_doc = ?",
-            (doc_id,),
-        )
-        return [DocumentRow(*row) for row in rows]
-
-    def put_ranks(self, document: int, entries: Iterable[EntryRow]) -> None:
-        self._db.executemany(
-            "UPDATE entries SET rank = ? WHERE document = ? AND seq = ? AND clock = ?",
-            [(entry.rank, document, entry.seq, entry.clock) for entry in entries],
-        )
 
     def find_entry(self, entry_id: RefId) -> tuple[DocumentRow, ItemId] | None:
         return self.find_refs([entry_id]).get(entry_id)

@@ -266,7 +266,7 @@ def _last_activity(context: OperationContext, room_id: RoomId) -> int:
     """
     parts = context.parts
     # By what came last, not by what stands last: somebody may write of times to come.
-    newest = parts.store.newest_ref(room_id)
+    newest = parts.store.ranks.newest_ref(room_id)
     latest = ref_ms(newest) if newest is not None else created_ms(room_id)
     return min(latest, parts.now_ms())
 

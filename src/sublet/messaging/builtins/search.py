@@ -128,7 +128,7 @@ def _take_one(parts: OperationParts, reader: EntityId, room_id: RoomId, document
 def _at(parts: OperationParts, ref_id: RefId) -> str:
     """Return where a message stands among those that are found: by its time in its room, none of them to come."""
     found = parts.store.find_entry(ref_id)
-    rank = parts.store.rank(found[0].number, found[1]) if found is not None else None
+    rank = parts.store.ranks.of(found[0].number, found[1]) if found is not None else None
     return found_at(ref_id, min(stands_at_ms(rank or 0), parts.now_ms()))
 
 

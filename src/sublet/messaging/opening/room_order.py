@@ -84,7 +84,7 @@ class RoomOrder:
         due, done = [name], {name}
         held: list[bytes] = []
         while due:
-            for document in self._store.shards_after(due.pop()):
+            for document in self._store.ranks.shards_after(due.pop()):
                 if document.doc_id not in done:
                     done.add(document.doc_id)
                     held += self._rank_shard(document)
@@ -92,7 +92,7 @@ class RoomOrder:
         return held
 
     def _rank_shard(self, row: DocumentRow) -> list[bytes]:
-        afters = {after.item: after for after in self._store.afters(row.number)}
+        afters = {after.item: after for after in self._store.ranks.afters(row.number)}
         ranks: dict[ItemId, int] = {}
         own: dict[int, ItemId] = {}
         changed: list[EntryRow] = []
@@ -110,7 +110,7 @@ class RoomOrder:
                 changed.append(entry)
         if not changed:
             return []
-        self._store.put_ranks(row.number, changed)
+        self._store.ranks.put(row.number, changed)
         return self._documents.close(row.doc_id)
 
     def taken(self, document: Document, rows: Iterable[EntryRow]) -> None:
@@ -172,7 +172,7 @@ class RoomOrder:
     def _of(self, room_id: RoomId) -> dict[str, _Span]:
         spans = self._spans.pop(room_id, None)
         if spans is None:
-            spans = {name: _Span(*ranks) for name, ranks in self._store.ranks(room_id).items()}
+            spans = {name: _Span(*ranks) for name, ranks in self._store.ranks.of_room(room_id).items()}
             for document in self._documents.unsettled(room_id):
                 nodes = document.list
                 if nodes.head is not None and nodes.tail is not None:
@@ -189,7 +189,7 @@ class RoomOrder:
             node = opened.list.nodes.get(item)
             return node.rank if node is not None else None
         row = self._store.find_document(name)
-        return self._store.rank(row.number, item) if row is not None else None
+        return self._store.ranks.of(row.number, item) if row is not None else None
 
 
 class _Walk(NamedTuple):

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from sublet.messaging.ports.rank_store import RankStore
 from sublet.messaging.ports.removal_store import RemovalStore
 from sublet.messaging.ports.rows import (
-    AfterRow,
     Batch,
     DeletionRow,
     DocumentRow,
@@ -94,6 +94,10 @@ class Store(Protocol):
         """Return what is kept about whom to trust."""
 
     @property
+    def ranks(self) -> RankStore:
+        """Return what keeps where messages stand."""
+
+    @property
     def search(self) -> SearchStore:
         """Return what finds messages by their words."""
 
@@ -125,26 +129,8 @@ class Store(Protocol):
     def count_entries(self, document: int) -> int:
         """Return how many elements a document has."""
 
-    def newest_ref(self, room_id: RoomId) -> RefId | None:
-        """Return the id of the ref of a room that was accepted last and is shown; None where there is none."""
-
     def entries(self, document: int) -> list[EntryRow]:
         """Return the elements of a document in the order in which they were accepted."""
-
-    def ranks(self, room_id: RoomId) -> dict[str, tuple[int, int]]:
-        """Return the least and the highest rank in each shard of a room, by the document's id."""
-
-    def rank(self, document: int, item: ItemId) -> int | None:
-        """Return the rank of an element by its item; None where it is none."""
-
-    def afters(self, document: int) -> list[AfterRow]:
-        """Return the refs of a shard that name refs of other shards."""
-
-    def shards_after(self, doc_id: str) -> list[DocumentRow]:
-        """Return the shards that have refs which name refs of a shard."""
-
-    def put_ranks(self, document: int, entries: Iterable[EntryRow]) -> None:
-        """Keep other ranks of refs; inside a transaction."""
 
     def find_entry(self, entry_id: RefId) -> tuple[DocumentRow, ItemId] | None:
         """Return where a ref of this id stands, the same one on all replicas where its author gave it twice."""
