@@ -99,6 +99,7 @@ class MessagingService:
         services: Services | None = None,
     ) -> None:
         self._services = services or Services()
+        self.ahead_ms: dict[str, int] = {}  # other clocks that differ, by node id
         self._path = path
         self._registry = registry
         self._network = network
@@ -115,11 +116,17 @@ class MessagingService:
         self._doorkeeper = Doorkeeper()
         self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon)
         declaring = Declaring()
-        self._sync = Sync(network, self._call, self._known)
+        self._sync = Sync(network, self._call, lambda entity: self._attending.known(entity))
         self.delivery = Delivery(network, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
         self._history = History(self._sync, self._call)
         self._joining = Joining(
-            self._call, declaring, self._sync, accept_invitation, self._trial, self._attend, self._hand_over
+            self._call,
+            declaring,
+            self._sync,
+            accept_invitation,
+            self._trial,
+            lambda room: self._attending.room(room),
+            self._hand_over,
         )
         self._attending = Attending(
             self._call,
@@ -330,8 +337,11 @@ class MessagingService:
 
     def _make_engine(self) -> Engine:
         engine = self._engine_over(SqliteStore(self._path))
-        engine.events.listeners.append(partial(self._told, engine))
+        engine.events.listeners += [partial(self._loops.told, engine)] if self._loops is not None else []
+        engine.events.listeners.append(partial(self._watchers.told, engine))
+        engine.events.listeners.append(partial(self._attending.told, engine.keyring))
         engine.staging.arrived.append(lambda came: self._hand_over.soon(self.delivery.arrived, came))
+        engine.clocks.listeners.append(partial(setattr, self, "ahead_ms"))
         engine.missing.append(lambda name: self._hand_over.soon(self._sync.doubt, name))
         engine.here.listeners.append(lambda room_id: self._hand_over.soon(self._attending.room, room_id))
         return engine
@@ -385,14 +395,3 @@ class MessagingService:
             except Exception:
                 log.exception("an index could not be made anew")
             await anyio.sleep(every_seconds)
-
-    def _told(self, engine: Engine, rows: list[EventRow]) -> None:
-        """Tell of events that are durable, on the engine's thread."""
-        self._watchers.told(engine, rows)
-        self._attending.told(engine.keyring, rows)
-
-    async def _known(self, entity: EntityId) -> None:
-        await self._attending.known(entity)
-
-    async def _attend(self, room_id: RoomId) -> None:
-        await self._attending.room(room_id)

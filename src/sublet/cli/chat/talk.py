@@ -13,6 +13,7 @@ from sublet.cli.chat.timeline import Timeline
 from sublet.cli.options.entities import load_names
 from sublet.cli.options.room_files import download, media_of, typed_path, upload
 from sublet.cli.options.rooms import LAST, pick
+from sublet.cli.rendering.delegations import span
 from sublet.cli.rendering.entity_names import EntityNames
 from sublet.cli.rendering.rooms import room_name
 from sublet.daemon.api.operation import Nothing
@@ -230,6 +231,11 @@ class Talk:
             self.timeline.remark(f"* {who} has left" if by == who else f"* {who} was removed by {by}")
         elif kind == "room.equivocation":
             self.timeline.remark(f"* {who} has signed two different things for one place; neither is shown")
+        elif kind == "room.agents_ended":
+            turns = event.get("turns")
+            self.timeline.remark(f"* agents have taken {turns} turns without a person, and are silent until one speaks")
+        elif kind == "room.clock_differs":
+            self.timeline.remark(f"* {_clock_of(who, event.get('ahead_seconds'))}")
         elif kind == "room.knocked":
             words = clean_line(str(event.get("text", "")), 200)
             self.timeline.remark(f"* {who} asks to be let in: {words}  (/invite {who})")
@@ -349,3 +355,11 @@ class Talk:
 
 def _new(events: list[dict[str, Any]]) -> set[str]:
     return {str(event.get("ref_id")) for event in events if event.get("kind") == "message.new"}
+
+
+def _clock_of(who: str, ahead_seconds: object) -> str:
+    """Return what is said of a clock that has begun to differ, or is right again."""
+    if not isinstance(ahead_seconds, int) or not ahead_seconds:
+        return f"the clock of {who}'s daemon is right again"
+    way = "ahead of" if ahead_seconds > 0 else "behind"
+    return f"the clock of {who}'s daemon is {span(abs(ahead_seconds))} {way} this machine's"

@@ -66,6 +66,8 @@ def room(found: RoomDetail, names: EntityNames) -> list[RenderableType]:
     parts: list[RenderableType] = [title, inset(Columns(["member", "role", "power", "entity"], rows), 2)]
     for entity, why in sorted(found.apart.items()):
         parts.append(Text(f"  {whole_line(entity)} hears nothing yet: {whole_line(why)}", style="yellow"))
+    for _, how in sorted(found.clocks.items()):
+        parts.append(Text(f"  {whole_line(how)}", style="yellow"))
     if found.knocks:
         parts.append(Text("Asking to be let in:"))
         parts += [

@@ -57,6 +57,9 @@ class RoomDetail(RoomView):
     apart: dict[str, str] = Field(
         default={}, description="Members whose daemon is another version of Sublet that no message reaches, and why"
     )
+    clocks: dict[str, str] = Field(
+        default={}, description="Members whose daemon has a clock that differs from this machine's, and by how much"
+    )
 
 
 class RoomChange(View):

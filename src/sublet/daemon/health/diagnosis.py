@@ -14,6 +14,7 @@ from types import MappingProxyType
 from sublet.daemon.api.daemon import Check
 from sublet.daemon.config.paths import Home
 from sublet.daemon.health.private_parts import fallen_back
+from sublet.daemon.rooms.clocks import ClockDiffers
 from sublet.daemon.rooms.versions import Apart
 from sublet.daemon.storage.state import versions
 from sublet.migrations.schema import Schema
@@ -36,6 +37,7 @@ async def diagnose(
     mount_root: Path | None = None,
     limits: str = "",
     apart: Mapping[str, Apart] = MappingProxyType({}),
+    clocks: Mapping[str, ClockDiffers] = MappingProxyType({}),
     agents: Sequence[AgentConfig] | None = None,
 ) -> list[Check]:
     """Check what this machine has and lacks.
@@ -47,11 +49,18 @@ async def diagnose(
         mount_root: where the executor mounts, if not where it does by default.
         limits: by what the running daemon holds agents to their limits.
         apart: the peers of the running daemon with which no rooms are shared, by name.
+        clocks: the peers of the running daemon whose clocks differ from this machine's, by name.
         agents: those that the running daemon offers; without a daemon, those that it would.
     """
     checks = await asyncio.to_thread(_diagnose, home, stores, running, mount_root or Path(home.default_mount_root))
     ready = await asyncio.to_thread(_agents, home, agents)
-    return [*checks, *ready, *([_limits(limits)] if limits else []), *starmap(_rooms, apart.items())]
+    return [
+        *checks,
+        *ready,
+        *([_limits(limits)] if limits else []),
+        *starmap(_rooms, apart.items()),
+        *starmap(_clock, clocks.items()),
+    ]
 
 
 def _diagnose(home: Home, stores: Mapping[str, Schema], running: bool, mount_root: Path) -> list[Check]:
@@ -95,6 +104,11 @@ def _agent(agent: AgentConfig) -> Check:
 def _rooms(name: str, apart: Apart) -> Check:
     """Tell of a peer of another version. Nothing is wrong with this machine, and delegations go on."""
     return Check(name=f"rooms with {name}", ok=True, detail=f"{apart.what}; {apart.remedy}", required_for="rooms")
+
+
+def _clock(name: str, clock: ClockDiffers) -> Check:
+    """Tell of a peer whose clock differs; which of both is wrong nobody can tell from here."""
+    return Check(name=f"clock of {name}", ok=False, detail=clock.what, fix=clock.remedy, required_for="times in rooms")
 
 
 def _state(state_dir: Path, stores: Mapping[str, Schema]) -> Check:

@@ -49,8 +49,9 @@ class Silence:
 Update = Progress | Done | Error | Silence
 
 
-BUS_WIRE: Final = 2
-"""Mutual TLS by pinned keys everywhere; 1 had none on one machine, and another name for each authority."""
+BUS_WIRE: Final = 3
+"""3: refs stand by ranks, and have the fields of their schema alone. 2: mutual TLS by pinned keys everywhere. 1 had
+none on one machine, and another name for each authority."""
 
 
 @dataclass(frozen=True, slots=True)

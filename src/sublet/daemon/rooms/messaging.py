@@ -25,6 +25,7 @@ from sublet.daemon.peering.identity import Identity
 from sublet.daemon.peering.peers import Peer, PeerStore
 from sublet.daemon.ports.peer_link import BUS_WIRE, BusAddress, PeerLink
 from sublet.daemon.rooms.bus_port import BusPort
+from sublet.daemon.rooms.clocks import ClockDiffers, clock_differs, clocks_that_differ
 from sublet.daemon.rooms.known_buses import KnownBuses
 from sublet.daemon.rooms.versions import Apart, rooms_apart
 from sublet.protocol.errors import LocalCode, SubletError
@@ -235,8 +236,24 @@ class Messaging:
                 await self._peers_changed.wait()
 
     def remarks(self) -> list[str]:
-        """Return which peers no rooms are shared with, and why."""
-        return [f"{apart.what}; {apart.remedy}" for apart in self.apart().values()]
+        """Return which peers no rooms are shared with, and why, and whose clocks differ."""
+        apart = [f"{apart.what}; {apart.remedy}" for apart in self.apart().values()]
+        return apart + [str(one) for one in self.clocks().values()]
+
+    def clocks(self) -> dict[str, ClockDiffers]:
+        """Return the peers whose clocks differ from ours, by name, and by how much."""
+        ahead_ms = self._service.ahead_ms if self._service is not None else {}
+        return clocks_that_differ({peer.node_id: peer.name for peer in self._peers.list()}, ahead_ms)
+
+    def why_other_clock(self, name: str) -> str:
+        """Return by how much the clock of the peer of that name differs; empty where it does not."""
+        found = self.clocks().get(name)
+        return "" if found is None else str(found)
+
+    def other_clock_of(self, entity: EntityId) -> str:
+        """Return the same of the daemon of an entity; the peer's name here is not told."""
+        ahead_ms = self._service.ahead_ms.get(entity_domain(entity)) if self._service is not None else None
+        return "" if ahead_ms is None else clock_differs(f"the clock of {entity}'s daemon", ahead_ms)
 
     def apart(self) -> dict[str, Apart]:
         """Return the peers with which no rooms are shared since their versions do not fit, by name."""

@@ -49,7 +49,8 @@ class RoomService(OfNamedRooms):
     async def get_room(self, request: OneRoom, caller: Subject) -> RoomDetail:
         shown = detail_of(await self._speaking.call(caller, room_calls.get, room_id=request.room_id))
         apart = {entity: why for entity in shown.roles if (why := self._speaking.apart(entity))}
-        return shown.model_copy(update={"apart": apart})
+        clocks = {entity: how for entity in shown.roles if (how := self._speaking.other_clock(entity))}
+        return shown.model_copy(update={"apart": apart, "clocks": clocks})
 
     @serves(INVITE_TO_ROOM)
     async def invite_to_room(self, request: InviteToRoom, caller: Subject) -> RoomChange:

@@ -54,6 +54,10 @@ class Speaking:
         """Return why nothing goes to or comes from the daemon of an entity for now; empty where it does, or may."""
         return self._messaging.why_apart_from(entity)
 
+    def other_clock(self, entity: EntityId) -> str:
+        """Return by how much the clock of an entity's daemon differs from ours; empty where it does not."""
+        return self._messaging.other_clock_of(entity)
+
     async def call(
         self,
         caller: Subject,

@@ -18,6 +18,7 @@ from sublet.messaging.documents.plan import Plan
 from sublet.messaging.events.events import Events
 from sublet.messaging.opening.accepted_updates import AcceptedUpdates
 from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.opening.room_order import RoomOrder
 from sublet.messaging.ports.rows import Batch, DeletionRow, LogRow, StagedUpdate
 from sublet.messaging.ports.store import Store
 from sublet.messaging.quotas.quotas import Quotas
@@ -42,6 +43,7 @@ class Staging:
         documents: what it changes.
         updates: the log's updates, decoded.
         rooms: who is in which room.
+        order: where refs stand.
         quotas: what may be begun, and what was used.
         usage: what is charged.
         events: what is told once it is durable.
@@ -56,6 +58,7 @@ class Staging:
         documents: OpenDocuments,
         updates: AcceptedUpdates,
         rooms: RoomStates,
+        order: RoomOrder,
         quotas: Quotas,
         usage: DiskUsage,
         events: Events,
@@ -67,6 +70,7 @@ class Staging:
         self._documents = documents
         self._updates = updates
         self._rooms = rooms
+        self._order = order
         self._quotas = quotas
         self._usage = usage
         self._events = events
@@ -217,10 +221,15 @@ class Staging:
         head = document.extended(update, envelope.payload)
         log = LogRow(seq, client if update.items else None, update.start, update.end, envelope.raw, head)
         staged = StagedUpdate(document.row, log, signer, bool(update.items) and client not in document.clients)
-        shown = document.place.kind == "index" and self._shown(document, signer, update)
+        of_shard = document.ranked is not None
+        shown = of_shard and self._shown(document, signer, update)
         datatype = self._documents.datatype_of(document)
         name = datatype.entry_id if datatype is not None else "ref_id"
         staged.entries = [entry_row(name, signer, client, entry, seq, shown=shown) for entry in plan.entries]
+        for row, entry in zip(staged.entries, plan.entries, strict=True) if of_shard else ():
+            row.rank = self._order.least_rank(document, entry.fields, row.entry_id)
+            after = self._order.after_row(document, entry.fields, (client, entry.item.clock))
+            staged.afters += [after] if after is not None else []
         staged.writes = [write_row(signer, client, write, seq) for write in plan.writes]
         if datatype is not None and datatype.latest_only:
             staged.superseded = [write.origin for write in staged.writes if write.origin is not None]
@@ -231,6 +240,7 @@ class Staging:
             if not (cut.length == 1 and (cut.client, cut.clock) in written_over)  # the write says as much
         ]
         document.accept(update, signer, staged.entries)
+        self._order.taken(document, staged.entries)
         document.unsettled = True
         for write in staged.writes:
             document.staged_writes[write.client, write.clock] = write

@@ -98,10 +98,9 @@ class Attending:
 
     async def room(self, room_id: RoomId) -> None:
         """Hear and serve a room, and ask for what is missing of it."""
-        month = await self._call(lambda engine: room_id in engine.here.ids and engine.shards.current_month())
-        if not month:
+        if not await self._call(lambda engine: room_id in engine.here.ids):
             return  # forgotten meanwhile
-        await self._declare(self._subscriptions.room, room_id, month)
+        await self._declare(self._subscriptions.room, room_id)
         self._want(f"room:{room_id}")
         self._came(room_id)
         await self.see(room_id)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from sublet.messaging.backends.ranking_messages import rank_messages
 from sublet.migrations.schema import Migration, Schema, Tables
 
-SCHEMA_VERSION: Final = 10
+SCHEMA_VERSION: Final = 11
 
 _TABLES: Final = """
 CREATE TABLE documents (
@@ -51,10 +52,22 @@ CREATE TABLE entries (
     signer TEXT NOT NULL,
     seq INTEGER NOT NULL,
     shown INTEGER NOT NULL,
+    rank INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (document, seq, clock)
 ) WITHOUT ROWID;
 CREATE INDEX entries_by_id ON entries (entry_id);
+CREATE INDEX entries_by_rank ON entries (document, rank);
 CREATE INDEX entries_hidden ON entries (signer) WHERE shown = 0;
+CREATE TABLE afters (
+    document INTEGER NOT NULL,
+    client INTEGER NOT NULL,
+    clock INTEGER NOT NULL,
+    after_doc TEXT NOT NULL,
+    after_client INTEGER NOT NULL,
+    after_clock INTEGER NOT NULL,
+    PRIMARY KEY (document, client, clock)
+) WITHOUT ROWID;
+CREATE INDEX afters_of ON afters (after_doc);
 CREATE TABLE writes (
     number INTEGER PRIMARY KEY,
     document INTEGER NOT NULL,
@@ -156,7 +169,10 @@ def _words(tables: Tables) -> None:
     tables.execute("CREATE VIRTUAL TABLE words USING fts5(body, tokenize = 'unicode61 remove_diacritics 2')")
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (Migration(10, "find messages by their words", _words),)
+MIGRATIONS: Final[tuple[Migration, ...]] = (
+    Migration(10, "find messages by their words", _words),
+    Migration(11, "order messages by what their writers had seen", rank_messages),
+)
 """All steps from version 9 on, the first that a release had."""
 
 SCHEMA: Final = Schema(

@@ -11,6 +11,7 @@ from typing import Final
 
 from sublet.messaging.backends.rows import ENTRY_COLUMNS, WRITE_COLUMNS, entry_of, entry_values, write_of, write_values
 from sublet.messaging.backends.sqlite_file import open_database
+from sublet.messaging.backends.sqlite_ranks import SqliteRanks
 from sublet.messaging.backends.sqlite_removal import SqliteRemoval
 from sublet.messaging.backends.sqlite_search import SqliteSearch
 from sublet.messaging.backends.sqlite_trust import SqliteTrust
@@ -32,8 +33,6 @@ from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
 MAX_DELETE_ONLY: Final = 1_000
 """Envelopes that only delete are in no state vector; so many of a document go with every difference, half the last."""
 _NEXT: Final = "(SELECT max(until) FROM log l WHERE l.document = c.document AND l.client = c.client)"
-MAX_HIDDEN_LAST: Final = 256
-"""Elements that are not shown, of strangers say, past which the newest one that is shown is looked for."""
 PRUNE_EVERY: Final = 256
 """How many events come before those that are too old are deleted."""
 LAST_RANK: Final = "\U0010ffff"
@@ -52,6 +51,7 @@ class SqliteStore:
 
     def __init__(self, path: Path | None) -> None:
         self._db = open_database(path)
+        self.ranks = SqliteRanks(self._db)
         self.search = SqliteSearch(self._db)
         self.trust = SqliteTrust(self._db, self.search)
         self.removal = SqliteRemoval(self._db, self.search)
@@ -107,13 +107,6 @@ class SqliteStore:
     def count_entries(self, document: int) -> int:
         (count,) = self._db.execute("SELECT count(*) FROM entries WHERE document = ?", (document,)).fetchone()
         return int(count)
-
-    def newest_entry(self, document: int) -> RefId | None:
-        rows = self._db.execute(
-            "SELECT entry_id, shown FROM entries WHERE document = ? ORDER BY seq DESC, clock DESC LIMIT ?",
-            (document, MAX_HIDDEN_LAST),
-        )
-        return next((str(entry_id) for entry_id, shown in rows if shown), None)
 
     def entries(self, document: int) -> list[EntryRow]:
         rows = self._db.execute(
@@ -314,9 +307,12 @@ class SqliteStore:
         if clients:
             db.executemany("INSERT INTO clients VALUES (?, ?, ?)", clients)
         db.executemany(
-            f"INSERT INTO entries (document, {ENTRY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            f"INSERT INTO entries (document, {ENTRY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
             entries,
         )
+        afters = [(u.document.number, *a.item, a.doc_id, *a.after) for u in updates for a in u.afters]
+        if afters:
+            db.executemany("INSERT OR REPLACE INTO afters VALUES (?, ?, ?, ?, ?, ?)", afters)
         if writes:
             db.executemany(
                 f"INSERT INTO writes (document, {WRITE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608

@@ -19,6 +19,7 @@ from sublet.messaging.declaring.declaration import (
 from sublet.messaging.declaring.pre_send import PreSend
 from sublet.messaging.schema.changes import Intent
 from sublet.messaging.schema.datatypes import QOS_CONFIG, Change, Datatype, Origin
+from sublet.messaging.trust.clocks import CLOCK_EVENT
 from sublet.messaging.trust.forks import EQUIVOCATION_EVENT
 from sublet.messaging.trust.heads import ROLLED_BACK_EVENT
 from sublet.protocol.errors import LocalCode
@@ -155,5 +156,7 @@ ROOM = Declaration(
         "room.config.updated",
         EQUIVOCATION_EVENT,
         ROLLED_BACK_EVENT,
+        CLOCK_EVENT,
+        "room.agents_ended",
     ),
 )

@@ -202,9 +202,9 @@ def _written(engine: AcknowledgedParts, room_id: RoomId) -> Iterator[tuple[str, 
 
 
 def _heard(engine: AcknowledgedParts, room_id: RoomId, clocks: Clocks) -> Clocks:
-    """Return clocks by document, of the months that are heard; who reads further back asks for older ones."""
-    this = engine.shards.current_month()
-    shards = [shard for shard in clocks if month(shard) in (this, previous_month(this))]
+    """Return clocks by document, of the last months and those to come; who reads further back asks for older ones."""
+    first = previous_month(engine.shards.current_month())
+    shards = [shard for shard in clocks if month(shard) >= first]
     return {doc_id("index", room_id=room_id, shard_id=shard): clocks[shard] for shard in shards}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from sublet.messaging.ports.rank_store import RankStore
 from sublet.messaging.ports.removal_store import RemovalStore
 from sublet.messaging.ports.rows import (
     Batch,
@@ -93,6 +94,10 @@ class Store(Protocol):
         """Return what is kept about whom to trust."""
 
     @property
+    def ranks(self) -> RankStore:
+        """Return what keeps where messages stand."""
+
+    @property
     def search(self) -> SearchStore:
         """Return what finds messages by their words."""
 
@@ -123,9 +128,6 @@ class Store(Protocol):
 
     def count_entries(self, document: int) -> int:
         """Return how many elements a document has."""
-
-    def newest_entry(self, document: int) -> RefId | None:
-        """Return the id of the element of a document that was accepted last and is shown; None where there is none."""
 
     def entries(self, document: int) -> list[EntryRow]:
         """Return the elements of a document in the order in which they were accepted."""

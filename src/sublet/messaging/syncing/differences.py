@@ -6,6 +6,7 @@ config and its newest shard are asked for each time.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -26,6 +27,8 @@ from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.shards import month as month_of_shard
 from sublet.protocol.ezagent.yjs.vectors import closed
 
+MAX_MONTHS_AHEAD: Final = 16
+"""Months to come that are asked for at once."""
 MAX_SIGNERS_OF_HEADS: Final = 2
 """Records that are taken with a statement of heads, which one member has signed."""
 
@@ -84,6 +87,14 @@ def newest_shard(engine: SyncParts, room_id: RoomId) -> str | None:
     this = engine.shards.current_month()
     newest = next((name for name in reversed(engine.shards.names(room_id)) if month_of_shard(name) <= this), None)
     return doc_id("index", room_id=room_id, shard_id=newest) if newest is not None else None
+
+
+def months_told(engine: SyncParts, room_id: RoomId, told: Iterable[str]) -> list[str]:
+    """Return the months to come of which something is here, or some member tells, as clocks that differ make them."""
+    this = engine.shards.current_month()
+    begins = f"ezagent/{room_id}/index/"
+    shards = [*engine.shards.names(room_id), *(name.removeprefix(begins) for name in told if name.startswith(begins))]
+    return sorted({month_of_shard(shard) for shard in shards if month_of_shard(shard) > this})[:MAX_MONTHS_AHEAD]
 
 
 def is_empty(engine: SyncParts, name: str) -> bool:

@@ -135,7 +135,8 @@ class Sync:
                 await self.document(name)
         this = await self._call(lambda engine: engine.shards.current_month())
         newest = await self._call(partial(differences.newest_shard, room_id=room_id))
-        for month in (previous_month(this), this):
+        ahead = await self._call(partial(differences.months_told, room_id=room_id, told=list(told)))
+        for month in (previous_month(this), this, *ahead):
             await self.month(room_id, month, alike - {newest})
         await self._forks(room_id, statements)
 
@@ -186,6 +187,8 @@ class Sync:
             for signer in list(outcome.unknown_signers)[:MAX_KEYS]:
                 await self.key(signer)
             total += outcome.accepted
+            for other in outcome.gaps - {name}:  # what writers of this document had seen in another one
+                self.doubt(other)
             if not any(bundle.more for bundle in bundles) and name not in outcome.gaps:
                 return total
             if not outcome.accepted and await self._call(partial(differences.vector, name=name)) == vector:

@@ -37,6 +37,8 @@ ROLLED_BACK_EVENT: Final = "room.rolled_back"
 MAX_AHEAD_MS: Final = 300_000
 """How far ahead of ours a peer's clock may be; a statement from further ahead would shut out all later ones."""
 
+MAX_AHEAD_SHARDS: Final = 16
+"""Shards of months to come that are told of."""
 MAX_CHANGING: Final = 32
 """Contents of each kind that are told of, and asked for."""
 
@@ -170,11 +172,10 @@ class HeadExchange:
         found, left = dict[str, dict[int, Head]](), MAX_HEAD_CLIENTS
         this = self._shards.current_month()
         rows = self._store.documents(room_id, "config") + self._store.documents(room_id, "ext")
-        rows += [
-            row
-            for row in reversed(self._store.documents(room_id, "index"))
-            if previous_month(this) <= month(row.doc_id.rpartition("/")[2]) <= this
-        ]
+        shards = list(reversed(self._store.documents(room_id, "index")))
+        rows += [row for row in shards if previous_month(this) <= month(row.doc_id.rpartition("/")[2]) <= this]
+        # Clocks that differ begin months to come; few, so that they take no place of those of now.
+        rows += [row for row in shards if month(row.doc_id.rpartition("/")[2]) > this][-MAX_AHEAD_SHARDS:]
         rows += changing(self._store, room_id)
         for row in rows[:MAX_HEAD_DOCUMENTS]:
             clients = self._store.trust.heads(row.number)
