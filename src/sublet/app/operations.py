@@ -52,9 +52,16 @@ def operation_table(areas: Areas, status: Status, web_logins: WebLogins) -> Oper
 
 
 async def _doctor(areas: Areas) -> list[Check]:
-    ground, limits, apart = areas.ground, areas.agents.cages.means, areas.rooms.messaging.apart()
-    offered = ground.offer.now()
-    return await diagnose(ground.config.home, FACE_STORES, running=True, limits=limits, apart=apart, agents=offered)
+    ground, messaging = areas.ground, areas.rooms.messaging
+    return await diagnose(
+        ground.config.home,
+        FACE_STORES,
+        running=True,
+        limits=areas.agents.cages.means,
+        apart=messaging.apart(),
+        bus=messaging.why_not(),
+        agents=ground.offer.now(),
+    )
 
 
 def _peer_parts(areas: Areas) -> PeerParts:

@@ -18,6 +18,7 @@ import zenoh
 from sublet.messaging.backends import zenoh_network
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.ports.network import PeerQuery, Priority, Qos, Sample
+from support.asked import answers
 from support.memory_network import matches
 from support.ports import free_port
 
@@ -61,7 +62,7 @@ def ask(network: ZenohNetwork, key: str, answers: int = 1) -> list[bytes]:
     found: list[bytes] = []
 
     def asked() -> bool:
-        found[:] = network.query(key, b"?", SECONDS)
+        found[:] = answers(network, key, b"?", SECONDS)
         return len(found) >= answers
 
     until(asked, network)
@@ -103,7 +104,7 @@ def test_every_answer_is_returned(stack: ExitStack) -> None:
 
 def test_nobody_answers_at_once_where_nobody_is(stack: ExitStack) -> None:
     one, _ = network(stack)
-    assert one.query("ezagent/room/config/state", b"", SECONDS) == []
+    assert answers(one, "ezagent/room/config/state", b"", SECONDS) == []
 
 
 def test_a_relay_joins_two_clients(stack: ExitStack) -> None:
@@ -130,7 +131,7 @@ def test_a_key_with_an_entity_is_matched_exactly_only(stack: ExitStack) -> None:
     echo(other, "ezagent/room/ephemeral/presence/*", b"wildcard")
     echo(other, "ezagent/ready", b"yes")
     ask(one, "ezagent/ready")
-    assert one.query(key, b"", SECONDS) == []
+    assert answers(one, key, b"", SECONDS) == []
     echo(other, key, b"exact")
     assert ask(one, key) == [b"exact"]
 

@@ -36,6 +36,7 @@ async def diagnose(
     mount_root: Path | None = None,
     limits: str = "",
     apart: Mapping[str, Apart] = MappingProxyType({}),
+    bus: str | None = None,
     agents: Sequence[AgentConfig] | None = None,
 ) -> list[Check]:
     """Check what this machine has and lacks.
@@ -47,11 +48,13 @@ async def diagnose(
         mount_root: where the executor mounts, if not where it does by default.
         limits: by what the running daemon holds agents to their limits.
         apart: the peers of the running daemon with which no rooms are shared, by name.
+        bus: why the running daemon has no bus for rooms; None where it has.
         agents: those that the running daemon offers; without a daemon, those that it would.
     """
     checks = await asyncio.to_thread(_diagnose, home, stores, running, mount_root or Path(home.default_mount_root))
     ready = await asyncio.to_thread(_agents, home, agents)
-    return [*checks, *ready, *([_limits(limits)] if limits else []), *starmap(_rooms, apart.items())]
+    found = [*([_limits(limits)] if limits else []), *([_bus(bus)] if bus is not None else [])]
+    return [*checks, *ready, *found, *starmap(_rooms, apart.items())]
 
 
 def _diagnose(home: Home, stores: Mapping[str, Schema], running: bool, mount_root: Path) -> list[Check]:
@@ -95,6 +98,11 @@ def _agent(agent: AgentConfig) -> Check:
 def _rooms(name: str, apart: Apart) -> Check:
     """Tell of a peer of another version. Nothing is wrong with this machine, and delegations go on."""
     return Check(name=f"rooms with {name}", ok=True, detail=f"{apart.what}; {apart.remedy}", required_for="rooms")
+
+
+def _bus(why: str) -> Check:
+    fix = "Mend what it names, or let the daemon use another place: TMPDIR, XDG_RUNTIME_DIR or SUBLET_HOME."
+    return Check(name="bus of rooms", ok=False, detail=why, fix=fix, required_for="rooms with peers")
 
 
 def _state(state_dir: Path, stores: Mapping[str, Schema]) -> Check:
