@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -105,26 +104,32 @@ class Link:
         self._declared = declared
         self._live: dict[int, Any] = {}
         self._events: Any = None
+        self._neighbours: set[str] = set()
 
     @property
     def proves_none(self) -> bool:
         """Whether nobody knows whose it is."""
         return self.peer in (SHARED, UPLINK)
 
+    @property
     def has_neighbour(self) -> bool:
-        """Tell whether somebody is at the other end."""
-        session = self.session
-        if session is None or session.is_closed():
-            return False
-        with suppress(zenoh.ZError):
-            return bool(session.info.peers_zid() or session.info.routers_zid())
-        return False
+        """Whether somebody is at the other end."""
+        return self.session is not None and bool(self._neighbours)
 
     def opened(self, session: zenoh.Session) -> None:
         """Use a session from now on."""
         with self._lock:
-            changed = direct(lambda event: self._changed())
-            self._events = session.info.declare_transport_events_listener(changed)
+            self._neighbours = neighbours = set[str]()
+
+            def changed(event: zenoh.TransportEvent) -> None:
+                name = str(event.transport.zid)
+                if event.kind == zenoh.SampleKind.PUT:
+                    neighbours.add(name)
+                else:
+                    neighbours.discard(name)
+                self._changed()
+
+            self._events = session.info.declare_transport_events_listener(direct(changed), history=True)
             for number, one in self._declared.items():
                 self._live[number] = one.declare(self.peer)(session)
             self.session = session

@@ -123,7 +123,7 @@ class ZenohNetwork:
 
     def linked(self) -> Collection[str]:
         """Return the peers to which there is a link, and ``ANYBODY`` where others may be reached."""
-        return {ANYBODY if link.proves_none else link.peer for link in self._all() if link.has_neighbour()}
+        return {ANYBODY if link.proves_none else link.peer for link in self._all() if link.has_neighbour}
 
     def ask(self, peer: str, key: str, payload: bytes, timeout_seconds: float, heard: Heard) -> Callable[[], None]:
         links = [link for link in self._all() if (link.proves_none if peer == ANYBODY else link.peer == peer)]
@@ -176,6 +176,7 @@ class ZenohNetwork:
             OSError: a session can't be opened, or some of them.
         """
         failures: list[OSError] = []
+        before = dict(self._joined)
         for peer in self._joined.keys() - peers.keys():
             del self._joined[peer]
             with self._lock:
@@ -190,7 +191,8 @@ class ZenohNetwork:
             except OSError as error:
                 self._joined[peer] = Endpoints()  # tried again with the next call
                 failures.append(error)
-        self.changed()
+        if self._joined != before:
+            self.changed()
         if failures:
             raise failures[0]
 

@@ -261,7 +261,8 @@ class _Question(Generic[T]):
         return self._found
 
     def done(self, peer: str) -> None:
-        """Wait for a peer no longer."""
+        """Wait for a peer no longer; that it has nothing is an answer too."""
+        self._first.set()
         self._waited_for.discard(peer)
         if not self._waited_for:
             self._all.set()
