@@ -53,7 +53,7 @@ async def test_what_is_published_of_a_room_goes_to_its_members_alone(tmp_path: P
         room = await room_of(alice, bob)
         await alice.bus.message.send(room_id=room, body="hello")
         await bob.bus.message.send(room_id=room, body="good day")
-        await alice.bus.room.update_config(room_id=room, name="another name")
+        await alice.bus.room.update_config(room_id=room, changes={"name": "another name"})
         await bob.shows(room, ["hello", "good day"])
         await alice.shows(room, ["hello", "good day"])
         open_room = (await alice.bus.room.create(name="open", policy="open"))["room_id"]
@@ -69,7 +69,7 @@ async def test_who_looks_for_a_room_to_which_nobody_has_invited_it_gets_nothing_
         room = await room_of(alice, bob)
         await carol.service.find_room(room)
         for name in ("first", "second"):
-            await alice.bus.room.update_config(room_id=room, name=name)
+            await alice.bus.room.update_config(room_id=room, changes={"name": name})
         marker = (await alice.bus.room.create(name="for both", invite=[carol.id]))["room_id"]
         with anyio.fail_after(SECONDS):
             while marker not in [one["room_id"] for one in await carol.bus.room.list()]:
@@ -86,7 +86,7 @@ async def test_who_was_removed_hears_of_that_and_of_nothing_later(tmp_path: Path
         with anyio.fail_after(SECONDS):
             while await bob.bus.room.list():
                 await anyio.sleep(0.02)
-        await alice.bus.room.update_config(room_id=room, name="without bob")
+        await alice.bus.room.update_config(room_id=room, changes={"name": "without bob"})
         await alice.bus.message.send(room_id=room, body="without bob")
         marker = (await alice.bus.room.create(name="again", invite=[bob.id]))["room_id"]
         with anyio.fail_after(SECONDS):

@@ -34,15 +34,17 @@ class Way:
     def fill(self, size: int) -> int:
         """Say so much that nobody reads; return how much was taken."""
         taken = 0
-        while taken < size:
-            try:
-                taken += self.writer.send(bytes(min(size - taken, 1 << 16)))
-            except BlockingIOError:
-                before = self.way._size
-                self.way.move()
-                if self.way._size == before:
-                    break
+        while taken < size and (sent := self._send(size - taken)):
+            taken += sent
         return taken
+
+    def _send(self, most: int) -> int:
+        for _ in range(2):
+            try:
+                return self.writer.send(bytes(min(most, 1 << 16)))
+            except BlockingIOError:
+                self.way.move()
+        return 0
 
     def read(self, most: int) -> int:
         """Read as a reader does."""

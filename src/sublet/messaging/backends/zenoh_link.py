@@ -68,7 +68,7 @@ class Question:
         """Hear no more answers."""
         with self._lock:
             self._left = 0
-        self._token.cancel()
+        self._token.cancel()  # type: ignore[no-untyped-call]
 
     def _took(self, reply: zenoh.Reply) -> None:
         if reply.ok is None:
