@@ -13,16 +13,17 @@ class Told:
         self.now = 1_000.0
         self.shares = Shares(lambda: self.now)
 
-    def fails(self, times: int = 1, size: int = 0) -> float:
-        """Let bob fail so often, each time once he may be asked again; return how long he waits then."""
-        for _ in range(times):
-            while not self.shares.take_turn("bob"):
-                self.now += 0.25
-            self.shares.failed("bob", Failure.SILENT, size)
-        began = self.now
-        while not self.shares.take_turn("bob"):
+    def fails(self) -> float:
+        """Let bob fail, once he may be asked; return how long he is not asked then."""
+        while self.shares.is_last("bob") and not self.shares.take_turn("bob"):
             self.now += 0.25
-        return self.now - began
+        self.shares.failed("bob", Failure.SILENT)
+        return self.pause()
+
+    def pause(self) -> float:
+        """Return how long bob is not asked from now on."""
+        share = self.shares._peers["bob"]
+        return share.due - self.now
 
 
 def test_a_peer_of_whom_nothing_is_known_is_asked_with_the_others() -> None:
@@ -45,13 +46,19 @@ def test_several_questions_that_fail_together_are_one_failure() -> None:
     told = Told()
     for _ in range(4):
         told.shares.failed("bob", Failure.SILENT)
+    assert told.pause() == shares.FIRST_PAUSE_SECONDS
+    assert not told.shares.take_turn("bob")
     told.now += shares.FIRST_PAUSE_SECONDS
     assert told.shares.take_turn("bob")
+    assert not told.shares.take_turn("bob"), "one question at a time"
+    told.now += shares.TRIAL_SECONDS
+    assert told.shares.take_turn("bob"), "where it came to no end"
 
 
 def test_who_answers_is_asked_with_the_others_again_and_fails_are_forgotten_one_by_one() -> None:
     told = Told()
-    told.fails(3)
+    for _ in range(3):
+        told.fails()
     assert told.shares.answered("bob", 0.1)
     assert not told.shares.is_last("bob")
     assert not told.shares.answered("bob", 0.1), "it was not asked last any more"
@@ -64,7 +71,7 @@ def test_who_answers_is_asked_with_the_others_again_and_fails_are_forgotten_one_
 def test_who_wastes_much_in_a_minute_waits_the_longest() -> None:
     told = Told()
     told.shares.failed("bob", Failure.FORGED, shares.MAX_WASTE_BYTES + 1)
-    assert told.fails(0) == shares.MAX_PAUSE_SECONDS
+    assert told.pause() == shares.MAX_PAUSE_SECONDS
     assert told.shares.asked_last() == {"bob": Failure.FORGED}
 
 

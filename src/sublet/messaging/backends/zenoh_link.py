@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -37,13 +38,16 @@ class Question:
         heard: takes the answers, and the end once all sessions are done.
         sessions: how many.
         most: answers that are handed on.
+        most_of_one: of them of each who says to be another one.
     """
 
-    def __init__(self, heard: Heard, sessions: int, most: int) -> None:
+    def __init__(self, heard: Heard, sessions: int, most: int, most_of_one: int) -> None:
         self._heard = heard
         self._lock = threading.Lock()
         self._running = sessions
         self._left = most
+        self._most_of_one = most_of_one
+        self._taken = Counter[str]()
         self._token = zenoh.CancellationToken()
         if not sessions:
             heard(None)
@@ -73,11 +77,13 @@ class Question:
     def _took(self, reply: zenoh.Reply) -> None:
         if reply.ok is None:
             return
+        replier = str(reply.replier_id)
         with self._lock:
-            self._left -= 1
-            if self._left < 0:
+            if self._left <= 0 or self._taken[replier] >= self._most_of_one:
                 return
-        self._heard(reply.ok.payload.to_bytes(), str(reply.replier_id))
+            self._left -= 1
+            self._taken[replier] += 1
+        self._heard(reply.ok.payload.to_bytes(), replier)
 
     def _done(self) -> None:
         with self._lock:

@@ -27,8 +27,10 @@ from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES
 
 log = structlog.get_logger(__name__)
 
-MAX_REPLIES_READ: Final = 4_096
-"""Answers to one question that are looked at, of those who are reached over a link that proves nobody."""
+MAX_REPLIES: Final = 4_096
+"""Answers to one question of those who are reached over links that prove nobody."""
+MAX_REPLIES_OF_ONE: Final = 64
+"""Of them of each who says to be another one."""
 MAX_MESSAGE_BYTES: Final = MAX_BUNDLE_BYTES + (1 << 16)
 RETRY: Final = {"period_init_ms": 100, "period_max_ms": 1_000, "period_increase_factor": 1.5}
 UPLINK_RETRY_SECONDS: Final = 2.0
@@ -128,7 +130,7 @@ class ZenohNetwork:
     def ask(self, peer: str, key: str, payload: bytes, timeout_seconds: float, heard: Heard) -> Callable[[], None]:
         links = [link for link in self._all() if (link.proves_none if peer == ANYBODY else link.peer == peer)]
         sessions = [link.session for link in links if link.session is not None]
-        question = Question(heard, len(sessions), MAX_REPLIES_READ if peer == ANYBODY else 1)
+        question = Question(heard, len(sessions), *((MAX_REPLIES, MAX_REPLIES_OF_ONE) if peer == ANYBODY else (1, 1)))
         for session in sessions:
             question.put(session, key, payload, timeout_seconds)
         return question.end

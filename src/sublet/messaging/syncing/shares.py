@@ -21,6 +21,8 @@ MAX_PEERS: Final = 4_096
 MAX_FAILURES: Final = 8
 FIRST_PAUSE_SECONDS: Final = 1.0
 MAX_PAUSE_SECONDS: Final = 60.0
+TRIAL_SECONDS: Final = 60.0
+"""How long one that is asked last is left alone where the question to it comes to no end."""
 GOOD_ANSWERS: Final = 32
 """After so many good answers one failure is forgotten."""
 MAX_WASTE_BYTES: Final = 16 << 20
@@ -45,6 +47,8 @@ class _Share:
     is_last: bool = False
     due: float = 0.0
     """When it may be asked again."""
+    on_trial: bool = False
+    """Whether it was asked, last of all, and has neither answered nor failed yet."""
     why: Failure | None = None
     wasted: int = 0
     wasted_since: float = 0.0
@@ -73,7 +77,8 @@ class Shares:
         share, now = self._of(peer), self._clock()
         if now < share.due:
             return False
-        share.due = now + _pause(share.failures)
+        share.due = now + TRIAL_SECONDS
+        share.on_trial = True
         return True
 
     def latency(self, peer: str) -> float:
@@ -91,6 +96,7 @@ class Shares:
         share = self._of(peer)
         share.latency = seconds if not share.latency else 0.75 * share.latency + 0.25 * seconds
         was_last, share.is_last = share.is_last, False
+        share.on_trial = False
         share.good += 1
         if share.good >= GOOD_ANSWERS and share.failures:
             share.good, share.failures = 0, share.failures - 1
@@ -108,10 +114,10 @@ class Shares:
         if now - share.wasted_since >= WASTE_SECONDS:
             share.wasted, share.wasted_since = 0, now
         share.wasted += size
-        if share.is_last and now < share.due and share.wasted <= MAX_WASTE_BYTES:
-            return  # an answer to a question from before
+        if share.is_last and not share.on_trial and share.wasted <= MAX_WASTE_BYTES:
+            return  # a question from before
         share.failures = MAX_FAILURES if share.wasted > MAX_WASTE_BYTES else min(share.failures + 1, MAX_FAILURES)
-        share.good, share.is_last, share.why = 0, True, why
+        share.good, share.is_last, share.on_trial, share.why = 0, True, False, why
         share.due = now + _pause(share.failures)
 
     def asked_last(self) -> Mapping[str, Failure]:
