@@ -52,6 +52,7 @@ async def test_what_is_published_of_a_room_goes_to_its_members_alone(tmp_path: P
     async with on_bus(alice, bob, eve):
         room = await room_of(alice, bob)
         await alice.bus.message.send(room_id=room, body="hello")
+        await bob.shows(room, ["hello"])
         await bob.bus.message.send(room_id=room, body="good day")
         await alice.bus.room.update_config(room_id=room, changes={"name": "another name"})
         await bob.shows(room, ["hello", "good day"])
@@ -82,6 +83,7 @@ async def test_who_was_removed_hears_of_that_and_of_nothing_later(tmp_path: Path
     alice, bob = BusMember("alice", tmp_path, 1), BusMember("bob", tmp_path, 2)
     async with on_bus(alice, bob):
         room = await room_of(alice, bob)
+        await alice.is_heard_by(bob, f"ezagent/{room}/config/updates")
         await alice.bus.room.kick(room_id=room, entity=bob.id)
         with anyio.fail_after(SECONDS):
             while await bob.bus.room.list():
@@ -188,7 +190,7 @@ async def test_a_place_that_a_silent_member_fills_is_its_own(tmp_path: Path, pat
         eve.is_silent(*keys_of(room))
         with anyio.fail_after(SECONDS):
             async with anyio.create_task_group() as group:
-                for _ in range(3 * asking.MAX_THREADS):
+                for _ in range(3 * asking.MAX_AT_ONCE_OF_PEER):
                     group.start_soon(partial(bob.service.synchronise, room))
             await alice.bus.message.send(room_id=other, body="elsewhere")
             await bob.service.synchronise(other)

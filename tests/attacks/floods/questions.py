@@ -69,7 +69,11 @@ def _silent() -> Answers:
 def stops_reading(link: Neighbour) -> threading.Event:
     """Let nothing be read from a link any more until the event is set."""
     on = threading.Event()
-    link.links._jobs.append(lambda: on.wait() and None)
+
+    def wait() -> None:
+        on.wait()
+
+    link.links._jobs.append(wait)
     link.links._wake()
     return on
 

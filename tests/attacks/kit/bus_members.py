@@ -71,6 +71,16 @@ class OnBus:
             }
         )
 
+    async def is_heard_by(self, other: OnBus, key: str) -> None:
+        """Wait until what is published under a key goes to another one, whose subscription takes its time to come."""
+        session = self.network._links[other.node].session
+        assert session is not None
+        publisher = session.declare_publisher(key)
+        with anyio.fail_after(SECONDS):
+            while not publisher.matching_status.matching:
+                await anyio.sleep(0.02)
+        publisher.undeclare()  # type: ignore[no-untyped-call]
+
     def close(self) -> None:
         """End all links."""
         self.network.close()

@@ -162,9 +162,12 @@ async def test_who_forges_is_asked_last() -> None:
         assert made.asked_last() == {"a": Failure.FORGED}
 
 
-async def test_a_question_that_nobody_waits_for_any_more_is_ended() -> None:
+async def test_a_question_that_nobody_answers_is_ended_with_the_service() -> None:
     network = Network_("slow")
-    async with asker(network) as made:
-        with anyio.move_on_after(0.05):
-            await made.ask("k", b"?", None, opens)
+    async with asker(network) as made, anyio.create_task_group() as group:
+        group.start_soon(made.ask, "k", b"?", None, opens)
+        while "slow" not in network.heard:
+            await anyio.sleep(0.01)
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
     assert network.ended == ["slow"]
