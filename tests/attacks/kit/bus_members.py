@@ -77,7 +77,7 @@ class OnBus:
         assert session is not None
         publisher = session.declare_publisher(key)
         with anyio.fail_after(SECONDS):
-            while not publisher.matching_status.matching:
+            while not publisher.matching_status.matching:  # type: ignore[attr-defined]
                 await anyio.sleep(0.02)
         publisher.undeclare()  # type: ignore[no-untyped-call]
 
