@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -47,7 +47,6 @@ from sublet.messaging.running.sender import Reply
 from sublet.messaging.syncing import answers
 from sublet.messaging.syncing.doorkeeper import Doorkeeper
 from sublet.messaging.syncing.history import History
-from sublet.messaging.syncing.shares import Failure
 from sublet.messaging.syncing.sync import Sync
 from sublet.messaging.watching.news import EventsFound, News
 from sublet.messaging.watching.watchers import Watchers
@@ -117,6 +116,7 @@ class MessagingService:
         self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon)
         declaring = Declaring()
         self._sync = Sync(network, self._call, self._known, self._recovered)
+        self.asked_last = self._sync.asking.asked_last
         self.delivery = Delivery(self._sync.asking, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
         self._history = History(self._sync, self._call)
         self._joining = Joining(
@@ -387,10 +387,6 @@ class MessagingService:
         """Tell of events that are durable, on the engine's thread."""
         self._watchers.told(engine, rows)
         self._attending.told(engine.keyring, rows)
-
-    def asked_last(self) -> Mapping[str, Failure]:
-        """Return the node ids of peers that are asked last, and how each has failed."""
-        return self._sync.asking.asked_last()
 
     def _recovered(self) -> None:
         """Ask again for what was not asked of a peer while it gave no good answers."""

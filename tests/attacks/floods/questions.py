@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -13,6 +12,7 @@ from attacks.flood import Flood, Target
 from attacks.floods import bus
 from attacks.kit.neighbour import Neighbour, identity_key
 from sublet.messaging.ports.network import PeerQuery
+from support.noise import noise
 
 ROUND_SECONDS = 1.0
 """Between two links: each that opens has the daemon ask for all that it may have missed."""
@@ -44,7 +44,7 @@ def keys_of(content: str) -> list[str]:
 def _junk(query: PeerQuery) -> None:
     zenoh_query = query._query  # type: ignore[attr-defined]
     for _ in range(REPLIES):
-        zenoh_query.reply(query.key, os.urandom(JUNK_BYTES))
+        zenoh_query.reply(query.key, noise(JUNK_BYTES))
     query.drop()
 
 

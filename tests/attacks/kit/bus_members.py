@@ -6,7 +6,6 @@ over it: it takes questions and answers none, answers with junk, listens to ever
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 import time
@@ -31,6 +30,7 @@ from sublet.messaging.ports.network import PeerQuery, Sample
 from sublet.messaging.service import MessagingService
 from sublet.protocol import ids
 from sublet.protocol.errors import SubletError
+from support.noise import noise
 from support.rooms import daemon_key, local_entity
 
 SECONDS = 60
@@ -146,7 +146,7 @@ class Villain(OnBus):
 
     def talks_junk(self, *keys: str) -> None:
         """Answer each question with bytes that say nothing."""
-        self.answers(lambda query: query.reply(os.urandom(JUNK_BYTES)), *keys)
+        self.answers(lambda query: query.reply(noise(JUNK_BYTES)), *keys)
 
     def gives_up(self) -> None:
         """Let go of the questions that are held."""
