@@ -5,12 +5,13 @@ from __future__ import annotations
 import queue
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
 from sublet.messaging.backends.zenoh_link import SHARED, UPLINK, Link
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
-from sublet.messaging.ports.network import Priority, Qos, Sample
+from sublet.messaging.ports.network import PeerQuery, Priority, Qos, Sample
 from support.asked import answers
 from support.daemons import wait_for
 from support.ports import free_port
@@ -18,6 +19,10 @@ from support.ports import free_port
 DATA = Qos(Priority.DATA, droppable=False)
 KEY = "ezagent/room/config/updates"
 SECONDS = 20.0
+
+
+def reply(text: bytes, query: PeerQuery) -> None:
+    query.reply(text)
 
 
 class Star:
@@ -34,10 +39,10 @@ class Star:
         for name, other in self.others.items():
             stack.callback(other.close)
             other.subscribe(KEY, self.heard[name].append)
-            other.serve(f"ezagent/{name}", lambda query, name=name: query.reply(name.encode()))
-            other.serve("ezagent/all", lambda query, name=name: query.reply(name.encode()))
+            for key in (f"ezagent/{name}", "ezagent/all"):
+                other.serve(key, partial(reply, name.encode()))
         for name in names:
-            wait_for(lambda name=name: self.ask(name, f"ezagent/{name}"), what="a declaration")
+            wait_for(partial(self.ask, name, f"ezagent/{name}"), what="a declaration")
 
     def ask(self, name: str, key: str) -> list[bytes]:
         return answers(self.one, key, b"?", SECONDS, name)
