@@ -24,6 +24,7 @@ OPERATIONS = {
     "daemon.net.waits:Waits.unless_stopping",
     "daemon.peering.peer_directory:PeerDirectory.views",
     "mcp_server.asking:HostQuestions._ask",
+    "messaging.syncing.asking:_Question.answered",
     "mcp_server.room_tools:_wait",
     "mcp_server.delegation_tools:_Begun.made_by",
     "supervisor.super_agent:SuperAgent._at_once",

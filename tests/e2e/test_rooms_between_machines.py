@@ -93,7 +93,7 @@ def test_who_is_not_paired_does_not_get_in(scene: PairedMachines, tmp_path: Path
         "links = Links(LinkKeys(home / 'bus', Ed25519PrivateKey.from_private_bytes(own)), home / 's', None)\n"
         "links.trust([key])\n"
         "host, _, port = address.partition('/')[2].rpartition(':')\n"
-        "network = ZenohNetwork(Endpoints((), links.call({key: [(host, int(port))]})))\n"
+        "network = ZenohNetwork(Endpoints((), tuple(links.call({key: [(host, int(port))]}).values())))\n"
         "until = time.monotonic() + 4\n"
         "while not network.peers() and time.monotonic() < until:\n"
         "    time.sleep(0.05)\n"

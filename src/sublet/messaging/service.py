@@ -116,8 +116,9 @@ class MessagingService:
         self._doorkeeper = Doorkeeper()
         self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon)
         declaring = Declaring()
-        self._sync = Sync(network, self._call, lambda entity: self._attending.known(entity))
-        self.delivery = Delivery(network, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
+        self._sync = Sync(network, self._call, lambda entity: self._attending.known(entity), self._recovered)
+        self.asked_last = self._sync.asking.asked_last
+        self.delivery = Delivery(self._sync.asking, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
         self._history = History(self._sync, self._call)
         self._joining = Joining(
             self._call,
@@ -164,6 +165,7 @@ class MessagingService:
         async with anyio.create_task_group() as group:
             try:
                 group.start_soon(self._until_broken)
+                self._sync.asking.begin(group)
                 self._start(group, "hand over", partial(self._hand_over.dispatch, group))
                 self._start(group, "synchronisation", self._sync.run)
                 self._start(group, "acknowledgements", self.delivery.run)
@@ -395,3 +397,7 @@ class MessagingService:
             except Exception:
                 log.exception("an index could not be made anew")
             await anyio.sleep(every_seconds)
+
+    def _recovered(self) -> None:
+        """Ask again for what was not asked of a peer while it gave no good answers."""
+        self._hand_over.soon(self._catching_up.everything)

@@ -114,7 +114,9 @@ async def test_who_starts_while_a_peer_is_away_calls_where_it_was_last(
             key = Ed25519PrivateKey.from_private_bytes(bytes(called.identity.key))
             links = Links(LinkKeys(tmp_path / "called", key), tmp_path / "bus", port.listener)
             links.trust([caller.identity.public_key])
-            network = await anyio.to_thread.run_sync(ZenohNetwork, Endpoints((links.endpoint,)))
+            network = await anyio.to_thread.run_sync(
+                ZenohNetwork, Endpoints((links.inbound(caller.identity.public_key),))
+            )
             try:
                 with anyio.fail_after(30):
                     while network.peers() == 0:

@@ -38,6 +38,7 @@ async def diagnose(
     limits: str = "",
     apart: Mapping[str, Apart] = MappingProxyType({}),
     clocks: Mapping[str, ClockDiffers] = MappingProxyType({}),
+    bus: str | None = None,
     agents: Sequence[AgentConfig] | None = None,
 ) -> list[Check]:
     """Check what this machine has and lacks.
@@ -50,6 +51,7 @@ async def diagnose(
         limits: by what the running daemon holds agents to their limits.
         apart: the peers of the running daemon with which no rooms are shared, by name.
         clocks: the peers of the running daemon whose clocks differ from this machine's, by name.
+        bus: why the running daemon has no bus for rooms; None where it has.
         agents: those that the running daemon offers; without a daemon, those that it would.
     """
     checks = await asyncio.to_thread(_diagnose, home, stores, running, mount_root or Path(home.default_mount_root))
@@ -58,6 +60,7 @@ async def diagnose(
         *checks,
         *ready,
         *([_limits(limits)] if limits else []),
+        *([_bus(bus)] if bus is not None else []),
         *starmap(_rooms, apart.items()),
         *starmap(_clock, clocks.items()),
     ]
@@ -109,6 +112,11 @@ def _rooms(name: str, apart: Apart) -> Check:
 def _clock(name: str, clock: ClockDiffers) -> Check:
     """Tell of a peer whose clock differs; which of both is wrong nobody can tell from here."""
     return Check(name=f"clock of {name}", ok=False, detail=clock.what, fix=clock.remedy, required_for="times in rooms")
+
+
+def _bus(why: str) -> Check:
+    fix = "Mend what it names, or let the daemon use another place: TMPDIR, XDG_RUNTIME_DIR or SUBLET_HOME."
+    return Check(name="bus of rooms", ok=False, detail=why, fix=fix, required_for="rooms with peers")
 
 
 def _state(state_dir: Path, stores: Mapping[str, Schema]) -> Check:

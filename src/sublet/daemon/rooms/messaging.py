@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -92,6 +92,7 @@ class Messaging:
         """Agents that have their entity."""
         self._service: MessagingService | None = None
         self._failure: SubletError | None = None
+        self._bus_failure: str | None = None
         self._wanted = asyncio.Event()
         self._settled = asyncio.Event()
         self._peers_changed = asyncio.Event()
@@ -187,7 +188,6 @@ class Messaging:
         self._present = set(self._agents())
         entities = await asyncio.to_thread(load_entities, self._keys_dir, self._identity, sorted(self._present))
         endpoints = Endpoints(
-            (links.endpoint,),
             relays=tuple(self._settings.relays),
             relay_authority=Path(authority) if (authority := self._settings.relay_authority) is not None else None,
         )
@@ -215,30 +215,35 @@ class Messaging:
 
         Of two daemons that reach each other the one with the smaller node id calls, so that there is one connection.
         """
-        called: tuple[str, ...] = ()
-        trusted: frozenset[bytes] = frozenset()
         buses = await asyncio.to_thread(KnownBuses, self._buses_file)
+        called: dict[bytes, str] = {}
         while True:
             self._peers_changed.clear()
             await self._admit_agents()
             try:
-                keys = frozenset(peer.public_key for peer in self._peers.list())
-                if keys != trusted:
-                    await asyncio.to_thread(links.trust, keys)
-                    trusted = keys
-                wanted = await asyncio.to_thread(links.call, await self._addresses(buses))
-                if wanted != called:
-                    await asyncio.to_thread(network.call, wanted)
-                    called = wanted
+                await asyncio.to_thread(_admit, network, links, self._peer_keys(), called)
+                called = await asyncio.to_thread(links.call, await self._addresses(buses))
+                await asyncio.to_thread(_admit, network, links, self._peer_keys(), called)
+                self._bus_failure = None
             except OSError as error:
                 log.warning("the bus could not be opened again, which is tried later", reason=str(error))
+                self._bus_failure = str(error)
             with anyio.move_on_after(LOOK_SECONDS):
                 await self._peers_changed.wait()
 
+    def _peer_keys(self) -> dict[str, bytes]:
+        """Return the pinned key of each paired daemon, by node id."""
+        return {peer.node_id: peer.public_key for peer in self._peers.list()}
+
     def remarks(self) -> list[str]:
-        """Return which peers no rooms are shared with, and why, and whose clocks differ."""
-        apart = [f"{apart.what}; {apart.remedy}" for apart in self.apart().values()]
-        return apart + [str(one) for one in self.clocks().values()]
+        """Return why rooms do not run, and which peers no rooms are shared with, or give no answers, and why, and whose clocks differ."""
+        found = [why] if (why := self.why_not()) is not None else []
+        found += [f"{apart.what}; {apart.remedy}" for apart in self.apart().values()]
+        asked_last = self._service.asked_last() if self._service is not None else {}
+        for peer in self._peers.list():
+            if (why := asked_last.get(peer.node_id)) is not None:
+                found.append(f"{peer.name} {why} to what rooms ask it, and is asked last; see whether it runs")
+        return found + [str(one) for one in self.clocks().values()]
 
     def clocks(self) -> dict[str, ClockDiffers]:
         """Return the peers whose clocks differ from ours, by name, and by how much."""
@@ -254,6 +259,14 @@ class Messaging:
         """Return the same of the daemon of an entity; the peer's name here is not told."""
         ahead_ms = self._service.ahead_ms.get(entity_domain(entity)) if self._service is not None else None
         return "" if ahead_ms is None else clock_differs(f"the clock of {entity}'s daemon", ahead_ms)
+
+    def why_not(self) -> str | None:
+        """Return why rooms don't run, or run without a bus; None where nothing is wrong."""
+        if self._service is None and self._failure is not None:
+            return self._failure.message
+        if self._bus_failure is not None:
+            return f"the bus of rooms could not be opened, which is tried again: {self._bus_failure}"
+        return None
 
     def apart(self) -> dict[str, Apart]:
         """Return the peers with which no rooms are shared since their versions do not fit, by name."""
@@ -340,6 +353,35 @@ class Messaging:
         if self._peers.list() and self._service is None and not self._wanted.is_set():
             self._settled = asyncio.Event()
             self._wanted.set()
+
+
+def _admit(network: ZenohNetwork, links: Links, peers: Mapping[str, bytes], called: Mapping[bytes, str]) -> None:
+    """Have a session with each paired daemon, let these in and cut all others; blocks.
+
+    Args:
+        network: has the sessions.
+        links: lets in.
+        peers: the pinned keys, by node id.
+        called: where those are reached that we call.
+
+    Raises:
+        OSError: a session can't be opened; who is no peer any more was cut.
+    """
+    from sublet.messaging.backends.zenoh_network import Endpoints
+
+    keys = frozenset(peers.values())
+    if links.trusted - keys:
+        links.trust(links.trusted & keys)
+    try:
+        network.join(
+            {
+                node: Endpoints((links.inbound(key),), (called[key],) if key in called else ())
+                for node, key in peers.items()
+            }
+        )
+    finally:
+        if links.trusted != keys:
+            links.trust(keys)
 
 
 async def _resolved(host: str, port: int) -> Sequence[Address]:

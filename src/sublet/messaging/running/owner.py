@@ -209,7 +209,7 @@ class Owner:
         if engine.intake.gathering.wait_seconds() == 0:
             self._outcome(engine.intake.take_due())
         engine.commit()
-        self._sender.send(engine.outbox.take())
+        self._sender.send(engine.audience.addressed(engine.outbox.take()))
 
     def _take(self, engine: Engine, arrivals: list[Arrival]) -> None:
         if arrivals:

@@ -141,6 +141,7 @@ def down(ctx: typer.Context, as_json: JsonFlag = False) -> None:
                 return None
             pid = owner  # it holds the lock but does not answer
             signal.pidfd_send_signal(handle, signal.SIGTERM)
+            signal.pidfd_send_signal(handle, signal.SIGCONT)  # a process that is stopped would never hear the first
         if handle is not None:
             try:
                 await asyncio.to_thread(_wait_gone, handle, pid)
@@ -183,7 +184,8 @@ def doctor(ctx: typer.Context, as_json: JsonFlag = False) -> None:
         except SubletError as error:
             if error.code != LocalCode.DAEMON_UNAVAILABLE:
                 raise
-            return False, await _local_checks()
+            silent = [] if session.owner() is None else [_silent(error)]
+            return bool(silent), [*silent, *await _local_checks()]
 
     running, checks = leave(screen, ask)
     healthy = all(check.ok for check in checks)
@@ -259,6 +261,13 @@ def reload(ctx: typer.Context, as_json: JsonFlag = False) -> None:
 
 def _read_or_missing(file: str) -> str:
     return f"Read {file}." if Path(file).exists() else f"There is no {file}."
+
+
+def _silent(error: SubletError) -> Check:
+    """Tell of a daemon that runs and gives no answer."""
+    from sublet.daemon.api.daemon import Check
+
+    return Check(name="daemon", ok=False, detail=error.message, fix=error.hint, required_for="everything")
 
 
 async def _local_checks() -> list[Check]:
