@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,13 +14,25 @@ from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.identities.keyring import LocalEntity
+from sublet.messaging.membership.consent import Consent, ConsentRules
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
+from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.question import NONCE_BYTES, encode_question
 from support.memory_network import MemoryHub, MemoryNetwork
 from support.rooms import Peer, local_entity
 
 SECONDS = 30
+
+
+class TakesAll:
+    """Takes every room up by itself, as a daemon does of peers that its policy trusts so far."""
+
+    def foresee(self, home: str) -> Consent:
+        return Consent.ACCEPT
+
+    async def decide(self, home: str, whom: Collection[EntityId]) -> Consent:
+        return Consent.ACCEPT
 
 
 class Member:
@@ -56,6 +68,7 @@ async def member(
     accepts: bool = True,
     more: tuple[Declaration, ...] = (),
     make_entity: Callable[[str], LocalEntity] | None = None,
+    consent: ConsentRules | None = None,
 ) -> AsyncIterator[Member]:
     """Run a service with one entity.
 
@@ -67,6 +80,7 @@ async def member(
         accepts: whether anybody may bring it into rooms.
         more: declarations beside the built-ins.
         make_entity: see ``MessagingService``.
+        consent: what becomes of invitations; by default all are taken up, as most tests are about something else.
     """
     network = hub.join()
     service = MessagingService(
@@ -77,6 +91,7 @@ async def member(
         lambda: time.time_ns() // 1_000_000,
         lambda _: accepts,
         make_entity=make_entity,
+        consent=consent or TakesAll(),
     )
     async with service.running():
         yield Member(name, client, service, network)

@@ -35,9 +35,12 @@ from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.identities.keyring import LocalEntity
+from sublet.messaging.membership.answering import Answering
 from sublet.messaging.membership.catching_up import CatchingUp
+from sublet.messaging.membership.consent import AskAlways, ConsentRules
 from sublet.messaging.membership.forgetting import Forgetting
 from sublet.messaging.membership.joining import Joining
+from sublet.messaging.ports.invitation_store import Invitation
 from sublet.messaging.ports.network import Network, PeerQuery
 from sublet.messaging.ports.rows import EventRow
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES
@@ -76,12 +79,13 @@ class MessagingService:
         network: how peers are reached.
         local: our own entities.
         now_ms: the clock, Unix milliseconds.
-        accept_invitation: tells whether an entity may bring ours into a room.
+        accept_invitation: tells whether the entities of a daemon, by its node id, may invite ours at all.
         patience_seconds: after which a message that no daemon has acknowledged is undeliverable.
         limits: how far agents may answer each other; None for any number of times.
         daemon_bytes: of all that the entities of one other daemon have written, in all rooms.
         make_entity: loads or makes the key of another entity of ours, by its local part; may block.
         services: keeps what messaging runs for as long as it lives.
+        consent: decides which invitations are taken up without anybody's yes; by default none are.
     """
 
     def __init__(
@@ -91,12 +95,13 @@ class MessagingService:
         network: Network,
         local: list[LocalEntity],
         now_ms: Callable[[], int],
-        accept_invitation: Callable[[EntityId], bool],
+        accept_invitation: Callable[[str], bool],
         patience_seconds: float = UNDELIVERABLE_SECONDS,
         limits: LoopLimits | None = None,
         make_entity: Callable[[str], LocalEntity] | None = None,
         daemon_bytes: int = DEFAULT_DAEMON_BYTES,
         services: Services | None = None,
+        consent: ConsentRules | None = None,
     ) -> None:
         self._services = services or Services()
         self._path = path
@@ -118,8 +123,18 @@ class MessagingService:
         self._sync = Sync(network, self._call, self._known)
         self.delivery = Delivery(network, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
         self._history = History(self._sync, self._call)
+        rules = consent or AskAlways()
+        self._answering = Answering(self._call, self._sync, self._stranger)
         self._joining = Joining(
-            self._call, declaring, self._sync, accept_invitation, self._trial, self._attend, self._hand_over
+            self._call,
+            declaring,
+            self._sync,
+            accept_invitation,
+            rules,
+            self._trial,
+            self._enter,
+            self._answering.refuse,
+            self._hand_over,
         )
         self._attending = Attending(
             self._call,
@@ -140,7 +155,14 @@ class MessagingService:
             self.delivery.want,
         )
         self._catching_up = CatchingUp(
-            self._call, self._attending, self._joining, self._tokens, self._sync, self._history, self._own
+            self._call,
+            self._attending,
+            self._joining,
+            self._answering,
+            self._tokens,
+            self._sync,
+            self._history,
+            self._own,
         )
         self.forgetting = Forgetting(self._call, self._attending.silence)
 
@@ -279,6 +301,22 @@ class MessagingService:
                 await anyio.sleep(pause)
                 await self._sync.room(room_id)
 
+    async def invitations(self) -> list[Invitation]:
+        """Return the invitations of ours, the oldest first, with those that were answered lately."""
+        return await self._answering.all()
+
+    async def accept(self, room_id: RoomId) -> bool:
+        """Take up a room that ours are invited to; see ``Answering.accept``."""
+        return await self._answering.accept(self._joining, room_id)
+
+    async def decline(self, room_id: RoomId) -> None:
+        """Say no to an invitation; see ``Answering.decline``."""
+        await self._answering.decline(self._joining, room_id)
+
+    def expect(self, room_id: RoomId, by: EntityId, home: str) -> None:
+        """Take up a room that was agreed to, as soon as it is offered; from any thread. See ``Answering.expect``."""
+        self._hand_over.soon(self._answering.expect, self._joining, room_id, by, home)
+
     async def synchronise(self, room_id: RoomId) -> None:
         """Ask all peers for what a room lacks here, and wait until that is here."""
         await self._sync.room(room_id)
@@ -324,7 +362,7 @@ class MessagingService:
     # What follows begins on the engine's thread or one of the network's, and goes on on the event loop.
 
     def _make_engine(self) -> Engine:
-        engine = self._engine_over(SqliteStore(self._path))
+        engine = self._engine_over(SqliteStore(self._path), self._local)
         engine.events.listeners.append(partial(self._told, engine))
         engine.staging.arrived.append(lambda came: self._hand_over.soon(self.delivery.arrived, came))
         engine.missing.append(lambda name: self._hand_over.soon(self._sync.doubt, name))
@@ -332,11 +370,15 @@ class MessagingService:
         return engine
 
     def _trial(self) -> Engine:
-        return self._engine_over(SqliteStore(None))
+        return self._engine_over(SqliteStore(None), self._local)
 
-    def _engine_over(self, store: SqliteStore) -> Engine:
+    def _stranger(self) -> Engine:
+        """Return an engine in memory whose clients are nobody's: it writes once and is gone."""
+        return self._engine_over(SqliteStore(None), [one.with_another_client() for one in self._local])
+
+    def _engine_over(self, store: SqliteStore, local: list[LocalEntity]) -> Engine:
         blobs = FileBlobs(self._path.with_name("blobs"), MAX_BLOBS_BYTES)
-        return Engine(self._registry, store, self._local, self._now_ms, blobs, self._daemon_bytes)
+        return Engine(self._registry, store, local, self._now_ms, blobs, self._daemon_bytes)
 
     def _answer(self, engine: Engine, query: PeerQuery) -> Reply | None:
         """Answer a peer who may be told; where its state vector shows that it has more than we, ask it in turn."""
@@ -389,5 +431,7 @@ class MessagingService:
     async def _known(self, entity: EntityId) -> None:
         await self._attending.known(entity)
 
-    async def _attend(self, room_id: RoomId) -> None:
+    async def _enter(self, room_id: RoomId) -> None:
+        """Attend to a room that was taken up, and let those who are in it know."""
         await self._attending.room(room_id)
+        await self.delivery.say_here(room_id)

@@ -52,10 +52,12 @@ class RoomFinder:
             known = await self._direct(me, found.entity, caller)
             if known is not None:
                 return known
+            waits = await self._waits(me, found.entity, caller)
             if open_for is None:
-                what = f"there is no conversation with {found.entity} yet"
-                raise SubletError(LocalCode.NOT_FOUND, what, "send_message opens one.")
+                raise _no_conversation(found.entity, waits)
             await self._gate.ask(caller, Action.ROOM_MANAGE, "*")
+            if waits is not None and await (await self._speaking.service()).accept(waits):
+                return waits  # whoever answers somebody says yes to talking with them
             await self._gate.ask(caller, Action.ROOM_SEND, "*", size_bytes=open_for)
             await self.require(found.entity, caller)
             name = direct_name(me, found.entity)
@@ -133,6 +135,14 @@ class RoomFinder:
             return False
         return True
 
+    async def _waits(self, me: EntityId, other: EntityId, caller: Subject) -> RoomId | None:
+        """Return the room of just these two into which the other one invites; None for none."""
+        name, two = direct_name(me, other), {me, other}
+        for one in await self._speaking.invitations(caller):
+            if one.name == name and one.by == other and set(one.members) == two and one.member_count == len(two):
+                return one.room_id
+        return None
+
     async def _direct(self, me: EntityId, other: EntityId, caller: Subject) -> RoomId | None:
         """Return the room of just these two that one of them has opened; of several, the oldest."""
         name = direct_name(me, other)
@@ -142,6 +152,13 @@ class RoomFinder:
             if set(config["members"]) == {me, other} and config["config"].get("created_by") in (me, other):
                 return str(room["room_id"])
         return None
+
+
+def _no_conversation(other: EntityId, waits: RoomId | None) -> SubletError:
+    if waits is not None:
+        what = f"{other} wants to talk with you, and you have not said yes"
+        return SubletError(LocalCode.NOT_FOUND, what, f"sublet room accept {waits}, or answer: sublet send.")
+    return SubletError(LocalCode.NOT_FOUND, f"there is no conversation with {other} yet", "send_message opens one.")
 
 
 def _nowhere(domain: str, hint: str) -> SubletError:

@@ -19,6 +19,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId, is_room_id
 
 if TYPE_CHECKING:
+    from sublet.messaging.ports.invitation_store import Invitation
     from sublet.messaging.service import MessagingService
 
 
@@ -65,6 +66,16 @@ class Speaking:
         entity = self.entity(caller)
         answer: R = plain(await (await self.service()).call(entity, operation, *args, **arguments))
         return answer
+
+    async def invitations(self, caller: Subject) -> list[Invitation]:
+        """Return the invitations that a caller answers: the person those of all of ours, others their own alone.
+
+        Raises:
+            SubletError: as ``service`` and ``entity``.
+        """
+        me = self.entity(caller)
+        found = await (await self.service()).invitations()
+        return [one for one in found if caller.kind == "human" or set(one.whom) == {me}]
 
     async def room_change(self, caller: Subject, room_id: RoomId, entity: EntityId | None = None) -> RoomChange:
         """Return what is told of a change to a room: its name, and whom it is about, the caller by default.

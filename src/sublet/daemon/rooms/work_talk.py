@@ -20,7 +20,7 @@ from sublet.daemon.rooms.lent_rooms import RESULT
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.messaging.calls import message_calls, room_calls
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
+from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain, is_room_id
 from sublet.protocol.text import clean, clean_line
 from sublet.tasks import start_alone
 
@@ -77,6 +77,8 @@ class WorkTalk:
     def begins(self, work: TalkingWork) -> None:
         """``Talking.begins``."""
         self._works[work.id] = work
+        if work.room_id is not None and is_room_id(work.room_id):
+            self._messaging.expect(work.room_id, work.delegator)
 
     def ends(self, work: TalkingWork, summary: str | None) -> None:
         """``Talking.ends``."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from sublet.messaging.ports.invitation_store import InvitationStore
 from sublet.messaging.ports.removal_store import RemovalStore
 from sublet.messaging.ports.rows import (
     Batch,
@@ -99,6 +100,10 @@ class Store(Protocol):
     @property
     def removal(self) -> RemovalStore:
         """Return what removes rooms."""
+
+    @property
+    def invitations(self) -> InvitationStore:
+        """Return what keeps rooms that ours are invited to."""
 
     def document(self, doc_id: str, room_id: RoomId | None, kind: str) -> DocumentRow:
         """Return a document, made if it is new."""
