@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,25 +14,15 @@ from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.identities.keyring import LocalEntity
-from sublet.messaging.membership.consent import Consent, ConsentRules
+from sublet.messaging.membership.consent import ConsentRules
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
-from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.question import NONCE_BYTES, encode_question
+from support.consents import TakesAll
 from support.memory_network import MemoryHub, MemoryNetwork
 from support.rooms import Peer, local_entity
 
 SECONDS = 30
-
-
-class TakesAll:
-    """Takes every room up by itself, as a daemon does of peers that its policy trusts so far."""
-
-    def foresee(self, home: str) -> Consent:
-        return Consent.ACCEPT
-
-    async def decide(self, home: str, whom: Collection[EntityId]) -> Consent:
-        return Consent.ACCEPT
 
 
 class Member:

@@ -37,6 +37,7 @@ from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import entity_domain
 from sublet.tasks import Service, Services
+from support.consents import TakesAll
 from support.decisions import KeptDecisions, gatekeeper
 from support.pairing import side
 from support.rooms import ANY_BUS
@@ -50,7 +51,9 @@ async def service(directory: Path, log: KeptDecisions | None = None) -> AsyncIte
     port = BusPort(ANY_BUS, None)
     try:
         async with side(directory, 1) as half, anyio.create_task_group() as group:
-            messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())
+            messaging = Messaging(
+                half.identity, directory, port, half.peers, half.link, MessagingConfig(), consent=TakesAll()
+            )
             Services().start(group, Service("rooms", messaging.serve, messaging.wanted))
             speaking = Speaking(messaging, half.identity.node_id)
             gate = gatekeeper(half.journal, log=log or KeptDecisions())

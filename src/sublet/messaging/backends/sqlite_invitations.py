@@ -14,6 +14,8 @@ _COLUMNS: Final = "room_id, home, inviter, whom, name, members, member_count, an
 _SIZE: Final = "length(kept) + length(CAST(home || inviter || name || whom || members AS BLOB))"
 _OLDEST_FIRST: Final = "ORDER BY at_ms, room_id"
 
+_ALL_KEPT: Final = f"SELECT room_id, home, inviter, answer, {_SIZE}, told FROM invitations {_OLDEST_FIRST}"  # noqa: S608 - constants
+
 
 class SqliteInvitations:
     """See ``ports.invitation_store.InvitationStore``.
@@ -34,9 +36,7 @@ class SqliteInvitations:
         return [_invitation(row) for row in rows]
 
     def kept(self) -> list[Kept]:
-        rows = self._db.execute(
-            f"SELECT room_id, home, inviter, answer, {_SIZE}, told FROM invitations {_OLDEST_FIRST}"
-        )
+        rows = self._db.execute(_ALL_KEPT)
         return [
             Kept(room_id, home, by, Answer(answer), ROW_BYTES + size, bool(told))
             for room_id, home, by, answer, size, told in rows
