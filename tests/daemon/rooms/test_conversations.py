@@ -57,7 +57,6 @@ from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import entity_domain
 from sublet.tasks import Service, Services
-from support.consents import TakesAll
 from support.decisions import KeptDecisions, gatekeeper
 from support.pairing import side
 from support.rooms import ANY_BUS, local_entity
@@ -83,9 +82,7 @@ async def world(directory: Path) -> AsyncIterator[World]:
     port = BusPort(ANY_BUS, None)
     try:
         async with side(directory, 1) as half, anyio.create_task_group() as group:
-            messaging = Messaging(
-                half.identity, directory, port, half.peers, half.link, MessagingConfig(), consent=TakesAll()
-            )
+            messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())
             Services().start(group, Service("rooms", messaging.serve, messaging.wanted))
             gate, speaking = gatekeeper(half.journal, log=KeptDecisions()), Speaking(messaging, half.identity.node_id)
             finder = RoomFinder(gate, speaking, Addresses({"bob": NODE}.get, {NODE}.__contains__))

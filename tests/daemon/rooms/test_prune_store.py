@@ -19,7 +19,6 @@ from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.prune_store import LeaseRooms
 from sublet.messaging.service import MessagingService
 from sublet.tasks import Service, Services
-from support.consents import TakesAll
 from support.pairing import side
 from support.rooms import ANY_BUS
 
@@ -54,9 +53,7 @@ async def world(directory: Path) -> AsyncIterator[World]:
     port = BusPort(ANY_BUS, None)
     try:
         async with side(directory, 1) as half, anyio.create_task_group() as group:
-            messaging = Messaging(
-                half.identity, directory, port, half.peers, half.link, MessagingConfig(), consent=TakesAll()
-            )
+            messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())
             used: set[str] = set()
             store = LeaseRooms(messaging, half.identity.node_id, lambda: used)
             assert await store.candidates() == [], "nothing runs for it"

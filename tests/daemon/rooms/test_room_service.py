@@ -37,7 +37,6 @@ from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import entity_domain
 from sublet.tasks import Service, Services
-from support.consents import TakesAll
 from support.decisions import KeptDecisions, gatekeeper
 from support.pairing import side
 from support.rooms import ANY_BUS
@@ -51,9 +50,7 @@ async def service(directory: Path, log: KeptDecisions | None = None) -> AsyncIte
     port = BusPort(ANY_BUS, None)
     try:
         async with side(directory, 1) as half, anyio.create_task_group() as group:
-            messaging = Messaging(
-                half.identity, directory, port, half.peers, half.link, MessagingConfig(), consent=TakesAll()
-            )
+            messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())
             Services().start(group, Service("rooms", messaging.serve, messaging.wanted))
             speaking = Speaking(messaging, half.identity.node_id)
             gate = gatekeeper(half.journal, log=log or KeptDecisions())

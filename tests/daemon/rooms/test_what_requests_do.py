@@ -47,7 +47,6 @@ from sublet.daemon.rooms.text_service import RoomTextService
 from sublet.policy.model import Subject
 from sublet.protocol.errors import SubletError
 from sublet.tasks import Service, Services
-from support.consents import TakesAll
 from support.decisions import KeptDecisions, gatekeeper
 from support.pairing import side
 from support.rooms import ANY_BUS
@@ -92,9 +91,7 @@ async def both(directory: Path) -> AsyncIterator[Two]:
     port = BusPort(ANY_BUS, None)
     try:
         async with side(directory, 1) as half, anyio.create_task_group() as group:
-            messaging = Messaging(
-                half.identity, directory, port, half.peers, half.link, MessagingConfig(), consent=TakesAll()
-            )
+            messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())
             Services().start(group, Service("rooms", messaging.serve, messaging.wanted))
             gate = gatekeeper(half.journal, log=KeptDecisions())
             speaking = Speaking(messaging, half.identity.node_id)
