@@ -54,7 +54,7 @@ from sublet.messaging.syncing.sync import Sync
 from sublet.messaging.watching.news import EventsFound, News
 from sublet.messaging.watching.watchers import Watchers
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, entity_domain, is_room_id
+from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, is_room_id
 from sublet.protocol.ezagent.question import seal_answer
 from sublet.protocol.ezagent.yjs.vectors import decode_vector
 from sublet.tasks import Service, Services
@@ -335,6 +335,10 @@ class MessagingService:
         """
         await self._call(lambda engine: take_up(engine, entity, cursor, room_id))
 
+    async def home(self, entity: EntityId) -> str:
+        """Return the node id of the daemon at which an entity is at home."""
+        return await self._call(lambda engine: engine.keyring.home(entity))
+
     async def cursor(self) -> int:
         """Return the cursor of the last event."""
         return await self._call(lambda engine: engine.events.cursor)
@@ -391,7 +395,7 @@ class MessagingService:
         found = self.delivery.answer(engine, query.key, body) or answers.answer(engine, query.key, body)
         if found is None or question is None:
             return None if found is None else Reply("", found)
-        return Reply(entity_domain(question.asker), seal_answer(question, found))
+        return Reply(engine.keyring.home(question.asker), seal_answer(question, found))
 
     def _outcome(self, outcome: ArrivalReport) -> None:
         for name in outcome.gaps:

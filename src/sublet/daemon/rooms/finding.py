@@ -11,7 +11,7 @@ from sublet.daemon.rooms.speaking import Speaking
 from sublet.messaging.calls import room_calls
 from sublet.policy.model import Action, Subject
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
+from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.text import clean_line
 
 
@@ -83,13 +83,13 @@ class RoomFinder:
         Raises:
             SubletError: ``NOT_FOUND``: no such daemon is paired, or it says that it has nobody of that name.
         """
-        domain = entity_domain(entity)
-        if domain == entity_domain(self._speaking.entity(caller)):
+        home = await self._speaking.home(entity)
+        if home == self._speaking.node_id:
             await self._speaking.call(caller, room_calls.get_pubkey, entity_id=entity)
-        elif self._addresses.is_paired(domain):
-            await self._require_there(entity, caller)
+        elif self._addresses.is_paired(home):
+            await self._require_there(entity, home, caller)
         else:
-            raise _nowhere(domain, "See: sublet peers")
+            raise _nowhere(home, "See: sublet peers")
 
     async def require_known(self, entity: EntityId, caller: Subject) -> None:
         """Refuse to invite an entity that does not exist, or of which nothing is known here.
@@ -100,16 +100,16 @@ class RoomFinder:
         Raises:
             SubletError: ``NOT_FOUND``: see ``require``, or it is neither known nor reachable.
         """
-        domain = entity_domain(entity)
-        if domain == entity_domain(self._speaking.entity(caller)) or self._addresses.is_paired(domain):
+        home = await self._speaking.home(entity)
+        if home == self._speaking.node_id or self._addresses.is_paired(home):
             await self.require(entity, caller)
         elif not await self._is_met(entity, caller) and not await self._answers(entity, caller):
             raise _nowhere(
-                domain, "Pair with it (see: sublet peers), or have a member invite them whose daemon is paired with it."
+                home, "Pair with it (see: sublet peers), or have a member invite them whose daemon is paired with it."
             )
 
-    async def _require_there(self, entity: EntityId, caller: Subject) -> None:
-        if await self._answers(entity, caller) or not await self._answers(daemon_of(entity_domain(entity)), caller):
+    async def _require_there(self, entity: EntityId, home: str, caller: Subject) -> None:
+        if await self._answers(entity, caller) or not await self._answers(daemon_of(home), caller):
             return
         if await self._answers(entity, caller):  # whose daemon had only just begun
             return
@@ -161,6 +161,6 @@ def _no_conversation(other: EntityId, waits: RoomId | None) -> SubletError:
     return SubletError(LocalCode.NOT_FOUND, f"there is no conversation with {other} yet", "send_message opens one.")
 
 
-def _nowhere(domain: str, hint: str) -> SubletError:
-    what = f"no paired daemon is {clean_line(domain, MAX_SHOWN_CHARS)!r}"
+def _nowhere(home: str, hint: str) -> SubletError:
+    what = f"no paired daemon is {clean_line(home, MAX_SHOWN_CHARS)!r}"
     return SubletError(LocalCode.NOT_FOUND, what, hint)

@@ -51,6 +51,19 @@ class Speaking:
         """
         return entity_of(caller, self._node_id)
 
+    @property
+    def node_id(self) -> str:
+        """Return ours."""
+        return self._node_id
+
+    async def home(self, entity: EntityId) -> str:
+        """Return the node id of the daemon at which an entity is at home; its domain is but a namespace.
+
+        Raises:
+            SubletError: as ``service``.
+        """
+        return await (await self.service()).home(entity)
+
     def apart(self, entity: EntityId) -> str:
         """Return why nothing goes to or comes from the daemon of an entity for now; empty where it does, or may."""
         return self._messaging.why_apart_from(entity)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -61,14 +61,14 @@ class TrustStore(Protocol):
     def put_stranger(self, room_id: RoomId, signer: EntityId, updates: int, size: int) -> None:
         """Keep how much that is; nothing where it is none."""
 
-    def documents_of(self, room_id: RoomId, domain: str) -> int:
-        """Return into how many documents of a room the entities of a domain have written."""
+    def documents_of(self, room_id: RoomId, is_theirs: Callable[[EntityId], bool]) -> int:
+        """Return into how many documents of a room certain entities have written."""
 
     def usage(self) -> dict[tuple[RoomId, str], int]:
-        """Return how many bytes are kept, by room, or an empty text for none, and by domain of who wrote them."""
+        """Return how many bytes are kept, by room, or an empty text for none, and by home of who wrote them."""
 
-    def put_usage(self, room_id: RoomId, domain: str, size: int) -> None:
-        """Keep how many bytes are kept of a domain in a room; inside a transaction."""
+    def put_usage(self, room_id: RoomId, home: str, size: int) -> None:
+        """Keep how many bytes are kept of a daemon in a room; inside a transaction."""
 
     def is_deleted(self, document: int, signer: EntityId, cut: Deletion) -> bool:
         """Tell whether one deletion of a signer, in an update that only deletes, already covers a range.
