@@ -124,7 +124,7 @@ class MessagingService:
         self.delivery = Delivery(network, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
         self._history = History(self._sync, self._call)
         rules = consent or AskAlways()
-        self._answering = Answering(self._call, self._sync, self._stranger)
+        self._answering = Answering(self._call, self._sync, self._stranger, self._hand_over.soon)
         self._joining = Joining(
             self._call,
             declaring,

@@ -22,6 +22,8 @@ from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
 
+MAX_TELLING: Final = 64
+"""Noes that wait to be told at a time; what is beyond is told after the next change of a link."""
 MAX_TOLD: Final = 4
 """Members that are told of a no, one after the other, until one of them has taken it."""
 TELL_AGAIN_SECONDS: Final = 60.0
@@ -35,13 +37,19 @@ class Answering:
         call: runs something with the engine.
         sync: reaches those who invite.
         trial: makes an engine in memory in which a no is written.
+        soon: has something done on the event loop.
     """
 
-    def __init__(self, call: CallEngine, sync: Sync, trial: Callable[[], DecliningParts]) -> None:
+    def __init__(
+        self, call: CallEngine, sync: Sync, trial: Callable[[], DecliningParts], soon: Callable[..., None]
+    ) -> None:
         self._call = call
         self._sync = sync
         self._trial = trial
         self._trying = anyio.CapacityLimiter(1)
+        self._soon = soon
+        self._turn = anyio.Lock()
+        self._telling: set[RoomId] = set()
         self._told: dict[RoomId, float] = {}
 
     async def all(self) -> list[Invitation]:
@@ -76,7 +84,7 @@ class Answering:
         found = await self._require(room_id)
         if found.answer is Answer.DECLINED:
             return
-        keeps = found.kept
+        keeps = found.kept if found.answer is Answer.PENDING else b""
         await self._call(partial(consent.answer, invitation=found, given=Answer.DECLINED, kept=b""))
         joining.limits.has_room(found.home)
         if keeps:
@@ -86,7 +94,7 @@ class Answering:
                 await joining.ask(entity)
 
     async def refuse(self, declined: Invitation, config: Bundle) -> None:
-        """Tell of a no, made from a room's config as it is offered; again only after a while.
+        """Tell of a no soon, made from a room's config as it is offered; again only after a while.
 
         A config that holds the no already was told of by somebody who lets ours in again, which ours do not see
         before ``consent.ANSWERED_MS``.
@@ -102,13 +110,14 @@ class Answering:
             made = partial(no_to, self._trial, declined.room_id, config, declined.whom)
             no = await anyio.to_thread.run_sync(made, limiter=self._trying) or b""
         if no:
-            await self._tell(declined, no)
+            await self._call(partial(consent.answer, invitation=declined, given=Answer.DECLINED, kept=no))
+            self._soon(self._tell, declined.room_id)
 
     async def tell_again(self) -> None:
         """Tell of what was declined while nobody could be reached."""
-        for one in await self._call(lambda engine: engine.store.invitations.all()):
-            if one.answer is Answer.DECLINED and one.kept and not one.is_told:
-                await self._tell(one, one.kept)
+        for one in await self._call(lambda engine: engine.store.invitations.kept()):
+            if one.answer is Answer.DECLINED and not one.is_told:
+                self._soon(self._tell, one.room_id)
 
     async def expect(self, joining: Joining, room_id: RoomId, by: EntityId, home: str) -> None:
         """Take up a room that was agreed to, as soon as it is offered: one that ``by`` opens and brings ours into."""
@@ -118,15 +127,23 @@ class Answering:
             for entity in await self._call(lambda engine: list(engine.keyring.local)):
                 await joining.ask(entity)
 
-    async def _tell(self, declined: Invitation, no: bytes) -> None:
-        whom = dict.fromkeys([declined.by, *(one for one in declined.members if one not in declined.whom)])
-        is_told = False
-        for entity in list(whom)[:MAX_TOLD]:
-            is_told = await self._told_to(entity, no)
-            if is_told:
-                break
-        answered = partial(consent.answer, invitation=declined, given=Answer.DECLINED, kept=no, is_told=is_told)
-        await self._call(answered)
+    async def _tell(self, room_id: RoomId) -> None:
+        """Tell of a no; one after the other, since whoever invites may answer late or never."""
+        if room_id in self._telling or len(self._telling) >= MAX_TELLING:
+            return
+        self._telling.add(room_id)
+        try:
+            async with self._turn:
+                found = await self._call(partial(consent.find, room_id=room_id))
+                if found is None or found.answer is not Answer.DECLINED or not found.kept:
+                    return
+                others = [one for one in found.members if one not in (found.by, *found.whom)]
+                for entity in [found.by, *others][:MAX_TOLD]:
+                    if await self._told_to(entity, found.kept):
+                        await self._call(partial(consent.told, room_id=room_id, no=found.kept))
+                        return
+        finally:
+            self._telling.discard(room_id)
 
     async def _told_to(self, entity: EntityId, no: bytes) -> bool:
         key = channel_key(doc_id("inbox", entity_id=entity), Channel.UPDATES)

@@ -151,7 +151,8 @@ def keep(engine: ConsentParts, room_id: RoomId, read: OfferRead, config: bytes) 
     if len(others) >= MAX_WAITING or homes[read.home] >= MAX_OF_DAEMON or inviters[read.by] >= MAX_OF_INVITER:
         return False
     shown = tuple(sorted(read.members, key=lambda one: (one != read.by, one)))[:MAX_MEMBERS_SHOWN]
-    at_ms = before.at_ms if before is not None else engine.now_ms()
+    waits = before is not None and before.answer is Answer.PENDING
+    at_ms = before.at_ms if before is not None and waits else engine.now_ms()
     bare = Invitation(
         room_id, read.home, read.by, read.whom, read.name, shown, len(read.members), Answer.PENDING, at_ms
     )
@@ -160,7 +161,7 @@ def keep(engine: ConsentParts, room_id: RoomId, read: OfferRead, config: bytes) 
         return False
     fits = len(config) <= min(left, MAX_CONFIG_BYTES_KEPT)
     store.put(replace(bare, kept=config) if fits else bare)
-    if before is None:
+    if not waits:
         for entity in read.whom:
             engine.events.tell(INVITED_EVENT, room_id, {"entity": entity, "by": read.by})
     return True
@@ -191,7 +192,14 @@ def is_agreed(found: Invitation, read: OfferRead) -> bool:
     return bool(found.whom) or (found.by == read.by == read.creator)
 
 
-def answer(engine: ConsentParts, invitation: Invitation, given: Answer, kept: bytes, *, is_told: bool = False) -> None:
+def told(engine: ConsentParts, room_id: RoomId, no: bytes) -> None:
+    """Note that somebody has taken a no, unless ours have changed their mind."""
+    found = engine.store.invitations.get(room_id)
+    if found is not None and found.answer is Answer.DECLINED and found.kept == no:
+        engine.store.invitations.put(replace(found, is_told=True))
+
+
+def answer(engine: ConsentParts, invitation: Invitation, given: Answer, kept: bytes) -> None:
     """Keep what was said to an invitation.
 
     Args:
@@ -199,11 +207,10 @@ def answer(engine: ConsentParts, invitation: Invitation, given: Answer, kept: by
         invitation: as it was.
         given: what is said.
         kept: the no that is to be told, or what was kept before.
-        is_told: whether somebody has taken it.
     """
     store = engine.store.invitations
     at_ms = invitation.at_ms if invitation.answer is given else engine.now_ms()
-    store.put(replace(invitation, answer=given, at_ms=at_ms, kept=kept, is_told=is_told))
+    store.put(replace(invitation, answer=given, at_ms=at_ms, kept=kept, is_told=False))
     same = [one for one in store.kept() if one.home == invitation.home and one.answer is not Answer.PENDING]
     for old in same[: max(0, len(same) - MAX_ANSWERED_OF_DAEMON)]:
         store.drop(old.room_id)

@@ -168,8 +168,14 @@ class Joining:
             return True
         if not may_invite:
             return False
-        if found is None and not await self._may_look(room_id, set(may_invite.values())):
+        inviting = set(may_invite.values())
+        if found is None and not await self._may_look(room_id, inviting):
             return False
+        if found is not None and found.answer is Answer.PENDING:
+            if found.kept == encode_bundle(offered.config.records):
+                return True
+            if not any(self.limits.may_read_again(home) for home in inviting):
+                return False
         # On a thread of its own, since whoever sends a config makes it as long as they like.
         tried = partial(read_offer, self._trial, room_id, offered.config, may_invite)
         read = await anyio.to_thread.run_sync(tried, limiter=self._trying)

@@ -42,6 +42,10 @@ class OfferLimits:
         times.append(now)
         return True
 
+    def may_read_again(self, home: str) -> bool:
+        """Tell whether another config of a room that waits is read, and count it: new ones are counted apart."""
+        return self.may_read(f"{home} again")
+
     def leave_out(self, room_id: RoomId, home: str) -> None:
         """Note a room that is not looked at."""
         if home not in self._left_out and len(self._left_out) >= MAX_DAEMONS:
