@@ -110,7 +110,7 @@ class Answering:
             made = partial(no_to, self._trial, declined.room_id, config, declined.whom)
             no = await anyio.to_thread.run_sync(made, limiter=self._trying) or b""
         if no:
-            await self._call(partial(consent.answer, invitation=declined, given=Answer.DECLINED, kept=no))
+            await self._call(partial(consent.keep_no, room_id=declined.room_id, no=no))
             self._soon(self._tell, declined.room_id)
 
     async def tell_again(self) -> None:

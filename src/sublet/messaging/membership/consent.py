@@ -192,6 +192,13 @@ def is_agreed(found: Invitation, read: OfferRead) -> bool:
     return bool(found.whom) or (found.by == read.by == read.creator)
 
 
+def keep_no(engine: ConsentParts, room_id: RoomId, no: bytes) -> None:
+    """Keep a no that is to be told, unless ours have changed their mind."""
+    found = engine.store.invitations.get(room_id)
+    if found is not None and found.answer is Answer.DECLINED:
+        engine.store.invitations.put(replace(found, kept=no, is_told=False))
+
+
 def told(engine: ConsentParts, room_id: RoomId, no: bytes) -> None:
     """Note that somebody has taken a no, unless ours have changed their mind."""
     found = engine.store.invitations.get(room_id)
