@@ -64,7 +64,7 @@ def _keep_all(given: tuple[Peer, list[tuple[str, OfferRead]]]) -> None:
     peer, offers = given
     for room, read in offers:
         consent.keep(peer.engine, room, read, bytes(1_000))
-        consent.is_full(peer.engine, read.home)
+        consent.is_full(peer.engine, read.creator, read.home)
 
 
 @contextmanager

@@ -128,10 +128,11 @@ def find(engine: ConsentParts, room_id: RoomId) -> Invitation | None:
     return found
 
 
-def is_full(engine: ConsentParts, home: str) -> bool:
-    """Tell whether as many invitations of a daemon wait as may, or of all of them."""
+def is_full(engine: ConsentParts, by: EntityId, home: str) -> bool:
+    """Tell whether as many invitations of an entity wait as may, or of its daemon, or of all of them."""
     waiting = [one for one in engine.store.invitations.kept() if one.answer is Answer.PENDING]
-    return len(waiting) >= MAX_WAITING or sum(one.home == home for one in waiting) >= MAX_OF_DAEMON
+    of_daemon, of_inviter = sum(one.home == home for one in waiting), sum(one.by == by for one in waiting)
+    return len(waiting) >= MAX_WAITING or of_daemon >= MAX_OF_DAEMON or of_inviter >= MAX_OF_INVITER
 
 
 def keep(engine: ConsentParts, room_id: RoomId, read: OfferRead, config: bytes) -> bool:

@@ -7,7 +7,7 @@ daemon tells of is read for as long as there is room for its invitations, and on
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -168,13 +168,12 @@ class Joining:
             return True
         if not may_invite:
             return False
-        inviting = set(may_invite.values())
-        if found is None and not await self._may_look(room_id, inviting):
+        if found is None and not await self._may_look(room_id, may_invite):
             return False
         if found is not None and found.answer is Answer.PENDING:
             if found.kept == encode_bundle(offered.config.records):
                 return True
-            if not any(self.limits.may_read_again(home) for home in inviting):
+            if not any(self.limits.may_read_again(home) for home in set(may_invite.values())):
                 return False
         # On a thread of its own, since whoever sends a config makes it as long as they like.
         tried = partial(read_offer, self._trial, room_id, offered.config, may_invite)
@@ -206,14 +205,23 @@ class Joining:
         await self._attend(room_id)
         return True
 
-    async def _may_look(self, room_id: RoomId, homes: set[str]) -> bool:
-        """Tell whether a room that is new is read: there is room for it, or it would be taken up by itself."""
+    async def _may_look(self, room_id: RoomId, may_invite: Mapping[EntityId, str]) -> bool:
+        """Tell whether a room that is new is read: there is room for it, or it would be taken up by itself.
+
+        Args:
+            room_id: the room.
+            may_invite: those who say that they have signed its config, with their homes.
+        """
+        homes = set(may_invite.values())
         if any(self._rules.foresee(home) is Consent.ACCEPT for home in homes):
             return True
-        for home in homes:
-            is_full = await self._call(partial(consent.is_full, home=home))
-            if not is_full and self._rules.foresee(home) is Consent.ASK and self.limits.may_read(home):
+        asks = {home for home in homes if self._rules.foresee(home) is Consent.ASK}
+        for by, home in may_invite.items():
+            if home not in asks or await self._call(partial(consent.is_full, by=by, home=home)):
+                continue
+            if self.limits.may_read(home):
                 return True
+            asks.discard(home)
         for home in homes:
             self.limits.leave_out(room_id, home)
         return False
