@@ -129,9 +129,9 @@ async def test_what_was_left_out_is_not_asked_for_until_there_is_room(tmp_path: 
     for number in range(MAX_LEFT_OUT_OF_DAEMON + 10):
         limits.leave_out(f"room-{number}", "mallory")
     limits.leave_out("room", "carol")
-    assert len(limits.left_out) == MAX_LEFT_OUT_OF_DAEMON + 1
+    assert len(limits.left_out()) == MAX_LEFT_OUT_OF_DAEMON + 1
     limits.has_room("mallory")
-    assert limits.left_out == {"room"}
+    assert limits.left_out() == {"room"}
 
 
 async def test_an_old_config_takes_no_invitation_back(tmp_path: Path) -> None:

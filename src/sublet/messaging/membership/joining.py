@@ -110,7 +110,7 @@ class Joining:
     async def ask(self, entity: EntityId) -> None:
         """Ask which other rooms one of ours is a member of, part by part; each room is told of once."""
         await self._read()
-        told = await self._call(partial(rooms_known, entity=entity)) | self.limits.left_out
+        told = await self._call(partial(rooms_known, entity=entity)) | self.limits.left_out()
         for _ in range(MAX_INBOX_PARTS):
             before, more = len(told), False
             for bundle in await self._sync.inbox(entity, told):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from typing import Final
-
-import anyio
 
 from sublet.protocol.ezagent.ids import RoomId
 
@@ -14,6 +13,8 @@ MAX_READ_OF_DAEMON: Final = 128
 WINDOW_SECONDS: Final = 3_600.0
 MAX_LEFT_OUT_OF_DAEMON: Final = 4_096
 """Rooms of one daemon that were left out and are not told of again; of more, whatever comes is left out each time."""
+LEFT_OUT_SECONDS: Final = 600.0
+"""After which what was left out is looked at again: who names a room of another's can't keep it out for longer."""
 MAX_DAEMONS: Final = 1_024
 
 
@@ -23,15 +24,19 @@ class OfferLimits:
     def __init__(self) -> None:
         self._read: dict[str, deque[float]] = {}
         self._left_out: dict[str, set[RoomId]] = {}
+        self._since = time.monotonic()
 
-    @property
     def left_out(self) -> set[RoomId]:
         """Return the rooms of which nobody needs to tell again for now."""
+        now = time.monotonic()
+        if now - self._since > LEFT_OUT_SECONDS:
+            self._left_out.clear()
+            self._since = now
         return set[RoomId]().union(*self._left_out.values())
 
     def may_read(self, home: str) -> bool:
         """Tell whether one more invitation of a daemon is read, and count it."""
-        now = anyio.current_time()
+        now = time.monotonic()
         if home not in self._read and len(self._read) >= MAX_DAEMONS:
             self._read.pop(next(iter(self._read)))
         times = self._read.setdefault(home, deque())
