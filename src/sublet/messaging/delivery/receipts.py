@@ -11,7 +11,7 @@ from sublet.messaging.builtins.delivery import AudienceParts, audience
 from sublet.messaging.delivery.acknowledged import AcknowledgedParts, is_delivered
 from sublet.messaging.extensions.read_receipts import ReceiptParts, has_read
 from sublet.messaging.opening.open_documents import OpenDocuments
-from sublet.messaging.rooms.standing import pending
+from sublet.messaging.rooms.standing import has_joined, was_invited
 from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
@@ -97,6 +97,10 @@ def receipts_of(
         over = control is not None and control[0] == recipient and epoch is not None and epoch.hex() != control[1]
         return "its daemon has been started again since; this steers nothing there now" if over else ""
 
+    def waits(recipient: EntityId) -> bool:
+        """Tell whether a recipient was invited and has not come in."""
+        return was_invited(state, recipient) and not has_joined(engine.store, room_id, recipient)
+
     def of(recipient: EntityId) -> RecipientReceipt:
         if has_read(engine, room_id, recipient, ref_id):
             return RecipientReceipt(recipient, Receipt.READ, gone(recipient))
@@ -106,8 +110,9 @@ def receipts_of(
             return RecipientReceipt(recipient, Receipt.UNDELIVERABLE, "is no member of the room any more")
         if late:
             return RecipientReceipt(recipient, Receipt.UNDELIVERABLE, "its daemon has not answered for too long")
-        waits = not gone(recipient) and recipient in pending(engine.store, state, engine.keyring.local)
-        return RecipientReceipt(recipient, Receipt.QUEUED, NOT_ACCEPTED if waits else gone(recipient))
+        return RecipientReceipt(
+            recipient, Receipt.QUEUED, gone(recipient) or (NOT_ACCEPTED if waits(recipient) else "")
+        )
 
     recipients = tuple(of(member) for member in audience(engine, room_id, node.seq) if member != entity)
     order = list(Receipt)

@@ -46,7 +46,7 @@ def pending(store: Store, state: RoomState, ours: Collection[EntityId]) -> list[
     return [
         entity
         for entity in state.members()
-        if entity not in ours and _was_invited(state, entity) and not has_joined(store, state.room_id, entity)
+        if entity not in ours and was_invited(state, entity) and not has_joined(store, state.room_id, entity)
     ]
 
 
@@ -68,7 +68,8 @@ def was_withdrawn(store: Store, state: RoomState, entity: EntityId) -> bool:
     return membership.removals[-1].by != entity and not has_joined(store, state.room_id, entity)
 
 
-def _was_invited(state: RoomState, entity: EntityId) -> bool:
-    membership = state.entities[entity]
-    grant = membership.current()
+def was_invited(state: RoomState, entity: EntityId) -> bool:
+    """Tell whether a member was brought in by somebody else."""
+    membership = state.entities.get(entity)
+    grant = membership.current() if membership is not None else None
     return grant is not None and grant.by != entity and entity != state.creator
