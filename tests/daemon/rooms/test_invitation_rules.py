@@ -1,4 +1,4 @@
-"""Whose invitations are accepted by themselves, wait, or are not kept: policy says so, by peer and by who is invited."""
+"""Whose invitations are accepted by themselves, wait, or are not kept: policy says it, by peer and by who is meant."""
 
 from __future__ import annotations
 
@@ -61,12 +61,8 @@ async def test_who_is_trusted_is_accepted_by_itself_and_that_is_in_the_audit_log
     assert log.entries == [], "what is only foreseen is not written down"
     assert await found.decide(BOB, [HUMAN]) is Consent.ACCEPT
     ((kind, entry),) = log.entries
-    assert (kind, entry["subject"], entry["action"], entry["resource"]) == (
-        "decision",
-        "peer bob",
-        "room.join",
-        "human",
-    )
+    assert kind == "decision"
+    assert (entry["subject"], entry["action"], entry["resource"]) == ("peer bob", "room.join", "human")
     assert log.durable == {1}
     assert await found.decide(EVE, [HUMAN]) is Consent.ASK
     assert len(log.entries) == 1, "what waits is nobody's decision yet"
