@@ -165,6 +165,8 @@ def test_who_was_taken_out_before_coming_in_learns_no_more_than_that() -> None:
     assert inbox(carol.engine, dave.id, [room]) is None, "a member knows"
     stranger = local_entity("stranger", 3).record.entity_id
     assert inbox(carol.engine, stranger, [room]) is None, "nobody else learns that there is such a room"
+    carol.do("room.kick", room_id=room, entity=stranger, ban=True)
+    assert inbox(carol.engine, stranger, [room]) is None, "nor who was never asked in, and is kept out"
 
 
 def test_who_has_been_in_a_room_is_not_told_of_it_after_being_removed() -> None:

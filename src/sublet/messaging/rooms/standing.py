@@ -63,8 +63,8 @@ def invited(store: Store, state: RoomState, ours: Collection[EntityId]) -> dict[
 def was_withdrawn(store: Store, state: RoomState, entity: EntityId) -> bool:
     """Tell whether somebody was taken out of a room again before showing to be there."""
     membership = state.entities.get(entity)
-    if membership is None or not membership.removals or membership.current() is not None:
-        return False
+    if membership is None or not membership.grants or not membership.removals or membership.current() is not None:
+        return False  # also of who was never asked in, and is only kept out
     return membership.removals[-1].by != entity and not has_joined(store, state.room_id, entity)
 
 
