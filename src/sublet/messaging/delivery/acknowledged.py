@@ -144,13 +144,20 @@ def take(engine: AcknowledgedParts, room_id: RoomId, raw: bytes) -> Taken:
         found = parse_acknowledgement(envelope.payload)
         entries = list(_news(engine, room_id, signer, found.clocks))
         if not has_joined(engine.store, room_id, signer):
-            entries.append(joined_entry(room_id, signer, engine.now_ms()))
-            engine.events.tell(JOINED_EVENT, room_id, {"by": signer})
+            _note_joined(engine, room_id, signer)
         engine.store.put_index(entries)
         engine.epochs.learn(signer, found.epoch, envelope.timestamp_ms)
         news = news or bool(entries)
         ahead |= behind_of(engine, _heard(engine, room_id, found.clocks))
     return Taken(news, unknown, ahead)
+
+
+def _note_joined(engine: AcknowledgedParts, room_id: RoomId, signer: EntityId) -> None:
+    with engine.store.transaction():
+        engine.store.put_index([joined_entry(room_id, signer, engine.now_ms())])
+        engine.events.tell(JOINED_EVENT, room_id, {"by": signer})
+        events = engine.events.write()
+    engine.events.publish(events)
 
 
 def behind_of(engine: AcknowledgedParts, held: Clocks) -> Clocks:

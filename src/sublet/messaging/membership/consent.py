@@ -161,10 +161,12 @@ def keep(engine: ConsentParts, room_id: RoomId, read: OfferRead, config: bytes) 
     if left < 0:
         return False
     fits = len(config) <= min(left, MAX_CONFIG_BYTES_KEPT)
-    store.put(replace(bare, kept=config) if fits else bare)
-    if not waits:
-        for entity in read.whom:
+    with engine.store.transaction():
+        store.put(replace(bare, kept=config) if fits else bare)
+        for entity in read.whom if not waits else ():
             engine.events.tell(INVITED_EVENT, room_id, {"entity": entity, "by": read.by})
+        events = engine.events.write()
+    engine.events.publish(events)
     return True
 
 
