@@ -194,11 +194,11 @@ async def test_a_forged_no_declines_for_nobody(tmp_path: Path) -> None:
         eve.do("room.leave", room_id=room, reason="the invitation was declined")
         (left,) = [item for item in eve.published() if item.key.endswith("config/updates")]
         forged = left.payload.replace(eve.id.encode(), bob.id.encode().ljust(len(eve.id.encode())))
-        records = [(RecordKind.IDENTITY, one.entity.record.encode()) for one in (bob, eve)]
-        await send(alice, encode_bundle([*records, (RecordKind.ENVELOPE, forged)]))
+        his, hers = [(RecordKind.IDENTITY, one.entity.record.encode()) for one in (bob, eve)]
+        await send(alice, encode_bundle([his, (RecordKind.ENVELOPE, forged)]))
         found = await alice.bus.room.get(room_id=room)
         assert found["invited"] == {bob.id: "pending", eve.id: "pending"}
-        await send(alice, encode_bundle([*records, (RecordKind.ENVELOPE, left.payload)]))
+        await send(alice, encode_bundle([hers, (RecordKind.ENVELOPE, left.payload)]))
         with anyio.fail_after(SECONDS):
             while (await alice.bus.room.get(room_id=room))["invited"] != {bob.id: "pending", eve.id: "declined"}:
                 await anyio.sleep(0.01)
@@ -231,7 +231,7 @@ async def test_trust_goes_by_home_and_no_other_inviter_gets_it(tmp_path: Path) -
         asked, raw = invited(eve, bob.id)
         # Whoever asks brings along the record and a false signature of the one who is trusted.
         more = [(RecordKind.IDENTITY, carol.entity.record.encode())]
-        await send(bob, encode_bundle([*more, *decode_bundle(raw).records]))
+        await send(bob, encode_bundle([*decode_bundle(raw).records, *more]))
         assert await waits(bob) == [asked]
         await send(bob, invited(mallory, bob.id)[1])
         assert await waits(bob) == [asked], "of what is refused nothing is kept"

@@ -105,10 +105,10 @@ class Answering:
         if len(self._told) >= consent.MAX_WAITING:
             self._told.clear()
         self._told[declined.room_id] = now
-        no = declined.kept
+        no: bytes | None = declined.kept
         if not no or any(raw in config.of(RecordKind.ENVELOPE) for raw in decode_bundle(no).of(RecordKind.ENVELOPE)):
             made = partial(no_to, self._trial, declined.room_id, config, declined.whom)
-            no = await anyio.to_thread.run_sync(made, limiter=self._trying) or b""
+            no = await anyio.to_thread.run_sync(made, limiter=self._trying)
         if no:
             await self._call(partial(consent.keep_no, room_id=declined.room_id, no=no))
             self._soon(self._tell, declined.room_id)

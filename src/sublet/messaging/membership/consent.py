@@ -135,7 +135,9 @@ def is_full(engine: ConsentParts, by: EntityId, home: str) -> bool:
     return len(waiting) >= MAX_WAITING or of_daemon >= MAX_OF_DAEMON or of_inviter >= MAX_OF_INVITER
 
 
-def keep(engine: ConsentParts, room_id: RoomId, read: OfferRead, config: bytes) -> bool:
+def keep(
+    engine: ConsentParts, room_id: RoomId, read: OfferRead, config: bytes, before: Invitation | None = None
+) -> bool:
     """Keep an invitation until it is answered; return whether there was room for it.
 
     Args:
@@ -143,10 +145,12 @@ def keep(engine: ConsentParts, room_id: RoomId, read: OfferRead, config: bytes) 
         room_id: the room.
         read: what its config says; somebody has brought ours in.
         config: the config, as it is kept.
+        before: what was known of it; if that is another by now, it was answered meanwhile, and stays so.
     """
     assert read.by is not None, "nobody has invited"
     store = engine.store.invitations
-    before = store.get(room_id)
+    if store.get(room_id) != before:
+        return True
     others = [one for one in store.kept() if one.answer is Answer.PENDING and one.room_id != room_id]
     homes, inviters = Counter(one.home for one in others), Counter(one.by for one in others)
     if len(others) >= MAX_WAITING or homes[read.home] >= MAX_OF_DAEMON or inviters[read.by] >= MAX_OF_INVITER:

@@ -178,6 +178,7 @@ class Joining:
         # On a thread of its own, since whoever sends a config makes it as long as they like.
         tried = partial(read_offer, self._trial, room_id, offered.config, may_invite)
         read = await anyio.to_thread.run_sync(tried, limiter=self._trying)
+        found = await self._call(partial(consent.find, room_id=room_id))  # which may have been answered meanwhile
         if found is not None and found.whom and read.taken_out:
             await self._call(lambda engine: engine.store.invitations.drop(room_id))
             self.limits.has_room(found.home)
@@ -191,12 +192,14 @@ class Joining:
         if found is not None and consent.is_agreed(found, read):
             await self._follow(room_id, config, read.by, is_asked=bool(found.whom))
             return
+        if found is not None and found.answer is Answer.DECLINED:
+            return
         decided = await self._rules.decide(read.home, read.whom)
         if decided is Consent.ACCEPT:
             await self._follow(room_id, config, read.by)
         elif decided is Consent.ASK:
             raw = encode_bundle(config.records)
-            if not await self._call(partial(consent.keep, room_id=room_id, read=read, config=raw)):
+            if not await self._call(partial(consent.keep, room_id=room_id, read=read, config=raw, before=found)):
                 self.limits.leave_out(room_id, read.home)
 
     async def _follow(self, room_id: RoomId, config: Bundle, by: EntityId, *, is_asked: bool = False) -> bool:
