@@ -139,9 +139,14 @@ async def _invitations(call: Call, given: People) -> Answer:
         found = await call.operations.call(LIST_INVITATIONS, Nothing())
         shown: list[Invited] = []
         left = MAX_LIST_CHARS
-        for one in found:
-            wrote = Wrote(peer=one.by, text=clean(f"{one.name}\n{', '.join(one.members)}", limit=MAX_PROFILE_SHOWN))
-            item = Invited(room_id=one.room_id, answer=one.answer, members=one.member_count, from_peer=wrote)
+        for invitation in found:
+            words = f"{invitation.name}\n{', '.join(invitation.members)}"
+            item = Invited(
+                room_id=invitation.room_id,
+                answer=invitation.answer,
+                members=invitation.member_count,
+                from_peer=Wrote(peer=invitation.by, text=clean(words, limit=MAX_PROFILE_SHOWN)),
+            )
             left -= size_in_list(item)
             if shown and left < 0:
                 break
@@ -161,12 +166,12 @@ async def _invitations(call: Call, given: People) -> Answer:
     return Found(room_id=done.room_id, next_step=there if done.here else later)
 
 
-def _person(one: ProfileView, me: str) -> Person:
-    lines = [f"{clean_line(name, 64)}: {_value(value)}" for name, value in sorted(one.frontmatter.items())]
-    text = clean("\n".join([*lines, one.body]).strip(), limit=MAX_PROFILE_SHOWN) or None
-    if one.entity_id == me:
+def _person(profile: ProfileView, me: str) -> Person:
+    lines = [f"{clean_line(name, 64)}: {_value(value)}" for name, value in sorted(profile.frontmatter.items())]
+    text = clean("\n".join([*lines, profile.body]).strip(), limit=MAX_PROFILE_SHOWN) or None
+    if profile.entity_id == me:
         return Person(entity=me, own=True, text=text)
-    return Person(entity=one.entity_id, own=False, from_peer=Wrote(peer=one.entity_id, text=text))
+    return Person(entity=profile.entity_id, own=False, from_peer=Wrote(peer=profile.entity_id, text=text))
 
 
 def _value(value: object) -> str:

@@ -84,6 +84,10 @@ class _ManyChanges:
 
 
 class _NoJournal:
+    @property
+    def events(self) -> _NoJournal:
+        return self
+
     async def append_event(self, *_: object) -> None:
         """Keep nothing."""
 
