@@ -118,10 +118,10 @@ async def test_long_configs_and_names_of_many_members_are_kept_short(tmp_path: P
             kept = await bob.service.on_engine(lambda engine: engine.store.invitations.kept())
             assert len(kept) == number + 1
             assert sum(one.size for one in kept) <= consent.MAX_BYTES_OF_DAEMON
-        for one in await bob.service.invitations():
-            assert len(one.members) == consent.MAX_MEMBERS_SHOWN
-            assert one.member_count == 402
-            assert len(one.kept) <= consent.MAX_CONFIG_BYTES_KEPT
+        for invitation in await bob.service.invitations():
+            assert len(invitation.members) == consent.MAX_MEMBERS_SHOWN
+            assert invitation.member_count == 402
+            assert len(invitation.kept) <= consent.MAX_CONFIG_BYTES_KEPT
 
 
 async def test_what_was_left_out_is_not_asked_for_until_there_is_room(tmp_path: Path) -> None:

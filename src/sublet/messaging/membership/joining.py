@@ -92,6 +92,7 @@ class Joining:
         self._hand_over = hand_over
         self.limits = OfferLimits()
         self._trying = anyio.CapacityLimiter(1)
+        self._turn = anyio.Lock()
         self._lock = threading.Lock()
         bounds = Bounds(MAX_INVITATIONS, MAX_INVITATIONS_BYTES, MAX_INVITATIONS_OF_INVITER, MAX_BYTES_OF_INVITER)
         self._waiting: FairQueue[PeerQuery] = FairQueue(bounds)
@@ -151,7 +152,8 @@ class Joining:
         looked_at = False
         for room_id, offered in rooms.items():
             if await self._call(partial(is_new, room_id=room_id)):
-                looked_at |= await self._offered(room_id, offered)
+                async with self._turn:  # or a room that comes by two ways would be read twice
+                    looked_at |= await self._offered(room_id, offered)
                 continue
             looked_at = True
             for part in parts_of(offered.config):
