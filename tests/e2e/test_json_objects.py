@@ -142,6 +142,7 @@ def of_rooms(take: Played, alice: Typing, bob: Typing, tmp_path: Path) -> None:
     his = bob.json("whoami")["entity_id"]
     take("room create", alice.json("room", "invite", "Club", his))
     wait_for(lambda: bob.json("room", "invitations"), WAIT_SECONDS, "the invitation")
+    take("room show", alice.json("room", "show", "Club"))
     take("room invitations", bob.json("room", "invitations"))
     take("room accept", bob.json("room", "accept", "Club"))
     (tmp_path / "log.txt").write_text("green")
