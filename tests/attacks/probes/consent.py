@@ -73,6 +73,7 @@ def _flooded() -> Iterator[object]:
     peer, limits = Peer("bob", 1), OfferLimits()
     for number in range(20 * MAX_OF_DAEMON):
         room, read = _read(number, peer)
+        limits.may_read(f"home-{number}")
         if not consent.keep(peer.engine, room, read, bytes(60_000)):
             limits.leave_out(room, read.home)
         elif number % 7 == 0:
