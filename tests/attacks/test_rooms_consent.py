@@ -40,7 +40,7 @@ def invited(by: Peer, whom: EntityId, name: str = "r") -> tuple[str, bytes]:
 
 
 async def waits(one: Member) -> list[str]:
-    return [each.room_id for each in await one.service.invitations() if each.answer is Answer.PENDING]
+    return [each.room_id for each in await one.service.invited.all() if each.answer is Answer.PENDING]
 
 
 async def send(one: Member, raw: bytes) -> None:
@@ -66,7 +66,7 @@ async def test_520_rooms_cost_a_bounded_little_and_delay_nothing(
             with anyio.fail_after(SECONDS):
                 while not (honest := await waits(bob)):
                     await anyio.sleep(0.01)
-            assert await bob.service.accept(honest[0])
+            assert await bob.service.invited.accept(honest[0])
             for _ in range(ROOMS):
                 await send(bob, invited(mallory, bob.id)[1])
             create = partial(eve.bus.room.create, invite=[bob.id])
@@ -98,7 +98,7 @@ async def test_a_full_share_holds_up_nobody_else_and_is_given_back(tmp_path: Pat
         room, raw = invited(carol, bob.id)
         await send(bob, raw)
         assert room in await waits(bob)
-        await bob.service.decline(next(iter(set(await waits(bob)) - {room})))
+        await bob.service.invited.decline(next(iter(set(await waits(bob)) - {room})))
         room, raw = invited(mallory, bob.id)
         await send(bob, raw)
         assert room in await waits(bob)
@@ -118,7 +118,7 @@ async def test_long_configs_and_names_of_many_members_are_kept_short(tmp_path: P
             kept = await bob.service.on_engine(lambda engine: engine.store.invitations.kept())
             assert len(kept) == number + 1
             assert sum(one.size for one in kept) <= consent.MAX_BYTES_OF_DAEMON
-        for invitation in await bob.service.invitations():
+        for invitation in await bob.service.invited.all():
             assert len(invitation.members) == consent.MAX_MEMBERS_SHOWN
             assert invitation.member_count == 402
             assert len(invitation.kept) <= consent.MAX_CONFIG_BYTES_KEPT
@@ -245,15 +245,15 @@ async def test_a_room_that_was_agreed_to_is_that_of_who_opens_it(tmp_path: Path)
     home = lender.entity.record.home
     async with member("bob", 3, hub, tmp_path, consent=ASKS) as bob:
         agreed, raw = invited(lender, bob.id)
-        bob.service.expect(agreed, lender.id, home)
+        bob.service.invited.expect(agreed, lender.id, home)
         with anyio.fail_after(SECONDS):
             while await bob.service.on_engine(lambda engine: engine.store.invitations.get(agreed)) is None:
                 await anyio.sleep(0.01)
-        assert await bob.service.invitations() == [], "what is expected is no invitation"
+        assert await bob.service.invited.all() == [], "what is expected is no invitation"
         await send(bob, raw)
         assert [room["room_id"] for room in await bob.bus.room.list()] == [agreed]
         other, raw = invited(accomplice, bob.id)
-        bob.service.expect(other, lender.id, home)
+        bob.service.invited.expect(other, lender.id, home)
         await send(bob, raw)
         assert await waits(bob) == [other]
 
@@ -265,7 +265,7 @@ async def test_what_waited_before_it_was_agreed_to_is_taken_up(tmp_path: Path) -
         with anyio.fail_after(SECONDS):
             while await waits(bob) != [room]:
                 await anyio.sleep(0.01)
-            bob.service.expect(room, alice.id, await bob.service.home(alice.id))
+            bob.service.invited.expect(room, alice.id, local_entity("alice", 1).record.home)
             while not await bob.bus.room.list():
                 await anyio.sleep(0.01)
 
@@ -276,7 +276,7 @@ async def test_a_full_share_keeps_no_room_out_that_was_agreed_to(tmp_path: Path)
         for _ in range(MAX_OF_DAEMON):
             await send(bob, invited(lender, bob.id)[1])
         agreed, raw = invited(lender, bob.id)
-        bob.service.expect(agreed, lender.id, lender.entity.record.home)
+        bob.service.invited.expect(agreed, lender.id, lender.entity.record.home)
         await anyio.sleep(0)
         with anyio.fail_after(SECONDS):
             while await bob.service.on_engine(lambda engine: engine.store.invitations.get(agreed)) is None:

@@ -40,7 +40,7 @@ from sublet.messaging.membership.catching_up import CatchingUp
 from sublet.messaging.membership.consent import AskAlways, ConsentRules
 from sublet.messaging.membership.forgetting import Forgetting
 from sublet.messaging.membership.joining import Joining
-from sublet.messaging.ports.invitation_store import Invitation
+from sublet.messaging.membership.looking import find_room
 from sublet.messaging.ports.network import Network, PeerQuery
 from sublet.messaging.ports.rows import EventRow
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES
@@ -54,7 +54,7 @@ from sublet.messaging.syncing.sync import Sync
 from sublet.messaging.watching.news import EventsFound, News
 from sublet.messaging.watching.watchers import Watchers
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, is_room_id
+from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId
 from sublet.protocol.ezagent.question import seal_answer
 from sublet.protocol.ezagent.yjs.vectors import decode_vector
 from sublet.tasks import Service, Services
@@ -63,10 +63,6 @@ log = structlog.get_logger(__name__)
 
 MAX_BLOBS_BYTES: Final = 1 << 30
 """Of all files of rooms together."""
-FIND_SECONDS: Final = 3.0
-"""How long a room of which nobody has told is looked for: its link may be opening, or it was made a moment ago."""
-FIND_PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
-"""Seconds between these looks."""
 ResultT = TypeVar("ResultT")
 
 
@@ -123,19 +119,19 @@ class MessagingService:
         self._sync = Sync(network, self._call, self._known)
         self.delivery = Delivery(network, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
         self._history = History(self._sync, self._call)
-        rules = consent or AskAlways()
-        self._answering = Answering(self._call, self._sync, self._stranger, self._hand_over.soon)
+        self.invited = Answering(self._call, self._sync, self._stranger, self._hand_over.soon)
         self._joining = Joining(
             self._call,
             declaring,
             self._sync,
             accept_invitation,
-            rules,
+            consent or AskAlways(),
             self._trial,
             self._enter,
-            self._answering.refuse,
+            self.invited,
             self._hand_over,
         )
+        self.invited.begin(self._joining)
         self._attending = Attending(
             self._call,
             declaring,
@@ -155,14 +151,7 @@ class MessagingService:
             self.delivery.want,
         )
         self._catching_up = CatchingUp(
-            self._call,
-            self._attending,
-            self._joining,
-            self._answering,
-            self._tokens,
-            self._sync,
-            self._history,
-            self._own,
+            self._call, self._attending, self._joining, self._tokens, self._sync, self._history, self._own
         )
         self.forgetting = Forgetting(self._call, self._attending.silence)
 
@@ -286,41 +275,8 @@ class MessagingService:
         return entity.record.entity_id
 
     async def find_room(self, room_id: RoomId) -> None:
-        """Learn of a room from whoever has it, before it is joined or knocked at.
-
-        Where nobody tells of it, members are asked again for ``FIND_SECONDS``: right after pairing, or after the room
-        was made, its daemon may not be reached yet.
-
-        Raises:
-            SubletError: ``INVALID_ARGUMENT``.
-        """
-        if not is_room_id(room_id):
-            raise SubletError(LocalCode.INVALID_ARGUMENT, "not the id of a room", "sublet room list names them.")
-        await self._call(lambda engine: engine.here.want(room_id))
-        await self._attending.room(room_id)
-        await self._sync.room(room_id)
-        with anyio.move_on_after(FIND_SECONDS):
-            for pause in FIND_PAUSES:
-                if await self._call(lambda engine: engine.rooms.state(room_id).creator is not None):
-                    return
-                await anyio.sleep(pause)
-                await self._sync.room(room_id)
-
-    async def invitations(self) -> list[Invitation]:
-        """Return the invitations of ours, the oldest first, with those that were answered lately."""
-        return await self._answering.all()
-
-    async def accept(self, room_id: RoomId) -> bool:
-        """Take up a room that ours are invited to; see ``Answering.accept``."""
-        return await self._answering.accept(self._joining, room_id)
-
-    async def decline(self, room_id: RoomId) -> None:
-        """Say no to an invitation; see ``Answering.decline``."""
-        await self._answering.decline(self._joining, room_id)
-
-    def expect(self, room_id: RoomId, by: EntityId, home: str) -> None:
-        """Take up a room that was agreed to, as soon as it is offered; from any thread. See ``Answering.expect``."""
-        self._hand_over.soon(self._answering.expect, self._joining, room_id, by, home)
+        """Learn of a room from whoever has it, before it is joined or knocked at; see ``looking.find_room``."""
+        await find_room(self._call, self._attending.room, self._sync.room, room_id)
 
     async def synchronise(self, room_id: RoomId) -> None:
         """Ask all peers for what a room lacks here, and wait until that is here."""
@@ -339,10 +295,6 @@ class MessagingService:
             SubletError: ``INVALID_ARGUMENT``: there is no such event yet.
         """
         await self._call(lambda engine: take_up(engine, entity, cursor, room_id))
-
-    async def home(self, entity: EntityId) -> str:
-        """Return the node id of the daemon at which an entity is at home."""
-        return await self._call(lambda engine: engine.keyring.home(entity))
 
     async def cursor(self) -> int:
         """Return the cursor of the last event."""
@@ -381,8 +333,7 @@ class MessagingService:
     def _trial(self) -> Engine:
         return self._engine_over(SqliteStore(None), self._local)
 
-    def _stranger(self) -> Engine:
-        """Return an engine in memory whose clients are nobody's: it writes once and is gone."""
+    def _stranger(self) -> Engine:  # whose clients are nobody's
         return self._engine_over(SqliteStore(None), [one.with_another_client() for one in self._local])
 
     def _engine_over(self, store: SqliteStore, local: list[LocalEntity]) -> Engine:
@@ -441,6 +392,5 @@ class MessagingService:
         await self._attending.known(entity)
 
     async def _enter(self, room_id: RoomId) -> None:
-        """Attend to a room that was taken up, and let those who are in it know."""
         await self._attending.room(room_id)
         await self.delivery.say_here(room_id)

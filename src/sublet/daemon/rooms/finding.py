@@ -56,7 +56,7 @@ class RoomFinder:
             if open_for is None:
                 raise _no_conversation(found.entity, waits)
             await self._gate.ask(caller, Action.ROOM_MANAGE, "*")
-            if waits is not None and await (await self._speaking.service()).accept(waits):
+            if waits is not None and await (await self._speaking.service()).invited.accept(waits):
                 return waits  # whoever answers somebody says yes to talking with them
             await self._gate.ask(caller, Action.ROOM_SEND, "*", size_bytes=open_for)
             await self.require(found.entity, caller)

@@ -35,13 +35,13 @@ class InvitationService(OfRooms):
     @serves(ACCEPT_INVITATION)
     async def accept_invitation(self, request: OneRoom, caller: Subject) -> InvitationChange:
         found = await self._require(request.room_id, caller)
-        here = await (await self._speaking.service()).accept(request.room_id)
+        here = await (await self._speaking.service()).invited.accept(request.room_id)
         return InvitationChange(room_id=request.room_id, name=found.name, here=here)
 
     @serves(DECLINE_INVITATION)
     async def decline_invitation(self, request: OneRoom, caller: Subject) -> InvitationChange:
         found = await self._require(request.room_id, caller)
-        await (await self._speaking.service()).decline(request.room_id)
+        await (await self._speaking.service()).invited.decline(request.room_id)
         return InvitationChange(room_id=request.room_id, name=found.name)
 
     async def _require(self, room_id: str, caller: Subject) -> Invitation:

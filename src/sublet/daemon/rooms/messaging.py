@@ -128,7 +128,7 @@ class Messaging:
     def expect(self, room_id: RoomId, home: str) -> None:
         """Take up a room that the daemon with a node id opens for a delegation which was agreed to."""
         if self._service is not None:
-            self._service.expect(room_id, daemon_of(home), home)
+            self._service.invited.expect(room_id, daemon_of(home), home)
 
     def agents_changed(self) -> None:
         """Look at once which agents are served now."""

@@ -61,7 +61,7 @@ class RoomService(OfNamedRooms):
     async def join_room(self, request: OneRoom, caller: Subject) -> RoomChange:
         service = await self._speaking.service()
         if any(one.room_id == request.room_id for one in await self._speaking.invitations(caller)):
-            await service.accept(request.room_id)
+            await service.invited.accept(request.room_id)
         else:
             await service.find_room(request.room_id)
         joined = await self._speaking.call(caller, room_calls.join, room_id=request.room_id)

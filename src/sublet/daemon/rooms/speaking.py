@@ -62,7 +62,7 @@ class Speaking:
         Raises:
             SubletError: as ``service``.
         """
-        return await (await self.service()).home(entity)
+        return await (await self.service()).on_engine(lambda engine: engine.keyring.home(entity))
 
     def apart(self, entity: EntityId) -> str:
         """Return why nothing goes to or comes from the daemon of an entity for now; empty where it does, or may."""
@@ -93,7 +93,7 @@ class Speaking:
             SubletError: as ``service`` and ``entity``.
         """
         me = self.entity(caller)
-        found = await (await self.service()).invitations()
+        found = await (await self.service()).invited.all()
         return [one for one in found if caller.kind == "human" or set(one.whom) == {me}]
 
     async def room_change(self, caller: Subject, room_id: RoomId, entity: EntityId | None = None) -> RoomChange:

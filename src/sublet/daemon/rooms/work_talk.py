@@ -164,7 +164,7 @@ class WorkTalk:
         """Tell whether somebody speaks for the lending side; its daemon only tells what happens."""
         if author in (daemon_of(work.delegator), self._entity(work)):
             return False
-        return await service.home(author) == work.delegator
+        return await service.on_engine(lambda engine: engine.keyring.home(author)) == work.delegator
 
     # The room
 

@@ -52,11 +52,15 @@ class Answering:
         self._telling: set[RoomId] = set()
         self._told: dict[RoomId, float] = {}
 
+    def begin(self, joining: Joining) -> None:
+        """Take up rooms by this from now on."""
+        self._joining = joining
+
     async def all(self) -> list[Invitation]:
         """Return the invitations of ours, the oldest first, with those that were answered lately."""
         return await self._call(_waiting)
 
-    async def accept(self, joining: Joining, room_id: RoomId) -> bool:
+    async def accept(self, room_id: RoomId) -> bool:
         """Take up a room; return whether it is here now, and not only once somebody who is in it can be reached.
 
         Raises:
@@ -66,16 +70,16 @@ class Answering:
         waits = found.answer is Answer.PENDING
         keeps = found.kept if waits else b""
         await self._call(partial(consent.answer, invitation=found, given=Answer.ACCEPTED, kept=keeps))
-        joining.limits.has_room(found.home)
+        self._joining.limits.has_room(found.home)
         if keeps:
-            if await joining.take_up(found, decode_bundle(keeps)):
+            if await self._joining.take_up(found, decode_bundle(keeps)):
                 return True
         else:
             for entity in found.whom:
-                await joining.ask(entity)
+                await self._joining.ask(entity)
         return await self._call(partial(_is_here, room_id=room_id))
 
-    async def decline(self, joining: Joining, room_id: RoomId) -> None:
+    async def decline(self, room_id: RoomId) -> None:
         """Say no to an invitation. Where nobody can be told of it now, that is done later.
 
         Raises:
@@ -86,12 +90,12 @@ class Answering:
             return
         keeps = found.kept if found.answer is Answer.PENDING else b""
         await self._call(partial(consent.answer, invitation=found, given=Answer.DECLINED, kept=b""))
-        joining.limits.has_room(found.home)
+        self._joining.limits.has_room(found.home)
         if keeps:
             await self.refuse(await self._require(room_id), decode_bundle(keeps))
         else:
             for entity in found.whom:
-                await joining.ask(entity)
+                await self._joining.ask(entity)
 
     async def refuse(self, declined: Invitation, config: Bundle) -> None:
         """Tell of a no soon, made from a room's config as it is offered; again only after a while.
@@ -119,13 +123,22 @@ class Answering:
             if one.answer is Answer.DECLINED and not one.is_told:
                 self._soon(self._tell, one.room_id)
 
-    async def expect(self, joining: Joining, room_id: RoomId, by: EntityId, home: str) -> None:
-        """Take up a room that was agreed to, as soon as it is offered: one that ``by`` opens and brings ours into."""
+    def expect(self, room_id: RoomId, by: EntityId, home: str) -> None:
+        """Take up a room that was agreed to, as soon as it is offered: one that ``by`` opens and brings ours into.
+
+        Args:
+            room_id: the room.
+            by: who opens it.
+            home: node id of the daemon of that one.
+        """
+        self._soon(self._expect, room_id, by, home)
+
+    async def _expect(self, room_id: RoomId, by: EntityId, home: str) -> None:
         if await self._call(partial(_is_here, room_id=room_id)):
             return
         if await self._call(partial(consent.expect, room_id=room_id, by=by, home=home)):
             for entity in await self._call(lambda engine: list(engine.keyring.local)):
-                await joining.ask(entity)
+                await self._joining.ask(entity)
 
     async def _tell(self, room_id: RoomId) -> None:
         """Tell of a no; one after the other, since whoever invites may answer late or never."""

@@ -13,7 +13,6 @@ from sublet.messaging.attending.attending import Attending
 from sublet.messaging.attending.members import documents_of_members
 from sublet.messaging.attending.presence import Tokens
 from sublet.messaging.engine.calling import CallEngine
-from sublet.messaging.membership.answering import Answering
 from sublet.messaging.membership.joining import Joining
 from sublet.messaging.running.hand_over import tried
 from sublet.messaging.syncing.history import History
@@ -40,7 +39,6 @@ class CatchingUp:
         call: runs something with the engine.
         attending: attends to rooms, which asks for what is missing of them.
         joining: asks which other rooms ours are members of.
-        answering: tells of what ours have declined.
         tokens: takes in who is there.
         sync: asks for documents.
         history: told that somebody new may know older months.
@@ -52,7 +50,6 @@ class CatchingUp:
         call: CallEngine,
         attending: Attending,
         joining: Joining,
-        answering: Answering,
         tokens: Tokens,
         sync: Sync,
         history: History,
@@ -61,7 +58,6 @@ class CatchingUp:
         self._call = call
         self._attending = attending
         self._joining = joining
-        self._answering = answering
         self._tokens = tokens
         self._sync = sync
         self._history = history
@@ -101,7 +97,7 @@ class CatchingUp:
         await self.everything()
         await self._ask_for_members()
         await self._once_more()
-        await self._answering.tell_again()
+        await self._joining.tell_again()
 
     async def _once_more(self) -> None:
         """Ask again for rooms of which no member has answered, and for our rooms; once for several changes."""

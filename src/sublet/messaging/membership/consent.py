@@ -17,6 +17,7 @@ from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.ports.invitation_store import Answer, Invitation
 from sublet.messaging.ports.store import Store
 from sublet.messaging.rooms.standing import INVITED_EVENT
+from sublet.protocol.ezagent.bundle import Bundle
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 MAX_OF_INVITER: Final = 32
@@ -59,6 +60,16 @@ class ConsentRules(Protocol):
             home: node id of the daemon of who invites.
             whom: those of ours who are invited.
         """
+
+
+class TellsNo(Protocol):
+    """Tells those who invite that ours have declined."""
+
+    async def refuse(self, declined: Invitation, config: Bundle) -> None:
+        """Tell of a no soon, made from a room's config as it is offered; again only after a while."""
+
+    async def tell_again(self) -> None:
+        """Tell of what was declined while nobody could be reached."""
 
 
 class AskAlways:

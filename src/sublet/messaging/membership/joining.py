@@ -17,7 +17,7 @@ import anyio.to_thread
 from sublet.messaging.attending.attending import Declaring
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.membership import consent
-from sublet.messaging.membership.consent import Consent, ConsentRules, OfferRead
+from sublet.messaging.membership.consent import Consent, ConsentRules, OfferRead, TellsNo
 from sublet.messaging.membership.invitations import (
     InvitationParts,
     Offered,
@@ -65,7 +65,7 @@ class Joining:
         rules: decides what becomes of invitations of those who may.
         trial: makes an engine in memory, where a config is read before anything of it is kept.
         attend: attends to a room that was taken up.
-        refused: tells whoever invites once more that ours have declined.
+        noes: tells those who invite that ours have declined.
         hand_over: takes invitations from the network's threads.
     """
 
@@ -78,7 +78,7 @@ class Joining:
         rules: ConsentRules,
         trial: Callable[[], InvitationParts],
         attend: Callable[[RoomId], Awaitable[None]],
-        refused: Callable[[Invitation, Bundle], Awaitable[None]],
+        noes: TellsNo,
         hand_over: HandOver,
     ) -> None:
         self._call = call
@@ -88,7 +88,7 @@ class Joining:
         self._rules = rules
         self._trial = trial
         self._attend = attend
-        self._refused = refused
+        self._noes = noes
         self._hand_over = hand_over
         self.limits = OfferLimits()
         self._trying = anyio.CapacityLimiter(1)
@@ -120,6 +120,10 @@ class Joining:
                 more |= bundle.more and looked_at  # nobody is asked on who tells of what nobody here looks at
             if not more or len(told) == before:
                 return
+
+    async def tell_again(self) -> None:
+        """Tell of what ours have declined while nobody could be reached."""
+        await self._noes.tell_again()
 
     async def take_up(self, invitation: Invitation, config: Bundle) -> bool:
         """Take up a room that somebody here has accepted; return whether that could be done."""
@@ -166,7 +170,7 @@ class Joining:
         may_invite = {signer: home for signer, home in homes.items() if self._accept(home)}
         found = await self._call(partial(consent.find, room_id=room_id))
         if found is not None and found.answer is Answer.DECLINED:
-            await self._refused(found, offered.config)
+            await self._noes.refuse(found, offered.config)
             return True
         if not may_invite:
             return False
