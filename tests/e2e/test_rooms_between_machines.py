@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from nacl.signing import SigningKey
 
-from support.daemon_rooms import WAIT_SECONDS, Commands, bodies, shared_room
+from support.daemon_rooms import WAIT_SECONDS, Commands, bodies, shared_room, until_known
 from support.daemons import wait_for
 from support.namespaces import needs_root
 from support.paired_machines import PairedMachines, paired_machines
@@ -73,6 +73,7 @@ def test_c39_a_daemon_starts_and_is_written_with_while_there_is_no_network_at_al
         assert ann.json("send", room, "after it")["receipt"] == "queued"
         said = ["before a restart", "after it"]
         assert bodies(ann, room) == said
+    until_known(bob, room)
     until(bob, room, said)
     bob.json("send", room, "there you are")
     until(ann, room, [*said, "there you are"])

@@ -10,7 +10,7 @@ import pytest
 
 from sublet.daemon.api.room_people import MAX_PICTURE_BYTES
 from support.browser import chromium
-from support.daemon_rooms import WAIT_SECONDS, knows
+from support.daemon_rooms import WAIT_SECONDS, knows, until_known
 from support.daemons import two_daemons, wait_for
 from support.pictures import SVG, png
 from support.typed_commands import Typing
@@ -44,6 +44,7 @@ def test_a_person_reads_and_writes_in_a_room_as_it_happens(tmp_path: Path) -> No
         room = here.json("room", "create", "plans <b>")["room_id"]
         browser.wait_text("plans <b>", ".card")
         here.json("room", "invite", room, other)
+        until_known(there, room)
         browser.wait_text("2 members", ".card")
         first = here.json("send", room, "first")["ref_id"]
         browser.click(".card", "plans <b>")
@@ -97,7 +98,7 @@ def test_the_picture_of_a_profile_is_shown_beside_its_name(tmp_path: Path) -> No
 
         room = here.json("room", "create", "plans")["room_id"]
         here.json("room", "invite", room, other)
-        wait_for(lambda: knows(there, room), WAIT_SECONDS, "the room at the other side")
+        until_known(there, room)
         wait_for(lambda: _avatar(here, other) == avatar, WAIT_SECONDS, "the profile")
         here.run("profile", other, "--save-picture", str(tmp_path / "saved.png"))
         assert (tmp_path / "saved.png").read_bytes() == png(64, 64)

@@ -110,12 +110,14 @@ class Change(Arguments):
 class People(Arguments):
     """Arguments of ``people``."""
 
-    action: Literal["find", "profile", "describe", "invite"]
+    action: Literal["find", "profile", "describe", "invite", "invitations", "accept", "decline"]
     query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARS)] | None = Field(
         default=None, description="find: words that a profile holds"
     )
     entity: Address | None = Field(default=None, description="profile: whose, yours by default; invite: whom")
-    room: Address | None = Field(default=None, description="invite: into which room")
+    room: Address | None = Field(
+        default=None, description="invite: into which room; accept, decline: the room_id of an invitation"
+    )
     fields: Annotated[dict[str, JsonValue], Field(max_length=MAX_PROFILE_FIELDS)] = Field(
         default_factory=dict, description="describe: such as display_name, skills; null takes one away"
     )
@@ -130,11 +132,14 @@ class People(Arguments):
             "profile": {"entity"},
             "describe": {"fields", "text"},
             "invite": {"entity", "room"},
+            "invitations": set(),
+            "accept": {"room"},
+            "decline": {"room"},
         }[self.action]
         given = self.model_fields_set - {"action"}
         if given - takes:
-            raise ValueError(f"{self.action} takes {' and '.join(sorted(takes))}")
-        if (not given and self.action != "profile") or (self.action == "invite" and given != takes):
+            raise ValueError(f"{self.action} takes {' and '.join(sorted(takes)) or 'nothing else'}")
+        if (takes and not given and self.action != "profile") or (self.action == "invite" and given != takes):
             raise ValueError(f"{self.action} needs {' and '.join(sorted(takes))}")
         return self
 

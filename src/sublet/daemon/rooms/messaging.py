@@ -26,10 +26,11 @@ from sublet.daemon.peering.peers import Peer, PeerStore
 from sublet.daemon.ports.peer_link import BUS_WIRE, BusAddress, PeerLink
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.clocks import ClockDiffers, clock_differs, clocks_that_differ
+from sublet.daemon.rooms.entities import daemon_of
 from sublet.daemon.rooms.known_buses import KnownBuses
 from sublet.daemon.rooms.versions import Apart, rooms_apart
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import EntityId, entity_domain, is_entity_id
+from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain, is_entity_id
 from sublet.tasks import Services
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from sublet.messaging.declaring.registry import Registry
     from sublet.messaging.links.links import Links
     from sublet.messaging.links.sockets import Address
+    from sublet.messaging.membership.consent import ConsentRules
     from sublet.messaging.service import MessagingService
 
 LOOK_SECONDS: Final = 15.0
@@ -59,6 +61,7 @@ class Messaging:
         agents: returns the ids of the agents that are served now.
         sockets: directory of the sockets between Zenoh and its links; by default below ``state_dir``.
         services: keeps what messaging runs for as long as it lives.
+        consent: decides which invitations are taken up without anybody's yes; by default none are.
     """
 
     def __init__(
@@ -72,8 +75,10 @@ class Messaging:
         agents: Callable[[], Sequence[str]] = tuple,
         sockets: Path | None = None,
         services: Services | None = None,
+        consent: ConsentRules | None = None,
     ) -> None:
         self._services = services
+        self._consent = consent
         self._identity = identity
         self._keys_dir = state_dir / "keys"
         self._database = state_dir / "messaging.db"
@@ -121,6 +126,11 @@ class Messaging:
     def running(self) -> bool:
         """Whether it runs now."""
         return self._service is not None
+
+    def expect(self, room_id: RoomId, home: str) -> None:
+        """Take up a room that the daemon with a node id opens for a delegation which was agreed to."""
+        if self._service is not None:
+            self._service.invited.expect(room_id, daemon_of(home), home)
 
     def agents_changed(self) -> None:
         """Look at once which agents are served now."""
@@ -203,6 +213,7 @@ class Messaging:
             LoopLimits(self._settings.max_hops, self._settings.agent_messages_per_minute),
             daemon_bytes=self._settings.megabytes_of_daemon << 20,
             services=self._services,
+            consent=self._consent,
             make_entity=partial(load_named, self._keys_dir, self._identity),
         )
         async with service.running():
@@ -343,10 +354,9 @@ class Messaging:
         unreachable = is_loopback(self.port.host) and not is_loopback(host)
         return self._identity.node_id < peer.node_id or unreachable
 
-    def _may_invite(self, entity: EntityId) -> bool:
-        """Tell whether an entity may bring ours into a room: its domain is a pinned key, or our own."""
-        domain = entity_domain(entity)
-        return domain == self._identity.node_id or self._peers.by_node_id(domain) is not None
+    def _may_invite(self, home: str) -> bool:
+        """Tell whether the entities of a daemon may invite ours at all: its key is pinned, or it is this one."""
+        return home == self._identity.node_id or self._peers.by_node_id(home) is not None
 
     def _on_peers(self) -> None:
         self._peers_changed.set()

@@ -11,6 +11,7 @@ from typing import Final
 
 from sublet.messaging.backends.rows import ENTRY_COLUMNS, WRITE_COLUMNS, entry_of, entry_values, write_of, write_values
 from sublet.messaging.backends.sqlite_file import open_database
+from sublet.messaging.backends.sqlite_invitations import SqliteInvitations
 from sublet.messaging.backends.sqlite_ranks import SqliteRanks
 from sublet.messaging.backends.sqlite_removal import SqliteRemoval
 from sublet.messaging.backends.sqlite_search import SqliteSearch
@@ -55,6 +56,7 @@ class SqliteStore:
         self.search = SqliteSearch(self._db)
         self.trust = SqliteTrust(self._db, self.search)
         self.removal = SqliteRemoval(self._db, self.search)
+        self.invitations = SqliteInvitations(self._db)
 
     def document(self, doc_id: str, room_id: RoomId | None, kind: str) -> DocumentRow:
         found = self.find_document(doc_id)

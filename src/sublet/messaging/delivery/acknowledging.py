@@ -111,6 +111,10 @@ class Acknowledging:
     def _wake(self) -> None:
         self._ready.set()
 
+    async def say_here(self, room_id: RoomId) -> None:
+        """Let those who are in a room know that ours are there; who misses it asks."""
+        await self._publish(room_id, {})
+
     def want(self, room_id: RoomId) -> None:
         """Ask the others of a room soon for what they have not acknowledged yet."""
         self._wanted[room_id] = None
@@ -207,7 +211,7 @@ class Acknowledging:
 def _question(engine: AcknowledgingParts, room_id: RoomId) -> tuple[RoomQuestion, frozenset[str] | None] | None:
     """Return a question for what is not acknowledged, and the daemons that may answer it; None where all is."""
     unacknowledged = acknowledged.question(engine, room_id)
-    if not unacknowledged:
+    if not unacknowledged and not acknowledged.is_awaited(engine, room_id):
         return None
     key = doc_id("delivery", room_id=room_id)
     question = ask(engine, key, Acknowledgement(engine.epochs.own, unacknowledged).encode())

@@ -58,6 +58,10 @@ class Delivery:
         """Ask soon for what the others of a room have not acknowledged."""
         self._acknowledging.want(room_id)
 
+    async def say_here(self, room_id: RoomId) -> None:
+        """Let those who are in a room know that ours are there now."""
+        await self._acknowledging.say_here(room_id)
+
     def heard(self, sample: Sample) -> None:
         """Take what a recipient has published; any thread may call."""
         room_id = delivery_room(sample.key)

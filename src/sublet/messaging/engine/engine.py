@@ -93,7 +93,7 @@ class Engine:
         self.shards = TimelineShards(store, self.documents, self.rooms, now_ms)
         self.order = RoomOrder(store, self.documents)
         self.documents.closed.append(self.order.forget)
-        self.usage = DiskUsage(store, daemon_bytes)
+        self.usage = DiskUsage(store, daemon_bytes, self.keyring.home)
         self.quotas = Quotas(store, self.usage, self.rooms, self.here, self.keyring, self.documents, self.shards)
         rules = WriterRules(schema, self.rooms)
         self.reading = Reading(store, self.documents, self.updates, self.rooms, rules)

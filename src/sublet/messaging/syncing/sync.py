@@ -78,7 +78,8 @@ class Sync:
     def want(self, name: str) -> None:
         """Ask for a document, a room (``room:ID``) or a key (``key:ENTITY``) soon; on the event loop.
 
-        ``offer:ROOM/ENTITY`` and ``bring:ROOM/ENTITY`` tell an entity of a room that we, or others, have invited it to.
+        ``offer:ROOM/ENTITY`` and ``bring:ROOM/ENTITY`` tell an entity of a room that we, or others, have invited it to;
+        ``withdraw:ROOM/ENTITY`` that we have taken that back.
         """
         self._wanted[name] = None
         self._ready.set()
@@ -109,6 +110,8 @@ class Sync:
                 await self.key(name.removeprefix("key:"))
             elif name.startswith("offer:"):
                 await self.offer(*name.removeprefix("offer:").split("/", 1))
+            elif name.startswith("withdraw:"):
+                await self.withdraw(*name.removeprefix("withdraw:").split("/", 1))
             elif name.startswith("bring:"):
                 await self.bring(*name.removeprefix("bring:").split("/", 1))
             else:
@@ -218,9 +221,16 @@ class Sync:
 
     async def offer(self, room_id: RoomId, entity: EntityId) -> None:
         """Tell an entity that it is a member of a room, until it has heard; who is away asks when it comes back."""
+        await self._until(partial(self._offered, room_id, entity))
+
+    async def withdraw(self, room_id: RoomId, entity: EntityId) -> None:
+        """Tell an entity that its invitation to a room was taken back, until it has heard, as with an offer."""
+        await self._until(partial(self._offered, room_id, entity, over=(room_id,)))
+
+    async def _until(self, told: Callable[[], Awaitable[bool]]) -> None:
         wait = SETTLE_SECONDS
         for _ in range(OFFERS):
-            if await self._offered(room_id, entity):
+            if await told():
                 return
             await anyio.sleep(wait)
             wait *= 2
@@ -231,9 +241,9 @@ class Sync:
         if await self._call(lambda engine: not engine.ephemeral.is_present(room_id, entity)):
             await self._offered(room_id, entity)
 
-    async def _offered(self, room_id: RoomId, entity: EntityId) -> bool:
+    async def _offered(self, room_id: RoomId, entity: EntityId, over: Collection[RoomId] = ()) -> bool:
         """Tell an entity of a room; return whether it has heard, or there is nothing to tell."""
-        payload = await self._call(partial(offer, entity=entity, rooms=[room_id]))
+        payload = await self._call(partial(offer, entity=entity, rooms=[] if over else [room_id], over=over))
         key = channel_key(doc_id("inbox", entity_id=entity), Channel.UPDATES)
         return payload is None or bool(await self.ask(key, payload))
 
