@@ -81,6 +81,8 @@ def make_rooms(ground: Ground, governance: Governance, peering: Peering) -> Room
         agents=ground.offer.ids,
         sockets=Path(ground.config.home.runtime_dir) / "bus",
         services=ground.services,
+        homes=peering.homes,
+        set_aside=ground.aside.keep,
     )
     speaking = Speaking(messaging, node_id)
     finder = RoomFinder(gate, speaking, Addresses(peers.node_of, lambda node: peers.by_node_id(node) is not None))

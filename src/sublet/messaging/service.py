@@ -50,6 +50,7 @@ from sublet.messaging.syncing.history import History
 from sublet.messaging.syncing.sync import Sync
 from sublet.messaging.watching.news import EventsFound, News
 from sublet.messaging.watching.watchers import Watchers
+from sublet.migrations.damage import is_damage
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, entity_domain, is_room_id
 from sublet.protocol.ezagent.question import seal_answer
@@ -82,6 +83,7 @@ class MessagingService:
         daemon_bytes: of all that the entities of one other daemon have written, in all rooms.
         make_entity: loads or makes the key of another entity of ours, by its local part; may block.
         services: keeps what messaging runs for as long as it lives.
+        damaged: told where SQLite says that the database is damaged.
     """
 
     def __init__(
@@ -97,8 +99,11 @@ class MessagingService:
         make_entity: Callable[[str], LocalEntity] | None = None,
         daemon_bytes: int = DEFAULT_DAEMON_BYTES,
         services: Services | None = None,
+        damaged: Callable[[], None] = lambda: None,
     ) -> None:
         self._services = services or Services()
+        self._damaged = damaged
+        self._link_listeners: list[Callable[[], None]] = []
         self._path = path
         self._registry = registry
         self._network = network
@@ -283,6 +288,14 @@ class MessagingService:
         """Ask all peers for what a room lacks here, and wait until that is here."""
         await self._sync.room(room_id)
 
+    async def ask_for_document(self, name: str) -> int:
+        """Ask members for what a document lacks here, until nobody has more; return how many updates came."""
+        return await self._sync.document(name)
+
+    def on_link_change(self, told: Callable[[], None]) -> None:
+        """Have somebody told on the event loop, at each change of a link."""
+        self._link_listeners.append(told)
+
     async def watch(
         self, entity: EntityId, since: int | None, wait_seconds: float, room_id: RoomId | None = None
     ) -> EventsFound:
@@ -316,6 +329,8 @@ class MessagingService:
         try:
             return await promise
         except sqlite3.Error as error:
+            if is_damage(error):
+                self._damaged()
             raise not_kept(error) from error
         except SubletError:
             await anyio.lowlevel.checkpoint_if_cancelled()  # whoever is ended anyway fails at nothing
@@ -362,8 +377,13 @@ class MessagingService:
         self._tokens.begin(self._attending.ask_for)
         await self._catching_up.begin()
         await self._attending.begin(self._own())
-        self._network.on_change(lambda: self._hand_over.soon(self._catching_up.link_changed))
-        self._hand_over.soon(self._catching_up.link_changed)
+        self._network.on_change(lambda: self._hand_over.soon(self._link_changed))
+        self._hand_over.soon(self._link_changed)
+
+    async def _link_changed(self) -> None:
+        for told in self._link_listeners:
+            told()
+        await self._catching_up.link_changed()
 
     def _own(self) -> list[EntityId]:
         return [entity.record.entity_id for entity in self._local]

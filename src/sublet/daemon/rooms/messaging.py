@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,21 +22,26 @@ import structlog
 from sublet import deadlines
 from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.net.addresses import is_loopback
+from sublet.daemon.peering.homes import Homes
 from sublet.daemon.peering.identity import Identity
 from sublet.daemon.peering.peers import Peer, PeerStore
 from sublet.daemon.ports.peer_link import BUS_WIRE, BusAddress, PeerLink
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.known_buses import KnownBuses
 from sublet.daemon.rooms.versions import Apart, rooms_apart
+from sublet.daemon.storage.state import ROOM_STORE
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, entity_domain, is_entity_id
+from sublet.protocol.ids import node_id
 from sublet.tasks import Services
 
 if TYPE_CHECKING:
     from sublet.messaging.backends.zenoh_network import ZenohNetwork
     from sublet.messaging.declaring.registry import Registry
+    from sublet.messaging.identities.keyring import LocalEntity
     from sublet.messaging.links.links import Links
     from sublet.messaging.links.sockets import Address
+    from sublet.messaging.mending.healing import Healing
     from sublet.messaging.service import MessagingService
 
 LOOK_SECONDS: Final = 15.0
@@ -58,6 +64,8 @@ class Messaging:
         agents: returns the ids of the agents that are served now.
         sockets: directory of the sockets between Zenoh and its links; by default below ``state_dir``.
         services: keeps what messaging runs for as long as it lives.
+        homes: knows from which home each peer may come.
+        set_aside: keeps bytes of the database that were damaged (what they were, the bytes, why).
     """
 
     def __init__(
@@ -71,11 +79,16 @@ class Messaging:
         agents: Callable[[], Sequence[str]] = tuple,
         sockets: Path | None = None,
         services: Services | None = None,
+        homes: Homes | None = None,
+        set_aside: Callable[[str, bytes, str], object] = lambda *_: None,
     ) -> None:
         self._services = services
         self._identity = identity
         self._keys_dir = state_dir / "keys"
-        self._database = state_dir / "messaging.db"
+        self._database = state_dir / ROOM_STORE
+        self._homes = homes
+        self._set_aside = set_aside
+        self._healing: Healing | None = None
         self._buses_file = state_dir / "bus_doors.json"
         self._sockets = sockets or state_dir / "bus"
         self._asked: set[str] = set()
@@ -127,7 +140,7 @@ class Messaging:
     async def level(self) -> int | None:
         """Return the compliance level that would be, or is, reached (ezagent 6.3)."""
         try:
-            return (await asyncio.to_thread(_registry, self._settings.extensions)).level
+            return (await asyncio.to_thread(registry_of, self._settings.extensions)).level
         except SubletError as error:
             log.warning("messaging can't begin", reason=str(error))
             return None
@@ -142,20 +155,31 @@ class Messaging:
             self._wanted.set()
         while True:
             await self._wanted.wait()
+            mends = False
             try:
-                async with self._linked() as links, self._running(links) as network:
-                    await self._join(network, links)
+                async with self._linked() as links, self._running(links) as running:
+                    mends = await running.until_damaged(partial(self._join, running.network, links))
             except Exception as error:
+                mends = await self._blame(error)
                 self._failure = SubletError(
                     LocalCode.UNAVAILABLE,
                     f"messaging does not run: {error}",
                     "See the daemon's log; `sublet whoami` tries again.",
                 )
-                raise
+                if not mends:
+                    raise
             finally:
                 self._service = None
                 self._wanted.clear()
                 self._settled.set()
+            if mends:  # at once, and whoever asks meanwhile waits for it
+                self._settled = asyncio.Event()
+                self._wanted.set()
+
+    async def _blame(self, error: Exception) -> bool:
+        """Tell whether a failure is one of the database, which is mended now."""
+        healing, starting = self._healing, self._service is None
+        return healing is not None and await asyncio.to_thread(partial(healing.blame, error, starting=starting))
 
     @asynccontextmanager
     async def _linked(self) -> AsyncIterator[Links]:
@@ -166,7 +190,8 @@ class Messaging:
 
         def make() -> Links:
             key = ed25519.Ed25519PrivateKey.from_private_bytes(bytes(self._identity.key))
-            return Links(LinkKeys(self._keys_dir, key), self._sockets, self.port.listener)
+            door = _Door(self._homes) if self._homes is not None else None
+            return Links(LinkKeys(self._keys_dir, key, self._identity.home), self._sockets, self.port.listener, door)
 
         links = await asyncio.to_thread(make)
         try:
@@ -176,15 +201,20 @@ class Messaging:
                 await asyncio.to_thread(links.close)
 
     @asynccontextmanager
-    async def _running(self, links: Links) -> AsyncIterator[ZenohNetwork]:
+    async def _running(self, links: Links) -> AsyncIterator[_Running]:
         from sublet.daemon.rooms.entities import load_entities, load_named
         from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
         from sublet.messaging.delivery.loops import LoopLimits
+        from sublet.messaging.mending.healing import Healing
         from sublet.messaging.service import MessagingService
 
-        registry = await asyncio.to_thread(_registry, self._settings.extensions)
+        registry = await asyncio.to_thread(registry_of, self._settings.extensions)
         self._present = set(self._agents())
         entities = await asyncio.to_thread(load_entities, self._keys_dir, self._identity, sorted(self._present))
+        if self._healing is None:
+            self._healing = Healing(self._database, _now_ms, self._set_aside)
+        healing = self._healing
+        await asyncio.to_thread(healing.mend, registry, entities)
         endpoints = Endpoints(
             (links.endpoint,),
             relays=tuple(self._settings.relays),
@@ -203,11 +233,13 @@ class Messaging:
             daemon_bytes=self._settings.megabytes_of_daemon << 20,
             services=self._services,
             make_entity=partial(load_named, self._keys_dir, self._identity),
+            damaged=healing.suspect,
         )
+        service.on_link_change(healing.link_changed)
         async with service.running():
             self._service = service
             self._settled.set()
-            yield network
+            yield _Running(service, network, healing, registry, entities)
 
     async def _join(self, network: ZenohNetwork, links: Links) -> None:
         """Keep to the buses of all paired daemons, until cancelled.
@@ -235,8 +267,9 @@ class Messaging:
                 await self._peers_changed.wait()
 
     def remarks(self) -> list[str]:
-        """Return which peers no rooms are shared with, and why."""
-        return [f"{apart.what}; {apart.remedy}" for apart in self.apart().values()]
+        """Return which peers no rooms are shared with and why, and what of rooms was damaged."""
+        apart = [f"{apart.what}; {apart.remedy}" for apart in self.apart().values()]
+        return [*apart, *(self._healing.remarks() if self._healing is not None else [])]
 
     def apart(self) -> dict[str, Apart]:
         """Return the peers with which no rooms are shared since their versions do not fit, by name."""
@@ -325,6 +358,45 @@ class Messaging:
             self._wanted.set()
 
 
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """Rooms while they run."""
+
+    service: MessagingService
+    network: ZenohNetwork
+    healing: Healing
+    registry: Registry
+    entities: list[LocalEntity]
+
+    async def until_damaged(self, beside: Callable[[], Awaitable[None]]) -> bool:
+        """Run something until the database is found to be damaged, which is noted and mended at the next opening."""
+        from sublet.messaging.mending.asking_again import Asks
+
+        service = self.service
+        asks = Asks(service.on_engine, service.ask_for_document, service.fetch)
+        async with anyio.create_task_group() as group:
+            group.start_soon(beside)
+            await self.healing.watch(self.registry, self.entities, asks)
+            group.cancel_scope.cancel()
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Door:
+    """``Doorman``, by what is known of peers' homes."""
+
+    homes: Homes
+
+    def admits(self, peer: bytes, home: str) -> bool:
+        return self.homes.admits(node_id(peer), home)
+
+    def opened(self, peer: bytes, home: str) -> None:
+        self.homes.opened(node_id(peer), home)
+
+    def ended(self, peer: bytes, home: str) -> None:
+        self.homes.ended(node_id(peer), home)
+
+
 async def _resolved(host: str, port: int) -> Sequence[Address]:
     """Return the addresses of a host, none where its name is not known now."""
     try:
@@ -334,7 +406,8 @@ async def _resolved(host: str, port: int) -> Sequence[Address]:
     return tuple(dict.fromkeys(address for _, _, _, _, address in found))
 
 
-def _registry(third_party: Sequence[str]) -> Registry:
+def registry_of(third_party: Sequence[str]) -> Registry:
+    """Return all that is declared: built-ins, extensions, and those of third parties that are configured."""
     from sublet.daemon.rooms.third_party import load_third_party
     from sublet.messaging.builtins import BUILT_INS
     from sublet.messaging.declaring.registry import Registry

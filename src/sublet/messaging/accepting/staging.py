@@ -8,7 +8,7 @@ since what it was told of can't be taken back.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from sublet.messaging.accepting.accepted import Accepted, ChangeTeller, entry_row, write_row
@@ -162,12 +162,24 @@ class Staging:
             for content_id, raw in contents.items():
                 self._batch.contents[document.row.number, content_id] = raw
 
-    def replay(self, name: str, rows: Sequence[tuple[int, bytes]]) -> None:
-        """Take accepted updates of a document once more, by their numbers in the log, and tell nobody."""
+    def replay(self, name: str, rows: Iterable[tuple[int, bytes]], gaps: list[bytes] | None = None) -> None:
+        """Take accepted updates of a document once more, by their numbers in the log, and tell nobody.
+
+        Args:
+            name: the document's id.
+            rows: its updates.
+            gaps: takes those that build on what is not among them, or is there twice; None where none can be.
+        """
         document = self._documents.open(name)
         for seq, raw in rows:
             envelope = unpack(raw)
             update = decode_update(envelope.payload)
+            if gaps is not None:
+                if document.known(update) or (update.items and update.start < document.next_clock(update.client)):
+                    continue
+                if document.missing(update):
+                    gaps.append(raw)
+                    continue
             try:
                 plan = document.plan(update)
                 refuse_forbidden(self._documents.datatype_of(document), document, envelope.signer, plan)

@@ -12,6 +12,7 @@ from typing import Final
 from sublet.messaging.backends.rows import ENTRY_COLUMNS, WRITE_COLUMNS, entry_of, entry_values, write_of, write_values
 from sublet.messaging.backends.sqlite_file import open_database
 from sublet.messaging.backends.sqlite_removal import SqliteRemoval
+from sublet.messaging.backends.sqlite_rows import SqliteRows
 from sublet.messaging.backends.sqlite_search import SqliteSearch
 from sublet.messaging.backends.sqlite_trust import SqliteTrust
 from sublet.messaging.ports.rows import (
@@ -24,6 +25,7 @@ from sublet.messaging.ports.rows import (
     StagedUpdate,
     WriteRow,
 )
+from sublet.migrations.damage import is_damage
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId, is_content_hash
@@ -55,6 +57,10 @@ class SqliteStore:
         self.search = SqliteSearch(self._db)
         self.trust = SqliteTrust(self._db, self.search)
         self.removal = SqliteRemoval(self._db, self.search)
+
+    def rows(self) -> SqliteRows:
+        """Return the rows as they are, for whoever checks or mends them."""
+        return SqliteRows(self._db)
 
     def document(self, doc_id: str, room_id: RoomId | None, kind: str) -> DocumentRow:
         found = self.find_document(doc_id)
@@ -376,6 +382,12 @@ class SqliteStore:
 
 def not_kept(error: sqlite3.Error) -> SubletError:
     """Return what whoever asked is told where the database can't be read or written just now."""
+    if is_damage(error):
+        return SubletError(
+            LocalCode.UNAVAILABLE,
+            f"messages can't be kept or read just now, since their database is damaged: {error}",
+            "It is being mended, and what is missing is asked for from members; `sublet status` tells. Try again soon.",
+        )
     return SubletError(
         LocalCode.UNAVAILABLE,
         f"messages can't be kept or read just now: {error}",

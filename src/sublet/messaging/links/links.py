@@ -19,11 +19,11 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
-from sublet.messaging.links.keys import LinkKeys, key_id
+from sublet.messaging.links.keys import LinkKeys, home_of, key_id
 from sublet.messaging.links.link import READ, WRITE, Link, Over, Socket
 from sublet.messaging.links.sockets import BACKLOG, Address, private_directory, remove_directory
 
@@ -40,6 +40,32 @@ PAUSE_SECONDS: Final = 0.1
 _OURS: Final = "bus"
 
 
+class Doorman(Protocol):
+    """Knows from which home each peer may have a link; called from the thread of the links."""
+
+    def admits(self, peer: bytes, home: str) -> bool:
+        """Tell whether a peer, by its key, is let in from the home that it names."""
+
+    def opened(self, peer: bytes, home: str) -> None:
+        """Note a link."""
+
+    def ended(self, peer: bytes, home: str) -> None:
+        """Note the end of a link."""
+
+
+class _Everybody:
+    """Lets in whoever has proven a pinned key."""
+
+    def admits(self, peer: bytes, home: str) -> bool:
+        return True
+
+    def opened(self, peer: bytes, home: str) -> None:
+        """Note nothing."""
+
+    def ended(self, peer: bytes, home: str) -> None:
+        """Note nothing."""
+
+
 class Links:
     """See the module. ``close`` ends the thread; all other methods may be called from any thread.
 
@@ -48,12 +74,14 @@ class Links:
         sockets: directory for Zenoh's sockets, made private and emptied. One whose path is too long for a socket, or
             has characters that Zenoh reads otherwise, is replaced by a temporary one.
         listener: the socket at which peers call, which stays the caller's; None where nobody can.
+        doorman: knows from which home a peer may come; None for any.
 
     Raises:
         OSError: the directory can't be made.
     """
 
-    def __init__(self, keys: LinkKeys, sockets: Path, listener: Socket | None) -> None:
+    def __init__(self, keys: LinkKeys, sockets: Path, listener: Socket | None, doorman: Doorman | None = None) -> None:
+        self._doorman: Doorman = doorman or _Everybody()
         self._keys = keys
         self._sockets = private_directory(sockets)
         self._listener = listener.dup() if listener is not None else None
@@ -287,9 +315,13 @@ class Links:
     def _prove(self, link: Link) -> None:
         """Let a link pass bytes if its peer has proven a key that is pinned, and the one that we have called."""
         assert link.tls is not None, "the handshake is over"
-        peer = self._keys.peer_of(link.tls.getpeercert(binary_form=True))
-        if peer is None or link.wanted not in (None, peer):
+        shown = link.tls.getpeercert(binary_form=True)
+        peer, link.home = self._keys.peer_of(shown), home_of(shown)
+        if peer is None or link.wanted not in (None, peer) or not self._doorman.admits(peer, link.home):
             raise Over
+        for other in list(self._open.get(peer, [])):
+            if other.home != link.home and not self._doorman.admits(peer, other.home):
+                self._end(other)  # a copy of the home that has come now
         local = link.local
         if local is None:
             local = socket.socket(socket.AF_UNIX)
@@ -303,6 +335,7 @@ class Links:
         link.opened(peer, local)
         links = self._open.setdefault(peer, [])
         links.append(link)
+        self._doorman.opened(peer, link.home)
         if len(links) > MAX_LINKS_OF_PEER:
             self._end(links[0])
         if link.move({}):
@@ -333,6 +366,7 @@ class Links:
         self._pending.pop(link, None)
         if link.peer is not None and link in (links := self._open.get(link.peer, [])):
             links.remove(link)
+            self._doorman.ended(link.peer, link.home)
             if not links:
                 del self._open[link.peer]
         link.close()

@@ -1,0 +1,159 @@
+"""Looks whether what the database keeps of each document is what follows from its signed log.
+
+Each update of the log has to be an envelope of its document that its signer has signed. The rest (who wrote up to
+where, the chain of hashes, elements, writes, deletions) is worked out once more in memory, by the code that made it,
+and compared. So a row that is gone, of the log or of what follows from it, shows as well as one that was changed.
+
+Weak: what is gone with all that follows from it, the end of what somebody wrote say, shows only beside what members
+have. What is shown of strangers, and what extensions keep in indexes, is not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from nacl.signing import VerifyKey
+
+from sublet.messaging.backends.sqlite_rows import SqliteRows
+from sublet.messaging.backends.sqlite_store import SqliteStore
+from sublet.messaging.engine.engine import Engine
+from sublet.messaging.identities.keyring import LocalEntity
+from sublet.messaging.ports.rows import DocumentRow
+from sublet.protocol.ezagent.content import named_contents
+from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
+from sublet.protocol.ezagent.errors import Refused
+from sublet.protocol.ezagent.identity import parse_record
+from sublet.protocol.ezagent.ids import ContentId, EntityId
+from sublet.protocol.ezagent.yjs.decode import decode_update
+
+Keys = Mapping[EntityId, tuple[VerifyKey, ...]]
+MAX_MISSING: Final = 4_096
+"""Contents of one document that are named as missing."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What is wrong with a document.
+
+    Args:
+        document: which.
+        why: in words; empty where its rows are right.
+        missing: contents that its updates name and that are not here, each with an envelope that names it.
+    """
+
+    document: DocumentRow
+    why: str = ""
+    missing: dict[ContentId, bytes] = field(default_factory=dict)
+
+
+class KnownKeys:
+    """Keys by entity, as records prove them; what proves nothing is left out.
+
+    Args:
+        local: our own entities.
+    """
+
+    def __init__(self, local: Iterable[LocalEntity]) -> None:
+        self._own = {one.record.entity_id: one.record.verify_keys() for one in local}
+        self._proven: dict[bytes, tuple[EntityId, tuple[VerifyKey, ...]]] = {}
+
+    def of(self, records: Iterable[bytes]) -> Keys:
+        """Return the keys of our own entities and of these records, each of which is proven once."""
+        proven: dict[bytes, tuple[EntityId, tuple[VerifyKey, ...]]] = {}
+        for raw in records:
+            known = self._proven.get(raw)
+            if known is None:
+                try:
+                    record = parse_record(raw)
+                except Refused:
+                    continue
+                known = record.entity_id, record.verify_keys()
+            proven[raw] = known
+        self._proven = proven
+        return dict(proven.values()) | self._own
+
+
+def sound(raw: bytes, doc_id: str, keys: Keys) -> Envelope:
+    """Return an envelope of the log.
+
+    Raises:
+        Refused: it is none, of another document, or its signer, if known, has not signed it.
+    """
+    envelope = unpack(raw)
+    if envelope.doc_id != doc_id:
+        raise ValueError(f"it is of another document, {envelope.doc_id}")
+    signers = keys.get(envelope.signer)
+    if signers is not None:
+        verify(envelope, signers)
+    decode_update(envelope.payload)
+    return envelope
+
+
+def inspect(
+    rows: SqliteRows,
+    document: DocumentRow,
+    keys: Keys,
+    make_trial: Callable[[], Engine],
+    pause: Callable[[], None] = lambda: None,
+) -> Found:
+    """Return what is wrong with a document. Blocks; ``pause`` is called every few updates.
+
+    Args:
+        rows: the database.
+        document: which one.
+        keys: whose key is whose.
+        make_trial: makes an engine over a store in memory.
+        pause: lets others have their turn.
+    """
+    found = Found(document)
+    with rows.moment():
+        updates, kept, forks = rows.updates(document.number), rows.kept(document.number), rows.forks(document.number)
+    good: list[tuple[int, bytes]] = []
+    for number, (seq, raw) in enumerate(updates):
+        try:
+            envelope = sound(raw, document.doc_id, keys)
+        except (Refused, ValueError) as error:
+            found.why = f"an update is damaged: {error}"
+            return found
+        good.append((seq, raw))
+        if document.kind == "index":
+            _note_missing(found, rows, envelope)
+        if number % 8 == 7:
+            pause()
+    trial = make_trial()
+    try:
+        store = trial.store
+        assert isinstance(store, SqliteStore)
+        number = store.document(document.doc_id, document.room_id, document.kind).number
+        gaps: list[bytes] = []
+        with store.transaction():
+            for fork in forks:
+                store.trust.put_fork(number, fork)
+            trial.staging.replay(document.doc_id, _paced(good, pause), gaps)
+        if gaps:
+            found.why = f"{len(gaps)} updates build on something that is not here"
+            return found
+        follows = store.rows().kept(number)
+    finally:
+        trial.store.close()
+    for table, there in kept.items():
+        if there != follows[table]:
+            found.why = f"what is kept of it in {table} does not follow from its log"
+            break
+    return found
+
+
+def _note_missing(found: Found, rows: SqliteRows, envelope: Envelope) -> None:
+    for content_id in named_contents(decode_update(envelope.payload)):
+        digest = bytes.fromhex(content_id.removeprefix("sha256:"))
+        if len(found.missing) < MAX_MISSING and not rows.has_content(found.document.room_id, digest):
+            found.missing[content_id] = envelope.raw
+
+
+def _paced(updates: Sequence[tuple[int, bytes]], pause: Callable[[], None]) -> Iterator[tuple[int, bytes]]:
+    for number, update in enumerate(updates):
+        yield update
+        if number % 8 == 7:
+            pause()

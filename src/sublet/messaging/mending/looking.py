@@ -1,0 +1,66 @@
+"""Looks at the database of rooms while it is used, in small pieces, so that nobody waits for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from sublet.messaging.backends.sqlite_rows import SqliteRows
+from sublet.messaging.engine.engine import Engine
+from sublet.messaging.identities.keyring import LocalEntity
+from sublet.messaging.mending.inspection import Found, KnownKeys, inspect
+from sublet.messaging.mending.losses import Damage, Part
+from sublet.migrations import damage
+
+
+class Looking:
+    """See the module. Every method blocks; used by one thread at a time.
+
+    Args:
+        path: the database.
+        make_trial: makes an engine over a store in memory.
+        local: our own entities.
+        pause: lets others have their turn; called every few milliseconds of work.
+    """
+
+    def __init__(
+        self, path: Path, make_trial: Callable[[], Engine], local: list[LocalEntity], pause: Callable[[], None]
+    ) -> None:
+        self._path = path
+        self._make_trial = make_trial
+        self._keys = KnownKeys(local)
+        self._pause = pause
+
+    def pages(self) -> Damage | None:
+        """Return what SQLite's own check finds."""
+        for why in damage.find(self._path):
+            if why:
+                return Damage(Part.PAGES, "", why)
+            self._pause()
+        return None
+
+    def rows(self) -> Damage | None:
+        """Return whether rows are torn by themselves, or updates are of no document."""
+        with damage.reading(self._path) as db:
+            rows = SqliteRows(db)
+            for torn in rows.torn():
+                if torn is not None:
+                    return Damage(Part.ROWS, "", f"a row of {torn[0]} is torn")
+                self._pause()
+            if rows.strays():
+                return Damage(Part.ROWS, "", "there are updates of no document")
+        return None
+
+    def documents(self) -> list[str]:
+        """Return the ids of the documents that are there."""
+        with damage.reading(self._path) as db:
+            return [row.doc_id for row in SqliteRows(db).documents()]
+
+    def document(self, doc_id: str) -> Found | None:
+        """Return what is wrong with a document; None where it is not there any more."""
+        with damage.reading(self._path) as db:
+            rows = SqliteRows(db)
+            document = rows.find(doc_id)
+            if document is None:
+                return None
+            return inspect(rows, document, self._keys.of(rows.records()), self._make_trial, self._pause)
