@@ -14,7 +14,7 @@ from sublet.daemon.api.daemon import Check
 from sublet.daemon.config.config_file import read_config
 from sublet.daemon.config.paths import Home
 from sublet.daemon.process.lock import InstanceLock
-from sublet.daemon.process.own_home import make_own
+from sublet.daemon.process.own_home import is_copy, make_own
 from sublet.daemon.rooms.mending import mend_rooms
 from sublet.daemon.storage.state import ROOM_STORE, STORE, databases
 from sublet.disk.set_aside import SetAside
@@ -79,11 +79,18 @@ def own_home(home: Home) -> Check:
     """Make a copied home a daemon of its own, which begins anew with what was configured. Blocks.
 
     Raises:
-        SubletError: ``ALREADY_RUNNING``; ``UNAVAILABLE`` where something can't be moved: calling it again goes on.
+        SubletError: ``ALREADY_RUNNING``; ``CONFLICT`` where it is no copy; ``UNAVAILABLE`` where something can't be
+            moved: calling it again goes on.
     """
     home.make()
     try:
         with _locked(home):
+            if not is_copy(Path(home.state_dir)):
+                raise SubletError(
+                    LocalCode.CONFLICT,
+                    "this home is where it has always been, so it is no copy of another one",
+                    f"To begin anew all the same, move {home.state_dir} aside.",
+                )
             kept = make_own(Path(home.state_dir))
     except OSError as error:
         raise SubletError(

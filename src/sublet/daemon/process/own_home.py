@@ -77,6 +77,15 @@ def problem(state_dir: Path) -> SubletError | None:
     return copied(before.path) if _is_there(before, token) else None
 
 
+def is_copy(state_dir: Path) -> bool:
+    """Tell whether this home has been in another place, so that it may be a copy. Blocks."""
+    token, before = _read(state_dir / FILE)
+    if token is None or before is None:
+        return False
+    here = _place(state_dir)
+    return bool(token.elders) or (here.machine, here.inode) != (before.machine, before.inode)
+
+
 def make_own(state_dir: Path) -> Path:
     """Let the home begin anew, with a key of its own; return where what it held is now. Blocks.
 
@@ -92,8 +101,9 @@ def make_own(state_dir: Path) -> Path:
     kept = state_dir / _numbered(number)
     kept.mkdir(mode=0o700)
     stays = {_LOCK, *(_numbered(one) for one in range(1, number + 1))}
-    # The keys go last: what is left by a kill is the copy still, and not a new daemon with the other's rooms.
-    names = sorted(os.listdir(state_dir), key=lambda name: (name == "keys", name))
+    # The keys go late: what is left by a kill is the copy still, and not a new daemon with the other's rooms. What says
+    # that it is one goes last.
+    names = sorted(os.listdir(state_dir), key=lambda name: (name == FILE, name == "keys", name))
     for name in names:
         if name not in stays:
             (state_dir / name).rename(kept / name)

@@ -60,15 +60,13 @@ class Soundness:
             if not await anyio.to_thread.run_sync(path.exists):
                 return
             while True:
-                why = await anyio.to_thread.run_sync(next, steps, None)
+                why = await anyio.to_thread.run_sync(next, steps, None, abandon_on_cancel=True)
                 if why != "":
                     break
                 await anyio.sleep(PAUSE_SECONDS)
         except (OSError, sqlite3.Error) as error:
             log.warning("a database could not be looked at", store=path.name, reason=str(error))
             return
-        finally:
-            steps.close()
         if why and path not in self._damaged:
             log.error("a database is damaged", store=path.name, reason=why, remedy="sublet doctor --repair")
         if why:

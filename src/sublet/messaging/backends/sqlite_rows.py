@@ -113,6 +113,23 @@ class SqliteRows:
         rows = self._db.execute("SELECT client, clock, signer, one, other FROM forks WHERE document = ?", (document,))
         return [Fork(client, clock, signer, bytes(one), bytes(other)) for client, clock, signer, one, other in rows]
 
+    def size(self, document: int) -> int:
+        """Return how many bytes a document's envelopes have."""
+        query = "SELECT coalesce(sum(length(envelope)), 0) FROM log WHERE document = ?"
+        return int(self._db.execute(query, (document,)).fetchone()[0])
+
+    def numbers(self, document: int) -> list[tuple[int, Any, Any, Any]]:
+        """Return the numbers of a document's updates in the order of acceptance, with client, first and next clock."""
+        rows = self._db.execute(
+            "SELECT seq, client, start, until FROM log WHERE document = ? ORDER BY seq", (document,)
+        )
+        return [(int(seq), client, start, until) for seq, client, start, until in rows]
+
+    def update(self, seq: int) -> bytes:
+        """Return an envelope by its number; empty where it is gone meanwhile."""
+        row = self._db.execute("SELECT envelope FROM log WHERE seq = ?", (seq,)).fetchone()
+        return b"" if row is None else row[0] if isinstance(row[0], bytes) else str(row[0]).encode()
+
     def updates(self, document: int) -> list[tuple[int, bytes]]:
         """Return a document's envelopes with their numbers, in the order of acceptance; one may be no envelope."""
         rows = self._db.execute("SELECT seq, envelope FROM log WHERE document = ? ORDER BY seq", (document,))

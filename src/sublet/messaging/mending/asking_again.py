@@ -90,11 +90,11 @@ class AskingAgain:
         await self._asks.document(name)
         kept = await anyio.to_thread.run_sync(self._losses.kept, name)
         waits = await self._asks.call(partial(_take, name=name, kept=kept))
-        found = await anyio.to_thread.run_sync(self._look, name)
+        found = await anyio.to_thread.run_sync(self._look, name, abandon_on_cancel=True)
         if found is not None and found.missing and room_id is not None:
             for content_id, raw in islice(found.missing.items(), CONTENTS_AT_ONCE):
                 await self._content(room_id, content_id, raw)
-            found = await anyio.to_thread.run_sync(self._look, name)
+            found = await anyio.to_thread.run_sync(self._look, name, abandon_on_cancel=True)
         heard = room_id is None or bool(await self._asks.fetch(doc_id("heads", room_id=room_id), b""))
         whole = heard and not waits and not (found is not None and (found.missing or found.why))
         await anyio.to_thread.run_sync(partial(self._losses.found, name, left=waits, whole=whole))

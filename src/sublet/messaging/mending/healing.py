@@ -33,8 +33,9 @@ FIRST_LOOK_SECONDS: Final = 3.0
 """After a start, which nothing should make slower."""
 LOOK_SECONDS: Final = 6 * 3600.0
 """Between two looks at everything."""
-ASK_SECONDS: Final = 30.0
-"""Between two questions for what is lost; a change of a link brings the next one forward."""
+ASK_SECONDS: Final = 2.0
+LONGEST_ASK_SECONDS: Final = 600.0
+"""Between two questions for what is lost, each time twice as long; a change of a link begins with the first again."""
 PAUSE: Final = 24.0
 """How much longer than it works a look rests, so that it takes a twenty-fifth of one processor."""
 WORK_SECONDS: Final = 0.002
@@ -122,7 +123,8 @@ class Healing:
 
     async def watch(self, registry: Registry, local: list[LocalEntity], asks: Asks) -> Damage:
         """Look and ask until something is found that has to be mended, which is noted and returned."""
-        looking = Looking(self._path, partial(self._trial, registry, local), local, _Pace())
+        pace = _Pace()
+        looking = Looking(self._path, partial(self._trial, registry, local), local, pace)
         again = AskingAgain(self._losses, asks, looking.document)
         found: list[Damage] = []
 
@@ -130,14 +132,19 @@ class Healing:
             found.append(await self._until_damaged(looking))
             group.cancel_scope.cancel()
 
-        async with anyio.create_task_group() as group:
-            group.start_soon(look)
-            group.start_soon(self._keep_asking, again)
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(look)
+                group.start_soon(self._keep_asking, again)
+        finally:
+            pace.end()
         return found[0]
 
     async def _keep_asking(self, again: AskingAgain) -> None:
+        wait = ASK_SECONDS
         while True:
-            self._ask_now = anyio.Event()
+            if self._ask_now.is_set():
+                wait, self._ask_now = ASK_SECONDS, anyio.Event()
             if self._lost:
                 try:
                     self._lost = await again.all()
@@ -145,8 +152,9 @@ class Healing:
                         log.info("all that rooms had lost was had again from members")
                 except Exception:
                     log.exception("what rooms have lost could not be asked for")
-            with anyio.move_on_after(ASK_SECONDS if self._lost else None):
+            with anyio.move_on_after(wait if self._lost else None):
                 await self._ask_now.wait()
+            wait = min(2 * wait, LONGEST_ASK_SECONDS)
 
     async def _until_damaged(self, looking: Looking) -> Damage:
         wait = FIRST_LOOK_SECONDS
@@ -168,13 +176,13 @@ class Healing:
     async def _look(self, looking: Looking) -> list[Damage]:
         """Return what is damaged: pages before rows, rows before documents."""
         for step in (looking.pages, looking.rows):
-            damage = await anyio.to_thread.run_sync(step)
+            damage = await anyio.to_thread.run_sync(step, abandon_on_cancel=True)
             if damage is not None:
                 return [damage]
         damages: list[Damage] = []
         lacking: list[Found] = []
-        for name in await anyio.to_thread.run_sync(looking.documents):
-            found = await anyio.to_thread.run_sync(looking.document, name)
+        for name in await anyio.to_thread.run_sync(looking.documents, abandon_on_cancel=True):
+            found = await anyio.to_thread.run_sync(looking.document, name, abandon_on_cancel=True)
             if found is not None and found.why:
                 damages.append(Damage(Part.DOCUMENT, name, found.why))
             elif found is not None and found.missing:
@@ -214,13 +222,24 @@ class Healing:
         return self._over(registry, local, SqliteStore(None))
 
 
+class _Ended(Exception):
+    """Nobody waits for the look any more."""
+
+
 class _Pace:
     """Rests longer than was worked, on the thread that works."""
 
     def __init__(self) -> None:
         self._began = time.thread_time()
+        self._ended = False
+
+    def end(self) -> None:
+        """Have whatever is under way end at its next rest."""
+        self._ended = True
 
     def __call__(self) -> None:
+        if self._ended:
+            raise _Ended
         worked = time.thread_time() - self._began
         if worked >= WORK_SECONDS:
             time.sleep(min(PAUSE * worked, MAX_PAUSE_SECONDS))

@@ -15,11 +15,12 @@ from typing import Final
 
 import structlog
 
+from sublet.messaging.accepting.staging import LeftOut
 from sublet.messaging.backends.schema import SCHEMA
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.identities.keyring import LocalEntity
-from sublet.messaging.mending.inspection import Found, Keys, KnownKeys, inspect, sound
+from sublet.messaging.mending.inspection import Found, Keys, KnownKeys, inspect, is_declared, sound
 from sublet.messaging.mending.losses import Damage, Losses, Part
 from sublet.migrations import damage
 from sublet.migrations.salvage import finish, salvage
@@ -79,6 +80,10 @@ class Mended:
             )
         kept = f"; the damaged file is {self.kept_as}" if self.kept_as else ""
         return "; ".join(said) + kept
+
+
+class _NotTaken(Exception):
+    """An update that was accepted before would not be now, so all of it stays as it is."""
 
 
 class Mender:
@@ -154,10 +159,10 @@ class Mender:
                 if not everything and document.doc_id not in named:
                     continue
                 found = inspect(store.rows(), document, keys, self._trial)
-                if found.why:
+                if found.why and is_declared(engine, document):
                     self._mend_document(store, engine, found, keys, done)
-                elif found.missing or done.pages:
-                    why = "contents are missing" if found.missing else done.pages
+                elif found.why or found.missing or done.pages:
+                    why = found.why or ("contents are missing" if found.missing else done.pages)
                     done.documents.setdefault(document.doc_id, why)
                     self._losses.lose(document.doc_id, document.room_id, why)
         finally:
@@ -205,18 +210,23 @@ class Mender:
                 self._keep(f"{document.doc_id}/{seq}", raw, f"an update is damaged: {error}")
             else:
                 good.append((seq, raw))
-        gaps: list[bytes] = []
-        with store.transaction():
-            store.rows().clear(document.number)
-            engine.documents.close(document.doc_id)
-            engine.staging.replay(document.doc_id, good, gaps)
-            # What builds on something that is gone is kept beside before it leaves the log.
-            self._losses.lose(document.doc_id, document.room_id, found.why, gaps)
-        engine.forget()
+        left = LeftOut()
+        try:
+            with store.transaction():
+                store.rows().clear(document.number)
+                engine.documents.close(document.doc_id)
+                engine.staging.replay(document.doc_id, good, left)
+                if left.refused:
+                    raise _NotTaken
+                # What builds on something that is gone is kept beside before it leaves the log.
+                self._losses.lose(document.doc_id, document.room_id, found.why, left.gaps)
+        except _NotTaken:
+            log.error("a document is damaged and can't be made anew", document=document.doc_id, why=found.why)
+            self._losses.lose(document.doc_id, document.room_id, found.why)
+        finally:
+            engine.forget()
         done.documents[document.doc_id] = found.why
-        log.warning(
-            "a document was made anew from its log", document=document.doc_id, reason=found.why, waiting=len(gaps)
-        )
+        log.warning("a document was mended", document=document.doc_id, why=found.why, waits=len(left.gaps))
 
     def _keep(self, what: str, raw: bytes, why: str) -> None:
         self._torn += 1
