@@ -22,7 +22,8 @@ from sublet.messaging.attending.attending import Attending, Declaring
 from sublet.messaging.attending.presence import Presences, Tokens
 from sublet.messaging.attending.subscriptions import Subscriptions
 from sublet.messaging.backends.blob_files import FileBlobs
-from sublet.messaging.backends.sqlite_store import SqliteStore, not_kept
+from sublet.messaging.backends.sqlite_file import not_kept
+from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.bus import Bus, stream
 from sublet.messaging.calls.engine_call import EngineCall, P, R
 from sublet.messaging.declaring.asking import AskingContext, run_waiting
@@ -50,7 +51,6 @@ from sublet.messaging.syncing.history import History
 from sublet.messaging.syncing.sync import Sync
 from sublet.messaging.watching.news import EventsFound, News
 from sublet.messaging.watching.watchers import Watchers
-from sublet.migrations.damage import is_damage
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, entity_domain, is_room_id
 from sublet.protocol.ezagent.question import seal_answer
@@ -101,9 +101,7 @@ class MessagingService:
         services: Services | None = None,
         damaged: Callable[[], None] = lambda: None,
     ) -> None:
-        self._services = services or Services()
-        self._damaged = damaged
-        self._link_listeners: list[Callable[[], None]] = []
+        self._services, self._damaged = services or Services(), damaged
         self._path = path
         self._registry = registry
         self._network = network
@@ -292,10 +290,6 @@ class MessagingService:
         """Ask members for what a document lacks here, until nobody has more; return how many updates came."""
         return await self._sync.document(name)
 
-    def on_link_change(self, told: Callable[[], None]) -> None:
-        """Have somebody told on the event loop, at each change of a link."""
-        self._link_listeners.append(told)
-
     async def watch(
         self, entity: EntityId, since: int | None, wait_seconds: float, room_id: RoomId | None = None
     ) -> EventsFound:
@@ -329,9 +323,7 @@ class MessagingService:
         try:
             return await promise
         except sqlite3.Error as error:
-            if is_damage(error):
-                self._damaged()
-            raise not_kept(error) from error
+            raise not_kept(error, self._damaged) from error
         except SubletError:
             await anyio.lowlevel.checkpoint_if_cancelled()  # whoever is ended anyway fails at nothing
             raise
@@ -377,13 +369,8 @@ class MessagingService:
         self._tokens.begin(self._attending.ask_for)
         await self._catching_up.begin()
         await self._attending.begin(self._own())
-        self._network.on_change(lambda: self._hand_over.soon(self._link_changed))
-        self._hand_over.soon(self._link_changed)
-
-    async def _link_changed(self) -> None:
-        for told in self._link_listeners:
-            told()
-        await self._catching_up.link_changed()
+        self._network.on_change(lambda: self._hand_over.soon(self._catching_up.link_changed))
+        self._hand_over.soon(self._catching_up.link_changed)
 
     def _own(self) -> list[EntityId]:
         return [entity.record.entity_id for entity in self._local]

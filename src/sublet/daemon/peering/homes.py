@@ -25,6 +25,8 @@ from sublet.protocol.text import clean_line
 from sublet.protocol.times import unix_seconds
 
 MAX_FILE_BYTES: Final = 1 << 20
+MAX_MET: Final = 64
+"""Homes of one daemon that are remembered in the order in which they were met."""
 MAX_REFUSED: Final = 16
 """Copies of one daemon that are remembered."""
 MAX_REFUSING: Final = 16
@@ -35,10 +37,23 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Known:
-    """The home of one peer, and copies of it with the Unix seconds when they were noticed."""
+    """The home of one peer, copies of it with the Unix seconds when they were noticed, and all tokens, oldest first."""
 
     home: HomeToken
     refused: dict[str, float] = field(default_factory=dict)
+    met: list[str] = field(default_factory=list)
+
+    def meet(self, home: HomeToken) -> None:
+        """Note that a home was met; of many the first ones count."""
+        if home.token not in self.met and len(self.met) < MAX_MET:
+            self.met.append(home.token)
+
+    def is_older(self, one: HomeToken, other: HomeToken) -> bool:
+        """Tell whether a home was there before another: that came from it, or was met later."""
+        if one.comes_from(other) or other.comes_from(one):
+            return other.comes_from(one)
+        place = {token: number for number, token in enumerate(self.met)}
+        return place.get(one.token, MAX_MET) < place.get(other.token, MAX_MET)
 
 
 class Homes:
@@ -87,7 +102,7 @@ class Homes:
         with self._lock:
             known = self._known.get(node_id)
             if known is None:
-                self._known[node_id] = _Known(home)
+                self._known[node_id] = _Known(home, met=[home.token])
                 self._keep()
                 return True
             self._forgive(known, peer)
@@ -96,12 +111,17 @@ class Homes:
             beside = map(parse_home, self._linked.get(node_id, ()))
             others = [other for other in beside if other is not None and other.token != home.token]
             others = [other for other in others if other.token not in known.refused]
-            if others and not any(other.comes_from(home) for other in others):
+            known.meet(home)
+            if any(not known.is_older(home, other) for other in others):
                 self._refuse(known, peer, home)
                 return False
             for other in others:  # the elder is back, or was slower
                 self._refuse(known, peer, other)
-            if known.home.token != home.token and known.home.comes_from(home):
+            if (
+                known.home.token != home.token
+                and known.home.token not in known.refused
+                and known.is_older(home, known.home)
+            ):
                 self._refuse(known, peer, known.home)
             if known.home != home:
                 known.home = home
@@ -153,7 +173,7 @@ class Homes:
 
     def _keep(self) -> None:
         kept = {
-            node_id: {"home": known.home.said, "refused": known.refused}
+            node_id: {"home": known.home.said, "refused": known.refused, "met": known.met}
             for node_id, known in self._known.items()
             if self._find(node_id) is not None
         }
@@ -170,7 +190,7 @@ def _read(file: Path) -> dict[str, _Known]:
             home = parse_home(kept["home"])
             if home is not None:
                 refused = {str(token): float(at) for token, at in kept["refused"].items()}
-                found[str(node_id)] = _Known(home, refused)
+                found[str(node_id)] = _Known(home, refused, [str(token) for token in kept["met"]][:MAX_MET])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return found
     return found

@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,17 +27,16 @@ from sublet.daemon.peering.peers import Peer, PeerStore
 from sublet.daemon.ports.peer_link import BUS_WIRE, BusAddress, PeerLink
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.known_buses import KnownBuses
+from sublet.daemon.rooms.running_rooms import Door, RunningRooms
 from sublet.daemon.rooms.versions import Apart, rooms_apart
 from sublet.daemon.storage.state import ROOM_STORE
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, entity_domain, is_entity_id
-from sublet.protocol.ids import node_id
 from sublet.tasks import Services
 
 if TYPE_CHECKING:
     from sublet.messaging.backends.zenoh_network import ZenohNetwork
     from sublet.messaging.declaring.registry import Registry
-    from sublet.messaging.identities.keyring import LocalEntity
     from sublet.messaging.links.links import Links
     from sublet.messaging.links.sockets import Address
     from sublet.messaging.mending.healing import Healing
@@ -190,7 +188,7 @@ class Messaging:
 
         def make() -> Links:
             key = ed25519.Ed25519PrivateKey.from_private_bytes(bytes(self._identity.key))
-            door = _Door(self._homes) if self._homes is not None else None
+            door = Door(self._homes) if self._homes is not None else None
             return Links(LinkKeys(self._keys_dir, key, self._identity.home), self._sockets, self.port.listener, door)
 
         links = await asyncio.to_thread(make)
@@ -201,7 +199,7 @@ class Messaging:
                 await asyncio.to_thread(links.close)
 
     @asynccontextmanager
-    async def _running(self, links: Links) -> AsyncIterator[_Running]:
+    async def _running(self, links: Links) -> AsyncIterator[RunningRooms]:
         from sublet.daemon.rooms.entities import load_entities, load_named
         from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
         from sublet.messaging.delivery.loops import LoopLimits
@@ -235,11 +233,12 @@ class Messaging:
             make_entity=partial(load_named, self._keys_dir, self._identity),
             damaged=healing.suspect,
         )
-        service.on_link_change(healing.link_changed)
+        loop = asyncio.get_running_loop()
+        network.on_change(lambda: _soon(loop, healing.link_changed))
         async with service.running():
             self._service = service
             self._settled.set()
-            yield _Running(service, network, healing, registry, entities)
+            yield RunningRooms(service, network, healing, registry, entities)
 
     async def _join(self, network: ZenohNetwork, links: Links) -> None:
         """Keep to the buses of all paired daemons, until cancelled.
@@ -358,43 +357,10 @@ class Messaging:
             self._wanted.set()
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """Rooms while they run."""
-
-    service: MessagingService
-    network: ZenohNetwork
-    healing: Healing
-    registry: Registry
-    entities: list[LocalEntity]
-
-    async def until_damaged(self, beside: Callable[[], Awaitable[None]]) -> bool:
-        """Run something until the database is found to be damaged, which is noted and mended at the next opening."""
-        from sublet.messaging.mending.asking_again import Asks
-
-        service = self.service
-        asks = Asks(service.on_engine, service.ask_for_document, service.fetch)
-        async with anyio.create_task_group() as group:
-            group.start_soon(beside)
-            await self.healing.watch(self.registry, self.entities, asks)
-            group.cancel_scope.cancel()
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class _Door:
-    """``Doorman``, by what is known of peers' homes."""
-
-    homes: Homes
-
-    def admits(self, peer: bytes, home: str) -> bool:
-        return self.homes.admits(node_id(peer), home)
-
-    def opened(self, peer: bytes, home: str) -> None:
-        self.homes.opened(node_id(peer), home)
-
-    def ended(self, peer: bytes, home: str) -> None:
-        self.homes.ended(node_id(peer), home)
+def _soon(loop: asyncio.AbstractEventLoop, run: Callable[[], None]) -> None:
+    """Run something on the event loop, from any thread; once that has ended nothing needs it any more."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(run)
 
 
 async def _resolved(host: str, port: int) -> Sequence[Address]:

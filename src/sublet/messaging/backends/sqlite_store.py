@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,9 +24,7 @@ from sublet.messaging.ports.rows import (
     StagedUpdate,
     WriteRow,
 )
-from sublet.migrations.damage import is_damage
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId, is_content_hash
 from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
 
@@ -378,21 +375,6 @@ class SqliteStore:
 
     def close(self) -> None:
         self._db.close()
-
-
-def not_kept(error: sqlite3.Error) -> SubletError:
-    """Return what whoever asked is told where the database can't be read or written just now."""
-    if is_damage(error):
-        return SubletError(
-            LocalCode.UNAVAILABLE,
-            f"messages can't be kept or read just now, since their database is damaged: {error}",
-            "It is being mended, and what is missing is asked for from members; `sublet status` tells. Try again soon.",
-        )
-    return SubletError(
-        LocalCode.UNAVAILABLE,
-        f"messages can't be kept or read just now: {error}",
-        "See that there is room on the disk and that the database can be written, then try again.",
-    )
 
 
 def _hash(content_id: ContentId) -> bytes:

@@ -19,10 +19,11 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
+from sublet.messaging.links.doorman import Doorman, Everybody
 from sublet.messaging.links.keys import LinkKeys, home_of, key_id
 from sublet.messaging.links.link import READ, WRITE, Link, Over, Socket
 from sublet.messaging.links.sockets import BACKLOG, Address, private_directory, remove_directory
@@ -40,32 +41,6 @@ PAUSE_SECONDS: Final = 0.1
 _OURS: Final = "bus"
 
 
-class Doorman(Protocol):
-    """Knows from which home each peer may have a link; called from the thread of the links."""
-
-    def admits(self, peer: bytes, home: str) -> bool:
-        """Tell whether a peer, by its key, is let in from the home that it names."""
-
-    def opened(self, peer: bytes, home: str) -> None:
-        """Note a link."""
-
-    def ended(self, peer: bytes, home: str) -> None:
-        """Note the end of a link."""
-
-
-class _Everybody:
-    """Lets in whoever has proven a pinned key."""
-
-    def admits(self, peer: bytes, home: str) -> bool:
-        return True
-
-    def opened(self, peer: bytes, home: str) -> None:
-        """Note nothing."""
-
-    def ended(self, peer: bytes, home: str) -> None:
-        """Note nothing."""
-
-
 class Links:
     """See the module. ``close`` ends the thread; all other methods may be called from any thread.
 
@@ -81,7 +56,7 @@ class Links:
     """
 
     def __init__(self, keys: LinkKeys, sockets: Path, listener: Socket | None, doorman: Doorman | None = None) -> None:
-        self._doorman: Doorman = doorman or _Everybody()
+        self._doorman: Doorman = doorman or Everybody()
         self._keys = keys
         self._sockets = private_directory(sockets)
         self._listener = listener.dup() if listener is not None else None

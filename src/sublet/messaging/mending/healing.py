@@ -33,6 +33,8 @@ FIRST_LOOK_SECONDS: Final = 3.0
 """After a start, which nothing should make slower."""
 LOOK_SECONDS: Final = 6 * 3600.0
 """Between two looks at everything."""
+RETRY_SECONDS: Final = 60.0
+"""After a look that failed, or of which nothing could be noted, as on a full disk."""
 ASK_SECONDS: Final = 2.0
 LONGEST_ASK_SECONDS: Final = 600.0
 """Between two questions for what is lost, each time twice as long; a change of a link begins with the first again."""
@@ -64,6 +66,8 @@ class Healing:
         self._set_aside = set_aside
         self._losses = Losses(path.with_name(f"{path.stem}{LOST_FILE}"))
         self._look_now = anyio.Event()
+        self._said = False
+        """Whether SQLite has said that something is damaged, since it was looked at last."""
         self._ask_now = anyio.Event()
         self._tries: dict[tuple[Part, str], int] = {}
         self._told: list[str] = []
@@ -103,6 +107,7 @@ class Healing:
 
     def suspect(self) -> None:
         """Look at once, since SQLite has said that something is damaged."""
+        self._said = True
         self._look_now.set()
 
     def link_changed(self) -> None:
@@ -169,12 +174,14 @@ class Healing:
                 noted = [damage for damage in found if await anyio.to_thread.run_sync(self._note, damage)]
             except Exception:
                 log.exception("the database of rooms could not be looked at")
+                wait = RETRY_SECONDS
                 continue
             if noted:
                 return noted[0]
 
     async def _look(self, looking: Looking) -> list[Damage]:
         """Return what is damaged: pages before rows, rows before documents."""
+        said, self._said = self._said, False
         for step in (looking.pages, looking.rows):
             damage = await anyio.to_thread.run_sync(step, abandon_on_cancel=True)
             if damage is not None:
@@ -188,6 +195,11 @@ class Healing:
             elif found is not None and found.missing:
                 lacking.append(found)
         await self._lack(lacking)
+        for blob in await anyio.to_thread.run_sync(looking.blobs, abandon_on_cancel=True):
+            log.warning("a file of rooms was damaged and removed; whoever wants it fetches it from members", blob=blob)
+        if said and not damages:
+            # Such as what words are found by, which SQLite checks only as it reads them.
+            return [Damage(Part.PAGES, "", "SQLite says that something in it is damaged")]
         return damages
 
     async def _lack(self, lacking: list[Found]) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
+from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.sqlite_rows import SqliteRows
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.mending.inspection import Found, KnownKeys, inspect
 from sublet.messaging.mending.losses import Damage, Part
 from sublet.migrations import damage
+from sublet.protocol.ezagent.blob import PIECE_BYTES
 
 
 class Looking:
@@ -55,6 +58,23 @@ class Looking:
         """Return the ids of the documents that are there."""
         with damage.reading(self._path) as db:
             return [row.doc_id for row in SqliteRows(db).documents()]
+
+    def blobs(self) -> list[str]:
+        """Remove files of rooms that are not what their names say, which are hashes; return these names."""
+        torn: list[str] = []
+        blobs = FileBlobs(self._path.with_name("blobs"), 0)
+        for digest, size, _ in blobs.all():
+            found = hashlib.sha256()
+            try:
+                for offset in range(0, size, PIECE_BYTES):
+                    found.update(blobs.read(digest, offset, PIECE_BYTES))
+                    self._pause()
+            except OSError:
+                continue  # it is gone meanwhile, or looked at again
+            if found.hexdigest() != digest and blobs.size(digest) == size:
+                blobs.drop(digest)
+                torn.append(digest)
+        return torn
 
     def document(self, doc_id: str) -> Found | None:
         """Return what is wrong with a document; None where it is not there any more."""
