@@ -117,12 +117,6 @@ class Homes:
                 return False
             for other in others:  # the elder is back, or was slower
                 self._refuse(known, peer, other)
-            if (
-                known.home.token != home.token
-                and known.home.token not in known.refused
-                and known.is_older(home, known.home)
-            ):
-                self._refuse(known, peer, known.home)
             if known.home != home:
                 known.home = home
                 self._keep()
