@@ -45,25 +45,25 @@ def look(path: Path) -> str:
         return ""
     if len(head) < _HEADER_BYTES or not head.startswith(_MAGIC):
         return "it is no database"
-    try:
-        logged = path.with_name(path.name + "-wal").stat().st_size
-    except OSError:
-        logged = 0
     page = int.from_bytes(head[16:18], "big")
     whole = int.from_bytes(head[28:32], "big") * (65_536 if page == 1 else page)
     # What a log holds may be the end of the file, and only who has counted the change last has counted the pages.
-    if not logged and head[24:28] == head[92:96] and size < whole:
+    if not _logged(path) and head[24:28] == head[92:96] and size < whole:
         return f"it was cut: {size} bytes are there of {whole}"
     return ""
 
 
-def find(path: Path) -> Generator[str, None, None]:
+def find(path: Path, *, alone: bool = False) -> Generator[str, None, None]:
     """Yield what SQLite's own check finds wrong, in words, with an empty text for each table that is sound.
 
     Each step reads one table with its indexes; whoever is in no hurry waits between two. Blocks.
+
+    Args:
+        path: the file.
+        alone: whether nobody else has it open.
     """
     try:
-        with reading(path) as database:
+        with reading(path, alone=alone) as database:
             names = [str(name) for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
             for name in names:
                 quoted = name.replace("'", "''")
@@ -75,15 +75,25 @@ def find(path: Path) -> Generator[str, None, None]:
         yield in_words(error)
 
 
-def first(path: Path) -> str:
-    """Return the first thing that is wrong with a database, empty where it is sound. Blocks, as long as it is large."""
-    return look(path) or next(filter(None, find(path)), "")
+def first(path: Path, *, alone: bool = True) -> str:
+    """Return the first thing that is wrong with a database, empty where it is sound. Blocks, as long as it is large.
+
+    Args:
+        path: the file.
+        alone: whether nobody else has it open.
+    """
+    return look(path) or next(filter(None, find(path, alone=alone)), "")
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a database for reading beside its writer; a text that is not UTF-8 is read with replacements."""
-    uri = f"{path.absolute().as_uri()}?mode=ro"
+def reading(path: Path, *, alone: bool = False) -> Iterator[sqlite3.Connection]:
+    """Open a database for reading beside its writer; a text that is not UTF-8 is read with replacements.
+
+    Args:
+        path: the file.
+        alone: whether nobody else has it open. Nothing is left beside it then, unless a kill has left a log.
+    """
+    uri = f"{path.absolute().as_uri()}?{'immutable=1' if alone and not _logged(path) else 'mode=ro'}"
     opened = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     with closing(opened) as database:
         database.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -91,3 +101,11 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         database.execute("PRAGMA trusted_schema=OFF")
         database.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
         yield database
+
+
+def _logged(path: Path) -> int:
+    """Return how many bytes a database's log has."""
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size
+    except OSError:
+        return 0

@@ -149,7 +149,7 @@ def _fill(path: Path, target: sqlite3.Connection, found: Salvaged, anew: Collect
         if name not in anew and not f"{name}_".startswith(virtual or "\0")
     ]
     try:
-        with reading(path) as source:
+        with reading(path, alone=True) as source:
             source.execute("PRAGMA writable_schema=ON")  # or nothing of a file that was cut could be read
             there = {str(name) for (name,) in source.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
             for name, keyed in wanted:

@@ -69,7 +69,7 @@ def _diagnose(home: Home, stores: Mapping[str, Schema], running: bool, mount_roo
         _libraries(),
         _disk(Path(home.state_dir)),
         _state(Path(home.state_dir), stores),
-        *look(Path(home.state_dir), stores),
+        *look(Path(home.state_dir), stores, running=running),
         _lost_of_rooms(Path(home.state_dir)),
         _home(Path(home.state_dir), running),
         _staging(Path(home.state_dir)),

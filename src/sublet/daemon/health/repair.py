@@ -34,12 +34,18 @@ _TOLD: Final[Mapping[str, str]] = {
 """What it means that rows of a table could not be read."""
 
 
-def look(state_dir: Path, stores: Mapping[str, Schema]) -> list[Check]:
-    """Return how the databases of a state directory are, read beside whoever uses them. Blocks, writes nothing."""
+def look(state_dir: Path, stores: Mapping[str, Schema], *, running: bool) -> list[Check]:
+    """Return how the databases of a state directory are. Blocks, writes nothing.
+
+    Args:
+        state_dir: private directory of the daemon.
+        stores: databases of faces there, by file name.
+        running: whether the daemon runs, and uses them.
+    """
     return [
         Check(
             name=database.path.name,
-            ok=not (why := _damage(database)),
+            ok=not (why := _damage(database, running=running)),
             detail=f"damaged: {why}" if why else "sound",
             fix=f"{REPAIR}. Rooms are mended by the daemon itself." if database.path.name == ROOM_STORE else REPAIR,
             required_for=_NEEDS.get(database.path.name, "answering other agents"),
@@ -111,9 +117,9 @@ def _locked(home: Home) -> InstanceLock:
         raise
 
 
-def _damage(database: Database) -> str:
+def _damage(database: Database, *, running: bool) -> str:
     try:
-        return damage.first(database.path)
+        return damage.first(database.path, alone=not running)
     except Exception as error:  # of which there are many kinds, and it is told in any case
         return f"it can't be read: {damage.in_words(error)}"
 
