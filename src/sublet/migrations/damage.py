@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 MAX_WHY: Final = 200
+_NO_TEXT: Final = "Could not decode to UTF-8"
 _HEADER_BYTES: Final = 100
 _MAGIC: Final = b"SQLite format 3\0"
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -22,7 +23,9 @@ _CACHE_KIB: Final = 2_048
 
 def is_damage(error: BaseException) -> bool:
     """Tell whether an error of SQLite says that a file is damaged, and not that a disk is full or somebody is busy."""
-    return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
+    if not isinstance(error, sqlite3.Error):
+        return False
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE or str(error).startswith(_NO_TEXT)
 
 
 def in_words(error: BaseException) -> str:

@@ -140,6 +140,13 @@ GONE: dict[str, Callable[[Path], object]] = {
     "an envelope": lambda path: flip_in(path, b"@alice"),
     "numbers of an update": lambda path: execute(path, "UPDATE log SET until = until + 1 WHERE seq = 30"),
     "hashes": lambda path: execute(path, "UPDATE log SET head = x'00' WHERE seq % 7 = 0"),
+    "a document's name": lambda path: execute(
+        path, "UPDATE documents SET doc_id = replace(doc_id, '2', '3') WHERE kind = 'index'"
+    ),
+    "a document's kind": lambda path: execute(path, "UPDATE documents SET kind = 'ext' WHERE kind = 'index'"),
+    "a text that is none": lambda path: execute(
+        path, "UPDATE documents SET doc_id = CAST(x'65ff65' AS TEXT) WHERE kind = 'config'"
+    ),
     "a place in the order": lambda path: execute(path, "UPDATE entries SET origin_clock = 0 WHERE clock > 30"),
     "pages of the log": lambda path: flip_pages(path, *pages_of(path, "log")[2:5]),
     "pages of elements": lambda path: flip_pages(path, *pages_of(path, "contents")[1:3]),

@@ -183,6 +183,20 @@ class SqliteRows:
         where = " AND ".join(f"{name} = ?" for name in _CHECKS[table][0])
         self._db.execute(f"DELETE FROM {table} WHERE {where}", key)  # noqa: S608 - names of ours
 
+    def drop_document(self, number: int) -> None:
+        """Remove what says of which document rows are."""
+        self._db.execute("DELETE FROM documents WHERE number = ?", (number,))
+
+    def first_updates(self, number: int, limit: int) -> list[bytes]:
+        """Return the first envelopes of a document."""
+        rows = self._db.execute("SELECT envelope FROM log WHERE document = ? ORDER BY seq LIMIT ?", (number, limit))
+        return [raw for (raw,) in rows if isinstance(raw, bytes)]
+
+    def all_documents(self) -> list[DocumentRow]:
+        """Return all documents, those of rooms that are being removed too."""
+        rows = self._db.execute("SELECT number, doc_id, room_id, kind FROM documents")
+        return [DocumentRow(int(number), str(name), room, str(kind)) for number, name, room, kind in rows]
+
     def adopt(self, number: int, doc_id: str, room_id: RoomId | None, kind: str) -> bool:
         """Give rows whose document is gone their document again; tell whether it has not been made anew meanwhile."""
         if self._db.execute("SELECT 1 FROM documents WHERE doc_id = ?", (doc_id,)).fetchone() is not None:

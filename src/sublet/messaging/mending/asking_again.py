@@ -17,11 +17,13 @@ import anyio.to_thread
 
 from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.engine.calling import CallEngine
+from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.intake.intake import Intake
 from sublet.messaging.mending.inspection import Found
 from sublet.messaging.mending.losses import Losses, Lost
 from sublet.messaging.ports.store import Store
 from sublet.messaging.rooms.here import RoomsHere
+from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refused
@@ -41,6 +43,12 @@ class TakesAgain(Protocol):
 
     @property
     def intake(self) -> Intake: ...
+
+    @property
+    def keyring(self) -> Keyring: ...
+
+    @property
+    def rooms(self) -> RoomStates: ...
 
     @property
     def store(self) -> Store: ...
@@ -115,11 +123,12 @@ def _is_no_config(lost: Lost) -> bool:
 
 
 def _is_wanted(engine: TakesAgain, room_id: str) -> bool:
-    """Take a room up whose config may be what was lost; tell whether it was not forgotten."""
+    """Take a room up whose config may be what was lost; tell whether it was not forgotten, and none of ours has left."""
     if engine.store.removal.is_forgotten(room_id):
         return False
     engine.here.want(room_id)
-    return True
+    state = engine.rooms.state(room_id)
+    return state.creator is None or any(engine.here.is_member(entity, room_id) for entity in engine.keyring.local)
 
 
 def _take_content(engine: TakesAgain, arrival: Arrival) -> None:

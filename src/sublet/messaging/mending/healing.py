@@ -42,6 +42,8 @@ PAUSE: Final = 24.0
 """How much longer than it works a look rests, so that it takes a twenty-fifth of one processor."""
 WORK_SECONDS: Final = 0.002
 MAX_PAUSE_SECONDS: Final = 2.0
+TELL_SECONDS: Final = 7 * 86_400.0
+"""How long ``status`` tells of what was mended last."""
 MAX_TRIES: Final = 2
 """How often one thing is mended in one run of the daemon; what is damaged again is told, and left."""
 
@@ -88,7 +90,7 @@ class Healing:
         mender = Mender(self._path, self._losses, partial(self._over, registry, local), local, self._set_aside)
         done = mender.mend(everything=everything)
         self._lost = self._losses.lost()
-        self._told = [what for _, what in self._losses.told()[-1:]]
+        self._told = [what for at, what in self._losses.told()[-1:] if time.time() - at < TELL_SECONDS]
         return done
 
     def blame(self, error: BaseException, *, starting: bool) -> bool:

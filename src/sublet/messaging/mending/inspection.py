@@ -112,6 +112,9 @@ def inspect(
         pause: lets others have their turn.
     """
     found = Found(document)
+    if not is_named_right(document):
+        found.why = "its name and what is kept of that do not fit"
+        return found
     if rows.size(document.number) > MAX_WORKED_OUT_BYTES:
         return _inspect_long(rows, found, keys, pause)
     with rows.moment():
@@ -146,6 +149,15 @@ def inspect(
             found.why = f"what is kept of it in {table} does not follow from its log"
             break
     return found
+
+
+def is_named_right(document: DocumentRow) -> bool:
+    """Tell whether a document's row says of its room and kind what its id says."""
+    try:
+        place = parse_doc_id(document.doc_id)
+    except Refused:
+        return False
+    return (place.room_id, place.kind) == (document.room_id, document.kind)
 
 
 def is_declared(engine: Engine, document: DocumentRow) -> bool:

@@ -8,6 +8,7 @@ Weak: indexes of extensions, and events, are kept as they are.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from sublet.messaging.backends.schema import SCHEMA
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.identities.keyring import LocalEntity
-from sublet.messaging.mending.inspection import Found, Keys, KnownKeys, inspect, is_declared, sound
+from sublet.messaging.mending.inspection import Found, Keys, KnownKeys, inspect, is_declared, is_named_right, sound
 from sublet.messaging.mending.losses import Damage, Losses, Part
 from sublet.migrations import damage
 from sublet.migrations.salvage import finish, salvage
@@ -30,6 +31,8 @@ from sublet.protocol.ezagent.keys import parse_doc_id
 
 MADE_FROM_OTHERS: Final = frozenset({"words", "searched", "searched_until", "searched_again"})
 """Tables that whoever searches fills again."""
+LOOKED_AT: Final = 5
+"""First updates of a document by which it is told what it is called."""
 MAX_TORN: Final = 64
 """Damaged rows of one run whose bytes are kept as files."""
 
@@ -75,7 +78,7 @@ class Mended:
             said.append(f"{self.rows} rows were torn and removed")
         if self.documents:
             said.append(
-                f"{len(self.documents)} documents of {rooms} rooms were made anew from what is signed, "
+                f"{len(self.documents)} documents of {rooms} rooms were looked at or made anew from what is signed, "
                 "and members are asked for what is missing"
             )
         kept = f"; the damaged file is {self.kept_as}" if self.kept_as else ""
@@ -139,7 +142,7 @@ class Mender:
             if not everything or done:
                 self._losses.mended(due)
         if done:
-            rooms = {parse_doc_id(name).room_id for name in done.documents}
+            rooms = {name.split("/")[1] for name in done.documents}
             said = done.in_words(len(rooms))
             self._losses.tell(said)
             log.warning("the database of rooms was mended", what=said)
@@ -152,7 +155,8 @@ class Mender:
         try:
             if everything:
                 self._drop_torn(store, done)
-                self._adopt_strays(store, done)
+            self._drop_misnamed(store)
+            named |= dict.fromkeys(self._adopt_strays(store, done), "its row was gone")
             # What was read of a damaged file may end anywhere, so all of it is asked for.
             keys, engine = self._keys.of(store.records().values()), self._make_engine(store)
             for document in store.rows().documents():
@@ -180,9 +184,20 @@ class Mender:
                 store.rows().drop(table, key)
         done.rows += len(torn)
 
-    def _adopt_strays(self, store: SqliteStore, done: Mended) -> None:
-        """Give updates whose document is not there back to it: each of them says of which document it is."""
+    def _drop_misnamed(self, store: SqliteStore) -> None:
+        """Remove what calls documents other than most of their first updates do, or has no name of a document."""
         rows = store.rows()
+        with store.transaction():
+            for document in rows.all_documents():
+                said = Counter(_place_of(raw) for raw in rows.first_updates(document.number, LOOKED_AT))
+                place = said.most_common(1)[0][0] if said else None
+                if not is_named_right(document) or (place is not None and place[0] != document.doc_id):
+                    log.warning("a document was called by another name", document=document.doc_id[:200])
+                    rows.drop_document(document.number)
+
+    def _adopt_strays(self, store: SqliteStore, done: Mended) -> list[str]:
+        """Give updates whose document is not there back to it, since each of them says of which it is; return these."""
+        rows, names = store.rows(), list[str]()
         for number in rows.strays():
             updates = rows.updates(number)
             place = next(filter(None, (_place_of(raw) for _, raw in updates)), None)
@@ -191,6 +206,7 @@ class Mender:
                     rows.clear(number)
                     continue
                 name, kind = place
+                names.append(name)
                 done.documents[name] = "its row was gone"
                 room_id = parse_doc_id(name).room_id
                 if not rows.adopt(number, name, room_id, kind):
@@ -198,6 +214,7 @@ class Mender:
                     self._losses.lose(name, room_id, done.documents[name], [raw for _, raw in updates])
                     rows.move_contents(number, store.document(name, room_id, kind).number)
                     rows.clear(number)
+        return names
 
     def _mend_document(self, store: SqliteStore, engine: Engine, found: Found, keys: Keys, done: Mended) -> None:
         """Make all that is kept of a document anew from those of its updates that are sound."""
