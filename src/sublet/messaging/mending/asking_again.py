@@ -123,7 +123,7 @@ def _is_no_config(lost: Lost) -> bool:
 
 
 def _is_wanted(engine: TakesAgain, room_id: str) -> bool:
-    """Take a room up whose config may be what was lost; tell whether it was not forgotten, and none of ours has left."""
+    """Take a room up whose config may be what was lost; tell whether any of ours is in it, or may be."""
     if engine.store.removal.is_forgotten(room_id):
         return False
     engine.here.want(room_id)

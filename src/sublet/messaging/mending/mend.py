@@ -142,7 +142,7 @@ class Mender:
             if not everything or done:
                 self._losses.mended(due)
         if done:
-            rooms = {name.split("/")[1] for name in done.documents}
+            rooms = {"/".join(name.split("/")[:2]) for name in done.documents}
             said = done.in_words(len(rooms))
             self._losses.tell(said)
             log.warning("the database of rooms was mended", what=said)
