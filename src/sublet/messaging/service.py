@@ -286,9 +286,10 @@ class MessagingService:
         """Ask all peers for what a room lacks here, and wait until that is here."""
         await self._sync.room(room_id)
 
-    async def ask_for_document(self, name: str) -> int:
-        """Ask members for what a document lacks here, until nobody has more; return how many updates came."""
-        return await self._sync.document(name)
+    @property
+    def asking(self) -> Sync:
+        """Return what asks members for single documents and keys."""
+        return self._sync
 
     async def watch(
         self, entity: EntityId, since: int | None, wait_seconds: float, room_id: RoomId | None = None

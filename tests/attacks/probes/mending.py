@@ -85,7 +85,7 @@ async def _a_look_that_fails() -> None:
             patch.object(healing, "LOOK_SECONDS", 0.0),
         ):
             with anyio.fail_after(30):
-                noted = await watched.watch(Registry(BUILT_INS), [], Asks(ask, ask, ask))  # type: ignore[arg-type]
+                noted = await watched.watch(Registry(BUILT_INS), [], Asks(ask, ask, ask, ask))  # type: ignore[arg-type]
         assert noted == found
         assert watched._losses.due() == [found]
 

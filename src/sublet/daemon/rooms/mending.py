@@ -32,7 +32,8 @@ def mend_rooms(
         SubletError: ``UNAVAILABLE``: there is no room for it, or the keys can't be read.
     """
     from sublet.daemon.rooms.entities import load_entities
-    from sublet.daemon.rooms.messaging import ROOM_STORE, registry_of
+    from sublet.daemon.rooms.messaging import registry_of
+    from sublet.daemon.storage.state import ROOM_STORE
     from sublet.messaging.mending.healing import Healing
 
     keys = state_dir / "keys"

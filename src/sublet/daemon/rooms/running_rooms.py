@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -29,12 +29,12 @@ class RunningRooms:
     registry: Registry
     entities: list[LocalEntity]
 
-    async def until_damaged(self, beside: Callable[[], Awaitable[None]]) -> bool:
+    async def until_damaged(self, beside: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         """Run something until the database is found to be damaged, which is noted and mended at the next opening."""
         from sublet.messaging.mending.asking_again import Asks
 
         service = self.service
-        asks = Asks(service.on_engine, service.ask_for_document, service.fetch)
+        asks = Asks(service.on_engine, service.asking.document, service.asking.key, service.fetch)
         async with anyio.create_task_group() as group:
             group.start_soon(beside)
             await self.healing.watch(self.registry, self.entities, asks)

@@ -12,7 +12,7 @@ from sublet.messaging.ports.rows import DocumentRow, Fork
 from sublet.protocol.ezagent.content import parse_content
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.identity import parse_record
-from sublet.protocol.ezagent.ids import RoomId
+from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 _OF_DOCUMENT: Final = {
     "log": "seq, client, start, until, head",
@@ -70,6 +70,10 @@ class SqliteRows:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
+    def take_any_text(self) -> None:
+        """Read text that is not UTF-8 with replacements from now on, so that it hides nothing beside it."""
+        self._db.text_factory = lambda raw: raw.decode("utf-8", "replace")
+
     def documents(self) -> list[DocumentRow]:
         """Return all documents, but not those of rooms that are being removed; configs first."""
         rows = self._db.execute(
@@ -100,6 +104,10 @@ class SqliteRows:
     def records(self) -> list[bytes]:
         """Return all records, of which one may prove nothing."""
         return [raw for (raw,) in self._db.execute("SELECT raw FROM records") if isinstance(raw, bytes)]
+
+    def signers(self) -> list[EntityId]:
+        """Return all who have written anything that is here."""
+        return [str(signer) for (signer,) in self._db.execute("SELECT DISTINCT signer FROM clients")]
 
     def strays(self) -> list[int]:
         """Return numbers under which the log has updates of no document."""
@@ -166,7 +174,7 @@ class SqliteRows:
                     f"SELECT {columns} FROM {table} WHERE {where} ORDER BY {', '.join(keys)} LIMIT ?",  # noqa: S608
                     (*after, _BATCH),
                 )
-                cursor.row_factory = sqlite3.Row  # type: ignore[assignment]
+                cursor.row_factory = sqlite3.Row
                 rows = cursor.fetchall()
                 for row in rows:
                     try:

@@ -27,7 +27,7 @@ from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refused
-from sublet.protocol.ezagent.ids import ContentId
+from sublet.protocol.ezagent.ids import ContentId, EntityId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.decode import decode_update
 
@@ -61,11 +61,13 @@ class Asks:
     Args:
         call: runs something with the engine.
         document: asks for what a document lacks until nobody has more.
-        fetch: asks under a key, and returns what is answered.
+        key: asks for the key of an entity.
+        fetch: asks under a key of the bus, and returns what is answered.
     """
 
     call: CallEngine
     document: Callable[[str], Awaitable[object]]
+    key: Callable[[EntityId], Awaitable[None]]
     fetch: Callable[[str, bytes], Awaitable[list[bytes]]]
 
 

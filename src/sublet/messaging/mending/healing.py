@@ -136,7 +136,7 @@ class Healing:
         found: list[Damage] = []
 
         async def look() -> None:
-            found.append(await self._until_damaged(looking))
+            found.append(await self._until_damaged(looking, asks))
             group.cancel_scope.cancel()
 
         try:
@@ -163,7 +163,7 @@ class Healing:
                 await self._ask_now.wait()
             wait = min(2 * wait, LONGEST_ASK_SECONDS)
 
-    async def _until_damaged(self, looking: Looking) -> Damage:
+    async def _until_damaged(self, looking: Looking, asks: Asks) -> Damage:
         wait = FIRST_LOOK_SECONDS
         while True:
             with anyio.move_on_after(wait):
@@ -174,6 +174,8 @@ class Healing:
                 found = await self._look(looking)
                 # All of it is noted, since one start mends all that is.
                 noted = [damage for damage in found if await anyio.to_thread.run_sync(self._note, damage)]
+                for entity in await anyio.to_thread.run_sync(looking.unknown) if not found else ():
+                    await asks.key(entity)
             except Exception:
                 log.exception("the database of rooms could not be looked at")
                 wait = RETRY_SECONDS

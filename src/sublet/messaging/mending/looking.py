@@ -5,15 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.sqlite_rows import SqliteRows
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.identities.keyring import LocalEntity
-from sublet.messaging.mending.inspection import Found, KnownKeys, inspect
+from sublet.messaging.mending.inspection import Found, KnownKeys, inspect, is_named_right
 from sublet.messaging.mending.losses import Damage, Part
 from sublet.migrations import damage
 from sublet.protocol.ezagent.blob import PIECE_BYTES
+from sublet.protocol.ezagent.ids import EntityId
+
+MAX_UNKNOWN: Final = 256
+"""Signers whose keys are asked for after one look."""
 
 
 class Looking:
@@ -52,12 +57,21 @@ class Looking:
                 self._pause()
             if rows.strays():
                 return Damage(Part.ROWS, "", "there are updates of no document")
+            if not all(is_named_right(document) for document in rows.documents()):
+                return Damage(Part.ROWS, "", "a document is called by no name of one")
         return None
 
     def documents(self) -> list[str]:
         """Return the ids of the documents that are there."""
         with damage.reading(self._path) as db:
             return [row.doc_id for row in SqliteRows(db).documents()]
+
+    def unknown(self) -> list[EntityId]:
+        """Return signers whose keys are not here, though their updates are."""
+        with damage.reading(self._path) as db:
+            rows = SqliteRows(db)
+            known = self._keys.of(rows.records())
+            return [signer for signer in rows.signers() if signer not in known][:MAX_UNKNOWN]
 
     def blobs(self) -> list[str]:
         """Remove files of rooms that are not what their names say, which are hashes; return these names."""

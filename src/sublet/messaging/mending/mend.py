@@ -153,6 +153,7 @@ class Mender:
         everything = any(one.part is not Part.DOCUMENT for one in due)
         store = SqliteStore(self._path)
         try:
+            store.rows().take_any_text()
             if everything:
                 self._drop_torn(store, done)
             self._drop_misnamed(store)
