@@ -123,9 +123,13 @@ def test_the_newest_damaged_files_are_kept(path: Path) -> None:
 
 
 def test_a_full_disk_while_repairing_changes_nothing(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "small", 240) as place:
+    (tmp_path / "made").mkdir()
+    make_damaged(tmp_path / "made" / "it.db")
+    with small_disk(tmp_path / "small", 200) as place:
+        for name, content in contents(tmp_path / "made").items():
+            if not name.endswith("-shm"):
+                (place / name).write_bytes(content)
         path = place / "it.db"
-        make_damaged(path)
         before = {name: content for name, content in contents(place).items() if not name.endswith("-shm")}
         with pytest.raises(SubletError, match="MiB are needed") as failed:
             salvage(path, SCHEMA, "noise")
@@ -155,4 +159,4 @@ def test_killed_at_any_line_it_is_damaged_or_sound_and_goes_on(tmp_path: Path) -
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["wrong"] == []
     assert set(told["left"]) == {"damaged", "sound"}
-    assert told["kills"] > 100
+    assert told["kills"] > 60

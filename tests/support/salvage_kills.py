@@ -25,7 +25,7 @@ from support.damage import flip_pages, pages_of
 
 ROWS: Final = 400
 MAX_LINES: Final = 100_000
-EVERY: Final = 7
+EVERY: Final = 101
 _TRACED: Final = (
     f"{os.sep}sublet{os.sep}migrations{os.sep}salvage.py",
     f"{os.sep}sublet{os.sep}disk{os.sep}durable.py",
