@@ -107,7 +107,7 @@ def test_rows_that_go_while_it_runs_are_told_and_had_again(pair: tuple[Typing, T
 def test_doctor_repairs_rooms_where_no_daemon_runs(pair: tuple[Typing, Typing], how: str) -> None:
     alice, bob = pair
     room, said = talk(alice, bob)
-    assert bob.refused("doctor", "--repair") == "ALREADY_RUNNING"
+    assert bob.daemon.json("doctor", "--repair", check=None)["error"]["code"] == "ALREADY_RUNNING"
     bob.daemon.run("down")
     bob.daemon.wait_gone()
     hurt(state(bob.daemon) / "messaging.db", how)

@@ -227,7 +227,9 @@ async def _repaired(*, repair: bool, own_home: bool) -> list[Check]:
     from sublet.app.stores import FACE_STORES
     from sublet.daemon.config.paths import resolve_home
     from sublet.daemon.health import repair as mending
+    from sublet.daemon.logs.logging import configure_logging
 
+    configure_logging("error")  # what was done is told by what is printed
     home = resolve_home()
     done = [await asyncio.to_thread(mending.own_home, home)] if own_home else []
     return [*done, *(await asyncio.to_thread(mending.repair, home, FACE_STORES) if repair else [])]
