@@ -82,7 +82,7 @@ async def _a_look_that_fails() -> None:
         with (
             patch.object(Looking, "pages", pages),
             patch.object(healing, "FIRST_LOOK_SECONDS", 0.0),
-            patch.object(healing, "LOOK_SECONDS", 0.0),
+            patch.object(healing, "RETRY_SECONDS", 0.0),
         ):
             with anyio.fail_after(30):
                 noted = await watched.watch(Registry(BUILT_INS), [], Asks(ask, ask, ask, ask))  # type: ignore[arg-type]
