@@ -23,7 +23,7 @@ from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.changes import merge
 from sublet.workspace.changes.export import not_carried
 from sublet.workspace.confined.bounds import MAX_DEPTH
-from sublet.workspace.staging.model import DirectoryChange
+from sublet.workspace.staging.staged_result import DirectoryChange
 from sublet.workspace.view.walk import Directory
 from support.apply_unprivileged import NOBODY
 from support.staged import KEY, StagedBench, write
