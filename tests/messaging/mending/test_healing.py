@@ -11,11 +11,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.mending.asking_again import AskingAgain, Asks
 from sublet.messaging.mending.healing import Healing
+from sublet.messaging.mending.inspection import KnownKeys
 from sublet.messaging.mending.looking import Looking
 from sublet.messaging.mending.losses import Damage, Losses, Part
 from sublet.messaging.mending.mend import Mended
@@ -221,7 +221,10 @@ def test_a_file_that_tells_of_damage_and_is_damaged_itself_has_everything_looked
     assert [one.part for one in losses.due()] == [Part.ROWS]
 
 
-def test_a_store_over_rows_reads_as_before(tmp_path: Path) -> None:
-    store = SqliteStore(None)
-    assert store.rows().documents() == []
-    store.close()
+def test_keys_are_those_that_records_prove() -> None:
+    own, other = local_entity("bob", 1), local_entity("alice", 2)
+    known = KnownKeys([own])
+    assert set(known.of([])) == {own.record.entity_id}
+    raw = other.record.encode()
+    for _ in range(2):
+        assert set(known.of([raw, raw[:-9], b""])) == {own.record.entity_id, other.record.entity_id}
