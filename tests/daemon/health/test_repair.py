@@ -1,4 +1,4 @@
-"""``doctor --repair`` and ``--own-home`` where no daemon runs: what is damaged is made anew, and what is sound is left."""
+"""``doctor --repair`` and ``--own-home`` where no daemon runs: only what is damaged, or a copy, is begun anew."""
 
 from __future__ import annotations
 
