@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,20 @@ def test_a_sound_database_is_left_as_it_is_and_a_damaged_one_made_anew(home: Hom
     [done] = repair(home, {})
     assert "paired daemons" in done.detail
     assert "the damaged file is" in done.detail
+    assert [one.ok for one in look(path.parent, {}, running=False)] == [True]
+
+
+def test_a_database_of_another_program_is_made_anew_too(home: Home) -> None:
+    path = Path(home.state_dir) / STORE
+    path.unlink()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE theirs (id INTEGER)")
+        other.execute("PRAGMA application_id=7")
+        other.commit()
+    [check] = look(path.parent, {}, running=False)
+    assert "not a database of this program" in check.detail
+    [done] = repair(home, {})
+    assert "made anew" in done.detail
     assert [one.ok for one in look(path.parent, {}, running=False)] == [True]
 
 

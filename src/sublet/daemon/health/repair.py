@@ -119,15 +119,23 @@ def _locked(home: Home) -> InstanceLock:
 
 def _damage(database: Database, *, running: bool) -> str:
     try:
-        return damage.first(database.path, alone=not running)
+        return _wrong(database, alone=not running)
     except Exception as error:  # of which there are many kinds, and it is told in any case
         return f"it can't be read: {damage.in_words(error)}"
+
+
+def _wrong(database: Database, *, alone: bool) -> str:
+    """Return what is wrong with a database, empty where it is sound and of this program."""
+    if found := damage.first(database.path, alone=alone):
+        return found
+    other = database.version() is None and database.path.stat().st_size > 0
+    return "it is not a database of this program" if other else ""
 
 
 def _mended(database: Database) -> Check:
     path, needed = database.path, _NEEDS.get(database.path.name, "answering other agents")
     finish(path)
-    why = damage.first(path)
+    why = _wrong(database, alone=True)
     if not why:
         return Check(name=path.name, ok=True, detail="sound", required_for=needed)
     version = database.version()
