@@ -61,9 +61,11 @@ OPERATIONS = {
     "daemon.reloading.watching:Watcher.serve",
     "daemon.rooms.lent_rooms:LentRooms.serve",
     "daemon.rooms.messaging:Messaging._addresses",
+    "daemon.rooms.running_rooms:RunningRooms.until_damaged",
     "daemon.process.kept_face:KeptFace._serve",
     "mcp_server.host:McpFace._loaded",
     "messaging.delivery.acknowledging:Acknowledging.run",
+    "messaging.mending.healing:Healing.watch",
     "messaging.service:MessagingService.running",
     # Coroutines that ``alone`` holds, as somebody has to cancel the task.
     "daemon.net.acceptor:Acceptor._begin",

@@ -85,6 +85,8 @@ def make_rooms(ground: Ground, governance: Governance, peering: Peering) -> Room
         sockets=Path(ground.config.home.runtime_dir) / "bus",
         services=ground.services,
         consent=InvitationRules(gate, peers, node_id, ground.offer.ids),
+        homes=peering.homes,
+        set_aside=ground.aside.keep,
     )
     speaking = Speaking(messaging, node_id)
     finder = RoomFinder(gate, speaking, Addresses(peers.node_of, lambda node: peers.by_node_id(node) is not None))

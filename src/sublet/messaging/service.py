@@ -22,7 +22,8 @@ from sublet.messaging.attending.attending import Attending, Declaring
 from sublet.messaging.attending.presence import Presences, Tokens
 from sublet.messaging.attending.subscriptions import Subscriptions
 from sublet.messaging.backends.blob_files import FileBlobs
-from sublet.messaging.backends.sqlite_store import SqliteStore, not_kept
+from sublet.messaging.backends.sqlite_file import not_kept
+from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.bus import Bus, stream
 from sublet.messaging.calls.engine_call import AnswerT, EngineCall, Parameters
 from sublet.messaging.declaring.asking import AskingContext, run_waiting
@@ -81,6 +82,7 @@ class MessagingService:
         make_entity: loads or makes the key of another entity of ours, by its local part; may block.
         services: keeps what messaging runs for as long as it lives.
         consent: decides which invitations are taken up without anybody's yes; by default none are.
+        damaged: told where SQLite says that the database is damaged.
     """
 
     def __init__(
@@ -97,8 +99,9 @@ class MessagingService:
         daemon_bytes: int = DEFAULT_DAEMON_BYTES,
         services: Services | None = None,
         consent: ConsentRules | None = None,
+        damaged: Callable[[], None] = lambda: None,
     ) -> None:
-        self._services = services or Services()
+        self._services, self._damaged = services or Services(), damaged
         self.ahead_ms: dict[str, int] = {}  # other clocks that differ, by node id
         self._path = path
         self._registry = registry
@@ -284,6 +287,11 @@ class MessagingService:
         """Ask all peers for what a room lacks here, and wait until that is here."""
         await self._sync.room(room_id)
 
+    @property
+    def asking(self) -> Sync:
+        """Return what asks members for single documents and keys."""
+        return self._sync
+
     async def watch(
         self, entity: EntityId, since: int | None, wait_seconds: float, room_id: RoomId | None = None
     ) -> EventsFound:
@@ -317,7 +325,7 @@ class MessagingService:
         try:
             return await promise
         except sqlite3.Error as error:
-            raise not_kept(error) from error
+            raise not_kept(error, self._damaged) from error
         except SubletError:
             await anyio.lowlevel.checkpoint_if_cancelled()  # whoever is ended anyway fails at nothing
             raise

@@ -208,7 +208,7 @@ async def test_what_config_json_says_of_rooms_is_in_force(tmp_path: Path, monkey
         told.append((given[6], given[7], named["daemon_bytes"]))
         raise SubletError(LocalCode.INTERNAL, "enough is known", "")
 
-    monkeypatch.setattr("sublet.daemon.rooms.messaging._registry", lambda extensions: told.append(extensions))
+    monkeypatch.setattr("sublet.daemon.rooms.messaging.registry_of", lambda extensions: told.append(extensions))
     monkeypatch.setattr("sublet.messaging.backends.zenoh_network.ZenohNetwork", network)
     monkeypatch.setattr("sublet.messaging.service.MessagingService", service)
     settings = MessagingConfig(

@@ -241,6 +241,8 @@ class Link:
     tls: ssl.SSLSocket | None = None
     peer: bytes | None = None
     """The pinned key, once it was proven."""
+    home: str = ""
+    """What the peer says of its home."""
     waits: Waits = field(default_factory=dict)
     """What is waited for, of each socket."""
     _ways: list[tuple[Way | HoldingWay, Waits | None]] = field(default_factory=list)

@@ -24,7 +24,8 @@ from typing import Final
 
 import structlog
 
-from sublet.messaging.links.keys import LinkKeys, key_id
+from sublet.messaging.links.doorman import Doorman, Everybody
+from sublet.messaging.links.keys import LinkKeys, home_of, key_id
 from sublet.messaging.links.link import READ, WRITE, Held, Link, Over, Socket
 from sublet.messaging.links.sockets import BACKLOG, Address, private_directory, remove_directory
 
@@ -48,12 +49,14 @@ class Links:
         sockets: directory for Zenoh's sockets, made private and emptied. One whose path is too long for a socket, or
             has characters that Zenoh reads otherwise, is replaced by a temporary one.
         listener: the socket at which peers call, which stays the caller's; None where nobody can.
+        doorman: knows from which home a peer may come; None for any.
 
     Raises:
         OSError: the directory can't be made.
     """
 
-    def __init__(self, keys: LinkKeys, sockets: Path, listener: Socket | None) -> None:
+    def __init__(self, keys: LinkKeys, sockets: Path, listener: Socket | None, doorman: Doorman | None = None) -> None:
+        self._doorman: Doorman = doorman or Everybody()
         self._keys = keys
         self._sockets = private_directory(sockets)
         self._listener = listener.dup() if listener is not None else None
@@ -294,9 +297,13 @@ class Links:
     def _prove(self, link: Link) -> None:
         """Let a link pass bytes if its peer has proven a key that is pinned, and the one that we have called."""
         assert link.tls is not None, "the handshake is over"
-        peer = self._keys.peer_of(link.tls.getpeercert(binary_form=True))
-        if peer is None or link.wanted not in (None, peer):
+        shown = link.tls.getpeercert(binary_form=True)
+        peer, link.home = self._keys.peer_of(shown), home_of(shown)
+        if peer is None or link.wanted not in (None, peer) or not self._doorman.admits(peer, link.home):
             raise Over
+        for other in list(self._open.get(peer, [])):
+            if other.home != link.home and not self._doorman.admits(peer, other.home):
+                self._end(other)  # a copy of the home that has come now
         local = link.local
         if local is None:
             local = socket.socket(socket.AF_UNIX)
@@ -310,6 +317,7 @@ class Links:
         link.opened(peer, local, self._held)
         links = self._open.setdefault(peer, [])
         links.append(link)
+        self._doorman.opened(peer, link.home)
         if len(links) > MAX_LINKS_OF_PEER:
             self._end(links[0])
         if link.move({}):
@@ -340,6 +348,7 @@ class Links:
         self._pending.pop(link, None)
         if link.peer is not None and link in (links := self._open.get(link.peer, [])):
             links.remove(link)
+            self._doorman.ended(link.peer, link.home)
             if not links:
                 del self._open[link.peer]
         link.close()

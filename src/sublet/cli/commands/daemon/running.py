@@ -169,10 +169,28 @@ def status(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     run(ctx, screen, body)
 
 
-def doctor(ctx: typer.Context, as_json: JsonFlag = False) -> None:
-    """Check what this machine has and lacks, and say how to mend it. Works with and without a daemon."""
+def doctor(
+    ctx: typer.Context,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Make damaged databases anew from what can be read.", show_default=False),
+    ] = False,
+    own_home: Annotated[
+        bool,
+        typer.Option("--own-home", help="Make a copied home a daemon of its own.", show_default=False),
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check what this machine has and lacks, and say how to mend it. Works with and without a daemon.
+
+    With --repair or --own-home no daemon may run: sublet down.
+    """
     screen = Screen(as_json=as_json)
     session = session_of(ctx)
+    if repair or own_home:
+        done = leave(screen, lambda: _repaired(repair=repair, own_home=own_home))
+        _show_checks(screen, done, running=False)
+        return
 
     async def ask() -> tuple[bool, list[Check]]:
         from sublet.daemon.api.daemon import RUN_DOCTOR
@@ -188,18 +206,35 @@ def doctor(ctx: typer.Context, as_json: JsonFlag = False) -> None:
             return bool(silent), [*silent, *await _local_checks()]
 
     running, checks = leave(screen, ask)
-    healthy = all(check.ok for check in checks)
-    if as_json:
+    _show_checks(screen, checks, running=running)
+    if not running and not as_json:
+        screen.note("No daemon is running, so only the machine was checked. Start one: sublet up --detach")
+    if not all(check.ok for check in checks):
+        raise typer.Exit(Exit.ERROR)
+
+
+def _show_checks(screen: Screen, checks: list[Check], *, running: bool) -> None:
+    if screen.as_json:
+        healthy = all(check.ok for check in checks)
         body = {"ok": healthy, "daemon": running, "checks": [check.model_dump(mode="json") for check in checks]}
         screen.emit(body)
-    else:
-        from sublet.cli.rendering.peers import check_lines
+        return
+    from sublet.cli.rendering.peers import check_lines
 
-        screen.show(check_lines(checks, screen.symbols))
-        if not running:
-            screen.note("No daemon is running, so only the machine was checked. Start one: sublet up --detach")
-    if not healthy:
-        raise typer.Exit(Exit.ERROR)
+    screen.show(check_lines(checks, screen.symbols))
+
+
+async def _repaired(*, repair: bool, own_home: bool) -> list[Check]:
+    """Mend what is damaged where no daemon runs, and return what became of it."""
+    from sublet.app.stores import FACE_STORES
+    from sublet.daemon.config.paths import resolve_home
+    from sublet.daemon.health import repair as mending
+    from sublet.daemon.logs.logging import configure_logging
+
+    configure_logging("error")  # what was done is told by what is printed
+    home = resolve_home()
+    done = [await asyncio.to_thread(mending.own_home, home)] if own_home else []
+    return [*done, *(await asyncio.to_thread(mending.repair, home, FACE_STORES) if repair else [])]
 
 
 def _detached(screen: Screen, options: UpOptions) -> None:
