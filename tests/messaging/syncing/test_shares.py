@@ -59,10 +59,16 @@ def test_who_answers_is_asked_with_the_others_again_and_fails_are_forgotten_one_
     told = Told()
     for _ in range(3):
         told.fails()
+    assert not told.shares.answered("bob", 0.1)
+    assert told.shares.is_last("bob"), "that was a question from before"
+    told.now += shares.MAX_PAUSE_SECONDS
+    assert told.shares.take_turn("bob")
     assert told.shares.answered("bob", 0.1)
     assert not told.shares.is_last("bob")
     assert not told.shares.answered("bob", 0.1), "it was not asked last any more"
     assert told.fails() == 8.0, "what was before is not forgotten at once"
+    told.now += shares.MAX_PAUSE_SECONDS
+    assert told.shares.take_turn("bob")
     for _ in range(10 * shares.GOOD_ANSWERS):
         told.shares.answered("bob", 0.1)
     assert told.fails() == 1.0

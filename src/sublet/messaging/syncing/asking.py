@@ -40,7 +40,7 @@ ANSWER_SECONDS: Final = 2.5
 LAST_SECONDS: Final = 15.0
 """How long one that is asked last has, for which nobody waits; it may be slow and honest."""
 ANYBODY_SECONDS: Final = 5.0
-GRACE_SECONDS: Final = 0.5
+GRACE_SECONDS: Final = 0.2
 """How long the others are waited for after the first answer, beside four times what they take as a rule."""
 MAX_GRACE_SECONDS: Final = 2.0
 MAX_AT_ONCE_OF_PEER: Final = 4

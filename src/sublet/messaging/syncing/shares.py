@@ -94,6 +94,8 @@ class Shares:
             seconds: how long it took.
         """
         share = self._of(peer)
+        if share.is_last and not share.on_trial:
+            return False  # a question from before, such as one about which it had nothing to say
         share.latency = seconds if not share.latency else 0.75 * share.latency + 0.25 * seconds
         was_last, share.is_last = share.is_last, False
         share.on_trial = False
