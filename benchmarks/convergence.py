@@ -32,11 +32,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from support.histories.generating import generate
 from support.histories.kinds import KINDS
-from support.histories.playing import Verdict, play
+from support.histories.playing import play
 from support.histories.shrinking import shrink
 from support.histories.stage import Stage
 from support.histories.staging import in_processes, in_this_process
 from support.histories.steps import History, read_script
+from support.histories.verdict import Verdict
 
 PATIENCE_SECONDS = 10.0
 HEAD = ("fault", "histories", "operations", "lost", "differed", "errors", "time to equal (s), median and longest")

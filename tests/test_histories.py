@@ -8,10 +8,11 @@ import pytest
 
 from support.histories.generating import generate
 from support.histories.kinds import KINDS
-from support.histories.playing import Verdict, play
+from support.histories.playing import play
 from support.histories.promises import Promise, Promises, Shown
 from support.histories.shrinking import shrink, without_orphans
 from support.histories.steps import History, Step, read_script
+from support.histories.verdict import Verdict
 
 ALICE = "@alice:node-1"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
@@ -17,9 +16,8 @@ from support.histories.looking import look
 from support.histories.promises import Promise, Promises, Shown
 from support.histories.stage import NotRunning, Stage
 from support.histories.steps import History, Step
+from support.histories.verdict import Verdict
 
-TOLD: Final = 12
-"""Of what is not right, what is printed."""
 LOOK_SECONDS: Final = 0.25
 """Between two looks at whether all show the same."""
 FIRST_CHARACTER: Final = 0x4E00
@@ -31,51 +29,6 @@ BEFORE: Final = "-"
 """Ends the name of a writer in what its home has said before that went back."""
 INNER_ERRORS: Final = (AssertionError, KeyError, TypeError, ValueError, AttributeError, IndexError)
 """What an operation must never end with."""
-
-
-@dataclass
-class Verdict:
-    """What came of a history.
-
-    Args:
-        operations: how many were acknowledged.
-        refused: how many were not, for which nothing is promised.
-        lost: what a member that may have it does not show, as text.
-        promises: the same, each told once however many members lack it: the kind of promise and its step.
-        differ: how members show different things, as text.
-        errors: operations that ended with an internal error.
-        seconds: from the last repair until all was equal; None where it never was in time.
-        operating_seconds: the longest that one operation took.
-    """
-
-    operations: int = 0
-    refused: int = 0
-    lost: list[str] = field(default_factory=list)
-    promises: set[tuple[str, int]] = field(default_factory=set)
-    differ: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    seconds: float | None = None
-    operating_seconds: float = 0.0
-
-    @property
-    def right(self) -> bool:
-        """Whether all was equal in time, and nothing was lost."""
-        return self.seconds is not None and not self.errors
-
-    def ways(self) -> set[str]:
-        """Return in which ways it is not right, in words that other histories have as well."""
-        found = {f"lost {kind}" for kind, _ in self.promises}
-        found |= {"errors"} if self.errors else set()
-        return found | ({"differs"} if self.differ and not found else set())
-
-    def __str__(self) -> str:
-        if self.right:
-            return f"equal after {self.seconds:.1f} s, {self.operations} acknowledged, {self.refused} not"
-        told = [f"lost: {one}" for one in self.lost]
-        told += [f"differs: {one}" for one in self.differ]
-        told += [f"error: {one}" for one in self.errors]
-        more = [f"and {len(told) - TOLD} more"] if len(told) > TOLD else []
-        return "\n  ".join([f"NOT RIGHT, {self.operations} acknowledged", *told[:TOLD], *more])
 
 
 async def play(history: History, stage: Stage, patience: float, forcing: bool = False) -> Verdict:
@@ -111,8 +64,8 @@ class _Player:
             "send many": self._send_many,
             "edit": self._edit,
             "edit many": self._edit_many,
-            "delete": self._delete,
-            "redact": self._redact,
+            "delete": self._take_down,
+            "redact": self._take_down,
             "react": self._react,
             "unreact": self._react,
             "pin": self._pin,
@@ -124,7 +77,7 @@ class _Player:
             "hint": self._hint,
             "profile": self._profile,
             "read": self._read,
-            "draft": self._draft,
+            "draft": lambda step: self._do(step, "drafts.save", body=step.args["body"]),
             "kick": self._kick,
             "leave": self._leave,
             "invite": self._invite,
@@ -258,14 +211,9 @@ class _Player:
         await self._do(step, "mutable.update", ref_id=ref, body=body)
         self._promise(step, ("body", ref), body)
 
-    async def _delete(self, step: Step) -> None:
+    async def _take_down(self, step: Step) -> None:
         ref = self._of(step)
-        await self._do(step, "message.delete", ref_id=ref)
-        self._promise(step, ("gone", ref), True)
-
-    async def _redact(self, step: Step) -> None:
-        ref = self._of(step)
-        await self._do(step, "moderation.redact", ref_id=ref)
+        await self._do(step, "message.delete" if step.do == "delete" else "moderation.redact", ref_id=ref)
         self._promise(step, ("gone", ref), True)
 
     async def _react(self, step: Step) -> None:
@@ -322,9 +270,6 @@ class _Player:
     async def _read(self, step: Step) -> None:
         await self._do(step, "receipts.update", ref_id=self._of(step))
         self._promise(step, ("read", self._stage.entity(step.who)), True)
-
-    async def _draft(self, step: Step) -> None:
-        await self._do(step, "drafts.save", body=step.args["body"])
 
     # Who is a member.
 
