@@ -20,6 +20,7 @@ from sublet.messaging.engine.engine import Engine
 from sublet.messaging.syncing.answers import offer
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
 from sublet.protocol.ids import node_id
+from support.asked import answers
 from support.rooms import MemoryBlobs
 
 ANSWER_SECONDS = 2.0
@@ -54,7 +55,7 @@ async def invitations(target: Target) -> None:
     try:
         for _ in itertools.count():
             for raw in await asyncio.to_thread(rooms):
-                await asyncio.to_thread(partial(link.query, place, raw, ANSWER_SECONDS))
+                await asyncio.to_thread(partial(answers, link, place, raw, ANSWER_SECONDS))
     finally:
         await asyncio.to_thread(link.close)
 
