@@ -85,15 +85,6 @@ def opened(tmp_path: Path, *rules: dict[str, Any]) -> Iterator[tuple[Daemon, Peo
         daemon.down()
 
 
-def decisions(daemon: Daemon, effect: str) -> list[tuple[str, str, str]]:
-    found = daemon.json("policy", "log")["decisions"]
-    return [
-        (one["action"], one["resource"], one["rule_id"])
-        for one in found
-        if one["effect"] == effect and one["subject"]["name"] == DESK["name"]
-    ]
-
-
 def test_D27_a_rule_decides_which_modules_a_gateway_reaches_and_answers_go_out(tmp_path: Path) -> None:
     with opened(tmp_path, TO_TICKETS, NOT_THE_OWNERS) as (daemon, people):
         assert people.post("ann", "/hub tickets The printer is out of paper.") == "Ticket 1."
@@ -107,7 +98,8 @@ def test_D27_a_rule_decides_which_modules_a_gateway_reaches_and_answers_go_out(t
         assert people.board() == "There is nothing on the board."
         assert "heard" in people.post("ann", "@helper What does /hub tickets do?")
         refused = people.post("ann", "@secretary What does the owner earn?")
-        assert refused.startswith("Not done: POLICY_DENIED"), refused
+        assert refused.startswith("Not done: DECLINED"), refused
+        assert "rule not-the-owners denies it" in refused
         assert (tmp_path / "tickets.txt").read_text().count("\n") == 2
 
         # The owner reaches the people.

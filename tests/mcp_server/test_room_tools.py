@@ -55,12 +55,13 @@ async def test_threads_channels_and_files_are_named_as_the_host_names_them(
         await client.call_tool("send_message", {"to": "Work", "message": "x", "thread": REF, "attachments": [media]})
         await client.call_tool("read_messages", {"room": "Work", "thread": REF})
         await client.call_tool("read_messages", {"channel": "review"})
-        await client.call_tool("watch", {"action": "set", "room": "Work", "channels": ["news"], "on_reaction": True})
+        await client.call_tool("watch", {"action": "set", "room": "Work", "channels": ["news"]})
+        await client.call_tool("watch", {"action": "set", "room": "Work", "ref_id": REF, "on_reaction": True})
     (said,) = talk.said
     assert (said.thread, said.attachments) == (REF, [media])
     assert [(one.room, one.thread, one.channel) for one in talk.read] == [("Work", REF, None), (None, None, "review")]
-    (watch,) = talk.set
-    assert (watch.channels, watch.on_reaction) == (["news"], True)
+    of_channels, of_one = talk.set
+    assert (of_channels.channels, of_one.ref_id, of_one.on_reaction) == (["news"], REF, True)
 
 
 @pytest.mark.parametrize(
