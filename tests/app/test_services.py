@@ -25,6 +25,7 @@ SERVICES = (
     "addresses of peers",
     "audit log",
     "control socket",
+    "databases",
     "delegations",
     "end hooks",
     "file watcher",

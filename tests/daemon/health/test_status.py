@@ -58,6 +58,8 @@ def parts(root: Path, *, a2a: int = 8642, web: str = "", bus: int = 7447, agents
         "mounts": SimpleNamespace(guard="fusectl"),
         "files": lambda: ["policy.json is gone"],
         "stalls": Stalls(),
+        "homes": SimpleNamespace(remarks=list),
+        "soundness": SimpleNamespace(remarks=list),
     }
     return StatusParts(**given)
 

@@ -135,13 +135,13 @@ class Healing:
         again = AskingAgain(self._losses, asks, looking.document)
         found: list[Damage] = []
 
-        async def look() -> None:
+        async def look(scope: anyio.CancelScope) -> None:
             found.append(await self._until_damaged(looking, asks))
-            group.cancel_scope.cancel()
+            scope.cancel()
 
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(look)
+                group.start_soon(look, group.cancel_scope)
                 group.start_soon(self._keep_asking, again)
         finally:
             pace.end()
