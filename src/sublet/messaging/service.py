@@ -102,9 +102,8 @@ class MessagingService:
         damaged: Callable[[], None] = lambda: None,
     ) -> None:
         self._services, self._damaged = services or Services(), damaged
+        self._path, self._registry = path, registry
         self.ahead_ms: dict[str, int] = {}  # other clocks that differ, by node id
-        self._path = path
-        self._registry = registry
         self._network = network
         self._local = list(local)
         self._now_ms = now_ms
@@ -119,7 +118,7 @@ class MessagingService:
         self._doorkeeper = Doorkeeper()
         self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon)
         declaring = Declaring()
-        self._sync = Sync(network, self._call, self._known, self._recovered)
+        self.asking = self._sync = Sync(network, self._call, self._known, self._recovered)
         self.asked_last = self._sync.asking.asked_last
         self.delivery = Delivery(self._sync.asking, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
         self._history = History(self._sync, self._call)
@@ -286,11 +285,6 @@ class MessagingService:
     async def synchronise(self, room_id: RoomId) -> None:
         """Ask all peers for what a room lacks here, and wait until that is here."""
         await self._sync.room(room_id)
-
-    @property
-    def asking(self) -> Sync:
-        """Return what asks members for single documents and keys."""
-        return self._sync
 
     async def watch(
         self, entity: EntityId, since: int | None, wait_seconds: float, room_id: RoomId | None = None

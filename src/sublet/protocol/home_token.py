@@ -29,7 +29,7 @@ class HomeToken:
 
     @property
     def said(self) -> str:
-        """The token as it is said."""
+        """What peers are told: this token and those before, with dots between."""
         return ".".join((self.token, *self.elders))
 
     def moved(self) -> HomeToken:
