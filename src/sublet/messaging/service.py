@@ -45,8 +45,9 @@ from sublet.messaging.running.hand_over import HandOver
 from sublet.messaging.running.owner import Owner
 from sublet.messaging.running.sender import Reply
 from sublet.messaging.syncing import answers
-from sublet.messaging.syncing.doorkeeper import Doorkeeper
+from sublet.messaging.syncing.doorkeeper import Doorkeeper, place_of
 from sublet.messaging.syncing.history import History
+from sublet.messaging.syncing.reconciler import sum_up_some, take_root
 from sublet.messaging.syncing.sync import Sync
 from sublet.messaging.watching.news import EventsFound, News
 from sublet.messaging.watching.watchers import Watchers
@@ -161,6 +162,7 @@ class MessagingService:
                 self._start(group, "synchronisation", self._sync.run)
                 self._start(group, "acknowledgements", self.delivery.run)
                 self._start(group, "catching up", self._catching_up.run)
+                self._start(group, "digest trees", self._sum_up)
                 for name, index in self._registry.indexes.items():
                     if index.rebuild is not None and index.every_seconds is not None:
                         self._start(group, f"index {name}", partial(self._rebuild, index.rebuild, index.every_seconds))
@@ -346,6 +348,10 @@ class MessagingService:
             name = query.key.removesuffix("/state")
             if answers.behind(engine, name, decode_vector(body or b"\0")):
                 self._hand_over.soon(self._sync.doubt, name)
+        if question is not None and (place := place_of(query.key)).kind == "root" and place.room_id is not None:
+            theirs = take_root(engine, place.room_id, body)
+            if theirs is not None and engine.roots.differs(place.room_id, theirs):
+                self._hand_over.soon(self._sync.differs, place.room_id)
         found = self.delivery.answer(engine, query.key, body) or answers.answer(engine, query.key, body)
         if found is None or question is None:
             return None if found is None else Reply("", found)
@@ -380,6 +386,14 @@ class MessagingService:
             except Exception:
                 log.exception("an index could not be made anew")
             await anyio.sleep(every_seconds)
+
+    async def _sum_up(self) -> None:
+        """Sum up what an older version has written, so that rooms can be compared; a step at a time."""
+        if not await self._call(lambda engine: engine.store.tree.is_built):
+            while await self._call(sum_up_some):
+                pass
+            await self._catching_up.everything()
+        await anyio.sleep_forever()
 
     def _told(self, engine: Engine, rows: list[EventRow]) -> None:
         """Tell of events that are durable, on the engine's thread."""

@@ -208,8 +208,8 @@ class Staging:
     ) -> None:
         """Note an accepted update, in memory at once and in the store with the next commit."""
         signer, client = envelope.signer, update.client
-        head = document.extended(update, envelope.payload)
-        log = LogRow(seq, client if update.items else None, update.start, update.end, envelope.raw, head)
+        before, head = document.extended(update, envelope.payload)
+        log = LogRow(seq, client if update.items else None, update.start, update.end, envelope.raw, head, before)
         staged = StagedUpdate(document.row, log, signer, bool(update.items) and client not in document.clients)
         shown = document.place.kind == "index" and self._shown(document, signer, update)
         datatype = self._documents.datatype_of(document)

@@ -114,6 +114,7 @@ class Attending:
 
     async def see(self, room_id: RoomId) -> None:
         """Be present in a room, see who else is, and share drafts with our own other devices."""
+        await self._speak(room_id)
         found = await self._call(partial(company, room_id=room_id))
         await self._declare(self._presences.room, room_id, found)
         for entity in found.silent:
@@ -144,6 +145,10 @@ class Attending:
             entity = row.data.get("entity")
             if row.kind == "room.member.joined" and isinstance(entity, str) and entity not in keyring.local:
                 self._hand_over.soon(self._member_came, row.room_id, entity, row.data.get("local") is True)
+
+    async def _speak(self, room_id: RoomId) -> None:
+        speaker = await self._call(lambda engine: engine.roots.speaker(room_id))
+        await self._declare(self._subscriptions.speaker, room_id, speaker)
 
     async def _member(self, entity: EntityId) -> None:
         await self._declare(self._subscriptions.member, entity)

@@ -12,7 +12,7 @@ from typing import Final
 
 from sublet.migrations.schema import Migration, Schema, Tables
 
-SCHEMA_VERSION: Final = 10
+SCHEMA_VERSION: Final = 11
 
 _TABLES: Final = """
 CREATE TABLE documents (
@@ -109,13 +109,32 @@ CREATE TABLE usage (
     size INTEGER NOT NULL,
     PRIMARY KEY (room_id, domain)
 ) WITHOUT ROWID;
-CREATE TABLE heads (
+CREATE TABLE roots (
     room_id TEXT NOT NULL,
     entity_id TEXT NOT NULL,
     at_ms INTEGER NOT NULL,
     raw BLOB NOT NULL,
     PRIMARY KEY (room_id, entity_id)
 ) WITHOUT ROWID;
+CREATE TABLE trees (number INTEGER PRIMARY KEY, room_id TEXT NOT NULL UNIQUE);
+CREATE TABLE leaves (
+    tree INTEGER NOT NULL,
+    place BLOB NOT NULL,
+    document INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    clocks INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    PRIMARY KEY (tree, place)
+) WITHOUT ROWID;
+CREATE TABLE nodes (
+    tree INTEGER NOT NULL,
+    prefix BLOB NOT NULL,
+    count INTEGER NOT NULL,
+    clocks INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    PRIMARY KEY (tree, prefix)
+) WITHOUT ROWID;
+CREATE TABLE due (room_id TEXT NOT NULL, place BLOB NOT NULL, PRIMARY KEY (room_id, place)) WITHOUT ROWID;
 CREATE TABLE forgotten (room_id TEXT PRIMARY KEY, due INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE events (cursor INTEGER PRIMARY KEY, kind TEXT NOT NULL, room_id TEXT, data TEXT NOT NULL);
@@ -156,7 +175,34 @@ def _words(tables: Tables) -> None:
     tables.execute("CREATE VIRTUAL TABLE words USING fts5(body, tokenize = 'unicode61 remove_diacritics 2')")
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (Migration(10, "find messages by their words", _words),)
+def _trees(tables: Tables) -> None:
+    """Version 11: digest trees in place of what members have said of heads. They are built later, in steps."""
+    tables.execute("DROP TABLE heads")
+    tables.execute(
+        "CREATE TABLE roots (room_id TEXT NOT NULL, entity_id TEXT NOT NULL, at_ms INTEGER NOT NULL, "
+        "raw BLOB NOT NULL, PRIMARY KEY (room_id, entity_id)) WITHOUT ROWID"
+    )
+    tables.execute("CREATE TABLE trees (number INTEGER PRIMARY KEY, room_id TEXT NOT NULL UNIQUE)")
+    tables.execute(
+        "CREATE TABLE leaves (tree INTEGER NOT NULL, place BLOB NOT NULL, document INTEGER NOT NULL, "
+        "seq INTEGER NOT NULL, clocks INTEGER NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (tree, place)) WITHOUT ROWID"
+    )
+    tables.execute(
+        "CREATE TABLE nodes (tree INTEGER NOT NULL, prefix BLOB NOT NULL, count INTEGER NOT NULL, "
+        "clocks INTEGER NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (tree, prefix)) WITHOUT ROWID"
+    )
+    tables.execute(
+        "CREATE TABLE due (room_id TEXT NOT NULL, place BLOB NOT NULL, PRIMARY KEY (room_id, place)) WITHOUT ROWID"
+    )
+    tables.execute(
+        "INSERT OR REPLACE INTO settings SELECT 'trees_unbuilt_until', coalesce(max(number), 0) FROM documents"
+    )
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (
+    Migration(10, "find messages by their words", _words),
+    Migration(11, "compare rooms by digest trees", _trees),
+)
 """All steps from version 9 on, the first that a release had."""
 
 SCHEMA: Final = Schema(

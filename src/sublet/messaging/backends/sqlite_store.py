@@ -13,6 +13,7 @@ from sublet.messaging.backends.rows import ENTRY_COLUMNS, WRITE_COLUMNS, entry_o
 from sublet.messaging.backends.sqlite_file import open_database
 from sublet.messaging.backends.sqlite_removal import SqliteRemoval
 from sublet.messaging.backends.sqlite_search import SqliteSearch
+from sublet.messaging.backends.sqlite_tree import SqliteTree
 from sublet.messaging.backends.sqlite_trust import SqliteTrust
 from sublet.messaging.ports.rows import (
     Batch,
@@ -53,8 +54,9 @@ class SqliteStore:
     def __init__(self, path: Path | None) -> None:
         self._db = open_database(path)
         self.search = SqliteSearch(self._db)
-        self.trust = SqliteTrust(self._db, self.search)
-        self.removal = SqliteRemoval(self._db, self.search)
+        self.tree = SqliteTree(self._db)
+        self.trust = SqliteTrust(self._db, self.search, self.tree)
+        self.removal = SqliteRemoval(self._db, self.search, self.tree)
 
     def document(self, doc_id: str, room_id: RoomId | None, kind: str) -> DocumentRow:
         found = self.find_document(doc_id)
@@ -70,6 +72,13 @@ class SqliteStore:
             "SELECT number, doc_id, room_id, kind FROM documents WHERE doc_id = ?", (doc_id,)
         ).fetchone()
         return DocumentRow(*row) if row is not None else None
+
+    def numbered(self, number: int) -> DocumentRow:
+        return DocumentRow(
+            *self._db.execute(
+                "SELECT number, doc_id, room_id, kind FROM documents WHERE number = ?", (number,)
+            ).fetchone()
+        )
 
     def documents(self, room_id: RoomId, kind: str) -> list[DocumentRow]:
         rows = self._db.execute(
@@ -279,6 +288,7 @@ class SqliteStore:
         except BaseException:
             if self._db.in_transaction:  # where the disk is full SQLite has gone back already
                 self._db.execute("ROLLBACK")
+            self.tree.forget()
             raise
 
     def write(self, batch: Batch) -> None:
@@ -311,6 +321,7 @@ class SqliteStore:
                 for cut in update.deletions
             ]
         db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", log)
+        self.tree.changed(updates)
         if clients:
             db.executemany("INSERT INTO clients VALUES (?, ?, ?)", clients)
         db.executemany(

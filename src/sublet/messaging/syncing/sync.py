@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-from itertools import islice
 from typing import Final
 
 import anyio
@@ -22,6 +21,7 @@ from sublet.messaging.ports.network import Network
 from sublet.messaging.syncing import differences
 from sublet.messaging.syncing.answers import offer
 from sublet.messaging.syncing.doorkeeper import ask
+from sublet.messaging.syncing.reconciler import MAX_KEYS, Reconciler
 from sublet.protocol.ezagent.bundle import Bundle, decode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
@@ -39,12 +39,11 @@ OFFERS: Final = 12
 """How often a room is offered, each time after twice as long: for three minutes."""
 BRING_SECONDS: Final = 1.0
 """How long others leave it to whoever has invited somebody to bring them in."""
-MAX_KEYS: Final = 64
-"""Signers of one answer whose keys are asked for; an honest one holds the records of all."""
-MAX_DOUBTED: Final = 256
-"""Names that are asked for at once since somebody has said something: nobody makes us ask for more."""
-MAX_DIFFERING: Final = 16
-"""Documents of one statement of which another history is asked for at a time."""
+MAX_SINGLE: Final = 256
+"""Names that are asked for one by one since somebody has said something; beyond that their rooms are reconciled."""
+AGAIN_SECONDS: Final = 1.0
+"""How often a member's question makes us compare a room with it."""
+MAX_TOLD: Final = 16_384
 MAX_ROUNDS: Final = 10_000
 SETTLE_SECONDS: Final = 0.05
 """How long changes of links and gaps are gathered before somebody is asked."""
@@ -69,6 +68,8 @@ class Sync:
         self._unanswered: set[RoomId] = set()
         self._ready = anyio.Event()
         self._limiter = anyio.CapacityLimiter(WORKERS)
+        self._told: dict[RoomId, float] = {}
+        self._reconciler = Reconciler(call, self)
 
     def want(self, name: str) -> None:
         """Ask for a document, a room (``room:ID``) or a key (``key:ENTITY``) soon; on the event loop.
@@ -79,12 +80,24 @@ class Sync:
         self._ready.set()
 
     def doubt(self, name: str) -> None:
-        """Want something that somebody claims to be there, or to lack; of very much the rest is asked for in time."""
+        """Want something that somebody claims to be there, or to lack; of very much, its room instead."""
         if name in self._doubted:
             self._again.add(name)
-        elif len(self._doubted) < MAX_DOUBTED:
+        elif len(self._doubted) < MAX_SINGLE:
             self._doubted.add(name)
             self.want(name)
+        elif not name.startswith("key:") and (room_id := parse_doc_id(name).room_id) is not None:
+            self.want(f"room:{room_id}")
+
+    def differs(self, room_id: RoomId) -> None:
+        """Reconcile a room soon, since a member has stated another root than ours; once in ``AGAIN_SECONDS``."""
+        now = anyio.current_time()
+        if now - self._told.get(room_id, -AGAIN_SECONDS) < AGAIN_SECONDS:
+            return
+        if len(self._told) >= MAX_TOLD:
+            self._told.clear()
+        self._told[room_id] = now
+        self.want(f"room:{room_id}")
 
     async def run(self) -> None:
         """Ask for what is wanted until cancelled."""
@@ -117,43 +130,36 @@ class Sync:
                 self.doubt(name)
 
     async def room(self, room_id: RoomId) -> None:
-        """Ask for a room's config, what extensions keep there, and its timeline of this month and the one before.
+        """Ask for a room's config, and for all that members hold of it and we don't.
 
-        However much there is of it, only what differs from what some member says to have is asked for. The config and
-        the newest shard always are: those who have left say nothing, but may have the last that was written.
+        The config and the newest shard are asked for in any case: those who have left state nothing, but may have the
+        last that was written. Of a room that is new here the newest months come first.
         """
         await self.document(doc_id("config", room_id=room_id))
-        statements = await self._ask(doc_id("heads", room_id=room_id), b"")
-        (self._unanswered.discard if statements else self._unanswered.add)(room_id)
-        told: dict[str, bool] = {}
-        for statement in statements:
-            for name, same in (await self._call(partial(differences.alike, room_id=room_id, bundle=statement))).items():
-                told[name] = told.get(name, True) and same
-        alike = await self._call(partial(differences.all_alike, room_id=room_id, told=told))
+        is_new = await self._call(partial(differences.newest_shard, room_id=room_id)) is None
+        if is_new:
+            await self._months(room_id)
+        if await self._reconciler.room(room_id):
+            self._unanswered.discard(room_id)
+            if not is_new:
+                await self._months(room_id, await self._call(partial(differences.older_shards, room_id=room_id)))
+            return
+        self._unanswered.add(room_id)
         for name in await self._call(partial(differences.of_extensions, room_id=room_id)):
-            if name not in alike:
-                await self.document(name)
+            await self.document(name)
+        if not is_new:
+            await self._months(room_id)
+
+    async def _months(self, room_id: RoomId, alike: Collection[str] = ()) -> None:
+        """Ask for this month and the one before."""
         this = await self._call(lambda engine: engine.shards.current_month())
-        newest = await self._call(partial(differences.newest_shard, room_id=room_id))
         for month in (previous_month(this), this):
-            await self.month(room_id, month, alike - {newest})
-        await self._forks(room_id, statements)
+            await self.month(room_id, month, alike)
 
     def take_unanswered(self) -> set[RoomId]:
         """Return the rooms of which no member has answered since the last call, or is alone in; some may be gone."""
         found, self._unanswered = self._unanswered, set()
         return found
-
-    async def _forks(self, room_id: RoomId, statements: list[Bundle]) -> None:
-        """Ask for the whole log of a client of which a member has another history."""
-        for bundle in statements:
-            differing = await self._call(partial(differences.compare, room_id=room_id, bundle=bundle))
-            for name, clients in islice(differing.items(), MAX_DIFFERING):
-                vector = await self._call(partial(differences.vector, name=name))
-                asked = encode_vector({client: clock for client, clock in vector.items() if client not in clients})
-                for answer in await self._ask(channel_key(name, Channel.STATE), asked):
-                    await self._take(room_id, answer)
-                self.want(name)  # and let those know who hold the other one
 
     async def month(self, room_id: RoomId, month: str, alike: Collection[str] = ()) -> int:
         """Ask for a month's shards, the next one until one is empty; return how many updates came.
@@ -182,7 +188,7 @@ class Sync:
             bundles = await self._ask(channel_key(name, Channel.STATE), encode_vector(vector))
             outcome = ArrivalReport()
             for bundle in bundles:
-                outcome.add(await self._take(place.room_id, bundle))
+                outcome.add(await self.take(place.room_id, bundle))
             for signer in list(outcome.unknown_signers)[:MAX_KEYS]:
                 await self.key(signer)
             total += outcome.accepted
@@ -195,7 +201,7 @@ class Sync:
     async def key(self, entity: EntityId) -> None:
         """Ask for an entity's key."""
         for bundle in await self._ask(doc_id("pubkey", entity_id=entity), b""):
-            await self._take(None, bundle)
+            await self.take(None, bundle)
         if await self._call(lambda engine: engine.keyring.record(entity) is not None):
             await self._known(entity)
 
@@ -243,7 +249,7 @@ class Sync:
                 log.info("a peer gave an answer that is not for us", key=key)
         return opened
 
-    async def _take(self, room_id: RoomId | None, bundle: Bundle) -> ArrivalReport:
+    async def take(self, room_id: RoomId | None, bundle: Bundle) -> ArrivalReport:
         """Take an answer part by part, between which the engine's thread has time for others."""
         outcome = ArrivalReport()
         for part in parts_of(bundle):
