@@ -33,12 +33,12 @@ Lie = Callable[[NodesAsked | LogsAsked], bytes | None]
 def asked_by(one: Member, of: Member, room: str) -> list[bytes]:
     """Return what a member asks another one of a room's tree, from now on."""
     asked: list[bytes] = []
-    key, query = doc_id("tree", room_id=room, entity_id=of.id), one.network.query
+    wanted, query = doc_id("tree", room_id=room, entity_id=of.id), one.network.query
 
-    def noting(name: str, payload: bytes, timeout_seconds: float) -> list[bytes]:
-        if name == key:
+    def noting(key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:
+        if key == wanted:
             asked.append(payload)
-        return query(name, payload, timeout_seconds)
+        return query(key, payload, timeout_seconds)
 
     one.network.query = noting  # type: ignore[method-assign]
     return asked

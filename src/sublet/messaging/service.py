@@ -227,10 +227,10 @@ class MessagingService:
         found = self._registry.operations.get(operation)
         if found is not None and found.waits:
             return await run_waiting(found, AskingContext(entity, self), arguments)
-        result = await self._call(lambda engine: self._run(engine, entity, operation, arguments))
+        seq, result = await self._call(lambda engine: self._run_at(engine, entity, operation, arguments))
         if found is not None and found.goes_back and result["next_cursor"] is None and arguments.get("after") is None:
-            while await self._history.reach_back(arguments["room_id"]):
-                result = await self._call(lambda engine: self._run(engine, entity, operation, arguments))
+            while await self._history.reach_back(arguments["room_id"], seq):
+                seq, result = await self._call(lambda engine: self._run_at(engine, entity, operation, arguments))
                 if result["next_cursor"] is not None:
                     break
         return result
@@ -306,6 +306,10 @@ class MessagingService:
     async def counts(self) -> dict[str, int]:
         """Return how many updates were accepted, held, doubled, and refused by reason."""
         return await self._call(lambda engine: {str(name): count for name, count in engine.intake.counts.items()})
+
+    def _run_at(self, engine: Engine, entity: EntityId, operation: str, arguments: dict[str, Any]) -> tuple[int, Any]:
+        """Run an operation; return beside its answer up to where the log was read."""
+        return engine.store.last_seq(), self._run(engine, entity, operation, arguments)
 
     def _run(self, engine: Engine, entity: EntityId, operation: str, arguments: dict[str, Any]) -> Any:
         if operation == "message.send" and self._loops is not None:

@@ -11,10 +11,9 @@ from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.ports.rows import LogRow, StagedUpdate
 from sublet.messaging.reconciling.exchange import Exchange, below, differing
 from sublet.messaging.reconciling.logs import RoomTree
-from sublet.protocol.ezagent.digest_tree import FAN_OUT, MAX_DEPTH, Prefix, digits, place_of
+from sublet.protocol.ezagent.digest_tree import FAN_OUT, FINGERPRINT_BYTES, MAX_DEPTH, Prefix, digits, place_of
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.reconciliation import (
-    FINGERPRINT_BYTES,
     Below,
     Differing,
     NodesAsked,

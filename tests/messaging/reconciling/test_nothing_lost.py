@@ -37,12 +37,12 @@ async def body(of: Member, room: str, ref: str) -> str | None:
 
 async def every_body(of: Member, room: str) -> list[str | None]:
     found: list[str | None] = []
-    after = None
+    before = None
     while True:
-        page = await of.bus.timeline.list(room_id=room, limit=200, peek=True, after=after)
+        page = await of.bus.timeline.list(room_id=room, limit=200, peek=True, before=before)
         found = [ref.get("body") for ref in page["refs"]] + found
-        after = page["next_cursor"]
-        if after is None:
+        before = page["next_cursor"]
+        if before is None:
             return found
 
 

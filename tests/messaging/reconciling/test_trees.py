@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.reconciling.logs import RoomTree
+from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.digest_tree import FAN_OUT, Node, Prefix, total
 from sublet.protocol.ezagent.reconciliation import MAX_LISTED
 from support.reconciled import reconcile
@@ -118,35 +120,54 @@ def test_a_commit_that_fails_leaves_the_tree_as_it_was() -> None:
     assert alice.store.tree.root(room) == checked(alice.store, room)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_two_who_have_reconciled_have_one_root(seed: int) -> None:
-    random = Random(seed)
-    alice, bob = everyone = peers("alice", "bob", declarations=ALL)
-    room = shared_room(alice, bob)
-    refs: list[str] = []
-    for _ in range(60):
-        one = random.choice(everyone)
-        done = random.random()
-        if done < 0.5 or not refs:
-            refs.append(one.do("message.send", room_id=room, body=str(random.random()))["ref_id"])
+def something(one: Peer, room: str, random: Random) -> None:
+    """Do something in a room that an entity may do there just now."""
+    shown = one.do("timeline.list", room_id=room, limit=200)["refs"]
+    mine = [ref["ref_id"] for ref in shown if ref["author"] == one.id and ref["status"] != "deleted_by_author"]
+    others = [ref["ref_id"] for ref in shown]
+    what = random.choice(("say", "say", "edit", "share", "write", "react", "unreact"))
+    with suppress(SubletError):  # it may not, or something else stands there by now
+        if what == "say" or not mine:
+            one.do("message.send", room_id=room, body=str(random.random()))
+        elif what == "edit":
+            one.do("mutable.update", room_id=room, ref_id=random.choice(mine), body=str(random.random()))
+        elif what == "share":
+            one.do("collab.update_acl", room_id=room, ref_id=random.choice(mine), mode="room_members")
+        elif what == "write":
+            one.do("collab.edit", room_id=room, ref_id=random.choice(others), index=0, delete=0, insert=one.name[0])
+        elif what == "react":
+            one.do("reactions.add", room_id=room, ref_id=random.choice(others), emoji="👍")
         else:
-            mine = [
-                ref["ref_id"]
-                for ref in one.do("timeline.list", room_id=room, limit=200)["refs"]
-                if ref["author"] == one.id
-            ]
-            if mine:
-                one.do("mutable.update", room_id=room, ref_id=random.choice(mine), body=str(random.random()))
-        for sender, receiver in ((alice, bob), (bob, alice)):
-            out = sender.published()
-            receiver.hear([item for item in out if random.random() < 0.5])
+            one.do("reactions.remove", room_id=room, ref_id=random.choice(others), emoji="👍")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_all_who_have_reconciled_have_one_root_and_show_the_same(seed: int) -> None:
+    random = Random(seed)
+    everyone = peers("alice", "bob", "carol", declarations=ALL)
+    room = shared_room(*everyone)
+    for _ in range(90):
+        one = random.choice(everyone)
+        something(one, room, random)
+        out = one.published()
+        for other in everyone:
+            if other is not one:
+                other.hear([item for item in out if random.random() < 0.5])
     for _ in range(3):
-        reconcile(alice, bob, room, random)
-        reconcile(bob, alice, room, random)
-    assert alice.store.tree.root(room).same(bob.store.tree.root(room))
-    assert checked(alice.store, room).same(checked(bob.store, room))
-    assert sorted(map(str, alice.bodies(room))) == sorted(map(str, bob.bodies(room)))
-    assert not alice.store.tree.due(room, 10)
+        for one in everyone:
+            for other in everyone:
+                if one is not other:
+                    reconcile(one, other, room, random)
+    first, *others = everyone
+    root = checked(first.store, room)
+    assert first.store.tree.root(room) == root
+    for other in others:
+        assert checked(other.store, room).same(root)
+        assert leaves_of(other.store, room) == leaves_of(first.store, room)
+    shown = [one.do("timeline.list", room_id=room, limit=200, peek=True)["refs"] for one in everyone]
+    assert shown[0] == shown[1] == shown[2]
+    anew(first.store)
+    assert first.store.tree.root(room) == root
 
 
 def test_an_older_version_s_database_is_summed_up(tmp_path: Path) -> None:
@@ -176,9 +197,20 @@ def test_a_forgotten_room_leaves_nothing_of_its_tree() -> None:
     busy(alice, room, 3 * MAX_LISTED)
     with alice.store.transaction():
         alice.store.removal.begin(room)
-    for _ in range(100):
+    for _ in range(1_000):
         with alice.store.transaction():
             if not alice.store.removal.step():
                 break
     for table in ("leaves", "nodes", "trees", "due"):
         assert alice.store._db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+
+
+def test_what_changes_nothing_is_not_written_since_nobody_would_take_it() -> None:
+    alice, bob = peers("alice", "bob", declarations=ALL)
+    room = shared_room(alice, bob)
+    ref = alice.do("message.send", room_id=room, body="text")["ref_id"]
+    for _ in range(2):
+        alice.do("collab.update_acl", room_id=room, ref_id=ref, mode="room_members")
+    bob.hear(alice.published())
+    assert bob.refused() == {}
+    assert bob.store.tree.root(room).same(alice.store.tree.root(room))

@@ -32,7 +32,7 @@ from sublet.protocol.ezagent.digest_tree import (
     place_of_deletion,
     total,
 )
-from sublet.protocol.ezagent.envelope import SIGNATURE_BYTES
+from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.reconciliation import MAX_LISTED
 
@@ -54,6 +54,7 @@ class SqliteTree:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
         self._numbers: dict[RoomId, int] = {}
+        self._built = self._unbuilt = 0
         self._read_built()
 
     @property
@@ -91,7 +92,9 @@ class SqliteTree:
             if room_id is None or row.kind not in TREE_KINDS or self._waits(row.number):
                 continue
             if log.client is None or log.head is None:
-                place = place_of_deletion(row.doc_id, log.envelope[:-SIGNATURE_BYTES])
+                if not update.deletions:
+                    continue  # it says nothing, and nobody else takes it
+                place = _place_of(row.doc_id, log.envelope)
                 self._put(self._number(room_id), Leaf(place, row.number, log.seq, of_deletion(place)))
                 continue
             key = (room_id, row.number, place_of(row.doc_id))
@@ -114,7 +117,7 @@ class SqliteTree:
             return
         name, room_id = str(row[0]), str(row[1])
         for raw in gone:
-            self._remove(self._number(room_id), place_of_deletion(name, raw[:-SIGNATURE_BYTES]))
+            self._remove(self._number(room_id), _place_of(name, raw))
         self._sum_up(document, name, room_id)
 
     def root(self, room_id: RoomId) -> Node:
@@ -156,7 +159,7 @@ class SqliteTree:
     def remove_some(self, room_id: RoomId, limit: int) -> bool:
         """Remove some of the tree of a room that is forgotten; tell whether there was anything."""
         tree = self._number(room_id)
-        removed = sum(
+        removed: int = sum(
             self._db.execute(
                 f"DELETE FROM {table} WHERE tree = ? AND {key} IN (SELECT {key} FROM {table} WHERE tree = ? LIMIT ?)",  # noqa: S608
                 (tree, tree, limit),
@@ -216,10 +219,13 @@ class SqliteTree:
     def _deletions(self, document: int, name: str, room_id: RoomId) -> None:
         """Make the leaves of what only deletes in a document that an older version has written."""
         tree = self._number(room_id)
+        deleting = {seq for (seq,) in self._db.execute("SELECT seq FROM deletions WHERE document = ?", (document,))}
         for seq, raw in self._db.execute(
             "SELECT seq, envelope FROM log WHERE document = ? AND client IS NULL", (document,)
         ).fetchall():
-            place = place_of_deletion(name, bytes(raw)[:-SIGNATURE_BYTES])
+            if seq not in deleting:
+                continue
+            place = _place_of(name, bytes(raw))
             self._put(tree, Leaf(place, document, seq, of_deletion(place)))
 
     def _leaf(self, tree: int, place: bytes) -> Leaf | None:
@@ -296,3 +302,9 @@ class SqliteTree:
             "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?)",
             (tree, bytes(prefix), node.count, node.clocks, node.raw),
         )
+
+
+def _place_of(name: str, raw: bytes) -> bytes:
+    """Return where the leaf of an envelope stands that only deletes."""
+    envelope = unpack(raw)
+    return place_of_deletion(name, envelope.signer, envelope.payload)

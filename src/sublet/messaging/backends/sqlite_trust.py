@@ -122,11 +122,12 @@ class SqliteTrust:
     def put_usage(self, room_id: RoomId, domain: str, size: int) -> None:
         self._db.execute("INSERT OR REPLACE INTO usage VALUES (?, ?, ?)", (room_id, domain, size))
 
-    def is_deleted(self, document: int, signer: EntityId, cut: Deletion) -> bool:
+    def is_deleted(self, document: int, signer: EntityId, cut: Deletion, before: int) -> bool:
         (found,) = self._db.execute(
             "SELECT EXISTS (SELECT 1 FROM deletions d JOIN log l ON l.seq = d.seq WHERE d.document = ? "
-            "AND d.client = ? AND d.signer = ? AND d.clock <= ? AND d.clock + d.length >= ? AND l.client IS NULL)",
-            (document, cut.client, signer, cut.clock, cut.clock + cut.length),
+            "AND d.client = ? AND d.signer = ? AND d.clock <= ? AND d.clock + d.length >= ? AND l.client IS NULL "
+            "AND d.seq < ?)",
+            (document, cut.client, signer, cut.clock, cut.clock + cut.length, before),
         ).fetchone()
         return bool(found)
 

@@ -227,9 +227,10 @@ class Intake:
         """
         trust, row = self._store.trust, document.row
         if row.room_id is not None and document.place.kind != "draft":
-            return self._store.tree.leaf(row.room_id, place_of_deletion(row.doc_id, envelope.signed)) is not None
-        number = row.number
-        return all(trust.is_deleted(number, envelope.signer, cut) for cut in update.deletions)
+            place = place_of_deletion(row.doc_id, envelope.signer, envelope.payload)
+            return self._store.tree.leaf(row.room_id, place) is not None
+        number, now = row.number, self._store.last_seq() + 1
+        return all(trust.is_deleted(number, envelope.signer, cut, now) for cut in update.deletions)
 
     def _accept(self, document: Document, envelope: Envelope, update: Update) -> None:
         plan = document.plan(update)

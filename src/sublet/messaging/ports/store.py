@@ -69,10 +69,16 @@ class TrustStore(Protocol):
     def put_usage(self, room_id: RoomId, domain: str, size: int) -> None:
         """Keep how many bytes are kept of a domain in a room; inside a transaction."""
 
-    def is_deleted(self, document: int, signer: EntityId, cut: Deletion) -> bool:
+    def is_deleted(self, document: int, signer: EntityId, cut: Deletion, before: int) -> bool:
         """Tell whether one deletion of a signer, in an update that only deletes, already covers a range.
 
         Others may not count, and what does not count covers nothing.
+
+        Args:
+            document: its number.
+            signer: who deletes.
+            cut: the range.
+            before: number in the log before which that was.
         """
 
     def writes_between(self, document: int, client: int, clock: int, length: int) -> list[WriteRow]:

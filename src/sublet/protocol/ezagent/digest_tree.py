@@ -93,9 +93,10 @@ def place_of(name: str) -> bytes:
     return hashlib.sha256(_PLACE + name.encode()).digest()[:PLACE_BYTES]
 
 
-def place_of_deletion(name: str, signed: bytes) -> bytes:
-    """Return where the leaf of an update stands that only deletes; ``signed`` is what its signer has signed."""
-    return hashlib.sha256(_PLACE + name.encode() + b"\0" + hashlib.sha256(signed).digest()).digest()[:PLACE_BYTES]
+def place_of_deletion(name: str, signer: EntityId, payload: bytes) -> bytes:
+    """Return where the leaf of an update stands that only deletes: the same one however often it is signed anew."""
+    named = f"{name}\0{signer}\0".encode() + hashlib.sha256(payload).digest()
+    return hashlib.sha256(_PLACE + named).digest()[:PLACE_BYTES]
 
 
 def of_deletion(place: bytes) -> Node:
