@@ -16,7 +16,7 @@ from sublet.messaging.reconciling.roots import MAX_AHEAD_MS, ROLLED_BACK_EVENT
 from sublet.messaging.syncing.answers import state
 from sublet.messaging.trust.forks import EQUIVOCATION_EVENT
 from sublet.protocol.errors import SubletError
-from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES, RecordKind, decode_bundle
+from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES, Bundle, RecordKind, decode_bundle
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
@@ -219,6 +219,31 @@ def test_honest_repetition_is_no_fork() -> None:
         all_ask([alice, bob], room)
     assert told(bob, EQUIVOCATION_EVENT) == []
     assert bob.refused() == {}
+
+
+def test_what_was_written_before_a_fork_comes_though_the_fork_is_learnt_first() -> None:
+    alice, bob, eve, carol = peers("alice", "bob", "eve", "carol")
+    room = shared_room(alice, bob, eve, carol)
+    eve.do("message.send", room_id=room, body="before")
+    first = eve.published()
+    alice.hear(first)
+    bob.hear(first)
+    liar = twin(eve, room)
+    eve.do("message.send", room_id=room, body="to alice")
+    liar.do("message.send", room_id=room, body="to bob")
+    alice.hear(eve.published())
+    bob.hear(liar.published())
+    all_ask([alice, bob], room)
+    answer = state(alice.engine, names(room)[1], {})
+    assert answer is not None
+    proofs = Bundle(tuple((RecordKind.FORK, raw) for raw in decode_bundle(answer).of(RecordKind.FORK)))
+    carol.engine.intake.take_bundle(room, proofs)
+    assert told(carol, EQUIVOCATION_EVENT) == [eve.id]
+    assert carol.bodies(room) == []
+    reconcile(carol, alice, room)
+    assert carol.bodies(room) == alice.bodies(room) == ["before"]
+    reconcile(alice, carol, room)
+    assert carol.store.tree.root(room).same(alice.store.tree.root(room))
 
 
 def test_nobody_proves_a_fork_of_somebody_else() -> None:
