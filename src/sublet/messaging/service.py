@@ -45,9 +45,9 @@ from sublet.messaging.running.hand_over import HandOver
 from sublet.messaging.running.owner import Owner
 from sublet.messaging.running.sender import Reply
 from sublet.messaging.syncing import answers
-from sublet.messaging.syncing.doorkeeper import Doorkeeper, place_of
+from sublet.messaging.syncing.doorkeeper import Doorkeeper
 from sublet.messaging.syncing.history import History
-from sublet.messaging.syncing.reconciler import sum_up_some, take_root
+from sublet.messaging.syncing.reconciler import differs_at_asker, sum_up
 from sublet.messaging.syncing.sync import Sync
 from sublet.messaging.watching.news import EventsFound, News
 from sublet.messaging.watching.watchers import Watchers
@@ -227,10 +227,11 @@ class MessagingService:
         found = self._registry.operations.get(operation)
         if found is not None and found.waits:
             return await run_waiting(found, AskingContext(entity, self), arguments)
-        seq, result = await self._call(lambda engine: self._run_at(engine, entity, operation, arguments))
+        run = partial(self._run, entity=entity, operation=operation, arguments=arguments)
+        seq, result = await self._call(run)
         if found is not None and found.goes_back and result["next_cursor"] is None and arguments.get("after") is None:
             while await self._history.reach_back(arguments["room_id"], seq):
-                seq, result = await self._call(lambda engine: self._run_at(engine, entity, operation, arguments))
+                seq, result = await self._call(run)
                 if result["next_cursor"] is not None:
                     break
         return result
@@ -307,14 +308,12 @@ class MessagingService:
         """Return how many updates were accepted, held, doubled, and refused by reason."""
         return await self._call(lambda engine: {str(name): count for name, count in engine.intake.counts.items()})
 
-    def _run_at(self, engine: Engine, entity: EntityId, operation: str, arguments: dict[str, Any]) -> tuple[int, Any]:
-        """Run an operation; return beside its answer up to where the log was read."""
-        return engine.store.last_seq(), self._run(engine, entity, operation, arguments)
-
-    def _run(self, engine: Engine, entity: EntityId, operation: str, arguments: dict[str, Any]) -> Any:
+    def _run(self, engine: Engine, entity: EntityId, operation: str, arguments: dict[str, Any]) -> tuple[int, Any]:
+        """Run an operation; return up to where the log was read, and its answer."""
         if operation == "message.send" and self._loops is not None:
             arguments = self._loops.admit(engine, entity, arguments)
-        return run_operation(self._registry.operations, engine.operating, entity, operation, arguments)
+        seq = engine.store.last_seq()
+        return seq, run_operation(self._registry.operations, engine.operating, entity, operation, arguments)
 
     async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
         promise: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
@@ -352,10 +351,8 @@ class MessagingService:
             name = query.key.removesuffix("/state")
             if answers.behind(engine, name, decode_vector(body or b"\0")):
                 self._hand_over.soon(self._sync.doubt, name)
-        if question is not None and (place := place_of(query.key)).kind == "root" and place.room_id is not None:
-            theirs = take_root(engine, place.room_id, body)
-            if theirs is not None and engine.roots.differs(place.room_id, theirs):
-                self._hand_over.soon(self._sync.differs, place.room_id)
+        if question is not None and (room_id := differs_at_asker(engine, query.key, body)) is not None:
+            self._hand_over.soon(self._sync.differs, room_id)
         found = self.delivery.answer(engine, query.key, body) or answers.answer(engine, query.key, body)
         if found is None or question is None:
             return None if found is None else Reply("", found)
@@ -392,10 +389,7 @@ class MessagingService:
             await anyio.sleep(every_seconds)
 
     async def _sum_up(self) -> None:
-        """Sum up what an older version has written, so that rooms can be compared; a step at a time."""
-        if not await self._call(lambda engine: engine.store.tree.is_built):
-            while await self._call(sum_up_some):
-                pass
+        if await sum_up(self._call):
             await self._catching_up.everything()
         await anyio.sleep_forever()
 

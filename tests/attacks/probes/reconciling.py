@@ -89,8 +89,10 @@ def _follow(turns: int) -> Exchange:
 
 
 @contextlib.contextmanager
-def _followed() -> Iterator[Exchange]:
-    yield _follow(10_000)
+def _followed() -> Iterator[SqliteStore]:
+    exchange = _follow(10_000)
+    yield _TREE
+    del exchange
 
 
 PROBES: list[Probe] = [

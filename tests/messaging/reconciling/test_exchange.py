@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from random import Random
 
 import pytest
@@ -16,17 +15,11 @@ from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.reconciliation import (
     MAX_LISTED,
     Below,
-    HeadAsked,
-    LogAsked,
-    LogsAsked,
     NodesAsked,
     decode_asked,
     decode_differing,
-    decode_root,
     encode_differing,
-    encode_logs,
     encode_nodes,
-    encode_root,
 )
 
 SALT = b"saltsalt"
@@ -114,39 +107,3 @@ def test_who_claims_differences_everywhere_is_followed_for_so_long_only() -> Non
         exchange.told(asked, decode_differing(everywhere, len(asked)))
     assert count < MAX_IN_VAIN + 64
     assert exchange.is_given_up
-
-
-prefixes = st.lists(st.integers(0, 15), max_size=MAX_DEPTH).map(tuple)
-places = st.binary(min_size=16, max_size=16)
-heads = st.builds(HeadAsked, st.integers(0, 2**53 - 1), st.integers(0, 2**32 - 1), st.binary(min_size=6, max_size=6))
-logs = st.builds(
-    LogAsked,
-    places,
-    st.lists(heads, max_size=5).map(tuple),
-    st.lists(st.tuples(st.integers(0, 2**53 - 1), st.integers(0, 2**32 - 1)), max_size=5).map(tuple),
-    st.just((3, 2**53)),
-)
-
-
-@given(st.binary(min_size=8, max_size=8), st.lists(logs, max_size=9).map(tuple))
-def test_questions_for_logs_survive_the_way(salt: bytes, asked: tuple[LogAsked, ...]) -> None:
-    assert decode_asked(encode_logs(LogsAsked(salt, asked))) == LogsAsked(salt, asked)
-
-
-@given(prefixes, documents)
-@settings(max_examples=30)
-def test_questions_for_nodes_survive_the_way(prefix: Prefix, there: dict[str, int]) -> None:
-    asked = NodesAsked(SALT, (below(Leaves(there), prefix, SALT),))
-    assert decode_asked(encode_nodes(asked)) == asked
-
-
-@given(st.builds(Node, st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.integers(0, 2**256 - 1)))
-def test_roots_survive_the_way(node: Node) -> None:
-    assert decode_root(encode_root(node)) == node
-
-
-@given(st.binary(max_size=300))
-def test_whatever_is_no_message_is_refused(data: bytes) -> None:
-    for decode in (decode_asked, decode_root, lambda raw: decode_differing(raw, 3)):
-        with suppress(Refused):
-            decode(data)

@@ -33,6 +33,7 @@ from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
 MAX_DELETE_ONLY: Final = 1_000
 """Envelopes that only delete are in no state vector; so many of a document go with every difference, half the last."""
 _NEXT: Final = "(SELECT max(until) FROM log l WHERE l.document = c.document AND l.client = c.client)"
+_DOCUMENT: Final = "SELECT number, doc_id, room_id, kind FROM documents"
 MAX_HIDDEN_LAST: Final = 256
 """Elements that are not shown, of strangers say, past which the newest one that is shown is looked for."""
 PRUNE_EVERY: Final = 256
@@ -68,17 +69,11 @@ class SqliteStore:
         return DocumentRow(int(cursor.lastrowid or 0), doc_id, room_id, kind)
 
     def find_document(self, doc_id: str) -> DocumentRow | None:
-        row = self._db.execute(
-            "SELECT number, doc_id, room_id, kind FROM documents WHERE doc_id = ?", (doc_id,)
-        ).fetchone()
+        row = self._db.execute(f"{_DOCUMENT} WHERE doc_id = ?", (doc_id,)).fetchone()
         return DocumentRow(*row) if row is not None else None
 
     def numbered(self, number: int) -> DocumentRow:
-        return DocumentRow(
-            *self._db.execute(
-                "SELECT number, doc_id, room_id, kind FROM documents WHERE number = ?", (number,)
-            ).fetchone()
-        )
+        return DocumentRow(*self._db.execute(f"{_DOCUMENT} WHERE number = ?", (number,)).fetchone())
 
     def documents(self, room_id: RoomId, kind: str) -> list[DocumentRow]:
         rows = self._db.execute(

@@ -1,4 +1,4 @@
-"""Signed roots: members state what they have of a room as one digest (DESIGN 9.11, 13).
+"""Signed roots: members state what they have of a room as one digest (DESIGN 9.11).
 
 Rules: only a member's statement counts, and one from the future is refused. Who states less than before has gone back,
 which is told; learning of a fork never makes it less. With whom everything that can be taken was taken, nothing more is

@@ -23,6 +23,7 @@ from sublet.messaging.reconciling.exchange import Exchange, below
 from sublet.messaging.reconciling.logs import RoomTree, first_question, go_on_at, wanted
 from sublet.messaging.reconciling.roots import Theirs, signer_of_root
 from sublet.messaging.syncing.differences import SyncParts
+from sublet.messaging.syncing.doorkeeper import place_of
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle
 from sublet.protocol.ezagent.digest_tree import SALT_BYTES, Prefix
 from sublet.protocol.ezagent.errors import Refused, malformed
@@ -178,10 +179,25 @@ def take_root(engine: SyncParts, room_id: RoomId, raw: bytes) -> Theirs | None:
         return None
 
 
-def sum_up_some(engine: SyncParts) -> bool:
-    """Take some of what an older version has written into the digest trees; tell whether there is more."""
-    if engine.store.tree.is_built:
+def differs_at_asker(engine: SyncParts, key: str, body: bytes) -> RoomId | None:
+    """Return the room of which somebody asks for our root and states another one; None where nothing is to be taken."""
+    place = place_of(key)
+    if place.kind != "root" or place.room_id is None:
+        return None
+    theirs = take_root(engine, place.room_id, body)
+    return place.room_id if theirs is not None and engine.roots.differs(place.room_id, theirs) else None
+
+
+async def sum_up(call: CallEngine) -> bool:
+    """Sum up what an older version has written, so that rooms can be compared; tell whether there was anything."""
+    if await call(lambda engine: engine.store.tree.is_built):
         return False
+    while await call(_sum_up_some):
+        pass
+    return True
+
+
+def _sum_up_some(engine: SyncParts) -> bool:
     with engine.store.transaction():
         return engine.store.tree.build_some()
 

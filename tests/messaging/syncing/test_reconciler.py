@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from sublet.messaging.extensions import EXTENSIONS
+from sublet.messaging.syncing.reconciler import sum_up
 from support.members import Member, member, room_of
 from support.memory_network import MemoryHub
 
@@ -119,3 +120,16 @@ async def test_a_change_that_nobody_announces_is_found_by_who_is_asked(tmp_path:
         with anyio.fail_after(SECONDS):
             while await body(bob, room, ref) != "third":
                 await alice.service.synchronise(room)
+
+
+async def test_nothing_is_stated_before_what_an_older_version_has_written_is_summed_up(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    async with two(tmp_path, hub) as (alice, bob, room):
+        await alice.bus.message.send(room_id=room, body="old")
+        await bob.until(room, lambda bodies: bodies == ["old"])
+        tree = await alice.service.on_engine(lambda engine: engine.store.tree)
+        assert not await sum_up(alice.service.on_engine)
+        tree._built, tree._unbuilt = 0, 3  # type: ignore[attr-defined]
+        assert await alice.service.on_engine(lambda engine: engine.roots.statement(room)) is None
+        assert await sum_up(alice.service.on_engine)
+        assert await alice.service.on_engine(lambda engine: engine.roots.statement(room)) is not None
