@@ -47,7 +47,7 @@ from sublet.messaging.running.sender import Reply
 from sublet.messaging.syncing import answers
 from sublet.messaging.syncing.doorkeeper import Doorkeeper
 from sublet.messaging.syncing.history import History
-from sublet.messaging.syncing.reconciler import differs_at_asker, sum_up
+from sublet.messaging.syncing.reconciler import differs_at_asker
 from sublet.messaging.syncing.sync import Sync
 from sublet.messaging.watching.news import EventsFound, News
 from sublet.messaging.watching.watchers import Watchers
@@ -162,7 +162,6 @@ class MessagingService:
                 self._start(group, "synchronisation", self._sync.run)
                 self._start(group, "acknowledgements", self.delivery.run)
                 self._start(group, "catching up", self._catching_up.run)
-                self._start(group, "digest trees", self._sum_up)
                 for name, index in self._registry.indexes.items():
                     if index.rebuild is not None and index.every_seconds is not None:
                         self._start(group, f"index {name}", partial(self._rebuild, index.rebuild, index.every_seconds))
@@ -387,11 +386,6 @@ class MessagingService:
             except Exception:
                 log.exception("an index could not be made anew")
             await anyio.sleep(every_seconds)
-
-    async def _sum_up(self) -> None:
-        if await sum_up(self._call):
-            await self._catching_up.everything()
-        await anyio.sleep_forever()
 
     def _told(self, engine: Engine, rows: list[EventRow]) -> None:
         """Tell of events that are durable, on the engine's thread."""

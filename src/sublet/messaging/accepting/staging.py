@@ -218,11 +218,12 @@ class Staging:
         staged.writes = [write_row(signer, client, write, seq) for write in plan.writes]
         if datatype is not None and datatype.latest_only:
             staged.superseded = [write.origin for write in staged.writes if write.origin is not None]
-        written_over = {item.origin for item in update.items}
+        written_over = {item.origin for item in update.items}  # of which the writes say that it is gone
         staged.deletions = [
             DeletionRow(cut, signer)
             for cut in update.deletions
-            if not (cut.length == 1 and (cut.client, cut.clock) in written_over)  # the write says as much
+            if cut.length > len(update.items)
+            or any((cut.client, cut.clock + at) not in written_over for at in range(cut.length))
         ]
         document.accept(update, signer, staged.entries)
         document.unsettled = True

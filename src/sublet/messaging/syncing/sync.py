@@ -39,7 +39,7 @@ OFFERS: Final = 12
 """How often a room is offered, each time after twice as long: for three minutes."""
 BRING_SECONDS: Final = 1.0
 """How long others leave it to whoever has invited somebody to bring them in."""
-MAX_SINGLE: Final = 256
+MAX_SINGLE: Final = 32
 """Names that are asked for one by one since somebody has said something; beyond that their rooms are reconciled."""
 AGAIN_SECONDS: Final = 1.0
 """How often a member's question makes us compare a room with it."""
@@ -81,13 +81,14 @@ class Sync:
 
     def doubt(self, name: str) -> None:
         """Want something that somebody claims to be there, or to lack; of very much, its room instead."""
+        is_room = name.startswith("room:")
         if name in self._doubted:
             self._again.add(name)
-        elif len(self._doubted) < MAX_SINGLE:
+        elif is_room or len(self._doubted) < MAX_SINGLE:
             self._doubted.add(name)
             self.want(name)
         elif not name.startswith("key:") and (room_id := parse_doc_id(name).room_id) is not None:
-            self.want(f"room:{room_id}")
+            self.doubt(f"room:{room_id}")
 
     def differs(self, room_id: RoomId) -> None:
         """Reconcile a room soon, since a member has stated another root than ours; once in ``AGAIN_SECONDS``."""
@@ -97,7 +98,7 @@ class Sync:
         if len(self._told) >= MAX_TOLD:
             self._told.clear()
         self._told[room_id] = now
-        self.want(f"room:{room_id}")
+        self.doubt(f"room:{room_id}")
 
     async def run(self) -> None:
         """Ask for what is wanted until cancelled."""
