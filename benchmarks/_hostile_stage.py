@@ -19,6 +19,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 import asyncssh
+import psutil
 
 from attacks.flood import Flood, Target
 from attacks.run_flood import write_target
@@ -38,8 +39,6 @@ STAT: Final = 17
 ATTRS: Final = 105
 LOOKER: Final = """
 import os, sys, time
-with __import__("contextlib").suppress(OSError):
-    os.nice(-10)
 longest = 0.0
 number = 0
 while True:
@@ -58,6 +57,8 @@ while True:
     time.sleep(0.01)
 """
 """Looks at names that are not there in the honest mount and says what took longest; each look asks the lender."""
+PREFERRED: Final = -10
+"""The priority of the honest worker's programs."""
 LAST_BYTES: Final = 4096
 """Of what the looker has said: more than its last two lines."""
 
@@ -68,6 +69,7 @@ class Looker:
     def __init__(self, mount: Path) -> None:
         self._out = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by close)
         self._process = subprocess.Popen([sys.executable, "-c", LOOKER, str(mount)], stdout=self._out)
+        prefer(psutil.Process(self._process.pid))
 
     @property
     def longest(self) -> float:
@@ -184,6 +186,7 @@ async def staged(base: Path) -> AsyncIterator[Stage]:
         pair(lender, mallory, "mallory")
         content = await anyio.to_thread.run_sync(shared_text, lender, mallory)
         token = str(lender.json("token", "create", "mallory")["token"])
+        prefer(psutil.Process(bob.pid))
         honest, mount = await anyio.to_thread.run_sync(work_honestly, lender, bob, base / "work")
         async with in_place_of(mallory, lender, base, Answering(mallory.home / "answers")) as worker:
             worker.deed = last
@@ -240,6 +243,24 @@ def work_honestly(lender: Daemon, bob: Daemon, work: Path) -> tuple[str, Path]:
     return id_, mount_of(bob, id_) / "workspace"
 
 
+def prefer(process: psutil.Process) -> None:
+    """Let what stands for another machine wait for no processor, where we may: all threads, and what they start."""
+    for one in (process, *process.children(recursive=True)):
+        with contextlib.suppress(OSError):
+            # The kernel shares processors out between sessions first, where it is told to.
+            Path(f"/proc/{one.pid}/autogroup").write_text(str(PREFERRED))
+        for thread in one.threads():
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, thread.id, PREFERRED)
+
+
+def keep_to_one_processor(pid: int) -> None:
+    """Leave the other processors of this machine to the lender: an attacker would have a machine of its own."""
+    processors = os.sched_getaffinity(pid)
+    if len(processors) > 1:
+        os.sched_setaffinity(pid, {min(processors)})
+
+
 async def last(worker: HostileWorker, start: Start) -> Done:
     """Say nothing until the lease is over."""
     await anyio.sleep_forever()
@@ -256,6 +277,7 @@ def flooding(flood: Flood, target: Target, scratch: Path, seconds: float) -> Ite
     with log.open("wb") as failures:
         environment = {**os.environ, "PYTHONPATH": str(TESTS)}
         process = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=failures)
+        keep_to_one_processor(process.pid)
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == b"begins\n", log.read_text()

@@ -15,14 +15,15 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from attacks.kit.audited_lease import OK, AuditedLease, Executor, account, names_of, plain_account
+from sublet.policy.limits import MAX_FILES
 from sublet.protocol.errors import SubletError
-from sublet.workspace.audit import snapshot
+from sublet.workspace.audit import auditor, snapshot
 from sublet.workspace.audit.manifest import Manifest, load
 from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.changes import merge
 from sublet.workspace.changes.export import not_carried
 from sublet.workspace.confined.bounds import MAX_DEPTH
-from sublet.workspace.staging.model import DirectoryChange
+from sublet.workspace.staging.staged_result import DirectoryChange
 from sublet.workspace.view.walk import Directory
 from support.apply_unprivileged import NOBODY
 from support.staged import KEY, StagedBench, write
@@ -546,15 +547,37 @@ def test_a_directory_that_is_swapped_for_a_link_while_it_is_walked_leads_nowhere
     assert "outside" not in lease.patch(report)
 
 
-def test_more_names_than_the_audit_holds_end_it_with_the_reason(
+def test_names_as_long_and_deep_as_can_be_are_all_audited(lease: AuditedLease) -> None:
+    # With the directories above it each name has 3.6 KB, all together 144 MB.
+    with lease.work() as executor:
+        deep = b""
+        for _ in range(14):
+            deep += b"y" * 240 + b"/"
+            assert executor.mkdir(deep.rstrip(b"/")) == OK
+        below = os.open(os.fsencode(lease.root) + b"/" + deep, os.O_RDONLY)
+        for directory in range(20):  # what a mount would send, without the hour of it
+            os.mkdir(b"%d" % directory, dir_fd=below)
+            for number in range(2_000):
+                name = b"%d/%d" % (directory, number) + b"z" * 200
+                os.close(os.open(name, os.O_CREAT | os.O_WRONLY, dir_fd=below))
+        os.close(below)
+    report = lease.audit()
+    assert (report.counts["added"], report.unaudited) == (40_000, ())
+
+
+def test_what_a_lease_may_add_is_audited_also_where_as_much_is_lent_as_may_be(
     lease: AuditedLease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(auditor, "MAX_LENT_ENTRIES", 3)
+    for number in range(3):
+        lease.write(f"lent-{number}")
     with lease.work() as executor:
-        for number in range(20):
-            executor.write(b"%d" % number + b"n" * 200, b"")
-    monkeypatch.setattr(snapshot, "MAX_PATH_BYTES", 2_000)
-    with pytest.raises(SubletError, match="of names"):
-        lease.audit()
+        for number in range(9):
+            assert executor.write(b"added-%d" % number, b"x") == OK
+    assert len(lease.audit().files) == 9
+    with pytest.raises(SubletError, match="more than 3"), lease.work():
+        pass
+    assert snapshot.MAX_ENTRIES >= snapshot.MAX_LENT_ENTRIES + MAX_FILES, "the whole quota, which policy bounds"
 
 
 # Git sees objects of ours alone

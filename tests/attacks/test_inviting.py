@@ -56,7 +56,7 @@ async def test_ended_work_of_a_peer_is_kept_by_its_bytes(tmp_path: Path, monkeyp
         assert "dlg_19" in kept
         assert "dlg_0" not in kept
         assert len(kept) <= 13
-        assert (await side.journal.events_after(0, "dlg_0")).events == []
+        assert (await side.journal.events.events_after(0, "dlg_0")).events == []
         with pytest.raises(SubletError, match="used before"):
             await side.executor.invite(invite("dlg_19"), ALICE, source_host=HERE)
         await side.check_nothing_held()

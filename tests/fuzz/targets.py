@@ -89,7 +89,7 @@ from sublet.workspace.ssh import reverse
 from sublet.workspace.view import rules
 from sublet.workspace.view.export_view import ExportView, WritableView
 from support.at_once import events_of
-from support.sftp_client import INIT
+from support.sftp_client import INIT, next_reply
 from support.views import default_rules
 
 KEY = b"\1" * 32
@@ -288,7 +288,7 @@ def _sftp(data: bytes, *, writable: bool) -> None:
     try:
         core.receive(INIT)
         core.receive(data)
-        while (reply := core.next_reply()) is not None:
+        while (reply := next_reply(core)) is not None:
             if isinstance(reply, SlowReply):
                 reply.answer()
     finally:

@@ -50,9 +50,9 @@ async def test_a_tool_asks_and_does_nothing_where_the_answer_is_no(
     class Recording(AnsweringTable):
         """Notes which operations of the daemon are asked for."""
 
-        def _method(self, operation: Stated[Any]) -> Any:
+        def _bound(self, operation: Stated[Any]) -> Any:
             reached.append(operation.name)
-            return super()._method(operation)
+            return super()._bound(operation)
 
     monkeypatch.setattr(mcp_face, "AnsweringTable", Recording)
     rule: dict[str, Any] = {

@@ -19,8 +19,8 @@ from sublet.protocol.assignment.events import (
     WindDownCame,
     WorkEnded,
 )
-from sublet.protocol.assignment.model import Assignment, State, journalled
 from sublet.protocol.assignment.outputs import Answer, AskPolicy, Begin, Output, Record, Refuse, Renew, TakeSlot, Tell
+from sublet.protocol.assignment.state import Assignment, State, journalled
 from sublet.protocol.assignment.verdict import Ended
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import AssignmentState

@@ -29,7 +29,6 @@ from sublet.protocol.delegation.events import (
     TimePassed,
     Undone,
 )
-from sublet.protocol.delegation.model import Delegation, ExtensionAsked, journalled
 from sublet.protocol.delegation.outputs import (
     Answer,
     AskPolicy,
@@ -44,6 +43,7 @@ from sublet.protocol.delegation.outputs import (
     Serve,
     Settle,
 )
+from sublet.protocol.delegation.state import Delegation, ExtensionAsked, journalled
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.messages import Accept

@@ -82,7 +82,7 @@ class World:
         if config is not None:
             return SuperAgent(config, self.dispatcher)
         own = command().model_copy(update={"id": agent_id})
-        return WorkerAgent(own, lambda: self.worker(agent_id), self.sessions)
+        return WorkerAgent(own, lambda: self.worker(agent_id), self.sessions, gate=None, questions=None)
 
     def context(self, *, chain: Chain | None = None) -> AgentRunContext:
         return context(self.root, self.events, chain=chain)

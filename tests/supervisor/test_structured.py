@@ -39,7 +39,7 @@ async def test_a_worker_asks_again_in_the_same_session_until_its_answer_passes(t
     sessions = control(tmp_path, events)
     await sessions.create(session_id="ses_1")
     config = command("program").model_copy(update={"id": "coder"})
-    worker = WorkerAgent(config, lambda: provider, sessions)
+    worker = WorkerAgent(config, lambda: provider, sessions, gate=None, questions=None)
     ctx = context(tmp_path, events, "ses_1")
     found = await worker.handle(UnifiedAgentInput("count", SCHEMA), ctx)
     assert (found.structured, json.loads(found.text)) == ({"n": 4}, {"n": 4})
@@ -57,7 +57,7 @@ async def test_a_worker_asks_again_in_the_same_session_until_its_answer_passes(t
 
 async def test_a_worker_gives_up_after_the_retries_it_was_given(tmp_path: Path) -> None:
     events, provider = Events(), Replies("a", "b")
-    worker = WorkerAgent(command("program"), lambda: provider, control(tmp_path, events))
+    worker = WorkerAgent(command("program"), lambda: provider, control(tmp_path, events), gate=None, questions=None)
     asked = UnifiedAgentInput("count", SCHEMA, GuardOptions(retries=1, on_failure="ask_human"))
     with pytest.raises(GuardrailFailed) as failed:
         await worker.handle(asked, context(tmp_path, events))
@@ -67,6 +67,6 @@ async def test_a_worker_gives_up_after_the_retries_it_was_given(tmp_path: Path) 
 
 async def test_without_a_schema_nothing_is_guarded(tmp_path: Path) -> None:
     events, provider = Events(), Replies("plain words")
-    worker = WorkerAgent(command("program"), lambda: provider, control(tmp_path, events))
+    worker = WorkerAgent(command("program"), lambda: provider, control(tmp_path, events), gate=None, questions=None)
     found = await worker.handle(UnifiedAgentInput("say"), context(tmp_path, events))
     assert (found.text, found.structured) == ("plain words", None)

@@ -48,7 +48,7 @@ async def test_two_agents_keep_their_own_threads_over_a_restart(tmp_path: Path) 
         if not restart:
             await sessions.create(session_id=ID)
         for name in ("coder", "reviewer"):
-            worker = WorkerAgent(config(name), lambda: provider, sessions)
+            worker = WorkerAgent(config(name), lambda: provider, sessions, gate=None, questions=None)
             answer = await worker.handle(UnifiedAgentInput("go on"), context(tmp_path, events, ID))
             assert (answer.agent_id, answer.warnings) == (name, ())
     assert provider.seen == [None, None, "p-1", "p-2"]
@@ -59,7 +59,7 @@ async def test_a_session_that_can_not_be_resumed_is_replaced_and_told(tmp_path: 
     events, provider = Events(), Threads()
     sessions = control(tmp_path, events)
     await sessions.create(session_id=ID)
-    worker = WorkerAgent(config("coder"), lambda: provider, sessions)
+    worker = WorkerAgent(config("coder"), lambda: provider, sessions, gate=None, questions=None)
     await worker.handle(UnifiedAgentInput("one"), context(tmp_path, events, ID))
     provider.lost.add("p-1")
     answer = await worker.handle(UnifiedAgentInput("two"), context(tmp_path, events, ID))
@@ -85,7 +85,7 @@ async def test_agent_json_decides_what_is_gone_on_with(
     sessions = control(tmp_path, events)
     await sessions.create(session_id=ID)
     for name in ("coder", "coder", "reviewer"):
-        worker = WorkerAgent(config(name, **session), lambda: provider, sessions)
+        worker = WorkerAgent(config(name, **session), lambda: provider, sessions, gate=None, questions=None)
         await worker.handle(UnifiedAgentInput("go on"), context(tmp_path, events, ID))
     assert provider.seen == seen
 
@@ -99,7 +99,7 @@ async def test_damaged_bindings_are_told_with_the_answer(tmp_path: Path) -> None
     events, provider = Events(), Threads()
     sessions = control(tmp_path, events)
     await sessions.create(session_id=ID)
-    worker = WorkerAgent(config("coder"), lambda: provider, sessions)
+    worker = WorkerAgent(config("coder"), lambda: provider, sessions, gate=None, questions=None)
     await worker.handle(UnifiedAgentInput("one"), context(tmp_path, events, ID))
     (tmp_path / "sessions" / ID / "agent-sessions.json").write_text("not json")
     answer = await worker.handle(UnifiedAgentInput("two"), context(tmp_path, events, ID))
@@ -114,7 +114,7 @@ async def test_failed_work_is_a_failure_with_its_words(tmp_path: Path) -> None:
         return Outcome("failed", "no such file", 3, "exit status 3")
 
     agent.work = fail
-    worker = WorkerAgent(command(), lambda: agent, control(tmp_path, Events()))
+    worker = WorkerAgent(command(), lambda: agent, control(tmp_path, Events()), gate=None, questions=None)
     with pytest.raises(SubletError, match="exit code 3") as no:
         await worker.handle(UnifiedAgentInput("x"), context(tmp_path, Events()))
     assert no.value.code is ErrorCode.TASK_FAILED

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from sublet.daemon.api.operation import AnswerT, AnyOperation, EventT, Feed, NumberedT, Operation, RequestT, Streaming
-from sublet.daemon.operations.table import OperationTable
+from sublet.daemon.operations.table import Bound, OperationTable
 from sublet.policy.model import Subject
 
 ServiceT = TypeVar("ServiceT")
@@ -102,7 +102,7 @@ class AnsweringTable(OperationTable):
         super().__init__()
         for fake in fakes:
             for name, operation in _marks(type(fake)).items():
-                self._methods[operation.name] = (operation, partial(_called, fake, name))
+                self._served[operation.name] = Bound(operation, partial(_called, fake, name))
 
 
 def _called(fake: Any, name: str, request: Any, caller: Subject) -> Any:

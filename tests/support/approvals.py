@@ -151,7 +151,7 @@ class Desk:
 
     async def kinds(self) -> list[str]:
         """Return the kinds of all events so far."""
-        return [str(event.kind) for event in (await self.journal.events_after(0, limit=500)).events]
+        return [str(event.kind) for event in (await self.journal.events.events_after(0, limit=500)).events]
 
 
 def setting(new: SigningKey, signer: SigningKey, daemon: str = DAEMON) -> SetApprover:

@@ -10,7 +10,7 @@ from sublet.daemon.api.daemon import StatusView
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.operation import Feed
 from sublet.daemon.operations.document import declarations
-from sublet.daemon.operations.table import OperationTable
+from sublet.daemon.operations.table import Bound, OperationTable
 from sublet.policy.model import Subject
 from sublet.protocol.lifecycle import DelegationState
 
@@ -70,7 +70,8 @@ class _Answering(OperationTable):
         super().__init__()
         for _, stated in declarations():
             for one in stated.values():
-                self._methods[one.name] = (one, partial(self._feed if isinstance(one, Feed) else self._call, one.name))
+                method = partial(self._feed if isinstance(one, Feed) else self._call, one.name)
+                self._served[one.name] = Bound(one, method)
         self._answer = answer
 
     async def _call(self, name: str, request: object, caller: Subject) -> object:

@@ -74,7 +74,7 @@ def effects(log: list[str]) -> list[int]:
         index
         for index, (entry, after) in enumerate(zip(log, following, strict=True))
         if not entry.startswith("ask ")
-        and entry != "journal.append_event"
+        and entry != "journal.events.append_event"
         and not (entry == "lend_roots.paths" and after.startswith("ask "))
         and entry not in LOOKED_UP
     ]

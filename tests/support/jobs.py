@@ -39,6 +39,7 @@ def job(root: Path, prompt: str, *, seconds: float = 30, access_mode: str = "rw"
         mount_point=mount,
         remaining_seconds=seconds,
         expires_at="2030-01-01T00:00:00Z",
+        gate=None,
     )
 
 

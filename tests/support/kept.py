@@ -23,8 +23,8 @@ from sublet.workspace.kept.keeper import CLOCK_NS, OverwriteKeeper
 from sublet.workspace.kept.log import begin, open_place
 from sublet.workspace.model import ViewRules
 from sublet.workspace.quota import Quota
-from sublet.workspace.staging.model import Applied
 from sublet.workspace.staging.private_views import Staging
+from sublet.workspace.staging.staged_result import Applied
 from sublet.workspace.view.admission import AdmissionLimits
 from support.views import default_rules
 

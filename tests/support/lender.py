@@ -108,7 +108,7 @@ class Lender:
                 view = await self.delegator.view(delegation_id)
                 if str(view.state) in states:
                     return view
-                page = await self.journal.wait_for_events(cursor, delegation_id, timeout=1)
+                page = await self.journal.events.wait_for_events(cursor, delegation_id, timeout=1)
                 cursor = page.cursor
 
     async def settled(self, delegation_id: str) -> DelegationView:
@@ -120,7 +120,7 @@ class Lender:
         assert record.condition is None
         # A peer that has not heard of the end yet is still to be told.
         untold = {"remote_task"} if self.link.cancel_hangs or self.link.cancel_fails else set()
-        assert {held.kind for held in await self.journal.open_resources(delegation_id)} <= untold
+        assert {held.kind for held in await self.journal.resources.open_resources(delegation_id)} <= untold
         assert self.data_plane.usage(delegation_id) is None
         assert [holder for holder in self.locks.holders() if holder.owner == delegation_id] == []
         ends = [state for state in await self.states(delegation_id) if state not in WAYS]
@@ -135,7 +135,7 @@ class Lender:
 
     async def states(self, delegation_id: str) -> list[str]:
         """Return the states that the journal tells of, in order."""
-        page = await self.journal.events_after(0, delegation_id, limit=500)
+        page = await self.journal.events.events_after(0, delegation_id, limit=500)
         return [str(event.data["state"]) for event in page.events if event.kind == "delegation_state"]
 
 

@@ -18,7 +18,7 @@ from sublet.protocol.documents import Document, unpacked
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.events import Event, EventKeys, EventKind
 from sublet.supervisor.replay.basis import Basis
-from sublet.supervisor.router.model import Asker, Candidate, Classification, GivenAnswer, RouteRequest
+from sublet.supervisor.router.route import Asker, Candidate, Classification, GivenAnswer, RouteRequest
 from sublet.supervisor.router.rules import decide
 
 CODER = Subject("agent", "coder", role="executor")

@@ -15,6 +15,7 @@ import asyncssh
 from sublet.workspace.model import WORKSPACE, Export, LentDirectory
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.sftp.core import SftpCore
+from sublet.workspace.sftp.reply import Reply
 from support.views import default_rules
 
 INIT = b"\x00\x00\x00\x05\x01\x00\x00\x00\x03"
@@ -102,13 +103,22 @@ def parse(packet: bytes) -> Packet:
     return Packet(packet[4], packet[9:])
 
 
+def next_reply(core: SftpCore) -> Reply | None:
+    """Do the next complete request and return its answer, or None where more bytes are needed.
+
+    Raises:
+        ProtocolAbort: the stream cannot be followed any further.
+    """
+    return core.reply() if core.has_request() else None
+
+
 class CoreClient:
     """Talks to a core directly, without any I/O in between."""
 
     def __init__(self, core: SftpCore) -> None:
         self.core = core
         core.receive(INIT)
-        hello = core.next_reply()
+        hello = next_reply(core)
         assert isinstance(hello, bytes)
         self.hello = hello
 
@@ -117,7 +127,7 @@ class CoreClient:
         self.core.receive(frame(kind, 7, body))
         answer = b""
         while not answer:  # as long as something has to be found out first
-            reply = self.core.next_reply()
+            reply = next_reply(self.core)
             assert reply is not None
             answer = reply if isinstance(reply, bytes) else reply.answer()
         return parse(answer)

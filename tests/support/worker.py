@@ -175,7 +175,7 @@ class Worker:
         assert not self.executor._assignments.under_way
         assert not self.executor._decisions
         assert self.slots.in_use == 0
-        assert await self.journal.open_resources() == []
+        assert await self.journal.resources.open_resources() == []
         assert mounted_below(self.mounts.root) == []
         assert not self.mounts.root.exists() or list(self.mounts.root.iterdir()) == []
         scratch = self.root / "scratch"

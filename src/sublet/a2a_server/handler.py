@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import structlog
 from a2a.server.agent_execution import AgentExecutor, RequestContextBuilder
@@ -29,6 +29,8 @@ from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line
 
 log = structlog.get_logger(__name__)
+
+MethodT = TypeVar("MethodT", bound=Callable[..., object])
 
 AT_ONCE_BYTES: Final = 2_048
 """A message of more bytes is looked through in a thread: the SDK looks at each value in it, some 15 µs for each."""
@@ -154,12 +156,13 @@ class SubletRequestHandler(DefaultRequestHandler):
         return await self._tasks.get(stop.task.id, context) or stop.task
 
 
-def _unchecked(method: Any) -> Any:
+def _unchecked(method: MethodT) -> MethodT:
     """Return a method of the SDK's without what is wrapped around it: its check of the parameters, on the event loop.
 
     What else is wrapped around it makes spans for OpenTelemetry, which the daemon has switched off.
     """
-    return inspect.unwrap(method)
+    unwrapped: MethodT = inspect.unwrap(method)
+    return unwrapped
 
 
 def _ended_meanwhile() -> A2AError:

@@ -152,9 +152,9 @@ async def make_agents(
         slots=slots,
         capabilities=capabilities,
         gateways=gateways,
-        inputs=GatewayInputs(supervising.parts, gate),
+        inputs=GatewayInputs(supervising.asking, gate),
         supervising=supervising,
-        messages=MessageAnswerer(supervising.parts, gate, offer.now),
+        messages=MessageAnswerer(supervising.asking, gate, offer.now),
         replays=ReplayService(gate, journal, policy),
     )
 

@@ -54,6 +54,6 @@ async def make_capabilities(ground: Ground, governance: Governance, sandbox: San
         log.warning("a capability can't be used", directory=where, problem=problem)
     return Capabilities(
         registry=registry,
-        service=CapabilityService(governance.gate, governance.calls, registry, runs, ground.journal.tell),
+        service=CapabilityService(governance.gate, governance.calls, registry, runs, ground.journal.events.tell),
         tools=CapabilityTools(lambda: registry.now, runs, ground.offer.capabilities_of, may),
     )

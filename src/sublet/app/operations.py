@@ -8,8 +8,9 @@ from sublet.app.areas import Areas
 from sublet.app.stores import FACE_STORES
 from sublet.daemon.api.daemon import Check
 from sublet.daemon.control.config_service import ConfigService
-from sublet.daemon.control.history_service import HistoryService
+from sublet.daemon.control.event_service import EventService
 from sublet.daemon.control.peer_service import PeerParts, PeerService
+from sublet.daemon.control.prune_service import PruneService
 from sublet.daemon.control.state_service import StateService
 from sublet.daemon.control.token_service import TokenService
 from sublet.daemon.governing.lend_root_service import LendRootService
@@ -20,6 +21,7 @@ from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.peering.peer_directory import PeerDirectory
 from sublet.daemon.web_access.logins import WebLogins
 from sublet.daemon.web_access.service import WebService
+from sublet.daemon.working.assignment_service import AssignmentService
 
 
 def operation_table(areas: Areas, status: Status, web_logins: WebLogins) -> OperationTable:
@@ -34,7 +36,9 @@ def operation_table(areas: Areas, status: Status, web_logins: WebLogins) -> Oper
     doctor, reload = partial(_doctor, areas), areas.upkeep.reloader.reload
     return OperationTable(
         areas.lending.delegations,
-        HistoryService(gate, ground.journal, areas.upkeep.pruning, areas.working.executor.stop_here),
+        EventService(gate, ground.journal.events),
+        AssignmentService(gate, ground.journal, areas.working.executor.stop_here),
+        PruneService(gate, areas.upkeep.pruning),
         StateService(gate, status.view, doctor, reload, ground.stop.ask),
         PeerService(_peer_parts(areas)),
         TokenService(gate, areas.peering.tokens),
@@ -61,11 +65,11 @@ def _peer_parts(areas: Areas) -> PeerParts:
     peering, governance = areas.peering, areas.governance
     return PeerParts(
         gate=governance.gate,
-        policy=governance.policy,
         peers=peering.peers,
         directory=PeerDirectory(peering.peers, peering.link, areas.rooms.messaging.why_apart),
         pairing=peering.pairing,
         lend_roots=governance.lend_roots,
+        declared=areas.lending.delegator.declared,
         delegator=areas.lending.delegator,
         executor=areas.working.executor,
         node_id=areas.ground.identity.node_id,

@@ -16,6 +16,7 @@ from sublet.daemon.config.config_file import SupervisorConfig
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.supervising.agents import AgentSet, GateMaker
+from sublet.daemon.supervising.asking import Asking, AsksAgents
 from sublet.daemon.supervising.older_sessions import OlderSessions
 from sublet.daemon.supervising.runs import Runs
 from sublet.daemon.supervising.service import SupervisorParts, SupervisorService
@@ -24,12 +25,13 @@ from sublet.daemon.times import rfc3339
 from sublet.policy.guardrail.options import GuardOptions
 from sublet.policy.model import Action, Decision, Resource, Subject
 from sublet.protocol.chain import Chain
+from sublet.supervisor.agent import Emit
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.agent_questions import AgentQuestions
 from sublet.supervisor.dispatch import CallLimits, Dispatcher, ModuleHub, NoModules
 from sublet.supervisor.model import Provider
 from sublet.supervisor.router.classifier import ChatClassifier
-from sublet.supervisor.router.model import RouterConfig
+from sublet.supervisor.router.route import RouterConfig
 from sublet.supervisor.sessions.control import SessionControl
 from sublet.supervisor.sessions.store import SessionStore
 from sublet.supervisor.slots import Slots
@@ -85,20 +87,32 @@ class Supervising:
     Args:
         store: of sessions, on the disk.
         older: takes over sessions of an older map.
-        parts: what requests are served by.
+        sessions: those that there are.
+        supervisor: sees to requests.
+        agents: those that can be asked.
+        dispatcher: has agents work, and lets them call each other.
+        runs: the work under way.
+        asking: brings requests to the supervisor.
+        emit: is told what happens.
         service: the operations on sessions and agents.
     """
 
     store: SessionStore
     older: OlderSessions
-    parts: SupervisorParts
+    sessions: SessionControl
+    supervisor: SupervisorAgent
+    agents: AgentSet
+    dispatcher: Dispatcher
+    runs: Runs
+    asking: AsksAgents
+    emit: Emit
     service: SupervisorService
 
     async def serve(self) -> None:
         """Work on what is asked until cancelled."""
         await asyncio.to_thread(self.store.sweep)
         await self.older.take_over()
-        await self.parts.runs.serve()
+        await self.runs.serve()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -107,17 +121,17 @@ class Supervising:
             yield
         finally:
             with anyio.CancelScope(shield=True):
-                await self.parts.agents.aclose()
-                await self.parts.supervisor.shutdown()
+                await self.agents.aclose()
+                await self.supervisor.shutdown()
 
     def super_agent(self, config: AgentConfig) -> Provider:
         """Return what does the work of a super agent that is asked through no session."""
-        return super_provider(config, self.parts.dispatcher, self.parts.emit)
+        return super_provider(config, self.dispatcher, self.emit)
 
 
 def make_supervising(around: Around) -> Supervising:
     """Make the supervisor's parts of what surrounds it; nothing runs yet."""
-    config, gate, node_id, tell = around.config, around.gate, around.node_id, around.journal.tell
+    config, gate, node_id, tell = around.config, around.gate, around.node_id, around.journal.events.tell
     store = SessionStore(around.state_dir / SESSIONS, rfc3339)
     sessions = SessionControl(store, tell, rfc3339)
     limits = CallLimits(config.max_depth, config.lease_seconds)
@@ -152,22 +166,33 @@ def make_supervising(around: Around) -> Supervising:
         gate.ask,
         _classifier(config),
     )
+    runs = Runs(around.scratch_root)
+    asking = Asking(supervisor, sessions, dispatcher, runs, config.lease_seconds, tell)
     parts = SupervisorParts(
         gate=gate,
+        asking=asking,
         sessions=sessions,
         supervisor=supervisor,
         dispatcher=dispatcher,
         agents=agents,
-        runs=Runs(around.scratch_root),
         configs=around.agents,
-        lease_seconds=config.lease_seconds,
         chain_of=around.chain_of,
-        emit=tell,
         clock=time.time,
         guard=GuardOptions(config.guardrail_retries, config.guardrail_on_failure),
     )
     older = OlderSessions((around.config_dir, around.state_dir), around.state_dir / SESSIONS, sessions)
-    return Supervising(store, older, parts, SupervisorService(parts))
+    return Supervising(
+        store=store,
+        older=older,
+        sessions=sessions,
+        supervisor=supervisor,
+        agents=agents,
+        dispatcher=dispatcher,
+        runs=runs,
+        asking=asking,
+        emit=tell,
+        service=SupervisorService(parts),
+    )
 
 
 def _router(config: SupervisorConfig) -> RouterConfig:

@@ -51,7 +51,7 @@ def make_upkeep(ground: Ground, governance: Governance, rooms: Rooms, lending: L
         agents.capabilities.registry,
         agents.gateways,
         rooms.messaging.agents_changed,
-        journal.tell,
+        journal.events.tell,
         lending.hook.note,
     )
     supervising = agents.supervising
@@ -60,7 +60,7 @@ def make_upkeep(ground: Ground, governance: Governance, rooms: Rooms, lending: L
         EndedAssignments(journal),
         KeptResults(lending.trees.changes),
         Shadows(journal, lending.auditor, lending.locks),
-        KeptSessions(supervising.parts.sessions, supervising.store),
+        KeptSessions(supervising.sessions, supervising.store),
         rooms.over,
     ]
     return Upkeep(

@@ -151,7 +151,7 @@ async def delegate_cancel(call: Call, given: DelegateCancel) -> Answer:
 async def delegate_review(call: Call, given: DelegateReview) -> Answer:
     """Show a staged result, write it into the directory, drop it, or take it back."""
     view = await call.view(given.delegation_id)
-    operations, one = call.operations, OneDelegation(delegation_id=given.delegation_id)
+    operations, asked = call.operations, OneDelegation(delegation_id=given.delegation_id)
     if given.action == "diff":
         review = await operations.call(REVIEW_RESULT, OneWithPatch(delegation_id=given.delegation_id, patch=True))
         return present_diff(view, review, int(given.cursor.partition(":")[0]))
@@ -159,8 +159,8 @@ async def delegate_review(call: Call, given: DelegateReview) -> Answer:
         request = ApplyResult(delegation_id=given.delegation_id, partial=given.partial)
         return present_applied(view, await operations.call(APPLY_RESULT, request))
     if given.action == "discard":
-        return present_discarded(view, await operations.call(DISCARD_RESULT, one))
-    return present_undone(view, await operations.call(UNDO_RESULT, one))
+        return present_discarded(view, await operations.call(DISCARD_RESULT, asked))
+    return present_undone(view, await operations.call(UNDO_RESULT, asked))
 
 
 async def directory(call: Call, given: DirectoryQuery) -> Answer:

@@ -120,12 +120,12 @@ async def people(call: Call, given: People) -> Answer:
     )
 
 
-def _person(one: ProfileView, me: str) -> Person:
-    lines = [f"{clean_line(name, 64)}: {_value(value)}" for name, value in sorted(one.frontmatter.items())]
-    text = clean("\n".join([*lines, one.body]).strip(), limit=MAX_PROFILE_SHOWN) or None
-    if one.entity_id == me:
+def _person(profile: ProfileView, me: str) -> Person:
+    lines = [f"{clean_line(name, 64)}: {_value(value)}" for name, value in sorted(profile.frontmatter.items())]
+    text = clean("\n".join([*lines, profile.body]).strip(), limit=MAX_PROFILE_SHOWN) or None
+    if profile.entity_id == me:
         return Person(entity=me, own=True, text=text)
-    return Person(entity=one.entity_id, own=False, from_peer=Wrote(peer=one.entity_id, text=text))
+    return Person(entity=profile.entity_id, own=False, from_peer=Wrote(peer=profile.entity_id, text=text))
 
 
 def _value(value: object) -> str:

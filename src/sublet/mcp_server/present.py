@@ -316,12 +316,14 @@ def next_step(view: DelegationView, section: Section, cursor: str, *, more: bool
     return f"{call}, section='log') to see how far it came; then delegate again if it should be tried once more."
 
 
-def _follow_up(one: FollowUpView) -> FollowUpFacts:
-    return FollowUpFacts(id=one.id, prompt=clean_line(one.prompt, MAX_FOLLOW_UP_CHARS), state=one.state)
+def _follow_up(follow_up: FollowUpView) -> FollowUpFacts:
+    return FollowUpFacts(
+        id=follow_up.id, prompt=clean_line(follow_up.prompt, MAX_FOLLOW_UP_CHARS), state=follow_up.state
+    )
 
 
-def _why(one: FollowUpView) -> str:
-    return f"{one.id}: {clean_line(one.why, MAX_SHORT_CHARS)}"
+def _why(follow_up: FollowUpView) -> str:
+    return f"{follow_up.id}: {clean_line(follow_up.why, MAX_SHORT_CHARS)}"
 
 
 def _condition(view: DelegationView) -> Condition | None:
@@ -376,9 +378,9 @@ def _file_line(change: FileChange) -> str:
     return f"{change.change}: {clean_name(change.path)} ({counts}){modes}{by}"
 
 
-def _directory_line(one: DirectoryChange) -> str:
-    by = "" if one.by == "executor" else " (not through the lease)"
-    return f"{one.change}: {clean_name(one.path)}{_modes(one.mode_before, one.mode_after)}{by}"
+def _directory_line(change: DirectoryChange) -> str:
+    by = "" if change.by == "executor" else " (not through the lease)"
+    return f"{change.change}: {clean_name(change.path)}{_modes(change.mode_before, change.mode_after)}{by}"
 
 
 def _modes(before: str | None, after: str | None) -> str:

@@ -24,7 +24,7 @@ from sublet.messaging.attending.subscriptions import Subscriptions
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.sqlite_store import SqliteStore, not_kept
 from sublet.messaging.bus import Bus, stream
-from sublet.messaging.calls.engine_call import EngineCall, P, R
+from sublet.messaging.calls.engine_call import AnswerT, EngineCall, Parameters
 from sublet.messaging.declaring.asking import AskingContext, run_waiting
 from sublet.messaging.declaring.operating import OperationContext, OperationParts
 from sublet.messaging.declaring.operations import run_operation
@@ -201,8 +201,13 @@ class MessagingService:
 
     @overload
     async def call(
-        self, entity: EntityId, operation: EngineCall[P, R], /, *args: P.args, **arguments: P.kwargs
-    ) -> R: ...
+        self,
+        entity: EntityId,
+        operation: EngineCall[Parameters, AnswerT],
+        /,
+        *args: Parameters.args,
+        **arguments: Parameters.kwargs,
+    ) -> AnswerT: ...
 
     @overload
     async def call(self, entity: EntityId, operation: str, /, **arguments: Any) -> Any: ...

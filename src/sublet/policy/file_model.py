@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from sublet.policy.limits import Limits
+from sublet.policy.limits import MAX_FILES, Limits
 from sublet.policy.model import Kind
 from sublet.policy.rules import Effect
 from sublet.policy.times import DAYS, Times, minute_of_day, zone_named
@@ -138,7 +138,7 @@ class AdmissionModel(_Model):
     """How much may be lent."""
 
     max_total_bytes: Annotated[StrictInt, Field(ge=0)] = _DEFAULTS.admission.max_total_bytes
-    max_files: Annotated[StrictInt, Field(ge=0, le=1_000_000)] = _DEFAULTS.admission.max_files
+    max_files: Annotated[StrictInt, Field(ge=0, le=MAX_FILES)] = _DEFAULTS.admission.max_files
     max_file_bytes: Annotated[StrictInt, Field(ge=0)] = _DEFAULTS.admission.max_file_bytes
     max_seconds: Annotated[float, Field(gt=0, le=120)] = _DEFAULTS.admission.max_seconds
     on_sensitive: Literal["hide", "refuse"] = "hide"

@@ -9,6 +9,8 @@ from sublet.protocol.bounds import MAX_TTL_SECONDS, AccessMode
 from sublet.protocol.errors import LocalCode, SubletError
 
 MIB: Final = 1024 * 1024
+MAX_FILES: Final = 300_000
+"""No policy lets more be lent or added: the audit of a lease reads all names of both."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,8 @@
 """What the holder of a lease may do less than its access mode says (AWCP 9, "finer leases").
 
 A term is stated here once. The control API, MCP hosts and the command line ask for it under this name
-(``LeaseOptions``), INVITE tells it to the executor, ``lease.json`` to the agent, and every face shows it. The
-delegator's own SFTP server enforces it, so that an executor which does not know a term is held to it as well; but for
-``deny`` and ``only``, which narrow what the agent may call: the executor's gate enforces those.
+(``LeaseOptions``), INVITE tells it to the executor, ``lease.json`` to the agent, and every face shows it. There are two
+kinds, by who enforces it: ``ViewTerms`` the delegator, ``AgentTerms`` the executor.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ ToolName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 MAX_TOOL_NAMES = 32
 
 
-class LeaseTerms(BaseModel):
-    """The terms of one lease. By default there are none beside its access mode."""
+class ViewTerms(BaseModel):
+    """What narrows the files of a lease: the delegator's own server enforces it, whatever the executor knows of it."""
 
     model_config = ConfigDict(defer_build=True, frozen=True)
 
@@ -31,12 +30,24 @@ class LeaseTerms(BaseModel):
         default_factory=list, description="Only these paths may be changed or made: src, docs/*.md, **/tmp"
     )
 
+
+class AgentTerms(BaseModel):
+    """What narrows the tools of the agent: the executor's gate alone can enforce it, and an older one ignores it."""
+
+    model_config = ConfigDict(defer_build=True, frozen=True)
+
     deny: Annotated[list[ToolName], Field(max_length=MAX_TOOL_NAMES)] = Field(
         default_factory=list, description="Tools that the peer's agent may not call: shell.exec, network"
     )
     only: Annotated[list[ToolName], Field(max_length=MAX_TOOL_NAMES)] = Field(
         default_factory=list, description="The only tools that it may call: file.*"
     )
+
+
+class LeaseTerms(AgentTerms, ViewTerms):
+    """The terms of one lease, those of its files first. By default there are none beside its access mode."""
+
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     @classmethod
     def of(cls, source: LeaseTerms) -> Self:

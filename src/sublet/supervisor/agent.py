@@ -13,7 +13,7 @@ from sublet.protocol.chain import Chain
 from sublet.protocol.documents import Document, Documented
 from sublet.protocol.events import EventKeys, EventKind
 from sublet.supervisor.model import Job, Outcome, Report
-from sublet.supervisor.router.model import Route
+from sublet.supervisor.router.route import Route
 
 Decision = Literal["direct_reply", "dispatch_agent", "dispatch_module", "ask_human", "reject"]
 

@@ -76,8 +76,8 @@ class Job:
     remaining_seconds: float
     expires_at: str
     deadline: Deadline | None = None
-    gate: ToolGate | None = None
-    """Asked before every tool; a provider that governs tools does nothing without one."""
+    gate: ToolGate | None = field(kw_only=True)
+    """Asked before every tool; a provider that governs tools does nothing without one. Nobody leaves it out unsaid."""
     provider_session_id: str | None = None
     """A session of the provider's to go on with; where it can't, it begins a new one, whose id the outcome then has."""
     answer_schema: Mapping[str, JsonValue] | None = None

@@ -7,9 +7,9 @@ from typing import Annotated, Final
 from pydantic import Field, ValidationError
 
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.supervisor.router.model import MAX_OPTIONS, Name, RouterPart, Words
+from sublet.supervisor.router.route import MAX_OPTIONS, Name, RouterPart, Words
 from sublet.supervisor.router.rules import MAX_ROUNDS
-from sublet.supervisor.sessions.model import MainSession
+from sublet.supervisor.sessions.session_parts import MainSession
 
 PENDING: Final = "pendingQuestion"
 """Where the session's metadata has it."""

@@ -29,7 +29,7 @@ from sublet.supervisor.dispatch import MAX_SUMMARY_CHARS, Ask, Dispatcher, Modul
 from sublet.supervisor.questions import PENDING, PendingQuestion, no_question, pending
 from sublet.supervisor.router.after_answer import asked_by, unguarded
 from sublet.supervisor.router.classifier import Classifier
-from sublet.supervisor.router.model import (
+from sublet.supervisor.router.route import (
     MAX_CANDIDATES,
     MAX_MODULES,
     MAX_TEXT_JOURNALLED,
@@ -45,7 +45,7 @@ from sublet.supervisor.router.model import (
 from sublet.supervisor.router.rules import MAX_ROUNDS, answered, chosen_option, decide, needs_classifier, unanswerable
 from sublet.supervisor.router.syntax import is_direct_hub
 from sublet.supervisor.sessions.control import SessionControl
-from sublet.supervisor.sessions.model import LastRoute, MainSession, SessionMessage, SessionRoutingState
+from sublet.supervisor.sessions.session_parts import LastRoute, MainSession, SessionMessage, SessionRoutingState
 from sublet.supervisor.worker import provider_label
 
 SUPERVISOR: Final = "supervisor"

@@ -48,8 +48,8 @@ class WorkerAgent:
         config: AgentConfig,
         provider: Callable[[], Provider],
         sessions: SessionControl,
-        gate: Callable[[AgentConfig, AgentRunContext], ToolGate] | None = None,
-        questions: AgentQuestions | None = None,
+        gate: Callable[[AgentConfig, AgentRunContext], ToolGate] | None,
+        questions: AgentQuestions | None,
     ) -> None:
         self._gate = gate
         self._questions = questions

@@ -15,7 +15,7 @@ from sublet.workspace.model import Export, ExportLimits, LeaseUsage, LentDirecto
 from sublet.workspace.serving.lease_memory import LeaseMemory, recall
 from sublet.workspace.serving.served_lease import ServedLease
 from sublet.workspace.sftp.reply import SlowReply
-from support.sftp_client import NO_ATTRIBUTES, CoreClient, Packet, frame, parse, string
+from support.sftp_client import NO_ATTRIBUTES, CoreClient, Packet, frame, next_reply, parse, string
 
 KEY = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().strip()
 READ, WRITE, CREAT = 1, 2, 8
@@ -34,7 +34,7 @@ class Lease(CoreClient):
         self.core.receive(frame(kind, 7, body))
         answer = b""
         while not answer:
-            reply = self.core.next_reply()
+            reply = next_reply(self.core)
             assert reply is not None
             if isinstance(reply, SlowReply):
                 self.waited += 1

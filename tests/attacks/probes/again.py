@@ -140,7 +140,7 @@ async def _sessions_without_end() -> None:
         keys = EventKeys(finger_session_id="s1")
         for _ in range(MAX_REPLAYED // 2 + 1):
             for kind in (EventKind.SESSION_CREATED, EventKind.ROUTE_DECIDED):
-                await journal.append_event(kind, None, {"nonsense": [[[]]]}, keys=keys)
+                await journal.events.append_event(kind, None, {"nonsense": [[[]]]}, keys=keys)
         with (
             patch.object(replay_service, "MAX_PAGE", 3),
             patch.object(replay_service, "MAX_REPLAYED_EVENTS", MAX_REPLAYED),
@@ -322,7 +322,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: a feed of events whose reader may have no more",
-        covers=("daemon.control.history_service:HistoryService.follow_events",),
+        covers=("daemon.control.event_service:EventService.follow_events",),
         throw=throwing(test_service.test_a_feed_goes_on_where_it_was_and_asks_policy_for_each_page),
     ),
     FailureProbe(

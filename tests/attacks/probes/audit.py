@@ -24,7 +24,7 @@ from sublet.workspace.audit.snapshot import take
 from sublet.workspace.changes import record as records
 from sublet.workspace.changes.export import not_carried
 from sublet.workspace.confined.bounds import open_up
-from sublet.workspace.staging.model import checked_key
+from sublet.workspace.staging.staged_result import checked_key
 from support.staged import KEY, StagedBench, write
 from support.views import default_rules
 
@@ -304,7 +304,7 @@ PROBES: Sequence[Probe] = (
     ),
     CostProbe(
         name="changes: a key",
-        covers=("workspace.staging.model:checked_key", "workspace.staging.model:_KEY"),
+        covers=("workspace.staging.staged_result:checked_key", "workspace.staging.staged_result:_KEY"),
         make=lambda size: "a" * size,
         run=keyed,
     ),

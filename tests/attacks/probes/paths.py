@@ -198,7 +198,7 @@ async def torn_rows() -> None:
             await journal.set_torn_aside()
             assert await journal.list_delegations(active=True) == []
             assert await journal.list_assignments(active=True) == []
-            assert [held.detail for held in await journal.open_resources()] == [{}]
+            assert [held.detail for held in await journal.resources.open_resources()] == [{}]
             assert aside.count == 2 * len(rows)
         finally:
             await store.close()

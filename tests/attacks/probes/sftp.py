@@ -48,7 +48,7 @@ from sublet.workspace.ssh.turns import Turns
 from sublet.workspace.view import rules
 from sublet.workspace.viewpath import link_stays, split
 from support.noise import noise
-from support.sftp_client import INIT, export, frame, string
+from support.sftp_client import INIT, export, frame, next_reply, string
 from support.views import default_rules
 
 W = b"/workspace/"
@@ -74,7 +74,7 @@ def _answer_all(asked: bytes) -> None:
     with opened() as served:
         core = served.client.core
         core.receive(asked)
-        while (reply := core.next_reply()) is not None:
+        while (reply := next_reply(core)) is not None:
             if not isinstance(reply, bytes):
                 reply.answer()
 
@@ -83,7 +83,7 @@ def _in_crumbs(asked: bytes) -> None:
     with opened() as served:
         for byte in asked:
             served.client.core.receive(bytes((byte,)))
-            served.client.core.next_reply()
+            next_reply(served.client.core)
 
 
 def _refused(call: Callable[[Any], object], *errors: type[Exception]) -> Callable[[Any], None]:
@@ -183,7 +183,6 @@ COSTS = (
         name="sftp: many requests",
         covers=(
             "workspace.sftp.core:SftpCore.has_request",
-            "workspace.sftp.core:SftpCore.next_reply",
             "workspace.confined.fs:ConfinedFs.lstat",
         ),
         make=lambda size: path_request(LSTAT, W + b"absent") * (size // 30),
@@ -323,10 +322,10 @@ def _beginnings_of_requests() -> Iterator[object]:
         cores = [served.lease.new_session() for _ in range(16)]
         for core in cores:
             core.receive(INIT)
-            core.next_reply()
+            next_reply(core)
             for _ in range(255):
                 core.receive(struct.pack(">I", 260 * 1024) if core._received == 0 else b"x" * 1024)
-                core.next_reply()
+                next_reply(core)
         yield None
         for core in cores:
             core.close()

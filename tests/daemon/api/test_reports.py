@@ -110,7 +110,7 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
 
 
 async def told(journal: Journal) -> list[tuple[object, object, object]]:
-    events = (await journal.events_after(0, "dlg_1")).events
+    events = (await journal.events.events_after(0, "dlg_1")).events
     return [(event.data["stream"], event.data["text"], event.data["dropped_chars"]) for event in events]
 
 

@@ -120,7 +120,7 @@ async def test_a_call_that_fails_says_so_of_its_use(tmp_path: Path) -> None:
         await approve(side, key, await asked(side, called()))
         begun = await gate(side).begin(called(), "there is none")
         await gate(side).ended(begun, "the peer\x1b[2J is gone")
-        last = (await side.journal.events_after(0)).events[-1]
+        last = (await side.journal.events.events_after(0)).events[-1]
         assert str(last.kind) == "tool_error"
         assert last.keys.causation_id == begun.event
         assert "\x1b" not in str(last.data["error"])
@@ -147,7 +147,7 @@ async def test_a_rule_that_comes_between_ends_the_use_that_it_refuses(
         assert no.value.code is LocalCode.POLICY_DENIED
         [grant] = await side.grants.list()
         assert await side.grants.outcomes(grant.id) == ["failed"]
-        assert "not done" in str((await side.journal.events_after(0)).events[-1].data["error"])
+        assert "not done" in str((await side.journal.events.events_after(0)).events[-1].data["error"])
 
 
 async def test_a_question_is_taken_back_or_denied_by_who_asked(tmp_path: Path) -> None:

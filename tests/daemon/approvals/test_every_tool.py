@@ -77,7 +77,7 @@ async def test_every_tool_asks_and_does_nothing_where_the_answer_is_no(tmp_path:
         assert "Refused by policy" in told
         assert "secret" not in told
         assert left == {"a": "secret"}
-        [event] = (await side.journal.events_after(0)).events
+        [event] = (await side.journal.events.events_after(0)).events
         assert (str(event.kind), event.data["rule"], event.data["code"]) == (
             "policy_rejected",
             "never",
@@ -93,7 +93,7 @@ async def test_a_tool_that_is_denied_by_an_alias_does_nothing(tmp_path: Path, na
         told, left, _ = await run(tmp_path, side, name)
         assert "Refused by policy" in told
         assert left == {"a": "secret"}
-        assert [str(one.kind) for one in (await side.journal.events_after(0)).events] == ["policy_rejected"]
+        assert [str(one.kind) for one in (await side.journal.events.events_after(0)).events] == ["policy_rejected"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -103,4 +103,4 @@ async def test_every_tool_acts_where_the_answer_is_yes(tmp_path: Path, name: str
         told, left, _ = await run(tmp_path, side, name)
         assert not told.startswith(("Error", "Refused")), told
         assert "secret" in told or left != {"a": "secret"} or name == "file_list"
-        assert str((await side.journal.events_after(0)).events[0].kind) == "tool_call"
+        assert str((await side.journal.events.events_after(0)).events[0].kind) == "tool_call"

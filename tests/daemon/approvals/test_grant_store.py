@@ -154,12 +154,12 @@ async def test_all_are_void_at_once_and_only_those_in_force_count(tmp_path: Path
     async with desk(tmp_path) as side:
         await side.grants.revoke((await side.grants.issue(made(side))).id, "human")
         await side.grants.issue(made(side))
-        count = await side.journal.transact(
+        count = await side.journal.events.transact(
             lambda connection, events: side.grants.void_all(connection, events, "approver")
         )
         assert count == 1
         assert await side.grants.find(wanted()) is None
-        assert (await side.journal.events_after(0)).events[-1].data == {"grants": 1, "by": "approver"}
+        assert (await side.journal.events.events_after(0)).events[-1].data == {"grants": 1, "by": "approver"}
 
 
 async def test_a_start_tells_of_uses_whose_end_nobody_knows(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ async def test_a_start_tells_of_uses_whose_end_nobody_knows(tmp_path: Path) -> N
     async with desk(tmp_path) as side:
         assert await side.grants.settle() == 1
         assert await side.grants.outcomes(grant.id) == [UNKNOWN_OUTCOME, "done"]
-        last = (await side.journal.events_after(0)).events[-1]
+        last = (await side.journal.events.events_after(0)).events[-1]
         assert (str(last.kind), last.keys.causation_id, last.keys.agent_id) == ("tool_error", cut.event.seq, "coder")
         assert await side.grants.settle() == 0
 

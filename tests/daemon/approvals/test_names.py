@@ -156,6 +156,6 @@ async def test_what_is_denied_is_journalled_by_the_name_that_was_denied(tmp_path
     async with desk(tmp_path) as side:
         governed(side, disallowed=["deploy"])
         assert not (await side.gate().ask(stated("deploy", "execute"))).allowed
-        (event,) = (await side.journal.events_after(0)).events
+        (event,) = (await side.journal.events.events_after(0)).events
         assert (str(event.kind), event.data["tool"]) == ("policy_rejected", "acp.deploy")
         assert [fields["decision"] for _, fields in side.audit.entries] == ["deny"]

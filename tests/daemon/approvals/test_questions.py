@@ -98,7 +98,7 @@ async def test_an_approval_puts_its_grant_in_force_and_is_decided_once(tmp_path:
         decided = await side.questions.approve(asked, grant_for(side, asked), "human")
         assert (decided.state, decided.decided_by) == ("approved", "human")
         assert [one.approval_id for one in await side.grants.list(usable=True)] == [asked.id]
-        asking, said, issued = (await side.journal.events_after(0)).events
+        asking, said, issued = (await side.journal.events.events_after(0)).events
         assert (said.keys.causation_id, issued.keys.causation_id) == (asking.seq, said.seq)
         assert said.keys.request_id == "req_1"
         assert await code_of(side.questions.deny(asked.id, "human")) == LocalCode.CONFLICT

@@ -61,7 +61,7 @@ async def test_a_request_narrows_and_never_widens(
 async def test_what_is_narrowed_is_recorded_and_decided_again(tmp_path: Path) -> None:
     async with desk(tmp_path) as side:
         assert not (await gate(side, narrowing(["file.write"], [])).ask(call("file.write"))).allowed
-        (event,) = (await side.journal.events_after(0)).events
+        (event,) = (await side.journal.events.events_after(0)).events
         assert event.kind is EventKind.POLICY_REJECTED
         found = recorded_in(event.data)
         assert found is not None

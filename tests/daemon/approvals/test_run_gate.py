@@ -73,7 +73,7 @@ async def test_what_policy_allows_is_journalled_with_its_cause_and_its_end(tmp_p
         gate = side.gate()
         assert (await gate.ask(call("file.read", path="a"))).allowed
         await gate.ended(call("file.read", path="a"), result={"bytes": 3})
-        events = (await side.journal.events_after(0)).events
+        events = (await side.journal.events.events_after(0)).events
         assert [str(event.kind) for event in events] == ["tool_call", "tool_result"]
         assert (events[0].keys.agent_id, events[0].keys.request_id) == ("coder", "req_1")
         assert events[1].keys.causation_id == events[0].seq
@@ -218,7 +218,7 @@ async def test_a_passphrase_approves_once_and_is_nowhere_afterwards(tmp_path: Pa
                 PassphraseApproval(approval_id=asked.id, passphrase=PASSPHRASE), HUMAN
             )
         assert done.state == "approved"
-        kept = str((await side.journal.events_after(0, limit=500)).events) + str(side.audit.entries)
+        kept = str((await side.journal.events.events_after(0, limit=500)).events) + str(side.audit.entries)
         assert PASSPHRASE not in kept
     assert all(PASSPHRASE.encode() not in path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
 
@@ -370,7 +370,7 @@ async def test_a_crash_between_use_and_effect_is_told_and_the_use_is_gone(tmp_pa
         assert await side.grants.settle() == 0
         [view] = await side.service.list_grants(ListGrants(), HUMAN)
         assert (view.remaining_uses, view.outcomes) == (0, [UNKNOWN_OUTCOME])
-        events = (await side.journal.events_after(0, limit=500)).events
+        events = (await side.journal.events.events_after(0, limit=500)).events
         called = next(event for event in events if event.kind == "tool_call")
         assert events[-1].kind == "tool_error"
         assert events[-1].keys.causation_id == called.seq
@@ -545,7 +545,7 @@ async def test_two_calls_under_one_id_have_an_end_each(tmp_path: Path) -> None:
         assert (await gate.ask(first)).allowed
         assert (await gate.ask(second)).allowed
         await gate.ended(second)
-        events = (await side.journal.events_after(0)).events
+        events = (await side.journal.events.events_after(0)).events
         ends = [(str(e.kind), e.data["tool"], e.keys.causation_id) for e in events if e.keys.causation_id]
         calls = [event.seq for event in events if str(event.kind) == "tool_call"]
         assert ends == [("tool_error", "file.read", calls[0]), ("tool_result", "file.list", calls[1])]
@@ -559,7 +559,7 @@ async def test_the_end_of_a_call_that_is_forgotten_is_told_of_that_call(
         gate = side.gate()
         assert (await gate.ask(ToolCall("file.read", {"path": "a"}, "c1"))).allowed
         assert (await gate.ask(ToolCall("file.list", {"path": "b"}, "c2"))).allowed
-        last = (await side.journal.events_after(0)).events[-1]
+        last = (await side.journal.events.events_after(0)).events[-1]
         assert (str(last.kind), last.data["tool"], last.data["callId"]) == ("tool_error", "file.read", "c1")
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast, get_args
 
 import httpx
@@ -367,7 +368,7 @@ def services(log: list[str], policy: object) -> list[object]:
     journal, roots = Effect(log, "journal"), LendRoots(log, "lend_roots")
     gate = Gatekeeper(cast("Any", policy), cast("Any", journal), roots.paths, KeptDecisions())
     parts = {one.name: Effect(log, one.name) for one in fields(PeerParts)}
-    parts |= {"gate": gate, "policy": policy, "lend_roots": roots, "node_id": "node-x"}  # type: ignore[dict-item]
+    parts |= {"gate": gate, "lend_roots": roots, "node_id": "node-x"}  # type: ignore[dict-item]
     does = {name: cast("Any", Effect(log, name)) for name in ("status", "doctor", "reload", "stop")}
     return [
         PeerService(PeerParts(**cast("Any", parts))),
@@ -406,7 +407,7 @@ async def test_policy_is_asked_before_anything_is_done(operation: AnyOperation, 
             assert refusal.code is LocalCode.POLICY_DENIED
             assert effects(log) == []
             # A refusal is journalled, and nothing else.
-            assert log.count("journal.append_event") == 1
+            assert log.count("journal.events.append_event") == 1
             assert len([entry for entry in log if entry.startswith("ask ")]) == grants + 1
             continue
         assert grants > 0, f"{operation.name} asks nobody"
@@ -435,14 +436,15 @@ async def test_nobody_may_call_what_is_not_theirs(operation: AnyOperation, kind:
 async def test_a_refusal_is_journalled_with_its_rule_and_bounded(tmp_path: Path) -> None:
     told: list[dict[str, object]] = []
 
-    class Journal(Effect):
+    class Events(Effect):
         async def append_event(
             self, kind: str, delegation_id: str | None, data: dict[str, object], **_: object
         ) -> None:
             told.append(data)
 
     policy = Policy(Protected(tmp_path / "home"))
-    gate = Gatekeeper(policy, cast("Any", Journal([], "journal")), list, KeptDecisions())
+    journal = cast("Any", SimpleNamespace(events=Events([], "events")))
+    gate = Gatekeeper(policy, journal, list, KeptDecisions())
     service = TokenService(gate, cast("Any", Effect([], "tokens")))
     with pytest.raises(SubletError):
         await service.revoke_token(OneToken(name="x" * 100_000), Subject("mcp", "claude"))

@@ -6,6 +6,7 @@ import inspect
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast, get_args
 
 import pytest
@@ -18,11 +19,13 @@ from sublet.daemon.api.operation import AnyOperation
 from sublet.daemon.api.results import ApplyResult
 from sublet.daemon.control import delegation_service
 from sublet.daemon.control.delegation_service import DelegationParts, DelegationService
-from sublet.daemon.control.history_service import HEARTBEAT_SECONDS, HistoryService
+from sublet.daemon.control.event_service import HEARTBEAT_SECONDS, EventService
+from sublet.daemon.control.prune_service import PruneService
 from sublet.daemon.governing import gatekeeper as gatekeeper_module
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import served_by
 from sublet.daemon.storage.records import ResourceRecord
+from sublet.daemon.working.assignment_service import AssignmentService
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.model import Kind, Subject
@@ -35,7 +38,8 @@ from support.effects import AskedPolicy, Effect, LendRoots, effects
 
 pytestmark = pytest.mark.anyio
 
-SERVICES: tuple[type[DelegationService | HistoryService], ...] = (DelegationService, HistoryService)
+Service = DelegationService | EventService | AssignmentService | PruneService
+SERVICES: tuple[type[Service], ...] = get_args(Service)
 OPERATIONS = {one.name: (service, name) for service in SERVICES for name, one in served_by(service).items()}
 KINDS: tuple[Kind, ...] = get_args(Kind)
 FOR_MCP = {
@@ -96,15 +100,17 @@ def request_of(operation: AnyOperation, workspace: Path) -> Request:
     return found
 
 
-def service_of(
-    made: type[DelegationService | HistoryService], parts: DelegationParts
-) -> DelegationService | HistoryService:
+def service_of(made: type[Service], parts: DelegationParts) -> Service:
     """Return a service whose effects are written into the log of ``parts``."""
     if issubclass(made, DelegationService):
         return made(parts)
     journal = cast("Any", parts.gate)._journal
     log = journal._log
-    return made(parts.gate, journal, cast("Any", Effect(log, "pruning")), cast("Any", Effect(log, "work")).stop)
+    if issubclass(made, AssignmentService):
+        return made(parts.gate, journal, cast("Any", Effect(log, "work")).stop)
+    if issubclass(made, EventService):
+        return made(parts.gate, journal.events)
+    return made(parts.gate, cast("Any", Effect(log, "pruning")))
 
 
 async def call(parts: DelegationParts, name: str, caller: Subject, workspace: Path) -> None:
@@ -132,7 +138,7 @@ async def test_policy_is_asked_before_anything_is_done(name: str, tmp_path: Path
             assert refusal.code is LocalCode.POLICY_DENIED
             assert effects(log) == []
             # A refusal is journalled, and nothing else.
-            assert log.count("journal.append_event") == 1
+            assert log.count("journal.events.append_event") == 1
             assert len([entry for entry in log if entry.startswith("ask ")]) == grants + 1
             continue
         assert grants > 0, f"{name} asks nobody"
@@ -377,12 +383,12 @@ async def test_a_repository_does_not_go_by_git(tmp_path: Path, git: str) -> None
 async def test_events_of_sessions_are_for_whoever_may_read_sessions(kind: Kind, sees: bool) -> None:
     asked: list[EventFilter] = []
 
-    class Journal(Effect):
+    class Events(Effect):
         async def wait_for_events(self, *_: object, only: EventFilter, **__: object) -> None:
             asked.append(only)
 
     made = parts([], Policy(Protected(Path("/home/nobody"))))
-    service = HistoryService(made.gate, cast("Any", Journal([], "journal")), cast("Any", None), cast("Any", None))
+    service = EventService(made.gate, cast("Any", Events([], "events")))
     await service.read_events(ReadEvents(), Subject(kind, "x"))
     assert [one.sessions for one in asked] == [sees]
     if not sees:
@@ -394,16 +400,16 @@ async def test_a_feed_goes_on_where_it_was_and_asks_policy_for_each_page() -> No
     read: list[tuple[int, float]] = []
     event = Event(seq=8, at="t", kind=EventKind.DELEGATION_OUTPUT)
 
-    class Journal(Effect):
+    class Events(Effect):
         async def wait_for_events(self, cursor: int, *, timeout: float, **_: object) -> EventPage:
             read.append((cursor, timeout))
             return EventPage(events=[event] if cursor == 7 else [], cursor=8)
 
     log: list[str] = []
     made = parts(log, AskedPolicy(log, 4))
-    journal = Journal(log, "journal")
-    gate = Gatekeeper(made.policy, cast("Any", journal), list, KeptDecisions())
-    service = HistoryService(gate, cast("Any", journal), cast("Any", None), cast("Any", None))
+    events = cast("Any", Events(log, "journal.events"))
+    gate = Gatekeeper(made.policy, cast("Any", SimpleNamespace(events=events)), list, KeptDecisions())
+    service = EventService(gate, events)
     feed = service.follow_events(FollowEvents(cursor=7), Subject("human"))
     assert [await anext(feed), await anext(feed)] == [[event], []]
     with pytest.raises(SubletError) as no:

@@ -14,11 +14,12 @@ from sublet.daemon.api.delegation_fields import ListNewest
 from sublet.daemon.api.events import FollowEvents, ReadEvents
 from sublet.daemon.api.web_logins import CreateWebLogin
 from sublet.daemon.control.delegation_service import DelegationService
-from sublet.daemon.control.history_service import HistoryService
+from sublet.daemon.control.event_service import EventService
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.daemon.web_access.logins import WebLogins
 from sublet.daemon.web_access.service import WebService
+from sublet.daemon.working.assignment_service import AssignmentService
 from sublet.policy.model import Subject
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKeys, EventKind
@@ -33,15 +34,15 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
     store = await Store.open(tmp_path / "sublet.db")
     made = Journal(store)
     for number in range(2):
-        await made.append_event(EventKind.CONFIG_RELOADED, None, {"n": number})
-    await made.append_event(EventKind.TOOL_CALL, "dlg_1", {"n": 2})
-    await made.append_event(EventKind.TOOL_CALL, None, {"n": 3}, keys=EventKeys(finger_session_id="ses_1"))
+        await made.events.append_event(EventKind.CONFIG_RELOADED, None, {"n": number})
+    await made.events.append_event(EventKind.TOOL_CALL, "dlg_1", {"n": 2})
+    await made.events.append_event(EventKind.TOOL_CALL, None, {"n": 3}, keys=EventKeys(finger_session_id="ses_1"))
     yield made
     await store.close()
 
 
-def service(journal: Journal) -> HistoryService:
-    return HistoryService(gatekeeper(journal), journal, cast("Any", None), cast("Any", None))
+def service(journal: Journal) -> EventService:
+    return EventService(gatekeeper(journal), journal.events)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ async def test_an_event_is_waited_for(journal: Journal) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
-        await journal.append_event(EventKind.CONFIG_RELOADED, None, {"n": 4})
+        await journal.events.append_event(EventKind.CONFIG_RELOADED, None, {"n": 4})
     assert found == [4]
 
 
@@ -105,6 +106,6 @@ async def test_delegations_and_work_for_others_are_listed_page_by_page(journal: 
     lists = cast("Any", Listed())
     parts = cast("Any", SimpleNamespace(delegator=lists, gate=gatekeeper(journal)))
     await DelegationService(parts).list_newest(request, ME)
-    told = HistoryService(gatekeeper(journal), lists, cast("Any", None), cast("Any", None))
+    told = AssignmentService(gatekeeper(journal), lists, cast("Any", None))
     await told.list_assignments(request, ME)
     assert asked == [{"limit": 7, "active": True, "before": "dlg_1"}] * 2

@@ -31,7 +31,7 @@ NO_SHELL: dict[str, JsonValue] = {"id": "no-shell", "effect": "deny", "action": 
 
 
 async def events(side: Desk) -> list[Event]:
-    return (await side.journal.events_after(0)).events
+    return (await side.journal.events.events_after(0)).events
 
 
 async def refused(side: Desk, action: Action, name: str, keys: EventKeys | None = None) -> SubletError:

@@ -35,7 +35,7 @@ def grace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def shown(side: Lender, delegation_id: str) -> list[str]:
     """Return the conditions that were journalled so far, without that of the end."""
-    page = await side.journal.events_after(0, delegation_id, limit=500)
+    page = await side.journal.events.events_after(0, delegation_id, limit=500)
     conditions = [each.data["condition"] for each in page.events if each.kind is EventKind.DELEGATION_CONDITION]
     kinds = [str(each["kind"]) if isinstance(each, dict) else UP for each in conditions]
     return [kind for kind in kinds if kind != "ending"]

@@ -97,7 +97,7 @@ async def _play(root: Path, answer: str, script: list[Act], last: str, *, queued
         assert (view.error is None) == (view.state is DelegationState.COMPLETED)
         assert (view.audit is not None) == ("started" in await side.states(found))
         assert side.locks.holders() == ()
-        assert await side.journal.open_resources() == []
+        assert await side.journal.resources.open_resources() == []
         assert side.link.streams_open == 0
         assert await side.delegator.list(limit=10, active=True) == []
 

@@ -84,7 +84,9 @@ async def test_a_delegation_goes_all_the_way(side: Lender) -> None:
     report = await side.delegator.audit(found, patch=True)
     assert report.patch is not None
     assert "+one" in report.patch
-    output = [e for e in (await side.journal.events_after(0, found)).events if e.kind == EventKind.DELEGATION_OUTPUT]
+    output = [
+        e for e in (await side.journal.events.events_after(0, found)).events if e.kind == EventKind.DELEGATION_OUTPUT
+    ]
     assert [event.data["text"] for event in output] == ["working\n"]
 
 
@@ -232,7 +234,7 @@ async def test_an_offline_peer_is_waited_for_only_where_asked(side: Lender, monk
     side.link.done(found)
     assert (await side.settled(found)).state is DelegationState.COMPLETED
     assert len([i for i in side.link.invites if i.delegation_id == found]) == 3
-    events = (await side.journal.events_after(0, found)).events
+    events = (await side.journal.events.events_after(0, found)).events
     shown = [e.data["condition"] for e in events if e.kind == EventKind.DELEGATION_CONDITION]
     assert isinstance(shown[0], dict)
     assert shown[0]["kind"] == "waiting_for_peer"
@@ -320,7 +322,7 @@ async def test_a_busy_peer_is_asked_again_when_it_says(side: Lender) -> None:
     side.link.answer = failing(busy, then=accepting())
     found = await side.running()
     assert len(side.link.invites) == 2
-    page = await side.journal.events_after(0, found, limit=100)
+    page = await side.journal.events.events_after(0, found, limit=100)
     told = [event.data["condition"] for event in page.events if event.kind == "delegation_condition"]
     assert [one["kind"] for one in told if isinstance(one, dict)] == ["retrying"]
     side.link.done(found)
@@ -333,7 +335,7 @@ async def test_a_peer_that_restarts_is_tried_again_for_a_moment(side: Lender, mo
     side.link.answer = failing(gone, gone, then=accepting())
     found = await side.running()
     assert len(side.link.invites) == 3
-    page = await side.journal.events_after(0, found, limit=100)
+    page = await side.journal.events.events_after(0, found, limit=100)
     told = [event.data["condition"] for event in page.events if event.kind == "delegation_condition"]
     assert [one["kind"] for one in told if isinstance(one, dict)] == ["retrying"]
     side.link.done(found)
@@ -510,7 +512,7 @@ async def test_a_peer_that_is_heard_again_is_told_of_the_end(side: Lender, monke
         while len(side.link.cancelled) < tried + 2:
             await anyio.sleep(0.01)
         side.link.cancel_fails = None
-        while await side.journal.open_resources(found):
+        while await side.journal.resources.open_resources(found):
             await anyio.sleep(0.01)
     assert set(side.link.cancelled) == {f"tsk_{found}"}
 
@@ -522,7 +524,7 @@ async def waits(side: Lender, delegation_id: str) -> DelegationView:
     """Wait until a delegation tells what it waits for."""
     with anyio.fail_after(10):
         while (view := await side.delegator.view(delegation_id)).condition is None:
-            await side.journal.wait_for_events(view.cursor, delegation_id, timeout=1)
+            await side.journal.events.wait_for_events(view.cursor, delegation_id, timeout=1)
     return view
 
 
@@ -624,7 +626,7 @@ async def test_an_audit_that_fails_loses_nothing_and_is_told(tmp_path: Path, fai
         assert view.audit_error is not None
         with pytest.raises(SubletError, match="has no audit: the"):
             await side.delegator.audit(found, patch=False)
-        events = (await side.journal.events_after(0, found)).events
+        events = (await side.journal.events.events_after(0, found)).events
         [told] = [event.data for event in events if event.kind == EventKind.DELEGATION_AUDIT]
         assert told["message"] == view.audit_error.message
 

@@ -103,7 +103,7 @@ async def test_transitions_are_on_the_disk_when_they_count(keeper: DelegationKee
     for event in (*WAYS, Failed(ERROR)):
         await keeper.feed(event)
         assert await on_disk(journal) == keeper.record
-    events = (await journal.events_after(0, "dlg_1")).events
+    events = (await journal.events.events_after(0, "dlg_1")).events
     assert [event.data["state"] for event in events] == [
         "created", "invited", "accepted", "started", "running", "error",
     ]  # fmt: skip
@@ -192,7 +192,7 @@ async def test_facts_that_change_nothing_are_not_written(keeper: DelegationKeepe
     assert await on_disk(journal) == before
     await keeper.note(condition=ENDING)
     await keeper.note(condition=None)
-    events = (await journal.events_after(0, "dlg_1")).events
+    events = (await journal.events.events_after(0, "dlg_1")).events
     shown = [event.data["condition"] for event in events if event.kind == EventKind.DELEGATION_CONDITION]
     assert shown == [ENDING.model_dump(), None]
 

@@ -155,7 +155,7 @@ async def _die_and_recover(
     journal = Journal(store)
     await write(journal, before)
     for kind in held:
-        await journal.acquire("dlg_1", kind, {})
+        await journal.resources.acquire("dlg_1", kind, {})
     if assignment is not None:
         await _write_assignment(journal, machine.assignment("dlg_2"), assignment)
     (machine.scratch / "dlg_2").mkdir(parents=True)
@@ -175,13 +175,13 @@ async def _die_and_recover(
         assert (ended.state is AssignmentState.COMPLETED) == (assignment is AssignmentState.COMPLETED)
     # What a peer has to be told stays until it is.
     untold = before.settled and "remote_task" in held
-    assert {one.kind for one in await journal.open_resources()} == ({"remote_task"} if untold else set())
+    assert {one.kind for one in await journal.resources.open_resources()} == ({"remote_task"} if untold else set())
     assert list(machine.scratch.iterdir()) == []
     assert list(machine.mounts.root.iterdir()) == []
     # The next start finds nothing to do.
-    newest = await journal.newest_event()
+    newest = await journal.events.newest_event()
     await machine.recover(journal)
-    assert await journal.newest_event() == newest
+    assert await journal.events.newest_event() == newest
     assert await journal.load_delegation("dlg_1") == after
     await store.close()
 

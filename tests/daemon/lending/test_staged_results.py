@@ -98,7 +98,11 @@ async def test_the_result_is_kept_and_nothing_else(side: Lender) -> None:
     assert side.link.invites[0].sublet.result_mode == "staged"
     # It holds no directory, and what was taken is journalled.
     assert side.locks.holders() == ()
-    assert {held.kind for held in await side.journal.open_resources(found)} == {"view", "lease", "remote_task"}
+    assert {held.kind for held in await side.journal.resources.open_resources(found)} == {
+        "view",
+        "lease",
+        "remote_task",
+    }
     (copy_of(side, found) / "hello.txt").write_text("hello\n")
     side.link.done(found)
 
@@ -342,7 +346,7 @@ async def test_the_record_says_what_became_of_an_apply_that_was_cut_short(side: 
     """Killed after the files were changed and before that was written down."""
     found = await done(side)
     record = await side.record(found)
-    await side.journal.acquire(found, "apply", {})
+    await side.journal.resources.acquire(found, "apply", {})
     results._store.apply(record, everything(record.id))
     assert (await changes_of(side, found)).status == "pending"
 

@@ -51,7 +51,7 @@ async def printed(side: Lender, delegation_id: str, text: str) -> None:
     """Wait until the peer's ``text``, and so all that it said before, is dealt with."""
     with anyio.fail_after(10):
         while True:
-            events = (await side.journal.events_after(0, delegation_id, limit=100)).events
+            events = (await side.journal.events.events_after(0, delegation_id, limit=100)).events
             if any(text in str(event.data.get("text")) for event in events):
                 return
             await anyio.sleep(0.01)
@@ -280,7 +280,7 @@ async def test_for_whom_the_agent_waits_is_told(side: Lender) -> None:
         assert next(iter(more.values())) in told.detail
     side.link.progress(found, text="a warning", stream="stderr")
     await printed(side, found, "a warning")
-    events = (await side.journal.events_after(0, found, limit=100)).events
+    events = (await side.journal.events.events_after(0, found, limit=100)).events
     assert [event.data["stream"] for event in events if event.data.get("text") == "a warning"] == ["stderr"]
     side.link.done(found)
     await side.settled(found)

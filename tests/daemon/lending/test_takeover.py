@@ -104,7 +104,7 @@ async def test_whatever_it_was_doing_it_goes_on_and_ends_once(tmp_path: Path) ->
                 "theirs.txt": "executor",
                 "mine.txt": "other",
             }
-        assert await side.journal.open_resources() == []
+        assert await side.journal.resources.open_resources() == []
         assert list((side.root / "leases").iterdir()) == []
 
 

@@ -54,7 +54,7 @@ async def test_a_spoilt_place_costs_no_event_that_comes(tmp_path: Path, spoil: C
                 group.start_soon(feed.run, MODULE, deliver, connected)
                 await anyio.wait_all_tasks_blocked()
                 while len(told) < 2:
-                    await journal.append_event(EventKind.CONFIG_RELOADED, None, {})
+                    await journal.events.append_event(EventKind.CONFIG_RELOADED, None, {})
                     await anyio.sleep(0.02)
                 group.cancel_scope.cancel()
     finally:

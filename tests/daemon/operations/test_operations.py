@@ -147,6 +147,10 @@ class Things:
 
 
 class Journal:
+    @property
+    def events(self) -> Journal:
+        return self
+
     async def append_event(self, *_: object, **__: object) -> None:
         """Forget it."""
 

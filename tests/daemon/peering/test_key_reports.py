@@ -32,7 +32,7 @@ async def test_a_stranger_that_poses_without_end_writes_one_event_a_minute(tmp_p
                 report(node_id(keys[1]), "SHA256:other")
                 now[0] += key_reports.EVENT_SECONDS
                 report(node_id(keys[0]), "SHA256:other")
-            events = (await host.journal.events_after(0)).events
+            events = (await host.journal.events.events_after(0)).events
             return [str(event.data["name"]) for event in events if event.kind == "peer_key_changed"]
 
         assert sorted(await posed()) == ["ann", "ann", "bob"]

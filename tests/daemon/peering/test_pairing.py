@@ -62,7 +62,7 @@ async def test_pairing_pins_both_keys(ann: Side, bob: Side, monkeypatch: pytest.
     assert (pinned.name, pinned.public_key) == ("ann-s-laptop", ann.identity.public_key)
     assert pinned.address().a2a_url == "http://127.0.0.1:8002/"
     for half in (ann, bob):
-        kinds = [event.kind for event in (await half.journal.events_after(0)).events]
+        kinds = [event.kind for event in (await half.journal.events.events_after(0)).events]
         assert kinds == [*([EventKind.PAIR_LINK_MADE] if half is bob else []), EventKind.PEER_PAIRED]
         assert (await PeerStore.load(half.journal)).list() == half.peers.list()
 
@@ -212,7 +212,7 @@ async def test_an_impostor_with_another_key_is_noticed(ann: Side, bob: Side, tmp
         await ann.pairing.add(made.link, "bob")
     assert error.value.code is LocalCode.KEY_CHANGED
     assert ann.peers.list() == []
-    (event,) = (await ann.journal.events_after(0)).events
+    (event,) = (await ann.journal.events.events_after(0)).events
     assert event.kind is EventKind.PEER_KEY_CHANGED
     assert event.data["shown"] == ids.fingerprint(bytes(mallory.verify_key))
 
@@ -252,7 +252,7 @@ async def test_a_name_with_another_pinned_key_is_refused_loudly(ann: Side, bob: 
     assert ann.peers.require("bob").public_key == other
     with pytest.raises(SubletError, match="posing as bob"):
         await ann.peers.add(Peer("bob", bob.identity.public_key, None, None))
-    kinds = [event.kind for event in (await ann.journal.events_after(0)).events]
+    kinds = [event.kind for event in (await ann.journal.events.events_after(0)).events]
     assert kinds == [EventKind.PEER_PAIRED, EventKind.PEER_KEY_CHANGED, EventKind.PEER_KEY_CHANGED]
     await ann.peers.remove("bob")
     await ann.pairing.add(made.link, "bob")
@@ -344,7 +344,7 @@ async def test_a_renamed_peer_keeps_its_key_and_is_found_by_the_new_name_alone(a
     assert known is not None
     assert known.name == "robert"
     assert (await PeerStore.load(ann.journal)).list() == ann.peers.list()
-    [event] = [one for one in (await ann.journal.events_after(0)).events if one.kind == EventKind.PEER_RENAMED]
+    [event] = [one for one in (await ann.journal.events.events_after(0)).events if one.kind == EventKind.PEER_RENAMED]
     assert (event.data["name"], event.data["was"]) == ("robert", "bob")
     # what was lent under the old name is found by the key
     assert ann.peers.address_of("bob", bob.identity.fingerprint, "2026-01-01T00:00:00Z") is not None
@@ -379,14 +379,14 @@ async def test_a_peer_of_which_a_grant_speaks_keeps_its_name(
             (agent, json.dumps(conditions)),
         )
 
-    await ann.journal.transact(give)
+    await ann.journal.events.transact(give)
     with pytest.raises(SubletError, match="a grant"):
         await ann.pairing.rename("bob", "robert")
 
     def take_back(connection: sqlite3.Connection, _: Recorder) -> None:
         connection.execute("UPDATE grants SET revoked_at = 1")
 
-    await ann.journal.transact(take_back)
+    await ann.journal.events.transact(take_back)
     assert (await ann.pairing.rename("bob", "robert")).name == "robert"
 
 
@@ -444,7 +444,7 @@ async def test_who_makes_a_link_is_told_who_used_it(ann: Side, bob: Side) -> Non
     # what tells of a link lets nobody pair
     link = parse_link(used.link)
     shown = "".join(one.model_dump_json() for one in await bob.pairing.links())
-    events = "".join(one.model_dump_json() for one in (await bob.journal.events_after(0)).events)
+    events = "".join(one.model_dump_json() for one in (await bob.journal.events.events_after(0)).events)
     for secret in (link.token_id, link.secret):
         assert secret not in shown + events
     assert used.cursor < late.cursor

@@ -221,7 +221,7 @@ async def test_a_peer_that_moves_to_and_fro_writes_one_event_a_minute(tmp_path: 
             for port in range(times):
                 it.address = OwnAddress(f"https://10.0.0.1:{9_000 + port}/", None)
                 assert await it.hear(await it.told()) == f"https://10.0.0.1:{9_000 + port}/"
-            events = (await it.bob.journal.events_after(0)).events
+            events = (await it.bob.journal.events.events_after(0)).events
             return [int(str(event.data.get("moves", 1))) for event in events if event.kind == "peer_moved"]
 
         assert await move_about(50) == [1]

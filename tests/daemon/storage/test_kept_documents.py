@@ -33,12 +33,12 @@ def made(value: JsonValue) -> Document:
 
 
 async def note(journal: Journal, *keeps: Document) -> int:
-    return (await journal.append_event(EventKind.TOOL_CALL, None, {}, keeps=keeps)).seq
+    return (await journal.events.append_event(EventKind.TOOL_CALL, None, {}, keeps=keeps)).seq
 
 
 async def rows(journal: Journal) -> list[tuple[str, int]]:
     query = "SELECT digest, last_event FROM documents ORDER BY last_event, digest"
-    return await journal.read(lambda connection: [tuple(row) for row in connection.execute(query)])
+    return await journal.events.read(lambda connection: [tuple(row) for row in connection.execute(query)])
 
 
 def test_a_value_has_one_digest_and_comes_back() -> None:
@@ -61,7 +61,7 @@ async def test_what_many_events_name_is_kept_once(journal: Journal) -> None:
     await note(journal, one)
     assert {digest for digest, _ in await rows(journal)} == {one.digest, other.digest}
     assert {at for _, at in await rows(journal)} == {first}
-    assert await journal.documents([one.digest, other.digest, "0" * 64]) == {
+    assert await journal.events.documents([one.digest, other.digest, "0" * 64]) == {
         one.digest: {"rules": 1},
         other.digest: {"rules": 2},
     }
@@ -75,9 +75,9 @@ async def test_it_goes_with_the_last_event_that_names_it(journal: Journal, monke
     await note(journal, used, unused)
     for _ in range(11):
         await note(journal, used)
-    assert list(await journal.documents([used.digest, unused.digest])) == [used.digest]
+    assert list(await journal.events.documents([used.digest, unused.digest])) == [used.digest]
     # Whatever is still there is not named by what is gone only.
-    oldest = (await journal.events_after(0, only=EventFilter())).events[0].seq
+    oldest = (await journal.events.events_after(0, only=EventFilter())).events[0].seq
     assert all(at + 2 >= oldest for _, at in await rows(journal))
 
 
@@ -94,13 +94,17 @@ async def test_beyond_the_bound_what_was_not_named_for_longest_goes(
 async def test_what_is_damaged_on_the_disk_is_as_good_as_gone(journal: Journal) -> None:
     one = made("x")
     await note(journal, one)
-    await journal.transact(lambda connection, _: connection.execute("UPDATE documents SET packed = x'00'").rowcount)
-    assert await journal.documents([one.digest]) == {}
+    await journal.events.transact(
+        lambda connection, _: connection.execute("UPDATE documents SET packed = x'00'").rowcount
+    )
+    assert await journal.events.documents([one.digest]) == {}
 
 
 async def test_an_event_of_another_version_is_read_by_its_name(journal: Journal) -> None:
     seq = await note(journal)
-    await journal.transact(lambda connection, _: connection.execute("UPDATE events SET kind = 'of_tomorrow'").rowcount)
-    [event] = (await journal.events_after(0)).events
+    await journal.events.transact(
+        lambda connection, _: connection.execute("UPDATE events SET kind = 'of_tomorrow'").rowcount
+    )
+    [event] = (await journal.events.events_after(0)).events
     assert (event.seq, event.kind) == (seq, "of_tomorrow")
     assert type(event.model_validate_json(event.model_dump_json()).kind) is str

@@ -62,7 +62,7 @@ async def test_what_is_over_goes_with_its_events_and_snapshots(side: Lender, pru
     assert report.store_bytes_before > report.store_bytes_after > 0
     assert report.events >= 12
     assert await kept(side) == []
-    assert (await side.journal.events_after(0)).events == []
+    assert (await side.journal.events.events_after(0)).events == []
     assert shadows(side) == 0
     assert (await pruning.run(ALL)).counts == {}
     # And the directory can be lent again.
@@ -170,7 +170,7 @@ async def test_a_result_that_waits_keeps_its_delegation_until_its_own_time_or_un
 async def test_what_a_killed_prune_left_goes_the_next_time(side: Lender, pruning: Pruning) -> None:
     gone = await done(side)
     # Killed after the records went, and within the removal of another repository.
-    await side.journal.forget(delegations=[gone])
+    await side.journal.forgettable.forget(delegations=[gone])
     torn = side.root / "state" / "shadows" / "gone-0123"
     (torn / "git").mkdir(parents=True)
     assert (await pruning.run(ALL)).counts == {"shadows": 1}

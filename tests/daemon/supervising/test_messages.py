@@ -64,7 +64,7 @@ class Side:
                 questions=None,
             )
         )
-        self.messages = MessageAnswerer(self.supervising.parts, gate, lambda: self.agents, max_contexts=3)
+        self.messages = MessageAnswerer(self.supervising.asking, gate, lambda: self.agents, max_contexts=3)
 
     def pieces(
         self, text: str = "hello", caller: Subject = CLIENT, *, context: str = "c", chain: Chain | None = None
@@ -81,7 +81,7 @@ class Side:
     async def serving(self) -> None:
         """Wait until it takes requests."""
         with anyio.fail_after(10):
-            while not self.supervising.parts.runs.serving:
+            while not self.supervising.runs.serving:
                 await anyio.sleep(0)
 
     def check_nothing_held(self) -> None:
@@ -235,21 +235,21 @@ async def test_a_context_is_a_session_of_its_client_alone(side: Side) -> None:
         await side.ask(text, caller)
     await side.ask("elsewhere", context="d")
     assert seen == [("one", None), ("spy", None), ("two", "p-1"), ("elsewhere", None)]
-    sessions = await side.supervising.parts.sessions.list()
+    sessions = await side.supervising.sessions.list()
     assert sorted(one.owner for one in sessions) == ["token:other", "token:script", "token:script"]
 
 
 async def test_a_client_keeps_its_newest_contexts(side: Side) -> None:
     for context in ("a", "b", "c", "a", "d"):
         await side.ask(context=context)
-    kept = {str(one.metadata["contextId"]) for one in await side.supervising.parts.sessions.list()}
+    kept = {str(one.metadata["contextId"]) for one in await side.supervising.sessions.list()}
     assert kept == {"a", "c", "d"}
 
 
 async def test_a_closed_session_is_told_as_such(side: Side) -> None:
     await side.ask()
-    [session] = await side.supervising.parts.sessions.list()
-    await side.supervising.parts.sessions.set_status(session.finger_session_id, "completed")
+    [session] = await side.supervising.sessions.list()
+    await side.supervising.sessions.set_status(session.finger_session_id, "completed")
     with pytest.raises(SubletError, match="is completed") as no:
         await side.ask()
     assert no.value.code is ErrorCode.DECLINED

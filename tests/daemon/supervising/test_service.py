@@ -45,7 +45,7 @@ from sublet.supervisor.gateways.module_file import GatewayModule
 from sublet.supervisor.model import Job, Outcome, Provider, Report
 from sublet.supervisor.provider_config import AcpConfig
 from sublet.supervisor.router.classifier import ChatClassifier
-from sublet.supervisor.router.model import Route, RouterConfig, RouteRequest
+from sublet.supervisor.router.route import Route, RouterConfig, RouteRequest
 from sublet.supervisor.router.rules import decide
 from sublet.supervisor.slots import Slots
 from support.decisions import KeptDecisions
@@ -119,7 +119,7 @@ class Side:
         return updates[-1]
 
     async def events(self, kind: EventKind) -> list[Event]:
-        page = await self.journal.events_after(0, limit=500)
+        page = await self.journal.events.events_after(0, limit=500)
         return [event for event in page.events if event.kind is kind]
 
 
@@ -142,7 +142,7 @@ async def opened_side(tmp_path: Path, policy: PolicyConfig, **config: Any) -> As
         async with anyio.create_task_group() as group:
             group.start_soon(side.supervising.serve)
             with anyio.fail_after(10):
-                while not side.supervising.parts.runs.serving:
+                while not side.supervising.runs.serving:
                     await anyio.sleep(0)
             yield side
             group.cancel_scope.cancel()
@@ -160,7 +160,7 @@ async def test_a_route_is_journalled_remembered_and_decided_alike_when_it_is_rep
     assert (first.target, again.target) == ("coder", "coder")
     assert again.result == "did [and go on]"
     assert "before this one" in again.reason
-    session = await side.supervising.parts.sessions.get(first.finger_session_id)
+    session = await side.supervising.sessions.get(first.finger_session_id)
     assert session.routing is not None
     assert session.routing.last_route is not None
     assert session.routing.last_route.target == "coder"
@@ -175,7 +175,7 @@ async def test_a_route_is_journalled_remembered_and_decided_alike_when_it_is_rep
         assert Route.model_validate({**kept, "message": replayed.message}) == replayed
     for kind in (EventKind.SESSION_CREATED, EventKind.DISPATCH_SENT, EventKind.DISPATCH_RESULT):
         assert await side.events(kind)
-    assert [e.kind for e in (await side.journal.events_after(0, limit=500)).events][:4] == [
+    assert [e.kind for e in (await side.journal.events.events_after(0, limit=500)).events][:4] == [
         EventKind.SESSION_CREATED,
         EventKind.ROUTE_DECIDED,
         EventKind.DISPATCH_SENT,
@@ -267,7 +267,7 @@ async def test_a_closed_session_refuses_and_a_deleted_one_is_gone(side: Side) ->
     with pytest.raises(SubletError) as closed:
         await side.ask("more", one)
     assert closed.value.code is LocalCode.SESSION_CLOSED
-    store = KeptSessions(side.supervising.parts.sessions, side.supervising.store)
+    store = KeptSessions(side.supervising.sessions, side.supervising.store)
     [candidate] = await store.candidates()
     assert (candidate.id, candidate.pending) == (one, False)
     assert candidate.bytes > 0
@@ -286,10 +286,10 @@ async def test_an_older_map_is_read_once(tmp_path: Path) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(side.supervising.serve)
             with anyio.fail_after(10):
-                while not side.supervising.parts.runs.serving:
+                while not side.supervising.runs.serving:
                     await anyio.sleep(0)
             group.cancel_scope.cancel()
-        assert [one.finger_session_id for one in await side.supervising.parts.sessions.list()] == ["f-1"]
+        assert [one.finger_session_id for one in await side.supervising.sessions.list()] == ["f-1"]
         file.write_text('{"f-2": {"iflowSessionId": "i-2"}}')
         await store.close()
     assert (tmp_path / "sessions" / TAKEN_OVER).exists()
@@ -304,7 +304,7 @@ async def test_a_hidden_agent_is_not_there_for_the_router_and_its_answers(tmp_pa
     async with opened_side(tmp_path, parse({"version": 1, "global": [rule]})) as side:
         caller = Subject(kind, "" if kind == "human" else "token")
         for text in ("/agents", "@writer hello", "@nobody hello", "write docs"):
-            facts = side.supervising.parts.supervisor.candidates(caller)
+            facts = side.supervising.supervisor.candidates(caller)
             assert [one.agent_id for one in facts] == ["coder", "other"]
             route = decide(RouteRequest(text=text, candidates=facts))
             assert "keep-held" not in route.model_dump_json()
@@ -332,8 +332,8 @@ async def test_a_gateway_reaches_a_module_where_a_rule_says_so(tmp_path: Path, a
         "subject": {"kind": "a2a", "name": "gateway:chat"},
     }  # fmt: skip
     async with opened_side(tmp_path, parse({"version": 1, "global": [rule]})) as side:
-        gate = side.supervising.parts.gate
-        inputs = GatewayInputs(side.supervising.parts, gate)
+        gate = side.supervising.service._gate
+        inputs = GatewayInputs(side.supervising.asking, gate)
         module = cast("Any", SimpleNamespace(id="chat", default_target=""))
         given = GatewayInput(request_id="r1", message="/hub jira a bug")
         if allowed:
@@ -384,30 +384,30 @@ async def test_what_config_json_says_of_the_supervisor_is_in_force(
         },
     }
     async with opened_side(tmp_path, PolicyConfig(), **told) as side:
-        parts = side.supervising.parts
-        surroundings = parts.supervisor._around
+        supervising = side.supervising
+        surroundings = supervising.supervisor._around
         assert surroundings.config == RouterConfig(
             default_route="writer", default_provider="acp", min_confidence=0.9, remember=False, hub=False
         )
         assert surroundings.question_seconds == 8.0
-        assert parts.dispatcher._limits == CallLimits(2, 7.0)
-        assert parts.lease_seconds == 7.0
-        assert parts.guard == GuardOptions(0, "ask_human")
-        classifier = parts.supervisor._classifier
+        assert supervising.dispatcher._limits == CallLimits(2, 7.0)
+        assert cast("Any", supervising.asking)._lease_seconds == 7.0
+        assert supervising.service._parts.guard == GuardOptions(0, "ask_human")
+        classifier = supervising.supervisor._classifier
         assert isinstance(classifier, ChatClassifier)
         assert (classifier._url, classifier._model) == ("https://models.example/v1/chat/completions", "small")
         assert (classifier._key, classifier._timeout) == ("k3y", 3.0)
 
 
 async def test_an_input_of_a_gateway_goes_where_it_says_and_on_with_its_conversation(side: Side) -> None:
-    inputs = GatewayInputs(side.supervising.parts, side.supervising.parts.gate)
+    inputs = GatewayInputs(side.supervising.asking, side.supervising.service._gate)
     given_module = {"id": "chat", "name": "c", "version": "1", "description": "d", "direction": "input"}
     module = GatewayModule.model_validate({**given_module, "protocol": "http", "defaultTarget": "writer"})
 
     for number, given in enumerate(({"session": "s"}, {"session": "s"}, {"sender": "ann"}, {"sender": "ann"})):
         await inputs.handle(module, GatewayInput.model_validate({"request_id": f"r{number}", "message": "hi", **given}))
     await inputs.handle(module, GatewayInput(request_id="r5", message="hi", target="coder"))
-    contexts = [one.metadata["contextId"] for one in await side.supervising.parts.sessions.list()]
+    contexts = [one.metadata["contextId"] for one in await side.supervising.sessions.list()]
     assert sorted(map(str, contexts)) == ["r5", "s", "sender:ann"]
     to = [event.keys.agent_id for event in await side.events(EventKind.DISPATCH_RESULT)]
     assert to == ["writer", "writer", "writer", "writer", "coder"]

@@ -25,6 +25,10 @@ class Clock:
 class Journal:
     """Takes what was refused."""
 
+    @property
+    def events(self) -> Journal:
+        return self
+
     async def append_event(self, *told: object, **more: object) -> None:
         """Take it."""
 

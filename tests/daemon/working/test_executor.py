@@ -91,7 +91,7 @@ async def test_an_assignment_goes_all_the_way(side: Worker) -> None:
     assert job.remaining_seconds <= 60
     record = await side.record()
     assert (record.state, record.outcome, record.exit_code) == (AssignmentState.COMPLETED, "done", 0)
-    events = (await side.journal.events_after(0, "dlg_1")).events
+    events = (await side.journal.events.events_after(0, "dlg_1")).events
     assert [e.data["state"] for e in events if e.kind == EventKind.ASSIGNMENT_STATE] == [
         "pending",
         "active",
@@ -246,7 +246,7 @@ async def test_a_mount_point_that_is_not_empty_is_denied_and_left_alone(side: Wo
     assert no.value.code is ErrorCode.MOUNTPOINT_DENIED
     assert (precious / "thesis.txt").read_text() == "do not touch"
     assert side.slots.in_use == 0
-    assert await side.journal.open_resources() == []
+    assert await side.journal.resources.open_resources() == []
     (precious / "thesis.txt").unlink()
     precious.rmdir()
 
@@ -330,8 +330,8 @@ async def test_a_start_that_never_comes_gives_everything_back(side: Worker, monk
     monkeypatch.setattr(executor_module, "start_seconds", lambda _: 0.05)
     accept = await side.accepted()
     start = side.start(accept)
-    cursor = (await side.journal.events_after(0)).cursor
-    await side.journal.wait_for_events(cursor, "dlg_1", timeout=10)
+    cursor = (await side.journal.events.events_after(0)).cursor
+    await side.journal.events.wait_for_events(cursor, "dlg_1", timeout=10)
     record = await side.record()
     assert record.error is not None
     assert record.error.message.startswith("no START came")
@@ -339,7 +339,7 @@ async def test_a_start_that_never_comes_gives_everything_back(side: Worker, monk
         await side.updates(start)
     assert no.value.code is ErrorCode.DECLINED
     with anyio.fail_after(10):
-        while side.mounts.root.joinpath("dlg_1").exists() or await side.journal.open_resources():
+        while side.mounts.root.joinpath("dlg_1").exists() or await side.journal.resources.open_resources():
             await asyncio.sleep(0.01)
 
 
@@ -619,7 +619,7 @@ async def test_a_stop_does_not_wait_for_a_mount_that_can_not_be_ended(
         assert side.executor.active == 0
     async with worker(tmp_path) as after:
         # What is left mounted stays journalled, for the next start to see.
-        assert [held.kind for held in await after.journal.open_resources()] == ["mount"]
+        assert [held.kind for held in await after.journal.resources.open_resources()] == ["mount"]
         assert (await after.record()).state is AssignmentState.ERROR
 
 

@@ -25,7 +25,9 @@ POINTS = ("find", "check", "transport", "acquire", "reserve", "begin", "answer")
 async def until_free(side: Worker) -> None:
     """Return once nothing is held for anybody."""
     with anyio.fail_after(FREE_SECONDS):
-        while side.slots.in_use or side.executor._assignments.under_way or await side.journal.open_resources():
+        while (
+            side.slots.in_use or side.executor._assignments.under_way or await side.journal.resources.open_resources()
+        ):
             await anyio.lowlevel.checkpoint()
 
 
@@ -61,7 +63,7 @@ def hooked(side: Worker, monkeypatch: pytest.MonkeyPatch, point: str, when: str,
     owner: Any = {
         "find": executor._assignments,
         "check": executor._acceptance,
-        "acquire": executor._journal,
+        "acquire": executor._journal.resources,
         "begin": executor._assignments,
         "answer": executor,
     }[point]

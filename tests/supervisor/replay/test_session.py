@@ -17,9 +17,9 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.documents import unpacked
 from sublet.protocol.events import Event, EventKind
 from sublet.supervisor.replay.basis import digests_of
-from sublet.supervisor.replay.model import Step
 from sublet.supervisor.replay.session import NO_END, NOT_KNOWN, TWICE, replay
-from sublet.supervisor.router.model import MAX_TEXT_JOURNALLED, GivenAnswer
+from sublet.supervisor.replay.steps import Step
+from sublet.supervisor.router.route import MAX_TEXT_JOURNALLED, GivenAnswer
 from support.recorded import CODER, Recording, a_session, rule_set
 
 DENY: dict[str, JsonValue] = {"effect": "deny", "action": "tool.call", "resource": "file.read"}

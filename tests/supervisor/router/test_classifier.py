@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sublet.supervisor.router.classifier import MAX_ANSWER_BYTES, ChatClassifier, guarded
-from sublet.supervisor.router.model import Candidate, RouteRequest
+from sublet.supervisor.router.route import Candidate, RouteRequest
 
 pytestmark = pytest.mark.anyio
 REQUEST = RouteRequest(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sublet.supervisor.router.model import (
+from sublet.supervisor.router.route import (
     Candidate,
     Classification,
     Route,
@@ -16,7 +16,7 @@ from sublet.supervisor.router.model import (
 )
 from sublet.supervisor.router.rules import answered, decide, needs_classifier
 from sublet.supervisor.router.syntax import is_direct_hub, parse
-from sublet.supervisor.sessions.model import LastRoute
+from sublet.supervisor.sessions.session_parts import LastRoute
 
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
 WORDS = st.sampled_from(["test", "tests", "docs", "review", "fix", "the", "python", "@coder", "/hub", "deploy", "x"])

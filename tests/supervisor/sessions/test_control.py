@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.supervisor.sessions.control import MAX_WAITING
-from sublet.supervisor.sessions.model import LastRoute, SessionMessage, SessionRoutingState, Status
 from sublet.supervisor.sessions.older_map import read_older_map
+from sublet.supervisor.sessions.session_parts import LastRoute, SessionMessage, SessionRoutingState, Status
 from sublet.supervisor.sessions.store import MAX_MESSAGES_BYTES, SessionStore
 from support.supervising import Clock, Events, control
 

@@ -34,7 +34,6 @@ from sublet.protocol.delegation.events import (
     TimePassed,
     Undone,
 )
-from sublet.protocol.delegation.model import Delegation, ExtensionAsked, FollowUpNews, journalled
 from sublet.protocol.delegation.outputs import (
     Answer,
     AskPolicy,
@@ -57,6 +56,7 @@ from sublet.protocol.delegation.outputs import (
     Serve,
     Settle,
 )
+from sublet.protocol.delegation.state import Delegation, ExtensionAsked, FollowUpNews, journalled
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, DelegationState, advance, is_terminal
 from sublet.protocol.messages import (

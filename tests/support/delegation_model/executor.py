@@ -26,7 +26,6 @@ from sublet.protocol.assignment.events import (
     WindDownCame,
     WorkEnded,
 )
-from sublet.protocol.assignment.model import Assignment, State, journalled
 from sublet.protocol.assignment.outputs import (
     Answer,
     AskPolicy,
@@ -45,6 +44,7 @@ from sublet.protocol.assignment.outputs import (
     WindDown,
 )
 from sublet.protocol.assignment.phases import Phase
+from sublet.protocol.assignment.state import Assignment, State, journalled
 from sublet.protocol.assignment.verdict import Ended
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentState, is_terminal

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.workspace.audit import auditor as auditor_module
 from sublet.workspace.audit import manifest as manifest_module
 from sublet.workspace.audit import reporting, shadow_git
 from sublet.workspace.audit import snapshot as snapshot_module
@@ -510,7 +511,7 @@ def test_an_unreadable_file_is_named(bench: Bench, monkeypatch: pytest.MonkeyPat
 def test_bounds_of_the_walk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.write("a")
     bench.write("b")
-    monkeypatch.setattr(snapshot_module, "MAX_ENTRIES", 1)
+    monkeypatch.setattr(auditor_module, "MAX_LENT_ENTRIES", 1)
     with pytest.raises(SubletError) as caught:
         bench.begin()
     assert caught.value.code is LocalCode.UNAVAILABLE

@@ -58,7 +58,9 @@ async def work(mount: Mount, tmp_path: Path, script: str, mode: AccessMode) -> O
     (tmp_path / "scratch").mkdir(exist_ok=True)
     lent = [JobResource("workspace", mount.path / "workspace", mode)]
     inside = lent, mount.path / "meta", tmp_path / "scratch", mount.path
-    task = Job(LEASE, "a test", script, mode, *inside, remaining_seconds=30, expires_at="2030-01-01T00:00:00Z")
+    task = Job(
+        LEASE, "a test", script, mode, *inside, remaining_seconds=30, expires_at="2030-01-01T00:00:00Z", gate=None
+    )
     return await CommandProvider(command(), BubblewrapSandbox([tmp_path])).run(task, Log())
 
 

@@ -12,7 +12,7 @@ from attacks.kit.view_lease import CREAT, READ, WRITE, Lease, served
 from sublet.workspace.git.take import QUICK_BYTES
 from sublet.workspace.sftp.reply import SlowReply, ThreadWork
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
-from support.sftp_client import frame, string
+from support.sftp_client import frame, next_reply, string
 
 RULES = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], git="rw")
 
@@ -35,7 +35,7 @@ def test_work_is_done_or_dropped() -> None:
 
 def asked(lease: Lease, kind: int, body: bytes) -> SlowReply:
     lease.core.receive(frame(kind, 7, body))
-    reply = lease.core.next_reply()
+    reply = next_reply(lease.core)
     assert isinstance(reply, SlowReply)
     return reply
 

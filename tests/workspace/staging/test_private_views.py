@@ -16,9 +16,9 @@ from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.quota import Quota
 from sublet.workspace.staging import private_views as staging_module
 from sublet.workspace.staging.copy import PlainCopyTooLargeError, copy_tree
-from sublet.workspace.staging.model import StagedView
 from sublet.workspace.staging.overlay import why_no_overlay
 from sublet.workspace.staging.private_views import Staging, describe_kinds
+from sublet.workspace.staging.staged_result import StagedView
 from support.views import default_rules
 
 KEY = "dlg_0123"

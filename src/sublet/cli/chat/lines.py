@@ -33,7 +33,7 @@ def tag_of(ref_id: str) -> str:
     return ref_id[-TAG_CHARS:].lower()
 
 
-def message_lines(one: MessageView, names: EntityNames, known: Mapping[str, MessageView], width: int) -> list[Line]:
+def message_lines(message: MessageView, names: EntityNames, known: Mapping[str, MessageView], width: int) -> list[Line]:
     """Return the lines of a message.
 
     Args:
@@ -42,25 +42,25 @@ def message_lines(one: MessageView, names: EntityNames, known: Mapping[str, Mess
         known: messages by id, of which one may be answered.
         width: columns of the terminal.
     """
-    own = one.author == names.me
-    name = names.short(one.author)
-    at = told_moment(one.created_at).astimezone().strftime("%H:%M")
+    own = message.author == names.me
+    name = names.short(message.author)
+    at = told_moment(message.created_at).astimezone().strftime("%H:%M")
     style = "class:own" if own else "class:name"
     wide = width >= WIDE
     shown = fitted(name, NAME_CELLS) if wide else name
-    head: Line = [("class:time", f"{at} "), ("class:tag", f"{tag_of(one.ref_id)} "), (style, shown)]
+    head: Line = [("class:time", f"{at} "), ("class:tag", f"{tag_of(message.ref_id)} "), (style, shown)]
     indent = 5 + 1 + TAG_CHARS + 1 + NAME_CELLS + 1 if wide else 2
     inner = max(width - indent, MIN_CELLS)
     rest: list[Line] = []
-    if answered := answers(one, names, dict(known)):
+    if answered := answers(message, names, dict(known)):
         rest += [[("class:note", line)] for line in wrapped(f"> {answered}", inner)[:2]]
-    missing = one.body is None
-    body = [[("class:note" if missing else "class:body", line)] for line in wrapped(said(one), inner)]
+    missing = message.body is None
+    body = [[("class:note" if missing else "class:body", line)] for line in wrapped(said(message), inner)]
     if len(body) > MAX_BODY_LINES:
         left = len(body) - MAX_BODY_LINES
         body = [*body[:MAX_BODY_LINES], [("class:note", f"[{left} more lines: sublet read]")]]
     rest += body
-    extra = [text for text in (attached(one), reacted(one), notes(one)) if text]
+    extra = [text for text in (attached(message), reacted(message), notes(message)) if text]
     if extra:
         rest += [[("class:note", line)] for line in wrapped("  ".join(f"[{text}]" for text in extra), inner)]
     pad = ("", " " * indent)

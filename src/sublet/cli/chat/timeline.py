@@ -161,9 +161,9 @@ class Timeline:
                 add(ref, [unread_line(width)])
         return lines, places
 
-    def _of(self, one: MessageView, width: int) -> list[Line]:
-        kept = self._cache.get(one.ref_id)
+    def _of(self, message: MessageView, width: int) -> list[Line]:
+        kept = self._cache.get(message.ref_id)
         if kept is None or kept[0] != width:
-            kept = (width, message_lines(one, self.names, self._messages, width))
-            self._cache[one.ref_id] = kept
+            kept = (width, message_lines(message, self.names, self._messages, width))
+            self._cache[message.ref_id] = kept
         return kept[1]

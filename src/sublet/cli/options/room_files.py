@@ -49,7 +49,7 @@ async def upload(control: Control, room_id: str, path: Path) -> FileView:
     return kept.model_copy(update={"filename": given["filename"]})  # the room may have it under another name
 
 
-async def download(control: Control, room_id: str, one: MessageView, output: str | None) -> str:
+async def download(control: Control, room_id: str, message: MessageView, output: str | None) -> str:
     """Write the file that a message comes with, and return where.
 
     Args:
@@ -63,7 +63,7 @@ async def download(control: Control, room_id: str, one: MessageView, output: str
     """
     from sublet.daemon.api.room_files import FETCH_FILE, FetchFile
 
-    media = media_of(one)
+    media = media_of(message)
     if media is None:
         raise SubletError(LocalCode.NOT_FOUND, "this message comes with no file", "`sublet read ROOM` shows files.")
     found = await control.call(FETCH_FILE, FetchFile(room_id=room_id, blob_hash=str(media["blob_hash"])))
@@ -76,9 +76,9 @@ async def download(control: Control, room_id: str, one: MessageView, output: str
     return str(path)
 
 
-def media_of(one: MessageView) -> dict[str, Any] | None:
+def media_of(message: MessageView) -> dict[str, Any] | None:
     """Return what a message says of the file that it comes with; None where it comes with none."""
-    media = one.ext.get("media")
+    media = message.ext.get("media")
     return media if isinstance(media, dict) and isinstance(media.get("blob_hash"), str) else None
 
 

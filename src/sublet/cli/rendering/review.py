@@ -217,10 +217,10 @@ def _name(file: ReviewedFile) -> Text:
     return name
 
 
-def _directory(one: ReviewedDirectory) -> Text:
-    [line] = directory_lines([one], 1)
-    outcome = _OUTCOME.get(one.outcome or "", "")
-    line.append(f"  {outcome}" if outcome else "", style="red" if one.outcome == "conflict" else "dim")
+def _directory(directory: ReviewedDirectory) -> Text:
+    [line] = directory_lines([directory], 1)
+    outcome = _OUTCOME.get(directory.outcome or "", "")
+    line.append(f"  {outcome}" if outcome else "", style="red" if directory.outcome == "conflict" else "dim")
     return line
 
 

@@ -81,58 +81,60 @@ def config(found: RoomDetail) -> list[RenderableType]:
     return [Text(f"{name} = {_value(value)}") for name, value in [*sorted(found.config.items()), *levels.items()]]
 
 
-def message(one: MessageView, names: EntityNames, symbols: Symbols, known: dict[str, MessageView]) -> list[Any]:
+def message(shown: MessageView, names: EntityNames, symbols: Symbols, known: dict[str, MessageView]) -> list[Any]:
     """Return a message: who, when, its id, what it says and what others made of it."""
-    head = Text.assemble((names.short(one.author), "bold"), (f"  {local_time(one.created_at)}  {one.ref_id}", "dim"))
-    if note := notes(one):
+    head = Text.assemble(
+        (names.short(shown.author), "bold"), (f"  {local_time(shown.created_at)}  {shown.ref_id}", "dim")
+    )
+    if note := notes(shown):
         head.append(f"  ({note})", style="dim")
     parts: list[Any] = [head]
-    if answered := answers(one, names, known):
+    if answered := answers(shown, names, known):
         parts.append(inset(OneLine(Text(answered, style="dim")), 2))
-    parts.append(Quoted(said(one), f"{symbols.bar} "))
-    parts += [inset(Text(extra), 2) for extra in (attached(one), reacted(one)) if extra]
+    parts.append(Quoted(said(shown), f"{symbols.bar} "))
+    parts += [inset(Text(extra), 2) for extra in (attached(shown), reacted(shown)) if extra]
     return parts
 
 
-def said(one: MessageView) -> str:
+def said(message: MessageView) -> str:
     """Return what a message says, in clean text; or why it says nothing."""
-    if one.status == DELETED:
+    if message.status == DELETED:
         return "(deleted)"
-    if "redacted" in one.about and one.body is None:
+    if "redacted" in message.about and message.body is None:
         return "(taken down by a moderator)"
-    return clean(one.body) if one.body is not None else "(its text has not come yet)"
+    return clean(message.body) if message.body is not None else "(its text has not come yet)"
 
 
-def notes(one: MessageView) -> str:
+def notes(message: MessageView) -> str:
     """Return what there is to know about a message besides."""
     marks: list[str] = []
-    if one.format != "plain":
-        marks.append(one.format)
-    if one.status == "edited":
+    if message.format != "plain":
+        marks.append(message.format)
+    if message.status == "edited":
         marks.append("edited")
-    if one.about.get("pinned"):
+    if message.about.get("pinned"):
         marks.append("pinned")
-    if one.about.get("author_banned"):
+    if message.about.get("author_banned"):
         marks.append("its author is banned")
-    redacted = one.about.get("redacted")
+    redacted = message.about.get("redacted")
     if isinstance(redacted, dict):
         reason = whole_line(str(redacted.get("reason") or ""))
         marks.append(f"redacted: {reason}" if reason else "redacted")
-    channels = one.ext.get("channels")
+    channels = message.ext.get("channels")
     if isinstance(channels, list):
         marks += [f"#{whole_line(str(name))}" for name in channels]
-    thread = one.ext.get("thread")
+    thread = message.ext.get("thread")
     if isinstance(thread, dict) and isinstance(thread.get("root"), str):
         marks.append(f"thread {whole_line(str(thread['root'])[-4:].lower())}")
     return ", ".join(marks)
 
 
-def answers(one: MessageView, names: EntityNames, known: dict[str, MessageView]) -> str:
+def answers(message: MessageView, names: EntityNames, known: dict[str, MessageView]) -> str:
     """Return what a message answers; empty where it answers nothing."""
-    target = one.ext.get("reply_to")
+    target = message.ext.get("reply_to")
     if not isinstance(target, dict):
         return ""
-    quoted = one.about.get("reply_preview")
+    quoted = message.about.get("reply_preview")
     if isinstance(quoted, dict):
         return _quoted(quoted, names)
     ref_id = str(target.get("ref_id"))
@@ -151,9 +153,9 @@ def _quoted(preview: dict[str, Any], names: EntityNames) -> str:
     return f"answers {names.short(str(preview.get('author')))} in another room: {text}"
 
 
-def reacted(one: MessageView) -> str:
+def reacted(message: MessageView) -> str:
     """Return the reactions to a message."""
-    found = one.about.get("reactions")
+    found = message.about.get("reactions")
     if not isinstance(found, dict):
         return ""
     shown = [
@@ -162,9 +164,9 @@ def reacted(one: MessageView) -> str:
     return "  ".join(shown)
 
 
-def attached(one: MessageView) -> str:
+def attached(message: MessageView) -> str:
     """Return what file comes with a message."""
-    media = one.ext.get("media")
+    media = message.ext.get("media")
     if not isinstance(media, dict):
         return ""
     name, count = whole_line(str(media.get("filename") or "file")), media.get("size_bytes")
@@ -185,12 +187,16 @@ def channels(found: Sequence[ChannelView]) -> RenderableType:
     return Columns(["channel", "rooms", "last used", "name"], rows)
 
 
-def profile(one: ProfileView, names: EntityNames) -> list[RenderableType]:
+def profile(entity: ProfileView, names: EntityNames) -> list[RenderableType]:
     """Return what an entity says of itself: its name and id, its fields in order, and its text."""
-    lines: list[RenderableType] = [Text.assemble((names.short(one.entity_id), "bold"), (f"  {one.entity_id}", "dim"))]
-    lines += [inset(Text(f"{whole_line(name)}: {_value(value)}"), 2) for name, value in sorted(one.frontmatter.items())]
-    if one.body:
-        lines.append(inset(Text(clean(one.body)), 2))
+    lines: list[RenderableType] = [
+        Text.assemble((names.short(entity.entity_id), "bold"), (f"  {entity.entity_id}", "dim"))
+    ]
+    lines += [
+        inset(Text(f"{whole_line(name)}: {_value(value)}"), 2) for name, value in sorted(entity.frontmatter.items())
+    ]
+    if entity.body:
+        lines.append(inset(Text(clean(entity.body)), 2))
     return lines
 
 

@@ -73,13 +73,13 @@ def agent_table(found: Sequence[LocalAgentView]) -> RenderableType:
     return Columns(("agent", "provider", "state", "does"), rows)
 
 
-def _state(one: SessionView) -> str:
-    return "asks" if one.question is not None else "works" if one.busy else one.status
+def _state(session: SessionView) -> str:
+    return "asks" if session.question is not None else "works" if session.busy else session.status
 
 
-def _condition(one: LocalAgentView) -> str:
-    if one.denied:
-        return f"not for you: {whole_line(one.denied)}"
-    if not one.ok:
-        return whole_line(one.detail) or "broken"
-    return f"works ({one.running})" if one.running else "ready"
+def _condition(agent: LocalAgentView) -> str:
+    if agent.denied:
+        return f"not for you: {whole_line(agent.denied)}"
+    if not agent.ok:
+        return whole_line(agent.detail) or "broken"
+    return f"works ({agent.running})" if agent.running else "ready"

@@ -22,7 +22,7 @@ class ReplayRequest(OneSession):
 
 
 class ReplayStep(View):
-    """One decision, as it was recorded and as it was made again; fields as of ``supervisor.replay.model.Step``."""
+    """One decision, as it was recorded and as it was made again; fields as of ``supervisor.replay.steps.Step``."""
 
     model_config = ConfigDict(from_attributes=True)
 

@@ -17,7 +17,7 @@ from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.git.refs import MovedRef
 from sublet.workspace.git.refs import shown as shown_ref
 from sublet.workspace.kept.account import Account
-from sublet.workspace.staging import model as workspace_changes
+from sublet.workspace.staging import staged_result as workspace_changes
 
 MAX_REASON_CHARS = 40
 MAX_WHY_CHARS = 120

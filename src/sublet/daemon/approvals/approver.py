@@ -127,7 +127,7 @@ class Approver:
 
         # Shielded, so that store and memory never part ways.
         with anyio.CancelScope(shield=True):
-            await self._journal.transact(work)
+            await self._journal.events.transact(work)
             self.pinned = pinned
         return pinned
 

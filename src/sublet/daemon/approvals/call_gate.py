@@ -108,7 +108,7 @@ class CallGate:
         """``CallApi.ended``."""
         with anyio.CancelScope(shield=True):
             if begun.use is not None and (event := begun.event) is not None:
-                await self._parts.journal.transact(lambda _, events: _told(events, event, error))
+                await self._parts.journal.events.transact(lambda _, events: _told(events, event, error))
                 await self._parts.grants.ended(begun.use, "done" if error is None else "failed")
             if begun.entry is not None:
                 self._parts.gate.outcome(begun.entry, error)

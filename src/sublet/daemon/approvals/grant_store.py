@@ -127,7 +127,7 @@ class GrantStore:
         Raises:
             SubletError: ``UNAVAILABLE`` where ``MAX_GRANTS`` are usable already.
         """
-        await self._journal.transact(lambda connection, events: self.insert(connection, events, grant))
+        await self._journal.events.transact(lambda connection, events: self.insert(connection, events, grant))
         return grant
 
     def insert(
@@ -167,7 +167,7 @@ class GrantStore:
     async def find(self, call: Call) -> Grant | None:
         """Return a grant that would allow ``call`` now, the narrowest first; nothing is used up."""
         now = self._clock()
-        return await self._journal.read(lambda connection: _usable(connection, call, now))
+        return await self._journal.events.read(lambda connection: _usable(connection, call, now))
 
     async def consume(self, call: Call, called: Called) -> Use | None:
         """Use up one use for ``call`` and journal that the tool is called, both or neither; None where none is left.
@@ -191,11 +191,11 @@ class GrantStore:
             assert use is not None
             return Use(use, grant, event)
 
-        return await self._journal.transact(work)
+        return await self._journal.events.transact(work)
 
     async def ended(self, use: int, outcome: Literal["done", "failed"]) -> None:
         """Write down what came of a use."""
-        await self._journal.transact(
+        await self._journal.events.transact(
             lambda connection, _: (
                 connection.execute("UPDATE grant_uses SET outcome = ? WHERE id = ?", (outcome, use)).rowcount
             )
@@ -225,7 +225,7 @@ class GrantStore:
             connection.execute("UPDATE grant_uses SET outcome = ? WHERE outcome IS NULL", (UNKNOWN_OUTCOME,))
             return len(rows)
 
-        count = await self._journal.transact(work)
+        count = await self._journal.events.transact(work)
         if count:
             log.warning("calls by grants were cut off; whether they were done is unknown", calls=count)
         return count
@@ -244,7 +244,7 @@ class GrantStore:
             rows = connection.execute("SELECT outcome FROM grant_uses WHERE grant_id = ? ORDER BY id", (grant_id,))
             return [row["outcome"] or "running" for row in rows]
 
-        return await self._journal.read(work)
+        return await self._journal.events.read(work)
 
     async def revoke(self, grant_id: str, by: str) -> Grant:
         """Take a grant back; twice is no error. What is running goes on.
@@ -273,7 +273,7 @@ class GrantStore:
             events.add(EventKind.GRANT_REVOKED, None, {"grantId": grant_id, "by": by}, keys=keys)
             return replace(grant, revoked_at=now)
 
-        return await self._journal.transact(work)
+        return await self._journal.events.transact(work)
 
     def void_all(self, connection: sqlite3.Connection, events: Recorder, by: str) -> int:
         """Take every grant back as part of a transaction, and return how many could still have been used."""

@@ -188,7 +188,7 @@ class Questions:
             )  # fmt: skip
             return asked
 
-        asked = await self._journal.transact(work)
+        asked = await self._journal.events.transact(work)
         if kept:
             self._kept[asked.id] = None
             while len(self._kept) > MAX_KEPT:
@@ -245,7 +245,7 @@ class Questions:
         Raises:
             SubletError: ``NOT_FOUND``.
         """
-        return await self._journal.read(lambda connection: _required(connection, approval_id, self._clock()))
+        return await self._journal.events.read(lambda connection: _required(connection, approval_id, self._clock()))
 
     async def approve(self, approval: Approval, grant: Grant, by: str) -> Approval:
         """Put ``grant`` in force for the approval, both or neither, and let the agent go on.
@@ -294,7 +294,7 @@ class Questions:
 
         # Shielded, so that what is decided is also told to whoever waits.
         with anyio.CancelScope(shield=True):
-            decided = await self._journal.transact(work)
+            decided = await self._journal.events.transact(work)
             if (waiting := self._waiting.get(approval_id)) is not None:
                 waiting.decided.set()
             self._kept.pop(approval_id, None)
@@ -313,7 +313,7 @@ class Questions:
                 (now, approval_id),
             )
 
-        await self._journal.transact(work)
+        await self._journal.events.transact(work)
 
 
 def _event(connection: sqlite3.Connection, approval_id: str) -> int:

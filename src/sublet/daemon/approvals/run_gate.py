@@ -120,7 +120,7 @@ class RunGate:
             )
         decision = record.decision
         if decision.allowed:
-            event = await self._parts.journal.append_event(
+            event = await self._parts.journal.events.append_event(
                 EventKind.TOOL_CALL,
                 self._facts.delegation_id,
                 self._data(call, wanted, canonical, record),
@@ -227,7 +227,9 @@ class RunGate:
         call = running.call
         kind, end = ended(error, result)
         data: dict[str, JsonValue] = {"tool": tool_name(call.tool), "callId": call_name(call.call_id), **end}
-        await self._parts.journal.append_event(kind, self._facts.delegation_id, data, keys=self._keys(running.event))
+        await self._parts.journal.events.append_event(
+            kind, self._facts.delegation_id, data, keys=self._keys(running.event)
+        )
         if running.use is not None:
             await self._parts.grants.ended(running.use, "done" if error is None else "failed")
         if running.entry is not None:
@@ -250,7 +252,7 @@ class RunGate:
             "code": str(LocalCode.POLICY_DENIED),
             **({DECIDED: record.data()} if record is not None else {}),
         }
-        await self._parts.journal.append_event(
+        await self._parts.journal.events.append_event(
             EventKind.POLICY_REJECTED,
             self._facts.delegation_id,
             data,

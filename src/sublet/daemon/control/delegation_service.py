@@ -145,15 +145,15 @@ class DelegationService:
 
     @serves(EXTEND_DELEGATION)
     async def extend(self, request: ExtendDelegation, caller: Subject) -> DelegationView:
-        one = request.delegation_id
-        await self._gate.ask(caller, Action.DELEGATION_READ, one)
+        delegation_id = request.delegation_id
+        await self._gate.ask(caller, Action.DELEGATION_READ, delegation_id)
         limit = self._parts.policy.limits.max_ttl_seconds
 
         async def approve(ttl_seconds: int) -> None:
             # The whole time counts, or many small extensions would make a lease that no rule allows.
-            await self._gate.ask(caller, Action.DELEGATION_EXTEND, one, ttl_seconds=ttl_seconds)
+            await self._gate.ask(caller, Action.DELEGATION_EXTEND, delegation_id, ttl_seconds=ttl_seconds)
 
-        return await self._parts.delegator.extend(one, request.seconds, limit, approve, self._parts.rest_of)
+        return await self._parts.delegator.extend(delegation_id, request.seconds, limit, approve, self._parts.rest_of)
 
     @serves(SAY_MORE)
     async def say(self, request: SayMore, caller: Subject) -> DelegationView:

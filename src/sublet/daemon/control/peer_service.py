@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sublet.daemon.api.base import MAX_PAGE
-from sublet.daemon.api.delegation_views import DelegationView, SandboxView
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.peers import (
     ADD_PEER,
@@ -27,13 +24,13 @@ from sublet.daemon.api.peers import (
 )
 from sublet.daemon.governing.gatekeeper import Gatekeeper, who
 from sublet.daemon.governing.lend_roots import LendRoots
+from sublet.daemon.lending.declared import DeclaredSandboxes
 from sublet.daemon.lending.delegator import Delegator
 from sublet.daemon.operations.table import serves
 from sublet.daemon.peering.pairing import PairingService
 from sublet.daemon.peering.peer_directory import PeerDirectory
 from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.working.executor import Executor
-from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Resource, Subject
 
 
@@ -42,11 +39,11 @@ class PeerParts:
     """What the service is made of. ``node_id`` is this daemon's."""
 
     gate: Gatekeeper
-    policy: Policy
     peers: PeerStore
     directory: PeerDirectory
     pairing: PairingService
     lend_roots: LendRoots
+    declared: DeclaredSandboxes
     delegator: Delegator
     executor: Executor
     node_id: str
@@ -61,14 +58,14 @@ class PeerService:
 
     @serves(SHOW_DIRECTORY)
     async def show_directory(self, request: Nothing, caller: Subject) -> Directory:
-        peers = self._with_sandboxes(await self._parts.directory.views(), await self._declared())
+        peers = [
+            await self._with_sandboxes(peer)
+            for peer in await self._parts.directory.views()
+            if not self._gate.hides(caller, Action.DELEGATION_CREATE, peer.name)
+        ]
         return Directory(
             node_id=self._parts.node_id,
-            peers=[
-                self._usable(peer, caller)
-                for peer in peers
-                if not self._gate.hides(caller, Action.DELEGATION_CREATE, peer.name)
-            ],
+            peers=[self._usable(peer, caller) for peer in peers],
             lend_roots=sorted({*caller.roots, *self._parts.lend_roots.paths()}),
         )
 
@@ -100,27 +97,15 @@ class PeerService:
         await self._parts.executor.end_peer(peer.fingerprint, why)
         return peer.view()
 
-    async def _declared(self) -> list[DelegationView]:
-        """Return the delegations in which peers declared how they hold an agent, the newest first."""
-        views = await self._parts.delegator.list(limit=MAX_PAGE, active=False)
-        return [view for view in views if view.sandbox_profile is not None]
-
-    def _with_sandboxes(self, peers: Sequence[PeerView], declared: Sequence[DelegationView]) -> Iterator[PeerView]:
-        for peer in peers:
-            said: dict[str | None, SandboxView | None] = {}
-            for view in declared:
-                # What came before was said by another peer of this name, or may have been.
-                if view.peer == peer.name and view.created_at >= peer.paired_at:
-                    said.setdefault(view.agent, view.sandbox_profile)
-            agents = []
-            for number, agent in enumerate(peer.agents):
-                # Who names no agent gets the first.
-                sandbox = said.get(agent.id, said.get(None) if number == 0 else None)
-                agents.append(agent.model_copy(update={"sandbox": sandbox}))
-            yield peer.model_copy(update={"agents": agents})
+    async def _with_sandboxes(self, peer: PeerView) -> PeerView:
+        declared = await self._parts.declared.of(peer.fingerprint, [agent.id for agent in peer.agents])
+        agents = [
+            agent.model_copy(update={"sandbox": sandbox}) for agent, sandbox in zip(peer.agents, declared, strict=True)
+        ]
+        return peer.model_copy(update={"agents": agents})
 
     def _usable(self, peer: PeerView, caller: Subject) -> PeerView:
         if not peer.usable:
             return peer
-        decision = self._parts.policy.decide(caller, Action.DELEGATION_CREATE, Resource(peer.name))
+        decision = self._gate.foresee(caller, Action.DELEGATION_CREATE, Resource(peer.name)).decision
         return peer if decision.allowed else peer.model_copy(update={"usable": False, "why_not": decision.reason})

@@ -104,7 +104,7 @@ class Gatekeeper:
         decision = record.decision
         if decision.allowed:
             return record
-        await self._journal.append_event(
+        await self._journal.events.append_event(
             EventKind.POLICY_REJECTED,
             None,
             {

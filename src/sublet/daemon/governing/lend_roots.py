@@ -44,7 +44,7 @@ class LendRoots:
         if len(self._paths | {path}) > MAX_ROOTS:
             raise SubletError(LocalCode.UNAVAILABLE, f"{MAX_ROOTS} directories are allowed already", "Remove some.")
         with anyio.CancelScope(shield=True):
-            await self._journal.transact(
+            await self._journal.events.transact(
                 lambda connection, _: (
                     connection.execute(
                         "INSERT OR IGNORE INTO lend_roots (path, added_at) VALUES (?, ?)", (path, rfc3339())
@@ -65,7 +65,7 @@ class LendRoots:
         self._paths.discard(path)
         with anyio.CancelScope(shield=True):
             try:
-                await self._journal.transact(
+                await self._journal.events.transact(
                     lambda connection, _: connection.execute("DELETE FROM lend_roots WHERE path = ?", (path,)).rowcount
                 )
             except BaseException:

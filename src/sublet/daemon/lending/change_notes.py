@@ -64,7 +64,7 @@ class ChangeNotes:
                 log.warning("a lent directory is not watched any more", delegation_id=self._id, reason=str(error))
                 self._lines.append(f"# not watched any more: {error}"[:MAX_LINE_CHARS])
                 self._show(CHANGES_FILE, self._text())
-                await self._journal.append_event(
+                await self._journal.events.append_event(
                     EventKind.WORKSPACE_CHANGED, self._id, {"changes": [], "more": 0, "stopped": str(error)}
                 )
                 return
@@ -80,7 +80,7 @@ class ChangeNotes:
         self._events += 1
         told: list[JsonValue] = [{"path": one.path[:MAX_LINE_CHARS], "change": one.change} for one in found[:MAX_TOLD]]
         more = max(0, len(found) - MAX_TOLD)
-        await self._journal.append_event(EventKind.WORKSPACE_CHANGED, self._id, {"changes": told, "more": more})
+        await self._journal.events.append_event(EventKind.WORKSPACE_CHANGED, self._id, {"changes": told, "more": more})
 
     def _text(self) -> bytes:
         return (_HEAD + "".join(f"{line}\n" for line in self._lines)).encode()

@@ -8,8 +8,8 @@ from sublet.daemon.api.reports import prompt_view
 from sublet.daemon.lending.lent_resources import limited
 from sublet.daemon.lending.options import offered_transports
 from sublet.daemon.storage.records import DelegationRecord, FollowUpRecord, error_view
-from sublet.protocol.delegation.model import Delegation, FollowUpNews, SaidFollowUp
 from sublet.protocol.delegation.outputs import Record
+from sublet.protocol.delegation.state import Delegation, FollowUpNews, SaidFollowUp
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.prompt_state import PromptState
 from sublet.protocol.times import unix_seconds

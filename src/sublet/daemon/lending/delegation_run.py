@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TypeAlias
@@ -42,7 +42,6 @@ from sublet.protocol.delegation.events import (
     TakenOver,
     TimePassed,
 )
-from sublet.protocol.delegation.model import Delegation
 from sublet.protocol.delegation.outputs import (
     FindAgain,
     Follow,
@@ -58,6 +57,7 @@ from sublet.protocol.delegation.outputs import (
     Serve,
     Settle,
 )
+from sublet.protocol.delegation.state import Delegation
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.messages import Accept, Error
@@ -74,6 +74,7 @@ log = structlog.get_logger(__name__)
 class DelegationRun:
     """Does what the core of one delegation wants, from its beginning or, ``recovered``, after a process was killed.
 
+    ``accepted`` is told of the record with what the peer's ACCEPT said, once that is journalled.
     ``recorded`` is set once it is journalled, or ``refused`` tells why it is not; ``over`` once its end is journalled,
     or nothing can change it any more, and access is cut; ``finished`` once it is settled.
     """
@@ -84,6 +85,7 @@ class DelegationRun:
         peer: PeerAddress,
         resources: tuple[LentDirectory, ...],
         tools: DelegatorTools,
+        accepted: Callable[[DelegationRecord], None],
         *,
         recovered: bool = False,
     ) -> None:
@@ -95,6 +97,7 @@ class DelegationRun:
         self._peer = peer
         self._resources = resources
         self._tools = tools
+        self._accepted = accepted
         self._access = LentAccess(self._keeper, peer, tools)
         self._mounted: list[str] = []
         self._scope = anyio.CancelScope()
@@ -301,7 +304,7 @@ class DelegationRun:
         async with AsyncExitStack() as copying:
             await hold(copying, [(Path(lent.path), "ro") for lent in self.record.resources], self._keeper, self._tools)
             snapshots = await self._access.baseline()
-        await self._tools.journal.release_owned(self.record.id, "lock")
+        await self._tools.journal.resources.release_owned(self.record.id, "lock")
         return snapshots
 
     async def _hold(self, held: AsyncExitStack) -> None:
@@ -329,7 +332,9 @@ class DelegationRun:
             "sandbox_enforced": enforced_by(answer),
             "room": self._tools.rooms.plan(self._peer.public_key, answer.sublet.entity),
         }
-        return await self._keeper.feed(AcceptCame(answer), facts, fits=leads_to(DelegationState.ACCEPTED))
+        outputs = await self._keeper.feed(AcceptCame(answer), facts, fits=leads_to(DelegationState.ACCEPTED))
+        self._accepted(self.record)
+        return outputs
 
     async def _follow(self, news: AsyncGenerator[Update, None]) -> None:
         await self._going_along.until_done(news, self._task, self._accept)

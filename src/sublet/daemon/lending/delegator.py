@@ -17,6 +17,7 @@ from sublet.daemon.api.delegation_views import DelegationView, LeaseQuota
 from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.lending.agreement import new_record
 from sublet.daemon.lending.audits import patch_of
+from sublet.daemon.lending.declared import DeclaredSandboxes
 from sublet.daemon.lending.delegation_run import DelegationRun
 from sublet.daemon.lending.late_news import FindPeer, LateNews
 from sublet.daemon.lending.lent_access import DelegatorTools
@@ -68,6 +69,8 @@ class Delegator:
         self._tools = tools
         self._find_peer = find_peer
         self._settled = settled
+        self.declared = DeclaredSandboxes(tools.journal)
+        """How peers have held their agents."""
         self._late_news = LateNews(tools.journal, tools.link, find_peer)
         self._journal: Journal = tools.journal
         self._runs: dict[str, DelegationRun] = {}
@@ -120,7 +123,8 @@ class Delegator:
             raise SubletError(
                 LocalCode.PEER_UNKNOWN, f"{peer.name} was removed or renamed meanwhile", "See `sublet peers list`."
             )
-        run = self._runs[record.id] = DelegationRun(record, peer, lent_directories(record), self._tools)
+        lent, noted = lent_directories(record), self.declared.note
+        run = self._runs[record.id] = DelegationRun(record, peer, lent, self._tools, noted)
         # From here on it goes on in its own task, whether or not the caller waits for the answer.
         self._tasks.start("a delegation", self._drive, run)
         await run.recorded.wait()
@@ -138,7 +142,7 @@ class Delegator:
         Raises:
             SubletError: ``NOT_FOUND``.
         """
-        cursor = await self._journal.newest_event(delegation_id)
+        cursor = await self._journal.events.newest_event(delegation_id)
         if (run := self._runs.get(delegation_id)) is not None:
             return self._look(run).model_copy(update={"cursor": cursor})
         return (await self._journal.require_delegation(delegation_id)).view(time.time(), cursor=cursor)
@@ -276,7 +280,7 @@ class Delegator:
         records = await self._journal.list_settled(settled=False)
         kept = {record.id for record in records}
         await in_background(_sweep, self._tools.memories, kept, self._tools.trees.staging.aside)
-        resources = await self._journal.open_resources()
+        resources = await self._journal.resources.open_resources()
         # From here on nothing can fail, so that what is begun is not begun again by the next try.
         going_on: list[DelegationRun] = []
         for record in records:
@@ -286,7 +290,8 @@ class Delegator:
             if peer is None:
                 self._tasks.start("settling a delegation", self._settle, record)
                 continue
-            going_on.append(DelegationRun(record, peer, lent_directories(record), self._tools, recovered=True))
+            lent, noted = lent_directories(record), self.declared.note
+            going_on.append(DelegationRun(record, peer, lent, self._tools, noted, recovered=True))
         # Executors may be back sooner than their leases: each is decided when it is served, or its run is over.
         self._tools.data_plane.take_up.expect(run.record.id for run in going_on)
         for run in going_on:

@@ -55,5 +55,5 @@ async def hold(
             await held.enter_async_context(directory)
             group.cancel_scope.cancel()
     for lent in record.resources:
-        await tools.journal.acquire(record.id, "lock", {"path": lent.path})
+        await tools.journal.resources.acquire(record.id, "lock", {"path": lent.path})
     await keeper.note(condition=None)

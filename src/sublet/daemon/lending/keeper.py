@@ -19,9 +19,9 @@ from sublet.daemon.times import rfc3339
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.delegation import core, phases
 from sublet.protocol.delegation.events import Created, Event, Undone
-from sublet.protocol.delegation.model import Delegation
 from sublet.protocol.delegation.outputs import Output, Record
 from sublet.protocol.delegation.phases import Phase
+from sublet.protocol.delegation.state import Delegation
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationState, is_terminal

@@ -63,4 +63,4 @@ class LateNews:
                 log.exception("the peer is told of the end later", delegation_id=delegation_id)
             await anyio.sleep(wait)
             wait = min(2 * wait, MAX_TELL_SECONDS)
-        await self._journal.release_owned(delegation_id, "remote_task")
+        await self._journal.resources.release_owned(delegation_id, "remote_task")

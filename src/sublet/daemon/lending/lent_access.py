@@ -142,7 +142,7 @@ class LentAccess:
         if isinstance(self._tree, StagedTree):
             # A private view may be mounted anew; nobody but us can have put another in its place.
             before.roots.clear()
-        await self._tools.journal.acquire(self._keeper.record.id, "lease", {"user": self._keeper.record.id})
+        await self._tools.journal.resources.acquire(self._keeper.record.id, "lease", {"user": self._keeper.record.id})
         self.connections = ConnectionWatch(missing=True)
         self._ready = _Ready(accept, resources, public, before)
 

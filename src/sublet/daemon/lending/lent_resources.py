@@ -48,13 +48,13 @@ def check_apart(resources: Sequence[ResourceRecord]) -> None:
     Raises:
         SubletError: ``WORKSPACE_INVALID``.
     """
-    for number, one in enumerate(resources):
+    for number, lent in enumerate(resources):
         for other in resources[:number]:
-            paths = Path(one.path), Path(other.path)
+            paths = Path(lent.path), Path(other.path)
             if paths[0].is_relative_to(paths[1]) or paths[1].is_relative_to(paths[0]):
                 raise SubletError(
                     ErrorCode.WORKSPACE_INVALID,
-                    f"the directories {other.name!r} and {one.name!r} are the same, or one lies in the other",
+                    f"the directories {other.name!r} and {lent.name!r} are the same, or one lies in the other",
                     "Lend directories that lie apart, or the outer one alone.",
                 )
 

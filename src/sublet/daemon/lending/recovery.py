@@ -23,9 +23,9 @@ async def release_held(journal: Journal, trees: Trees) -> None:
     that peers have to be told of an end stays journalled until they are.
     """
     await trees.reap()
-    for held in await journal.open_resources():
+    for held in await journal.resources.open_resources():
         if held.kind != "remote_task":
-            await journal.release(held.id)
+            await journal.resources.release(held.id)
 
 
 async def end_interrupted(

@@ -29,8 +29,8 @@ from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.changes.apply import Applier
 from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.model import LeaseUsage, LentDirectory
-from sublet.workspace.staging.model import ChangedPath, ChangeSet, StagedView, no_result
 from sublet.workspace.staging.private_views import Staging
+from sublet.workspace.staging.staged_result import ChangedPath, ChangeSet, StagedView, no_result
 from sublet.workspace.view.own_rules import with_own
 
 MAX_LEFT_BEHIND: Final = 200
@@ -63,7 +63,7 @@ class Trees:
 
     async def reap(self) -> None:
         """Remove views and results that belong to no delegation any more, and views that were never finished."""
-        known = await self.journal.delegation_ids()
+        known = await self.journal.forgettable.delegation_ids()
         await in_background(self._reap, known)
 
     def _reap(self, known: Collection[str]) -> None:
@@ -95,7 +95,7 @@ class StagedTree:
     async def baseline(self) -> dict[str, str]:
         """``LentTree.baseline``: make the views, and record what is in them."""
         for key in self._keys.values():
-            await self._trees.journal.acquire(self._id, "view", {"key": key})
+            await self._trees.journal.resources.acquire(self._id, "view", {"key": key})
         made = await in_background(self._make)
         self.resources = tuple(_served(lent, made.views.get(lent.name)) for lent in self._live.resources)
         return made.snapshots

@@ -28,8 +28,8 @@ from sublet.protocol.delegation.events import (
     FollowUpSaid,
     FollowUpUnheard,
 )
-from sublet.protocol.delegation.model import ExtensionAsked
 from sublet.protocol.delegation.outputs import Answer, AskPolicy, Deliver, DeliverLater, Output, Refuse, SendExtension
+from sublet.protocol.delegation.state import ExtensionAsked
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import Error, FollowUp, Start
 

@@ -98,12 +98,12 @@ class CapabilityService:
     @serves(INSPECT_CAPABILITY)
     async def inspect_capability(self, request: InspectCapability, caller: Subject) -> CapabilityDetail:
         now = self._registry.now
-        one = now.get(request.capability_id)
-        documents = one.documents
-        if request.level == 2 and one.module.help_args:
-            helped = await self._runs.probe(one, one.module.help_args)
+        capability = now.get(request.capability_id)
+        documents = capability.documents
+        if request.level == 2 and capability.module.help_args:
+            helped = await self._runs.probe(capability, capability.module.help_args)
             documents = replace(documents, help=helped.stdout or helped.stderr)
-        told = disclose(one.module, documents, cast("Level", request.level), request.budget)
+        told = disclose(capability.module, documents, cast("Level", request.level), request.budget)
         return CapabilityDetail(
             id=told.id,
             level=told.level,
@@ -115,11 +115,11 @@ class CapabilityService:
 
     @serves(VERIFY_CAPABILITY)
     async def verify_capability(self, request: VerifyCapability, caller: Subject) -> CapabilityChecks:
-        one = self._registry.now.get(request.capability_id)
+        capability = self._registry.now.get(request.capability_id)
         checks = [
-            await self._check(one, "availability"),
-            await self._check(one, "help"),
-            await self._check(one, "version"),
+            await self._check(capability, "availability"),
+            await self._check(capability, "help"),
+            await self._check(capability, "version"),
         ]
         return CapabilityChecks(id=request.capability_id, ok=all(check.ok for check in checks), checks=checks)
 
@@ -154,18 +154,18 @@ class CapabilityService:
             stderr=ended.stderr,
         )
 
-    async def _run(self, one: Capability, request: RunCapability, begun: Begun, caller: Subject) -> RunEnd:
+    async def _run(self, capability: Capability, request: RunCapability, begun: Begun, caller: Subject) -> RunEnd:
         """Run it, and journal that it is called and how it ended where no use of a grant does."""
         if begun.use is not None:
-            return await self._runs.run(one, request.args, stdin=request.stdin)
-        tool = TOOL_PREFIX + one.module.id
+            return await self._runs.run(capability, request.args, stdin=request.stdin)
+        tool = TOOL_PREFIX + capability.module.id
         told: dict[str, JsonValue] = {"tool": tool, "arguments": {"args": [clean_line(a, 200) for a in request.args]}}
         keys = EventKeys(agent_id=caller.name if caller.kind == "agent" else None)
         cause = await self._tell(EventKind.TOOL_CALL, keys, told)
         after: dict[str, JsonValue] = {"tool": tool}
         keys = keys.model_copy(update={"causation_id": cause})
         try:
-            ended = await self._runs.run(one, request.args, stdin=request.stdin)
+            ended = await self._runs.run(capability, request.args, stdin=request.stdin)
         except SubletError as error:
             await self._tell(EventKind.TOOL_ERROR, keys, {**after, "error": error.message})
             raise
@@ -176,15 +176,15 @@ class CapabilityService:
             await self._tell(EventKind.TOOL_ERROR, keys, failed)
         return ended
 
-    async def _check(self, one: Capability, name: str) -> CapabilityCheck:
+    async def _check(self, capability: Capability, name: str) -> CapabilityCheck:
         arguments = {
-            "availability": one.module.availability_check_args,
-            "help": one.module.help_args,
-            "version": one.module.version_args,
+            "availability": capability.module.availability_check_args,
+            "help": capability.module.help_args,
+            "version": capability.module.version_args,
         }[name]
         if not arguments:
             return CapabilityCheck.model_validate({"name": name, "ok": True, "detail": "not asked for"})
-        ended = await self._runs.probe(one, arguments)
+        ended = await self._runs.probe(capability, arguments)
         said = clean_line(ended.stdout or ended.stderr, MAX_DETAIL_CHARS)
         detail = said if ended.ok else f"{_why(ended)}: {said}"
         return CapabilityCheck.model_validate({"name": name, "ok": ended.ok, "detail": detail})

@@ -58,11 +58,11 @@ class GatewayFeed:
         path = self._state_dir / f"{module.id}.cursor"
         cursor = await asyncio.to_thread(_read, path)
         if cursor is None:
-            cursor = await self._journal.newest_event()
+            cursor = await self._journal.events.newest_event()
             await asyncio.to_thread(_write, path, cursor)
         while True:
             try:
-                page = await self._journal.wait_for_events(cursor, timeout=WAIT_SECONDS, limit=PAGE)
+                page = await self._journal.events.wait_for_events(cursor, timeout=WAIT_SECONDS, limit=PAGE)
             except SubletError as error:
                 log.warning("a gateway is not fed now", gateway=module.id, reason=str(error))
                 await asyncio.sleep(RETRY_SECONDS)

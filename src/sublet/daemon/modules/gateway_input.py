@@ -7,7 +7,7 @@ from typing import Final
 
 from sublet.daemon.api.sessions import AskAnswer
 from sublet.daemon.governing.gatekeeper import Gatekeeper
-from sublet.daemon.supervising.service import AdmittedRequest, SupervisorParts, run_asked
+from sublet.daemon.supervising.asking import AdmittedRequest, AsksAgents
 from sublet.policy.model import Action, Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -25,12 +25,12 @@ class GatewayInputs:
     """Has the supervisor see to inputs.
 
     Args:
-        parts: the supervisor's.
+        asking: brings requests to the supervisor.
         gate: asks policy.
     """
 
-    def __init__(self, parts: SupervisorParts, gate: Gatekeeper) -> None:
-        self._parts = parts
+    def __init__(self, asking: AsksAgents, gate: Gatekeeper) -> None:
+        self._asking = asking
         self._gate = gate
 
     async def handle(self, module: GatewayModule, given: GatewayInput) -> str:
@@ -48,8 +48,8 @@ class GatewayInputs:
         asked = AdmittedRequest(given.message, caller, owner, metadata=metadata)
         context = given.session or (f"sender:{given.sender}" if given.sender else given.request_id)
         session_id = context_session_id(owner, context)
-        await self._parts.sessions.make_room(owner, MAX_SESSIONS_OF_GATEWAY)
-        updates = run_asked(self._parts, asked, session_id, {"gateway": module.id, "contextId": context})
+        await self._asking.make_room(owner, MAX_SESSIONS_OF_GATEWAY)
+        updates = self._asking.ask(asked, session_id, {"gateway": module.id, "contextId": context})
         async with aclosing(updates) as pieces:
             async for piece in pieces:
                 if isinstance(piece, AskAnswer):

@@ -131,7 +131,7 @@ class GatewayServer:
             self._events(one, session), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
 
-    async def _events(self, one: str, session: GatewaySession) -> AsyncIterator[str]:
+    async def _events(self, module_id: str, session: GatewaySession) -> AsyncIterator[str]:
         try:
             yield ": connected\n\n"
             while not self._stopping.is_set():
@@ -140,7 +140,7 @@ class GatewayServer:
                     return
                 yield f"data: {line.decode().rstrip()}\n\n" if line else ": alive\n\n"
         finally:
-            self._known.lost(one, session, "its stream ended")
+            self._known.lost(module_id, session, "its stream ended")
 
     async def _next(self, session: GatewaySession) -> bytes | None:
         """Return what is to be sent next, nothing after a while, or None at the end."""
@@ -164,8 +164,8 @@ class GatewayServer:
             await websocket.close(1008)
             return
         await websocket.accept()
-        one = websocket.path_params["id"]
-        session = self._known.connected(one)
+        module_id = websocket.path_params["id"]
+        session = self._known.connected(module_id)
         why = "its connection ended"
         try:
             async with anyio.create_task_group() as group:
@@ -182,7 +182,7 @@ class GatewayServer:
                     why = f"what it says is not the protocol: {error}"
                 group.cancel_scope.cancel()
         finally:
-            self._known.lost(one, session, why)
+            self._known.lost(module_id, session, why)
 
 
 async def _sent(websocket: WebSocket, session: GatewaySession, group: TaskGroup) -> None:

@@ -40,8 +40,10 @@ class GatewayService:
 
     @serves(GET_GATEWAY)
     async def get_gateway(self, request: OneGateway, caller: Subject) -> GatewayDetail:
-        one = self._gateways.get(request.gateway_id)
-        return GatewayDetail(**_view(one).model_dump(), url=self._gateways.url(one.module), token=one.token or None)
+        gateway = self._gateways.get(request.gateway_id)
+        return GatewayDetail(
+            **_view(gateway).model_dump(), url=self._gateways.url(gateway.module), token=gateway.token or None
+        )
 
     @serves(START_GATEWAY)
     async def start_gateway(self, request: OneGateway, caller: Subject) -> GatewayView:
@@ -59,8 +61,8 @@ class GatewayService:
         return GatewaySent(id=request.gateway_id, output=output)
 
 
-def _view(one: Gateway) -> GatewayView:
-    module = one.module
+def _view(gateway: Gateway) -> GatewayView:
+    module = gateway.module
     return GatewayView(
         id=module.id,
         name=module.name,
@@ -70,7 +72,7 @@ def _view(one: Gateway) -> GatewayView:
         protocol=module.protocol,
         modes=[*module.mode.supported],
         load=module.load,
-        state=one.state,
-        detail=one.detail,
-        health=one.health,
+        state=gateway.state,
+        detail=gateway.detail,
+        health=gateway.health,
     )

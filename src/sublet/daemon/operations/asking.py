@@ -7,15 +7,18 @@ can be added that asks nobody.
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from sublet.protocol.errors import SubletError
 
 MARK = "asks_policy"
 """Attribute of a method that is an operation."""
+
+Parameters = ParamSpec("Parameters")
+AnswerT = TypeVar("AnswerT")
 
 
 class Teller(Protocol):
@@ -48,11 +51,13 @@ def decisions_noted() -> Iterator[Asked]:
         _asked.reset(token)
 
 
-def asked_operation(method: Callable[..., Any]) -> Callable[..., Any]:
+def asked_operation(
+    method: Callable[Parameters, Coroutine[Any, Any, AnswerT]],
+) -> Callable[Parameters, Coroutine[Any, Any, AnswerT]]:
     """Return ``method``, which fails where it asks policy nothing, and whose outcome the audit log is told."""
 
     @functools.wraps(method)
-    async def operation(*arguments: Any, **named: Any) -> Any:
+    async def operation(*arguments: Parameters.args, **named: Parameters.kwargs) -> AnswerT:
         asked: Asked = []
         token = _asked.set(asked)
         try:
@@ -65,11 +70,13 @@ def asked_operation(method: Callable[..., Any]) -> Callable[..., Any]:
     return operation
 
 
-def asked_stream(method: Callable[..., AsyncGenerator[Any, None]]) -> Callable[..., AsyncGenerator[Any, None]]:
+def asked_stream(
+    method: Callable[Parameters, AsyncGenerator[AnswerT, None]],
+) -> Callable[Parameters, AsyncGenerator[AnswerT, None]]:
     """Return ``method``, an asynchronous generator, with the same promise as ``asked_operation``."""
 
     @functools.wraps(method)
-    async def operation(*arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
+    async def operation(*arguments: Parameters.args, **named: Parameters.kwargs) -> AsyncGenerator[AnswerT, None]:
         asked: Asked = []
         with _told(method.__qualname__, asked):
             async with aclosing(method(*arguments, **named)) as pieces:

@@ -88,19 +88,19 @@ def openapi() -> str:
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def _section(one: AnyOperation) -> str:
-    lines = [f"### {one.name}", "", f"`{one.method} {one.path}`: {one.summary}", ""]
-    if one.request is not Nothing:
+def _section(operation: AnyOperation) -> str:
+    lines = [f"### {operation.name}", "", f"`{operation.method} {operation.path}`: {operation.summary}", ""]
+    if operation.request is not Nothing:
         lines += ["| argument | where | type | |", "|---|---|---|---|"]
-        lines += [_argument(one, name, field) for name, field in one.request.model_fields.items()]
+        lines += [_argument(operation, name, field) for name, field in operation.request.model_fields.items()]
         lines.append("")
-    lines += [f"- Answers {_answer(one)}.", f"- Asks policy {_policy(one)}.", ""]
+    lines += [f"- Answers {_answer(operation)}.", f"- Asks policy {_policy(operation)}.", ""]
     return "\n".join(lines)
 
 
-def _argument(one: AnyOperation, name: str, field: FieldInfo) -> str:
-    where = "path" if name in one.path_fields else "query" if one.method in IN_THE_QUERY else "body"
-    schema = TypeAdapter(one.request).json_schema(ref_template=_REFERENCE)["properties"][name]
+def _argument(operation: AnyOperation, name: str, field: FieldInfo) -> str:
+    where = "path" if name in operation.path_fields else "query" if operation.method in IN_THE_QUERY else "body"
+    schema = TypeAdapter(operation.request).json_schema(ref_template=_REFERENCE)["properties"][name]
     said = "required" if field.is_required() else _default(schema)
     return f"| `{name}` | {where} | {_type(schema)} | {said} |"
 
@@ -138,59 +138,64 @@ def _range(low: object, high: object) -> str:
     return f"at most {high}" if low is None else f"{low} to {high}"
 
 
-def _answer(one: AnyOperation) -> str:
-    if isinstance(one, Feed):
-        return f"a stream of `{one.event.__name__}` without end; `Last-Event-ID` goes before `cursor`"
-    if isinstance(one, Streaming):
-        return "a stream: " + ", ".join(f"`{kind}` ({model.__name__})" for kind, model in one.events.items())
-    args = getattr(one.answer, "__args__", ())
-    what = f"a list of `{args[0].__name__}`" if args else f"`{one.answer.__name__}`"
-    return what if one.status == 200 else f"{what} with status {one.status}"
+def _answer(operation: AnyOperation) -> str:
+    if isinstance(operation, Feed):
+        return f"a stream of `{operation.event.__name__}` without end; `Last-Event-ID` goes before `cursor`"
+    if isinstance(operation, Streaming):
+        return "a stream: " + ", ".join(f"`{kind}` ({model.__name__})" for kind, model in operation.events.items())
+    args = getattr(operation.answer, "__args__", ())
+    what = f"a list of `{args[0].__name__}`" if args else f"`{operation.answer.__name__}`"
+    return what if operation.status == 200 else f"{what} with status {operation.status}"
 
 
-def _policy(one: AnyOperation) -> str:
-    if isinstance(one.asks, Asks):
-        attributes = f" [{', '.join(one.asks.attributes)}]" if one.asks.attributes else ""
-        return f"`{one.asks.action}` on `{one.asks.resource}`{attributes}"
-    return f"{', '.join(f'`{action}`' for action in one.asks.actions)} while it runs, since {one.asks.reason}"
+def _policy(operation: AnyOperation) -> str:
+    if isinstance(operation.asks, Asks):
+        attributes = f" [{', '.join(operation.asks.attributes)}]" if operation.asks.attributes else ""
+        return f"`{operation.asks.action}` on `{operation.asks.resource}`{attributes}"
+    return (
+        f"{', '.join(f'`{action}`' for action in operation.asks.actions)} while it runs, since {operation.asks.reason}"
+    )
 
 
 def _schemas(stated: list[AnyOperation]) -> tuple[dict[Any, Any], dict[str, Any]]:
     """Return the schema of each request, answer and event by operation and role, and the definitions they share."""
     inputs: list[tuple[Any, Any, TypeAdapter[Any]]] = []
-    for one in stated:
-        inputs.append(((one.name, "request"), "validation", TypeAdapter(one.request)))
-        if isinstance(one, Feed):
-            inputs.append(((one.name, ANY_KIND), "serialization", TypeAdapter(one.event)))
-        elif isinstance(one, Streaming):
-            inputs += [((one.name, kind), "serialization", TypeAdapter(model)) for kind, model in one.events.items()]
+    for operation in stated:
+        inputs.append(((operation.name, "request"), "validation", TypeAdapter(operation.request)))
+        if isinstance(operation, Feed):
+            inputs.append(((operation.name, ANY_KIND), "serialization", TypeAdapter(operation.event)))
+        elif isinstance(operation, Streaming):
+            inputs += [
+                ((operation.name, kind), "serialization", TypeAdapter(model))
+                for kind, model in operation.events.items()
+            ]
         else:
-            inputs.append(((one.name, "answer"), "serialization", TypeAdapter(one.answer)))
+            inputs.append(((operation.name, "answer"), "serialization", TypeAdapter(operation.answer)))
     made, shared = TypeAdapter.json_schemas(inputs, ref_template=_REFERENCE)
     return {key: schema for (key, _), schema in made.items()}, shared.get("$defs", {})
 
 
-def _path_item(one: AnyOperation, schemas: dict[Any, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    request = _resolved(schemas[one.name, "request"], definitions)
+def _path_item(operation: AnyOperation, schemas: dict[Any, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    request = _resolved(schemas[operation.name, "request"], definitions)
     properties, required = request.get("properties", {}), set(request.get("required", ()))
-    in_query, status = one.method in IN_THE_QUERY, str(getattr(one, "status", 200))
+    in_query, status = operation.method in IN_THE_QUERY, str(getattr(operation, "status", 200))
     item: dict[str, Any] = {
-        "operationId": one.name,
-        "summary": one.summary,
+        "operationId": operation.name,
+        "summary": operation.summary,
         "parameters": [
             {
                 "name": name,
-                "in": "path" if name in one.path_fields else "query",
+                "in": "path" if name in operation.path_fields else "query",
                 "required": name in required,
                 "schema": schema,
             }
             for name, schema in properties.items()
-            if in_query or name in one.path_fields
+            if in_query or name in operation.path_fields
         ],
-        "responses": {status: {"description": "the answer", "content": _content(one, schemas)}},
-        "x-policy": _policy(one),
+        "responses": {status: {"description": "the answer", "content": _content(operation, schemas)}},
+        "x-policy": _policy(operation),
     }
-    body = {name: schema for name, schema in properties.items() if name not in one.path_fields}
+    body = {name: schema for name, schema in properties.items() if name not in operation.path_fields}
     if not in_query:
         schema = {
             "type": "object",
@@ -202,12 +207,12 @@ def _path_item(one: AnyOperation, schemas: dict[Any, Any], definitions: dict[str
     return item
 
 
-def _content(one: AnyOperation, schemas: dict[Any, Any]) -> dict[str, Any]:
-    if isinstance(one, (Streaming, Feed)):
-        kinds = one.events if isinstance(one, Streaming) else (ANY_KIND,)
-        events = {kind: schemas[one.name, kind] for kind in kinds}
+def _content(operation: AnyOperation, schemas: dict[Any, Any]) -> dict[str, Any]:
+    if isinstance(operation, (Streaming, Feed)):
+        kinds = operation.events if isinstance(operation, Streaming) else (ANY_KIND,)
+        events = {kind: schemas[operation.name, kind] for kind in kinds}
         return {"text/event-stream": {"schema": {"type": "string"}, "x-events": events}}
-    return {"application/json": {"schema": schemas[one.name, "answer"]}}
+    return {"application/json": {"schema": schemas[operation.name, "answer"]}}
 
 
 def _used(paths: object, definitions: dict[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,10 @@ import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
-from typing import Any, Protocol, TypeVar, cast, overload
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
+from sublet.daemon.api.base import View
 from sublet.daemon.api.operation import (
     ANYTHING,
     AnswerT,
@@ -109,6 +111,17 @@ def serves(operation: AnyOperation) -> Callable[[Callable[..., Any]], Callable[.
     return mark
 
 
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound(Generic[RequestT, ResultT]):
+    """An operation, with the method of one service that serves it and asks policy before."""
+
+    operation: AnyOperation
+    method: Callable[[RequestT, Subject], ResultT]
+
+
 class OperationTable:
     """Everything that this daemon can be asked, each operation with the method that serves it.
 
@@ -117,21 +130,21 @@ class OperationTable:
     """
 
     def __init__(self, *services: object) -> None:
-        self._methods: dict[str, tuple[AnyOperation, Callable[[Any, Subject], Any]]] = {}
+        self._served: dict[str, Bound[Any, Any]] = {}
         for service in services:
             self.add(service)
 
     def add(self, service: object) -> None:
         """Serve every marked method of ``service``; serving an operation twice is a programming error."""
         for name, operation in served_by(type(service)).items():
-            if operation.name in self._methods:
+            if operation.name in self._served:
                 raise ValueError(f"{operation.name} is served twice")
-            self._methods[operation.name] = (operation, getattr(service, name))
+            self._served[operation.name] = Bound(operation, getattr(service, name))
 
     @property
     def operations(self) -> tuple[AnyOperation, ...]:
         """All operations that are served."""
-        return tuple(operation for operation, _ in self._methods.values())
+        return tuple(bound.operation for bound in self._served.values())
 
     async def call(self, operation: Operation[RequestT, AnswerT], request: RequestT, caller: Subject) -> AnswerT:
         """Do ``operation`` for ``caller`` and return its answer.
@@ -139,7 +152,8 @@ class OperationTable:
         Raises:
             SubletError: what policy says, or what the operation fails with.
         """
-        return cast("AnswerT", await self._method(operation)(request, caller))
+        bound: Bound[RequestT, Coroutine[Any, Any, AnswerT]] = self._bound(operation)
+        return await bound.method(request, caller)
 
     def stream(
         self, operation: Streaming[RequestT, EventT], request: RequestT, caller: Subject
@@ -149,7 +163,8 @@ class OperationTable:
         Raises:
             SubletError: what policy says, or what the operation fails with.
         """
-        return cast("AsyncGenerator[EventT, None]", self._method(operation)(request, caller))
+        bound: Bound[RequestT, AsyncGenerator[EventT, None]] = self._bound(operation)
+        return bound.method(request, caller)
 
     def feed(
         self, feed: Feed[RequestT, NumberedT], request: RequestT, caller: Subject
@@ -159,16 +174,17 @@ class OperationTable:
         Raises:
             SubletError: what policy says, or what the feed fails with.
         """
-        return cast("AsyncGenerator[list[NumberedT], None]", self._method(feed)(request, caller))
+        bound: Bound[RequestT, AsyncGenerator[list[NumberedT], None]] = self._bound(feed)
+        return bound.method(request, caller)
 
     def called_by(self, caller: Subject) -> CallsInside:
         """Return what calls operations as ``caller``."""
         return CallsInside(self, caller)
 
-    def _method(self, operation: Stated[Any]) -> Callable[[Any, Subject], Any]:
-        stated, method = self._methods[operation.name]
-        assert stated is operation, f"there are two operations {operation.name}"
-        return method
+    def _bound(self, operation: Stated[RequestT]) -> Bound[RequestT, Any]:
+        bound = self._served[operation.name]
+        assert bound.operation is operation, f"there are two operations {operation.name}"
+        return bound
 
 
 class CallsInside:
@@ -200,23 +216,26 @@ def served_by(service: type) -> dict[str, AnyOperation]:
     return {name: operation for name, operation in marked.items() if operation is not None}
 
 
-def _answers(operation: Stated[Any], method: Callable[..., Any]) -> Callable[..., Any]:
+def _answers(
+    operation: Operation[RequestT, AnswerT], method: AnswerMethod[ServiceT, RequestT, AnswerT]
+) -> AnswerMethod[ServiceT, RequestT, AnswerT]:
     @functools.wraps(method)
-    async def ask_and_do(service: Guarded, request: Any, caller: Subject) -> Any:
+    async def ask_and_do(service: ServiceT, request: RequestT, caller: Subject) -> AnswerT:
         await _ask(operation, service, request, caller)
         try:
             answer = await method(service, request, caller)
         except SubletError as error:
             raise _as_if_hidden(operation, service, request, caller, error) from None
-        hides = operation.hides if isinstance(operation, Operation) else None
-        return answer if hides is None else _without_hidden(hides, service, answer, caller)
+        return answer if operation.hides is None else _without_hidden(operation.hides, service, answer, caller)
 
     return asked_operation(ask_and_do)
 
 
-def _streams(operation: Stated[Any], method: Callable[..., AsyncGenerator[Any, None]]) -> Callable[..., Any]:
+def _streams(
+    operation: Stated[RequestT], method: EventMethod[ServiceT, RequestT, EventT]
+) -> EventMethod[ServiceT, RequestT, EventT]:
     @functools.wraps(method)
-    async def ask_and_do(service: Guarded, request: Any, caller: Subject) -> AsyncGenerator[Any, None]:
+    async def ask_and_do(service: ServiceT, request: RequestT, caller: Subject) -> AsyncGenerator[EventT, None]:
         await _ask(operation, service, request, caller)
         async with aclosing(method(service, request, caller)) as events:
             async for event in events:
@@ -226,7 +245,7 @@ def _streams(operation: Stated[Any], method: Callable[..., AsyncGenerator[Any, N
 
 
 def _as_if_hidden(
-    operation: Stated[Any], service: Guarded, request: Any, caller: Subject, error: SubletError
+    operation: Stated[RequestT], service: Guarded, request: RequestT, caller: Subject, error: SubletError
 ) -> SubletError:
     """Return what is said of an absent thing where a rule hides others: the same words, so that none tells which."""
     asks = operation.asks
@@ -238,16 +257,16 @@ def _as_if_hidden(
     return SubletError(LocalCode.NOT_FOUND, f"there is no {clean_line(name, 100)!r} here")
 
 
-def _without_hidden(hides: Hides, service: Guarded, answer: Any, caller: Subject) -> Any:
-    """Return an answer without what a rule hides from ``caller``."""
-    listed = list(getattr(answer, hides.field) if hides.field else answer)
-    left = [one for one in listed if not service._gate.hides(caller, hides.action, str(getattr(one, hides.key)))]
+def _without_hidden(hides: Hides, service: Guarded, answer: AnswerT, caller: Subject) -> AnswerT:
+    """Return an answer without what a rule hides from ``caller``: a list of views, or a view with such a list."""
+    listed = list(getattr(answer, hides.field) if hides.field else cast("list[View]", answer))
+    left = [view for view in listed if not service._gate.hides(caller, hides.action, str(getattr(view, hides.key)))]
     if len(left) == len(listed):
         return answer
-    return answer.model_copy(update={hides.field: left}) if hides.field else left
+    return cast("AnswerT", cast("View", answer).model_copy(update={hides.field: left}) if hides.field else left)
 
 
-async def _ask(operation: Stated[Any], service: Guarded, request: Any, caller: Subject) -> None:
+async def _ask(operation: Stated[RequestT], service: Guarded, request: RequestT, caller: Subject) -> None:
     asks = operation.asks
     if isinstance(asks, Asks):
         name, attributes = asks.resource_of(request), asks.attributes_of(request)

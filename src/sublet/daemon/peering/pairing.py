@@ -130,7 +130,7 @@ class PairingService:
             )
             return events.add(EventKind.PAIR_LINK_MADE, None, {"link": named, "by": by, "expires_at": expires}).seq
 
-        cursor = await self._journal.transact(work)
+        cursor = await self._journal.events.transact(work)
         return PairLink(
             link=str(link),
             expires_at=expires,
@@ -142,7 +142,7 @@ class PairingService:
 
     async def links(self) -> list[PairLinkView]:
         """Return the links that were made here last, the newest first, and who used each."""
-        told, hashes = await self._journal.read(made_links)
+        told, hashes = await self._journal.events.read(made_links)
         now = self._clock()
         return [view_of(one, hashes, self._peers.list(), now) for one in told]
 
@@ -241,7 +241,7 @@ class PairingService:
             return (pin(connection, events, caller, spoken=spoken, link=used), token) if right else None
 
         with anyio.CancelScope(shield=True):
-            done = await self._journal.transact(work)
+            done = await self._journal.events.transact(work)
             if done is None:
                 raise _invalid()
             peer, token = done

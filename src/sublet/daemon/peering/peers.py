@@ -104,7 +104,7 @@ class PeerStore:
     async def load(cls, journal: Journal) -> PeerStore:
         """Return the peers that the store knows."""
         found = await journal.rows.sound(RowsOf("peers", "name"), _peer)
-        notes = await journal.read(name_notes)
+        notes = await journal.events.read(name_notes)
         return cls(journal, [replace(peer, note=notes.get((peer.name, peer.fingerprint), "")) for peer in found])
 
     def get(self, name: str) -> Peer | None:
@@ -175,7 +175,7 @@ class PeerStore:
         try:
             # Shielded, so that store and memory never part ways.
             with anyio.CancelScope(shield=True):
-                pinned = await self._journal.transact(lambda connection, events: pin(connection, events, peer))
+                pinned = await self._journal.events.transact(lambda connection, events: pin(connection, events, peer))
                 self.remember(pinned)
         except SubletError as error:
             if error.code is LocalCode.KEY_CHANGED:
@@ -208,7 +208,7 @@ class PeerStore:
                 events.add(EventKind.PEER_MOVED, None, {**_facts(peer), **({"moves": told} if told > 1 else {})})
 
         with anyio.CancelScope(shield=True):
-            await self._journal.transact(work)
+            await self._journal.events.transact(work)
             if (now := self.by_node_id(peer.node_id)) is not None:  # it may have been removed or renamed meanwhile
                 self.remember(replace(now, a2a_url=peer.a2a_url, tls_certificate=peer.tls_certificate))
 
@@ -244,7 +244,7 @@ class PeerStore:
             events.add(EventKind.PEER_RENAMED, None, _facts(renamed) | {"was": name})
 
         with anyio.CancelScope(shield=True):
-            await self._journal.transact(work)
+            await self._journal.events.transact(work)
             if (now := self.by_node_id(peer.node_id)) is not None:  # it may have been removed or have moved meanwhile
                 self.remember(replace(now, name=new_name, note=""))
         return renamed
@@ -265,7 +265,7 @@ class PeerStore:
         del self._by_name[name]
         with anyio.CancelScope(shield=True):
             try:
-                await self._journal.transact(work)
+                await self._journal.events.transact(work)
             except BaseException:
                 self._by_name[name] = peer
                 raise
@@ -279,7 +279,7 @@ class PeerStore:
     async def report_changed_key(self, name: str, fingerprint: str) -> None:
         """Journal that somebody showed another key than the pinned one for ``name``."""
         pinned = self._by_name.get(name)
-        await self._journal.append_event(
+        await self._journal.events.append_event(
             EventKind.PEER_KEY_CHANGED,
             None,
             {"name": name, "pinned": pinned.fingerprint if pinned else None, "shown": fingerprint},

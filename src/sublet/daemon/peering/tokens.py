@@ -96,7 +96,7 @@ class TokenStore:
 
         # Shielded, so that store and memory never part ways.
         with anyio.CancelScope(shield=True):
-            await self._journal.transact(work)
+            await self._journal.events.transact(work)
             self._by_hash = {h: t for h, t in self._by_hash.items() if not self._over(t)} | {token.hash: token}
         return token.view(secret)
 
@@ -118,7 +118,7 @@ class TokenStore:
         del self._by_hash[token.hash]
         with anyio.CancelScope(shield=True):
             try:
-                await self._journal.transact(
+                await self._journal.events.transact(
                     lambda connection, _: connection.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount
                 )
             except BaseException:

@@ -16,7 +16,7 @@ from sublet.daemon.api.results import (
 )
 from sublet.protocol.text import clean_name
 from sublet.workspace.model import ViewRules
-from sublet.workspace.staging import model as workspace_changes
+from sublet.workspace.staging import staged_result as workspace_changes
 
 
 @dataclass(frozen=True, slots=True)

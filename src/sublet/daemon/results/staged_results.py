@@ -169,7 +169,7 @@ class StagedResults:
 
         To be called before what it held is released.
         """
-        concerned = {held.owner for held in await self._journal.open_resources() if held.kind == "apply"}
+        concerned = {held.owner for held in await self._journal.resources.open_resources() if held.kind == "apply"}
         for delegation_id in concerned.union(await in_background(self._store.recover)):
             record = await self._journal.load_delegation(delegation_id)
             if record is None or record.change_set is None:
@@ -238,14 +238,14 @@ class StagedResults:
                     f"nothing was changed: {error.message}",
                     "Try again when it is over, or cancel it: sublet ls",
                 ) from None
-            number = await self._journal.acquire(record.id, "apply", {})
+            number = await self._journal.resources.acquire(record.id, "apply", {})
             try:
                 yield
             except SubletError:
-                await self._journal.release(number)
+                await self._journal.resources.release(number)
                 raise
             # What fails in another way is looked at by the next start.
-            await self._journal.release(number)
+            await self._journal.resources.release(number)
 
     async def _note(
         self, record: DelegationRecord, changes: ChangeSet, action: str, who: str, done: int, conflicts: int

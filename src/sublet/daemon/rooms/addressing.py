@@ -79,9 +79,9 @@ class Addresses:
         return entity
 
 
-def direct_name(one: EntityId, other: EntityId) -> str:
+def direct_name(first: EntityId, other: EntityId) -> str:
     """Return the name of the room for two, which is the same whoever of them opens it."""
-    low, high = sorted((one, other))
+    low, high = sorted((first, other))
     return f"{low} and {high}"
 
 

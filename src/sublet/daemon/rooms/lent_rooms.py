@@ -95,7 +95,7 @@ class LentRooms:
         """Look after the rooms until cancelled."""
         while True:
             try:
-                cursor = await self._journal.newest_event()
+                cursor = await self._journal.events.newest_event()
                 left = await self._journal.list_settled(settled=False)
                 over = await self._journal.list_settled(settled=True, limit=RECENT)
                 break
@@ -115,7 +115,7 @@ class LentRooms:
         """Give events of one kind to whoever attends to the room of their delegation."""
         while True:
             try:
-                page = await self._journal.wait_for_events(
+                page = await self._journal.events.wait_for_events(
                     cursor, timeout=LOOK_SECONDS, only=EventFilter(kind=kind, sessions=False)
                 )
             except SubletError as error:

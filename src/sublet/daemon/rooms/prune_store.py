@@ -134,9 +134,9 @@ class LeaseRooms:
             last = created_ms(room_id) / 1000
         return min(last, self._clock())
 
-    def _delegation(self, one: _Closed) -> frozenset[str]:
+    def _delegation(self, room: _Closed) -> frozenset[str]:
         """Return the delegation whose room it is, where it is ours: the room goes with it."""
-        match = _NAME.match(one.name) if one.creator == self._me else None
+        match = _NAME.match(room.name) if room.creator == self._me else None
         return frozenset([match[1]] if match is not None else [])
 
 

@@ -13,7 +13,7 @@ from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.plain import plain
 from sublet.daemon.rooms.views import receipts_view
 from sublet.messaging.calls import message_calls, room_calls
-from sublet.messaging.calls.engine_call import EngineCall, P, R
+from sublet.messaging.calls.engine_call import AnswerT, EngineCall, Parameters
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId, is_room_id
@@ -54,7 +54,13 @@ class Speaking:
         """Return why nothing goes to or comes from the daemon of an entity for now; empty where it does, or may."""
         return self._messaging.why_apart_from(entity)
 
-    async def call(self, caller: Subject, operation: EngineCall[P, R], *args: P.args, **arguments: P.kwargs) -> R:
+    async def call(
+        self,
+        caller: Subject,
+        operation: EngineCall[Parameters, AnswerT],
+        *args: Parameters.args,
+        **arguments: Parameters.kwargs,
+    ) -> AnswerT:
         """Return what an operation answers the caller, as JSON can say it, whatever members have written.
 
         Raises:
@@ -63,7 +69,7 @@ class Speaking:
         if arguments.get("room_id") is not None and not is_room_id(str(arguments["room_id"])):
             raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no id of a room", "See: sublet room list")
         entity = self.entity(caller)
-        answer: R = plain(await (await self.service()).call(entity, operation, *args, **arguments))
+        answer: AnswerT = plain(await (await self.service()).call(entity, operation, *args, **arguments))
         return answer
 
     async def room_change(self, caller: Subject, room_id: RoomId, entity: EntityId | None = None) -> RoomChange:

@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from sublet.daemon.storage.event_log import Recorder
+from sublet.daemon.storage.event_log import EventLog, Recorder
 from sublet.daemon.storage.record_tables import ASSIGNMENTS, marks
-from sublet.daemon.storage.resource_log import ResourceLog
+from sublet.daemon.storage.store import Store
 from sublet.protocol.times import unix_seconds
 
 
@@ -29,8 +29,17 @@ class Forgettable:
     workspace: str
 
 
-class ForgettableRecords(ResourceLog):
-    """The event log and the resources, with what forgets old records and gives their room back."""
+class ForgettableRecords:
+    """What forgets old records and gives their room back.
+
+    Args:
+        store: the open database.
+        events: runs the transactions.
+    """
+
+    def __init__(self, store: Store, events: EventLog) -> None:
+        self._store = store
+        self._events = events
 
     async def list_forgettable(self, table: Literal["delegations", "assignments"], limit: int) -> list[Forgettable]:
         """Return what is over and settled, that which ended first first, with what forgetting it would free."""
@@ -54,7 +63,7 @@ class ForgettableRecords(ResourceLog):
                     over.append(Forgettable(row["id"], ended_at, row["bytes"], row["events"], row["workspace"]))
             return over
 
-        return await self.read(work)
+        return await self._events.read(work)
 
     async def forget_oldest_of(self, peer: str, keep: int) -> int:
         """Remove the oldest ended assignments of ``peer`` until the rest takes ``keep`` bytes; return how many went."""
@@ -69,7 +78,7 @@ class ForgettableRecords(ResourceLog):
             )
             return [row["id"] for row in rows]
 
-        oldest = await self.read(work)
+        oldest = await self._events.read(work)
         if oldest:
             await self.forget(assignments=oldest)
         return len(oldest)
@@ -80,7 +89,7 @@ class ForgettableRecords(ResourceLog):
         def work(connection: sqlite3.Connection) -> frozenset[str]:
             return frozenset(row["id"] for row in connection.execute("SELECT id FROM delegations"))
 
-        return await self.read(work)
+        return await self._events.read(work)
 
     async def workspaces(self) -> dict[str, set[str]]:
         """Return the directories that delegations were made of, each with the ids of those that are kept."""
@@ -95,7 +104,7 @@ class ForgettableRecords(ResourceLog):
                 lent.setdefault(row["workspace"], set()).add(row["id"])
             return lent
 
-        return await self.read(work)
+        return await self._events.read(work)
 
     async def forget(self, *, delegations: Sequence[str] = (), assignments: Sequence[str] = ()) -> int:
         """Remove ended delegations and assignments with their events and return how many events went with them."""
@@ -109,7 +118,7 @@ class ForgettableRecords(ResourceLog):
             connection.executemany("DELETE FROM assignments WHERE id = ?", [(record_id,) for record_id in assignments])
             return events
 
-        return await self.transact(work)
+        return await self._events.transact(work)
 
     async def shrink(self) -> tuple[int, int]:
         """Give the room of what was forgotten back to the file system: ``Store.shrink``."""

@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from sublet.daemon.api.base import MAX_PAGE
-from sublet.daemon.storage.event_log import Recorder
+from sublet.daemon.storage.event_log import EventLog, Recorder
 from sublet.daemon.storage.forgettable import ForgettableRecords
 from sublet.daemon.storage.record_tables import ASSIGNMENTS, DELEGATIONS, RecordTable, marks
 from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord
-from sublet.daemon.storage.resource_log import NOTHING, ResourceChange, give_back, take
+from sublet.daemon.storage.resource_log import NOTHING, ResourceChange, ResourceLog, give_back, take
 from sublet.daemon.storage.store import Store
 from sublet.daemon.storage.stored import read_assignment, read_delegation, to_json
 from sublet.daemon.storage.torn_rows import TornRows
@@ -42,8 +42,8 @@ def _request_of(data: Mapping[str, JsonValue] | None, record_id: str) -> str:
     return follow_up if isinstance(follow_up, str) else record_id
 
 
-class Journal(ForgettableRecords):
-    """The event log, with the records of delegations and assignments and the resources they hold.
+class Journal:
+    """The records of delegations and assignments, beside what is told of them and what they hold.
 
     Args:
         store: the open database.
@@ -51,7 +51,12 @@ class Journal(ForgettableRecords):
     """
 
     def __init__(self, store: Store, aside: SetAside | None = None) -> None:
-        super().__init__(store)
+        self.events = EventLog(store)
+        """What has happened, to these records and to all else."""
+        self.resources = ResourceLog(self.events)
+        """What delegations and assignments hold."""
+        self.forgettable = ForgettableRecords(store, self.events)
+        """The records that are over, and what forgets them."""
         self.rows = TornRows(store, aside)
 
     async def save_delegation(
@@ -125,7 +130,7 @@ class Journal(ForgettableRecords):
             rows = connection.execute("SELECT state, count(*) AS n FROM delegations GROUP BY state").fetchall()
             return {row["state"]: row["n"] for row in rows}
 
-        return await self.read(work)
+        return await self.events.read(work)
 
     async def save_assignment(
         self,
@@ -184,7 +189,7 @@ class Journal(ForgettableRecords):
             return None if kind is None else events.add(kind, record.id, data or {}, keys=keys)
 
         try:
-            return await self.transact(work)
+            return await self.events.transact(work)
         except sqlite3.IntegrityError:
             raise SubletError(
                 LocalCode.CONFLICT, "the idempotency key belongs to another delegation", "Use a new key."
@@ -211,7 +216,7 @@ class Journal(ForgettableRecords):
             row = connection.execute(asked, (record_id,)).fetchone()
             return None if row is None else str(row["created_at"])
 
-        found = await self.read(work)
+        found = await self.events.read(work)
         if found is None:
             raise SubletError(
                 LocalCode.NOT_FOUND,

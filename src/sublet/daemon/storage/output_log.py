@@ -45,4 +45,4 @@ class OutputLog:
         data: dict[str, JsonValue] = {
             "stream": stream, "text": text, "dropped_chars": self._dropped, "untrusted": True,
         }  # fmt: skip
-        await self._journal.append_event(EventKind.DELEGATION_OUTPUT, self._id, data)
+        await self._journal.events.append_event(EventKind.DELEGATION_OUTPUT, self._id, data)

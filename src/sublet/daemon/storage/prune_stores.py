@@ -74,7 +74,7 @@ class EndedDelegations:
 
     async def candidates(self) -> list[Candidate]:
         """``PruneStore.candidates``."""
-        found = await self._journal.list_forgettable("delegations", MAX_CANDIDATES)
+        found = await self._journal.forgettable.list_forgettable("delegations", MAX_CANDIDATES)
         return [
             Candidate(one.id, one.ended_at, one.bytes, shown=f"{one.id[:12]} of {one.workspace}", events=one.events)
             for one in found
@@ -82,7 +82,7 @@ class EndedDelegations:
 
     async def remove(self, chosen: Sequence[Candidate]) -> list[Candidate]:
         """``PruneStore.remove``."""
-        await self._journal.forget(delegations=[candidate.id for candidate in chosen])
+        await self._journal.forgettable.forget(delegations=[candidate.id for candidate in chosen])
         return list(chosen)
 
 
@@ -96,12 +96,12 @@ class EndedAssignments:
 
     async def candidates(self) -> list[Candidate]:
         """``PruneStore.candidates``."""
-        found = await self._journal.list_forgettable("assignments", MAX_CANDIDATES)
+        found = await self._journal.forgettable.list_forgettable("assignments", MAX_CANDIDATES)
         return [Candidate(one.id, one.ended_at, one.bytes, events=one.events) for one in found]
 
     async def remove(self, chosen: Sequence[Candidate]) -> list[Candidate]:
         """``PruneStore.remove``."""
-        await self._journal.forget(assignments=[candidate.id for candidate in chosen])
+        await self._journal.forgettable.forget(assignments=[candidate.id for candidate in chosen])
         return list(chosen)
 
 
@@ -118,7 +118,7 @@ class Shadows:
     async def candidates(self) -> list[Candidate]:
         """``PruneStore.candidates``."""
         kept = await asyncio.to_thread(self._auditor.kept)
-        delegations = await self._journal.workspaces()
+        delegations = await self._journal.forgettable.workspaces()
         return [
             Candidate(
                 str(one.workspace),

@@ -73,7 +73,7 @@ class Pruning:
         """Remove what ``request`` asks for and report what went; or, for a dry run, what would go."""
         async with self._running:
             held = {store.name: await store.candidates() for store in self._stores}
-            known = await self._journal.delegation_ids()
+            known = await self._journal.forgettable.delegation_ids()
             held = {name: [_belonging(one, known) for one in found] for name, found in held.items()}
             choice = _Choice(self._clock(), request, self._retention.pending_seconds, held)
             chosen = choice.made()
@@ -88,7 +88,7 @@ class Pruning:
             report = _report(request, gone, choice.reasons)
             if request.dry_run or not gone:
                 return report
-            before, after = await self._journal.shrink()
+            before, after = await self._journal.forgettable.shrink()
             return report.model_copy(update={"store_bytes_before": before, "store_bytes_after": after})
 
 

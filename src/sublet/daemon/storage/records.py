@@ -175,7 +175,8 @@ class DelegationRecord(Record):
         """Tell whether the lease is over at ``now`` (Unix seconds) although nobody has said so yet: ``lapsed``."""
         return lapsed(self.state, self.expires_at, done=self.result is not None, wall=now)
 
-    def _sandbox(self) -> SandboxView | None:
+    def declared_sandbox(self) -> SandboxView | None:
+        """Return how the executor says that its agent is held; None where it has said nothing (yet)."""
         profile = self.accept.remote_constraints.sandbox_profile if self.accept is not None else None
         return SandboxView(**profile.model_dump()) if profile is not None else None
 
@@ -217,7 +218,7 @@ class DelegationRecord(Record):
             cautions=cautions(self.transport, self.build_files, self._changed()),
             requested_ttl_seconds=self.request.ttl_seconds,
             sandbox_enforced=self.sandbox_enforced,
-            sandbox_profile=self._sandbox(),
+            sandbox_profile=self.declared_sandbox(),
             left_out=self.left_out,
             **{name: getattr(self.request, name) for name in SHOWN_AS_ASKED},
             terms=self.request.term_lines(),

@@ -72,16 +72,23 @@ class HeldResource:
     acquired_at: str
 
 
-class ResourceLog(EventLog):
-    """The event log, with the resources that delegations and assignments hold."""
+class ResourceLog:
+    """The resources that delegations and assignments hold.
+
+    Args:
+        events: runs the transactions.
+    """
+
+    def __init__(self, events: EventLog) -> None:
+        self._events = events
 
     async def acquire(self, owner: str, kind: str, detail: Mapping[str, JsonValue]) -> int:
         """Journal that ``owner`` is about to take something, and return the number to release it by."""
-        return await self.transact(lambda connection, _: take(connection, owner, kind, detail))
+        return await self._events.transact(lambda connection, _: take(connection, owner, kind, detail))
 
     async def release(self, number: int) -> None:
         """Journal that a resource was given back; twice is no error."""
-        await self.transact(
+        await self._events.transact(
             lambda connection, _: (
                 connection.execute(
                     "UPDATE resources SET released_at = ? WHERE id = ? AND released_at IS NULL", (rfc3339(), number)
@@ -91,7 +98,7 @@ class ResourceLog(EventLog):
 
     async def release_owned(self, owner: str, *kinds: str) -> int:
         """Journal that all resources of ``owner``, or those of some kinds, were given back; return how many."""
-        return await self.transact(lambda connection, _: give_back(connection, owner, kinds))
+        return await self._events.transact(lambda connection, _: give_back(connection, owner, kinds))
 
     async def open_resources(self, owner: str | None = None) -> list[HeldResource]:
         """Return what is held, the oldest first; after a start, what the last process left behind."""
@@ -105,4 +112,4 @@ class ResourceLog(EventLog):
                 for row in rows
             ]
 
-        return await self.read(work)
+        return await self._events.read(work)

@@ -107,20 +107,20 @@ class TornRows:
         if self._aside is None:
             raise SubletError(LocalCode.UNAVAILABLE, f"a row of {rows.table} is no record", "Restore the database.")
         gone: list[_Torn] = []
-        for one in torn:
-            if (rows.table, one.key) in self._left:
+        for row in torn:
+            if (rows.table, row.key) in self._left:
                 continue
-            name = one.key.decode("utf-8", "backslashreplace")
-            kept = await asyncio.to_thread(self._aside.keep, f"{rows.table}/{name}", one.raw, one.why)
-            log.warning("a record was set aside", table=rows.table, id=name, reason=one.why)
+            name = row.key.decode("utf-8", "backslashreplace")
+            kept = await asyncio.to_thread(self._aside.keep, f"{rows.table}/{name}", row.raw, row.why)
+            log.warning("a record was set aside", table=rows.table, id=name, reason=row.why)
             if kept.kept_as:
-                gone.append(one)
+                gone.append(row)
             elif len(self._left) < MAX_LEFT:
-                self._left[rows.table, one.key] = None
+                self._left[rows.table, row.key] = None
 
         def work(connection: sqlite3.Connection) -> None:
             delete = f"DELETE FROM {rows.table} WHERE CAST({rows.key} AS BLOB) = ?"  # noqa: S608 - constants
-            connection.executemany(delete, [(one.key,) for one in gone])
+            connection.executemany(delete, [(row.key,) for row in gone])
 
         if gone:
             await self._store.write(work)

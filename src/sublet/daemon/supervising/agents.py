@@ -41,8 +41,8 @@ class AgentSet:
         provider: Callable[[str], Provider],
         sessions: SessionControl,
         dispatcher: Callable[[Callable[[str], Awaitable[UnifiedAgent | None]]], Dispatcher],
-        gate: GateMaker | None = None,
-        questions: AgentQuestions | None = None,
+        gate: GateMaker | None,
+        questions: AgentQuestions | None,
     ) -> None:
         self._questions = questions
         self._node_id = node_id

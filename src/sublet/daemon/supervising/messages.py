@@ -8,7 +8,7 @@ from contextlib import aclosing
 from sublet.daemon.api.sessions import AskAnswer, AskOutput
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.ports.given_to_a2a import AskedBack
-from sublet.daemon.supervising.service import AdmittedRequest, SupervisorParts, run_asked
+from sublet.daemon.supervising.asking import AdmittedRequest, AsksAgents
 from sublet.policy.model import Action, Resource, Subject
 from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.protocol.chain import Chain
@@ -35,7 +35,7 @@ class MessageAnswerer:
     """Implements ``MessageApi``: each client's context is a session of its own, which no other client reaches.
 
     Args:
-        supervising: what the supervisor consists of.
+        asking: brings requests to the supervisor.
         gate: asks policy.
         agents: those offered now.
         max_contexts: sessions of one client that are kept; the one that was used last is the last to go.
@@ -43,12 +43,12 @@ class MessageAnswerer:
 
     def __init__(
         self,
-        supervising: SupervisorParts,
+        asking: AsksAgents,
         gate: Gatekeeper,
         agents: Callable[[], Sequence[AgentConfig]],
         max_contexts: int = 1_000,
     ) -> None:
-        self._supervising = supervising
+        self._asking = asking
         self._gate = gate
         self._agents = agents
         self._max_contexts = max_contexts
@@ -73,13 +73,13 @@ class MessageAnswerer:
         agents = self._agents()
         if not agents:
             raise _nobody()
-        if all(one.denied for one in self._supervising.supervisor.candidates(caller)):
+        if not self._asking.may_ask_somebody(caller):
             await self._gate.ask_for(caller, Action.AGENT_MESSAGE, Resource(agents[0].id), _nobody())
-        await self._supervising.sessions.make_room(owner, self._max_contexts)
+        await self._asking.make_room(owner, self._max_contexts)
         asked = AdmittedRequest(text, caller, owner, chain, {ANSWER: answers}, narrowing=narrowing)
         session_id = context_session_id(owner, context_id)
         told, dropped = False, 0
-        updates = run_asked(self._supervising, asked, session_id, {"contextId": context_id})
+        updates = self._asking.ask(asked, session_id, {"contextId": context_id})
         try:
             async with aclosing(updates):
                 async for update in updates:

@@ -18,8 +18,8 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventFilter
 from sublet.protocol.text import clean_line
 from sublet.supervisor.replay.basis import Basis, digests_of
-from sublet.supervisor.replay.model import Step
 from sublet.supervisor.replay.session import replay
+from sublet.supervisor.replay.steps import Step
 
 MAX_REPLAYS = 2
 """At one time: each holds a session's events and documents in memory."""
@@ -55,7 +55,7 @@ class ReplayService:
         self._running += 1
         try:
             events = await self._events(request.session_id)
-            documents = await self._journal.documents(digests_of(events))
+            documents = await self._journal.events.documents(digests_of(events))
             current = self._policy.rule_set if request.current else None
             steps = await asyncio.to_thread(_replayed, events, documents, current)
         finally:
@@ -72,7 +72,9 @@ class ReplayService:
         found: list[Event] = []
         cursor = 0
         while True:
-            page = await self._journal.events_after(cursor, limit=MAX_PAGE, only=EventFilter(session_id=session_id))
+            page = await self._journal.events.events_after(
+                cursor, limit=MAX_PAGE, only=EventFilter(session_id=session_id)
+            )
             if not page.events:
                 break
             found += page.events

@@ -70,21 +70,21 @@ class Runs:
             raise stopping()
         if self._under_way >= MAX_RUNS:
             raise SubletError(LocalCode.UNAVAILABLE, f"{MAX_RUNS} requests are under way", "Try again in a moment.")
-        one = _Run(_job(text, self._scratch_root, chain, seconds), work)
+        running = _Run(_job(text, self._scratch_root, chain, seconds), work)
         self._under_way += 1
         try:
-            self._tasks.start("a request", one.run)
-            with one.pieces:
-                async for piece in _alive(one.pieces):
+            self._tasks.start("a request", running.run)
+            with running.pieces:
+                async for piece in _alive(running.pieces):
                     yield piece
         finally:
-            one.scope.cancel()
+            running.scope.cancel()
             with anyio.CancelScope(shield=True):
-                await one.finished.wait()
+                await running.finished.wait()
             self._under_way -= 1
-        if one.dropped:
-            yield Output("note", "", one.dropped)
-        yield one.result()
+        if running.dropped:
+            yield Output("note", "", running.dropped)
+        yield running.result()
 
 
 async def _alive(pieces: MemoryObjectReceiveStream[Output]) -> AsyncGenerator[Output, None]:
@@ -169,5 +169,6 @@ def _job(text: str, scratch_root: Path, chain: Chain, seconds: float) -> Job:
         expires_at=rfc3339(time.time() + seconds),
         # Who called goes on counting while this waits for a turn or a slot.
         deadline=None if chain.ttl is None else Deadline(anyio.current_time() + chain.ttl),
+        gate=None,  # each agent's worker puts its own in place
         chain=chain,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 from pydantic import JsonValue
 
@@ -38,70 +38,49 @@ from sublet.daemon.api.sessions import (
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.supervising.agents import AgentSet
-from sublet.daemon.supervising.runs import Runs
+from sublet.daemon.supervising.asking import OWNER, AdmittedRequest, AsksAgents
 from sublet.policy.guardrail.mask import Mask
 from sublet.policy.guardrail.options import GuardOptions
 from sublet.policy.model import Subject
-from sublet.policy.request_rules import NOT_NARROWED, Narrowing, narrowing
+from sublet.policy.request_rules import narrowing
 from sublet.protocol.chain import Chain
-from sublet.protocol.errors import SubletError
-from sublet.protocol.events import EventKeys
-from sublet.protocol.ids import new_request_id, new_session_id
-from sublet.supervisor.agent import AgentHealth, AgentRunContext, Emit, UnifiedAgentInput, UnifiedAgentOutput
+from sublet.supervisor.agent import AgentHealth
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.dispatch import Dispatcher
-from sublet.supervisor.model import Job, Output, Report
 from sublet.supervisor.questions import pending
 from sublet.supervisor.sessions.control import SessionControl
-from sublet.supervisor.sessions.model import MainSession
+from sublet.supervisor.sessions.session_parts import MainSession
 from sublet.supervisor.supervisor_agent import AGENT, ANSWER, SupervisorAgent
 
-MAX_TITLE_CHARS = 80
 MAX_SESSIONS_OF_AGENT = 200
 """Sessions that one agent has begun; the one that was used last is the last to go."""
-OWNER = "human"
-"""Who a session of this machine's person belongs to."""
-
-
-@dataclass(frozen=True, slots=True)
-class AdmittedRequest:
-    """A request as it was admitted.
-
-    Args:
-        text: what is asked.
-        subject: who asks, for policy.
-        owner: whose session it may go on with.
-        chain: who called until here, where another agent did.
-        metadata: how the supervisor is to take it.
-        schema: JSON Schema of the answer.
-        guard: how that is seen to.
-        narrowing: what is left of what the agents may call.
-    """
-
-    text: str
-    subject: Subject
-    owner: str = OWNER
-    chain: Chain = field(default_factory=Chain)
-    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
-    schema: Mapping[str, JsonValue] | None = None
-    guard: GuardOptions = field(default_factory=GuardOptions)
-    narrowing: Narrowing = NOT_NARROWED
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisorParts:
-    """What the service is made of; the composition root makes it once."""
+    """What the service is made of.
+
+    Args:
+        gate: asks policy.
+        asking: has the supervisor see to requests.
+        sessions: those that there are.
+        supervisor: knows whom a caller may ask.
+        dispatcher: knows how much each agent has at work.
+        agents: those that can be asked.
+        configs: those offered now.
+        chain_of: the chain of an agent that asks.
+        clock: Unix seconds.
+        guard: how answers are guarded where the request says nothing else.
+    """
 
     gate: Gatekeeper
+    asking: AsksAgents
     sessions: SessionControl
     supervisor: SupervisorAgent
     dispatcher: Dispatcher
     agents: AgentSet
-    runs: Runs
     configs: Callable[[], Sequence[AgentConfig]]
-    lease_seconds: float
     chain_of: Callable[[Subject], Chain]
-    emit: Emit
     clock: Callable[[], float]
     guard: GuardOptions
 
@@ -124,11 +103,11 @@ class SupervisorService:
         if schema is not None:
             await asyncio.to_thread(_check_schema, schema)
         if request.session_id is None:
-            await self._parts.sessions.make_room(owner, MAX_SESSIONS_OF_AGENT)
+            await self._parts.asking.make_room(owner, MAX_SESSIONS_OF_AGENT)
         asked = AdmittedRequest(
             request.text, caller, owner, chain, metadata, schema, guard, narrowing(request.deny, request.only)
         )
-        async with aclosing(run_asked(self._parts, asked, request.session_id)) as updates:
+        async with aclosing(self._parts.asking.ask(asked, request.session_id)) as updates:
             async for update in updates:
                 yield update
 
@@ -216,94 +195,3 @@ def _check_schema(document: Mapping[str, JsonValue]) -> None:
     from sublet.policy.guardrail.schema import CheckedSchema  # loaded by whoever uses one
 
     CheckedSchema(document)
-
-
-async def run_asked(
-    parts: SupervisorParts,
-    asked: AdmittedRequest,
-    session_id: str | None,
-    metadata: Mapping[str, JsonValue] | None = None,
-) -> AsyncGenerator[AskBegun | AskOutput | AskAnswer, None]:
-    """Have the supervisor see to a request that policy has admitted: as ``ASK``.
-
-    Args:
-        parts: of the service.
-        asked: the request.
-        session_id: the session to go on with; one that is not there is begun where ``metadata`` is given.
-        metadata: of a session that is begun under that id.
-
-    Raises:
-        SubletError: ``NOT_FOUND``, ``SESSION_CLOSED``, ``UNAVAILABLE``, or what the work fails with.
-    """
-    parts.dispatcher.check(None, asked.chain)
-    keys = EventKeys(request_id=new_request_id())
-    request_id = keys.request_id or ""
-    if session_id is not None and metadata is None:
-        await parts.sessions.for_input(session_id, asked.owner)
-    one = session_id or new_session_id()
-    yield AskBegun(finger_session_id=one, request_id=request_id)
-
-    async def work(job: Job, report: Report) -> UnifiedAgentOutput:
-        async with parts.sessions.turn(one):
-            if session_id is None or metadata is not None:
-                await _begun(parts, one, asked, keys, metadata)
-            # Again, since it may have been paused while this request waited for its turn.
-            await parts.sessions.for_input(one, asked.owner)
-            ctx = AgentRunContext(
-                finger_session_id=one,
-                request_id=request_id,
-                chain=asked.chain,
-                emit=parts.emit,
-                job=replace(job, narrowing=asked.narrowing),
-                report=report,
-                subject=asked.subject,
-            )
-            return await parts.supervisor.handle(
-                UnifiedAgentInput(asked.text, asked.schema, asked.guard, asked.metadata), ctx
-            )
-
-    told = parts.runs.run(asked.text, asked.chain, parts.lease_seconds, work)
-    async with aclosing(told) as pieces:
-        async for piece in pieces:
-            if isinstance(piece, Output):
-                yield AskOutput(stream=piece.stream, text=piece.text, dropped_chars=piece.dropped_chars)
-            else:
-                yield _answer(piece, one, request_id)
-
-
-async def _begun(
-    parts: SupervisorParts,
-    session_id: str,
-    asked: AdmittedRequest,
-    keys: EventKeys,
-    metadata: Mapping[str, JsonValue] | None,
-) -> None:
-    """Begin the session, unless it is there already."""
-    title = asked.text.strip().partition("\n")[0][:MAX_TITLE_CHARS]
-    try:
-        await parts.sessions.create(
-            title=title, owner=asked.owner, session_id=session_id, metadata=dict(metadata or {}), keys=keys
-        )
-    except SubletError as error:
-        if error.code != "CONFLICT":
-            raise
-
-
-def _answer(output: UnifiedAgentOutput, session_id: str, request_id: str) -> AskAnswer:
-    route = output.route
-    asks, rejects = output.decision == "ask_human", output.decision == "reject"
-    return AskAnswer(
-        finger_session_id=session_id,
-        request_id=request_id,
-        route_decision=output.decision,
-        target=route.target if route else "",
-        confidence=route.confidence if route else 1,
-        reason=route.reason if route else "",
-        result=None if asks or rejects else output.text,
-        question=output.text if asks else None,
-        options=list(route.options) if route and asks else [],
-        agent_id=None if asks or rejects else output.agent_id,
-        provider_session_id=output.provider_session_id,
-        structured=output.structured,
-        warnings=list(output.warnings),
-    )

@@ -69,7 +69,7 @@ class Assignments:
         self._ended[ended.peer] += len(ended.invite.task.prompt.encode())
         if self._ended[ended.peer] >= LOOK_AGAIN_BYTES:
             del self._ended[ended.peer]
-            if gone := await self._journal.forget_oldest_of(ended.peer, MAX_ENDED_BYTES):
+            if gone := await self._journal.forgettable.forget_oldest_of(ended.peer, MAX_ENDED_BYTES):
                 log.info("old work for a peer is forgotten, since much is kept", peer=ended.peer, assignments=gone)
 
     async def is_used(self, delegation_id: str) -> bool:

@@ -21,9 +21,9 @@ from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.protocol.assignment import core, phases
 from sublet.protocol.assignment.events import Event, Undone
-from sublet.protocol.assignment.model import Assignment, State
 from sublet.protocol.assignment.outputs import Answer, AskPolicy, Consider, Finish, Output, Prompt, Record, Refuse
 from sublet.protocol.assignment.phases import Phase
+from sublet.protocol.assignment.state import Assignment, State
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Progress, Start
 from sublet.protocol.times import Now

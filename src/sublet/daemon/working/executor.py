@@ -215,7 +215,7 @@ class Executor:
         if lost in self._decisions:
             await self._decisions[lost].feed(StopCame(slot_lost()))
         try:
-            await self._journal.acquire(owner, "mount", {"delegation_id": owner})
+            await self._journal.resources.acquire(owner, "mount", {"delegation_id": owner})
             held.mount_point = await asyncio.to_thread(self._tools.carriers[transport].reserve, owner)
             held.key = asyncssh.generate_private_key("ssh-ed25519")
             accept = self._acceptance.accept(

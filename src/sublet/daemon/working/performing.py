@@ -166,7 +166,7 @@ class Performing:
         self._slots.release(decisions.id)
         if await self._removed(decisions) and not decisions.held.given_back:
             try:
-                await self._journal.release_owned(decisions.id)
+                await self._journal.resources.release_owned(decisions.id)
             except SubletError as error:
                 log.error("what was given back could not be journalled", delegation_id=decisions.id, reason=str(error))
 

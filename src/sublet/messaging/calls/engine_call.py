@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from sublet.messaging.declaring.asking import AskingContext
     from sublet.messaging.declaring.operating import OperationContext
 
-P = ParamSpec("P")
-R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
+Parameters = ParamSpec("Parameters")
+AnswerT = TypeVar("AnswerT")
+AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EngineCall(Generic[P, R_co]):
+class EngineCall(Generic[Parameters, AnswerT_co]):
     """An operation of the engine.
 
     Args:
@@ -32,21 +32,23 @@ class EngineCall(Generic[P, R_co]):
     """
 
     id: str
-    stated: Callable[P, R_co]
+    stated: Callable[Parameters, AnswerT_co]
 
-    def by(self, run: Callable[Concatenate[OperationContext, P], R_co]) -> Callable[..., object]:
+    def by(self, run: Callable[Concatenate[OperationContext, Parameters], AnswerT_co]) -> Callable[..., object]:
         """Return ``run``, which does this operation."""
         return run
 
-    def by_waiting(self, run: Callable[Concatenate[AskingContext, P], Awaitable[R_co]]) -> Callable[..., object]:
+    def by_waiting(
+        self, run: Callable[Concatenate[AskingContext, Parameters], Awaitable[AnswerT_co]]
+    ) -> Callable[..., object]:
         """Return ``run``, which does this operation and waits for others meanwhile."""
         return run
 
 
-def engine_call(id: str) -> Callable[[Callable[P, R]], EngineCall[P, R]]:
+def engine_call(id: str) -> Callable[[Callable[Parameters, AnswerT]], EngineCall[Parameters, AnswerT]]:
     """Make an operation of the engine of a function that says what it takes and answers."""
 
-    def state(stated: Callable[P, R]) -> EngineCall[P, R]:
+    def state(stated: Callable[Parameters, AnswerT]) -> EngineCall[Parameters, AnswerT]:
         return EngineCall(id, stated)
 
     return state

@@ -37,9 +37,9 @@ from sublet.protocol.assignment.events import (
     WindDownCame,
     WorkEnded,
 )
-from sublet.protocol.assignment.model import State
 from sublet.protocol.assignment.outputs import Step
 from sublet.protocol.assignment.phases import Phase
+from sublet.protocol.assignment.state import State
 from sublet.protocol.times import Now
 
 

@@ -19,8 +19,8 @@ from sublet.protocol.assignment.events import (
     WindDownCame,
     WorkEnded,
 )
-from sublet.protocol.assignment.model import Assignment, State
 from sublet.protocol.assignment.outputs import Free, Interrupt, Output, Record, Refuse, Step, Tell, WindDown
+from sublet.protocol.assignment.state import Assignment, State
 from sublet.protocol.assignment.verdict import why_not_done
 from sublet.protocol.errors import SubletError
 from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentEvent, AssignmentState, advance, is_terminal

@@ -18,8 +18,8 @@ from sublet.protocol.assignment.events import (
     StartCame,
     Undone,
 )
-from sublet.protocol.assignment.model import Assignment, Considered, State
 from sublet.protocol.assignment.outputs import Answer, AskPolicy, Begin, Consider, Free, Record, Refuse, Step, TakeSlot
+from sublet.protocol.assignment.state import Assignment, Considered, State
 from sublet.protocol.errors import SubletError
 from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentEvent, advance, is_terminal
 from sublet.protocol.times import Now

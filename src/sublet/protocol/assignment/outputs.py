@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sublet.protocol.assignment.granting import GrantedTime
-from sublet.protocol.assignment.model import Assignment, State
+from sublet.protocol.assignment.state import Assignment, State
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, FollowUp, Start
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from math import inf
 
-from sublet.protocol.assignment.model import Assignment, Considered, State
+from sublet.protocol.assignment.state import Assignment, Considered, State
 from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentState, is_terminal
 
 

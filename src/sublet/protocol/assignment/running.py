@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from sublet.protocol.assignment import granting, refusals
 from sublet.protocol.assignment.events import AgentLaunched, PolicySaid, PromptEnded, QuestionAsked, RenewalCame
-from sublet.protocol.assignment.model import Assignment, State
 from sublet.protocol.assignment.outputs import Answer, AskPolicy, Finish, Output, Prompt, Record, Refuse, Renew, Step
+from sublet.protocol.assignment.state import Assignment, State
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import FollowUp, Start
 from sublet.protocol.times import Now

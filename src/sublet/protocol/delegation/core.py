@@ -45,9 +45,9 @@ from sublet.protocol.delegation.events import (
     TakenOver,
     Undone,
 )
-from sublet.protocol.delegation.model import Delegation, ExtensionAsked
 from sublet.protocol.delegation.outputs import Step
 from sublet.protocol.delegation.phases import Phase
+from sublet.protocol.delegation.state import Delegation, ExtensionAsked
 from sublet.protocol.lifecycle import DelegationEvent
 from sublet.protocol.times import Now
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from sublet.protocol.delegation import phases, reasons, steering
 from sublet.protocol.delegation.events import CancelCame, DoneCame, Failed, ReadAsOver, Settled, Undone
-from sublet.protocol.delegation.model import Delegation, FollowUpNews
 from sublet.protocol.delegation.outputs import GiveBack, Output, Record, Revoke, Settle, Step
+from sublet.protocol.delegation.state import Delegation, FollowUpNews
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent, DelegationState
 from sublet.protocol.times import Now

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sublet.protocol.delegation.model import ExtensionAsked, FollowUpNews
 from sublet.protocol.delegation.outputs import Output
+from sublet.protocol.delegation.state import ExtensionAsked, FollowUpNews
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept
 

@@ -23,7 +23,6 @@ from sublet.protocol.delegation.events import (
     TakenOver,
     Undone,
 )
-from sublet.protocol.delegation.model import Delegation
 from sublet.protocol.delegation.outputs import (
     FindAgain,
     Follow,
@@ -39,6 +38,7 @@ from sublet.protocol.delegation.outputs import (
     Step,
 )
 from sublet.protocol.delegation.phases import Phase
+from sublet.protocol.delegation.state import Delegation
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent, DelegationState
 from sublet.protocol.times import Now, rfc3339_of, unix_seconds

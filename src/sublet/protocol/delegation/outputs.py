@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sublet.protocol.delegation.model import Delegation, SaidFollowUp
+from sublet.protocol.delegation.state import Delegation, SaidFollowUp
 from sublet.protocol.errors import SubletError
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from math import inf
 from typing import Any, Final
 
-from sublet.protocol.delegation.model import Delegation
+from sublet.protocol.delegation.state import Delegation
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, DelegationState, advance, is_terminal
 from sublet.protocol.times import Now, unix_seconds
 

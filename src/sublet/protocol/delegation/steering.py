@@ -25,7 +25,6 @@ from sublet.protocol.delegation.events import (
     FollowUpUnheard,
     ProgressCame,
 )
-from sublet.protocol.delegation.model import Delegation, ExtensionAsked, FollowUpNews, FollowUpState, SaidFollowUp
 from sublet.protocol.delegation.outputs import (
     Answer,
     AskPolicy,
@@ -38,6 +37,7 @@ from sublet.protocol.delegation.outputs import (
     SendExtension,
     Step,
 )
+from sublet.protocol.delegation.state import Delegation, ExtensionAsked, FollowUpNews, FollowUpState, SaidFollowUp
 from sublet.protocol.errors import SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, DelegationState, is_terminal
 from sublet.protocol.times import Now, rfc3339_of, unix_seconds

@@ -98,7 +98,7 @@ class CapabilityRuns:
             home = self._scratch_root / new_delegation_id()
             try:
                 program = await asyncio.to_thread(_make, home, capability)
-                one = _job(home, stdin, seconds, job)
+                own_job = _job(home, stdin, seconds, job)
                 plan = ProgramPlan(
                     argv=(program, *arguments),
                     environment=capability.module.environment,
@@ -109,7 +109,7 @@ class CapabilityRuns:
                 )
                 printed = _Printed()
                 runner = ProgramRunner(plan, LimitsConfig(), self._sandbox, self._environ, self._limiter)
-                return _ended(await runner.run(one, printed), printed)
+                return _ended(await runner.run(own_job, printed), printed)
             finally:
                 with anyio.CancelScope(shield=True):
                     await asyncio.to_thread(is_removed, home)

@@ -57,13 +57,13 @@ class CapabilityTools:
 
     async def call(self, call: ToolCall, job: Job, agent_id: str) -> ToolAnswer:
         """``ToolSource.call``."""
-        one = self._capabilities().get(call.tool.removeprefix(TOOL_PREFIX))
+        capability = self._capabilities().get(call.tool.removeprefix(TOOL_PREFIX))
         level, arguments = call.arguments.get("inspect"), call.arguments.get("args", [])
         if level in _LEVELS:
-            return ToolAnswer(disclose(one.module, one.documents, _LEVELS[level]).text)
+            return ToolAnswer(disclose(capability.module, capability.documents, _LEVELS[level]).text)
         if not isinstance(arguments, list) or not all(isinstance(item, str) for item in arguments):
             raise SubletError(LocalCode.INVALID_ARGUMENT, f"{call.tool} takes args, a list of strings")
-        ended = await self._runs.run(one, [str(item) for item in arguments], job=job)
+        ended = await self._runs.run(capability, [str(item) for item in arguments], job=job)
         text = "\n".join(part for part in (ended.stdout, ended.stderr) if part)[:MAX_ANSWER_CHARS]
         if ended.ok:
             return ToolAnswer(text)

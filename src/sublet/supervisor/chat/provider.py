@@ -277,8 +277,8 @@ class _Work:
         return Outcome("done", self.said)
 
 
-def _sourced(source: ToolSource, one: NamedOffer, job: Job, agent_id: str) -> Tool:
-    offer = one.offer
+def _sourced(source: ToolSource, named: NamedOffer, job: Job, agent_id: str) -> Tool:
+    offer = named.offer
 
     async def run(arguments: Mapping[str, JsonValue]) -> ToolResult:
         try:
@@ -289,4 +289,4 @@ def _sourced(source: ToolSource, one: NamedOffer, job: Job, agent_id: str) -> To
             raise ToolFailed(answered.text)
         return ToolResult(answered.text)
 
-    return Tool(offer.tool, offer.description, CheckedSchema(offer.parameters), run, wire=one.name)
+    return Tool(offer.tool, offer.description, CheckedSchema(offer.parameters), run, wire=named.name)

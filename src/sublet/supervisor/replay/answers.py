@@ -9,7 +9,7 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from sublet.supervisor.replay.basis import GUARDRAIL, Basis
 from sublet.supervisor.replay.log import Log
-from sublet.supervisor.replay.model import Facts, Step
+from sublet.supervisor.replay.steps import Facts, Step
 
 PASSED = "passed"
 TAKEN = "what the agent did is not done again: its end is taken as it was recorded"

@@ -11,7 +11,7 @@ from sublet.protocol.chain import Chain, check_call
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from sublet.supervisor.replay.basis import Basis
-from sublet.supervisor.replay.model import Facts
+from sublet.supervisor.replay.steps import Facts
 
 _REFUSAL = EventKind.POLICY_REJECTED
 

@@ -8,8 +8,8 @@ from sublet.policy.model import Action, Resource, Subject
 from sublet.policy.rule_set import RuleSet
 from sublet.protocol.events import Event
 from sublet.supervisor.replay.basis import Basis
-from sublet.supervisor.replay.model import Facts
-from sublet.supervisor.router.model import (
+from sublet.supervisor.replay.steps import Facts
+from sublet.supervisor.router.route import (
     MAX_TEXT_JOURNALLED,
     Asker,
     Classification,

@@ -12,8 +12,8 @@ from sublet.supervisor.replay.answers import check_again, end_again, recorded_ch
 from sublet.supervisor.replay.basis import Basis
 from sublet.supervisor.replay.decisions import chain_again, decision_again, recorded_decision
 from sublet.supervisor.replay.log import Entry, Log, in_order
-from sublet.supervisor.replay.model import Facts, Step
 from sublet.supervisor.replay.routes import recorded_route, route_again
+from sublet.supervisor.replay.steps import Facts, Step
 
 NOT_KNOWN: Final = "not known here, left out"
 TWICE: Final = "two different events have this number"

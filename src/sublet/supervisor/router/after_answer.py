@@ -7,7 +7,7 @@ from typing import Final
 from sublet.policy.guardrail.options import GuardrailFailed
 from sublet.protocol.text import clean
 from sublet.supervisor.agent import UnifiedAgentOutput
-from sublet.supervisor.router.model import Route
+from sublet.supervisor.router.route import Route
 
 MAX_REASON_CHARS: Final = 500
 

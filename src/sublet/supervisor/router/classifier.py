@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.text import clean, clean_line
-from sublet.supervisor.router.model import Classification, RouteRequest
+from sublet.supervisor.router.route import Classification, RouteRequest
 
 if TYPE_CHECKING:
     import httpx

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sublet.protocol.near import did_you_mean
-from sublet.supervisor.router.model import MAX_OPTIONS, Candidate, Classification, Route, RouteRequest
+from sublet.supervisor.router.route import MAX_OPTIONS, Candidate, Classification, Route, RouteRequest
 from sublet.supervisor.router.syntax import Direct, mentions, parse, words
 
 SURE = 1.0
@@ -251,11 +251,11 @@ def _question(request: RouteRequest, unsure: Route, open_: Sequence[Candidate]) 
     )
 
 
-def _agent(request: RouteRequest, one: Candidate, confidence: float, rule: str, reason: str) -> Route:
+def _agent(request: RouteRequest, candidate: Candidate, confidence: float, rule: str, reason: str) -> Route:
     return Route.model_validate(
         {
             "decision": "dispatch_agent",
-            "target": one.agent_id,
+            "target": candidate.agent_id,
             "confidence": confidence,
             "reason": reason[:500],
             "rule": rule,
@@ -268,14 +268,14 @@ def _rejected(rule: str, reason: str) -> Route:
     return Route.model_validate({"decision": "reject", "confidence": SURE, "reason": reason[:500], "rule": rule})
 
 
-def _preferred(request: RouteRequest, one: Candidate) -> bool:
-    return bool(request.config.default_provider) and one.provider == request.config.default_provider
+def _preferred(request: RouteRequest, candidate: Candidate) -> bool:
+    return bool(request.config.default_provider) and candidate.provider == request.config.default_provider
 
 
-def _score(one: Candidate, text: str) -> float:
+def _score(candidate: Candidate, text: str) -> float:
     asked = words(text) - _COMMON
     score = 0.0
-    for skill in one.skills:
+    for skill in candidate.skills:
         tags = {word for tag in skill.tags for word in words(tag)} - _COMMON
         names = (words(skill.id) | words(skill.name)) - _COMMON
         described = words(skill.description) - _COMMON
@@ -284,10 +284,10 @@ def _score(one: Candidate, text: str) -> float:
     return score
 
 
-def _matched(one: Candidate, text: str) -> set[str]:
+def _matched(candidate: Candidate, text: str) -> set[str]:
     known = {
         word
-        for skill in one.skills
+        for skill in candidate.skills
         for part in (skill.id, skill.name, skill.description, *skill.tags)
         for word in words(part)
     }
@@ -296,12 +296,12 @@ def _matched(one: Candidate, text: str) -> set[str]:
 
 def _about(request: RouteRequest) -> str:
     lines = []
-    for one in request.candidates:
-        if one.denied:
-            lines.append(f"{one.agent_id}: not for you: {one.denied}")
+    for candidate in request.candidates:
+        if candidate.denied:
+            lines.append(f"{candidate.agent_id}: not for you: {candidate.denied}")
             continue
-        skills = "; ".join(skill.name or skill.id for skill in one.skills) or "no skills told"
-        lines.append(f"{one.agent_id}{' (busy)' if one.load >= 1 else ''}: {skills}")
+        skills = "; ".join(skill.name or skill.id for skill in candidate.skills) or "no skills told"
+        lines.append(f"{candidate.agent_id}{' (busy)' if candidate.load >= 1 else ''}: {skills}")
     agents = "\n".join(lines) or "No agent is offered here."
     modules = f"\nModules: {', '.join(request.modules)}" if request.modules and request.config.hub else ""
     return f"{agents}{modules}\nWrite @AGENT first to choose one" + (

@@ -16,7 +16,8 @@ from sublet.protocol.events import EventKeys, EventKind
 from sublet.protocol.ids import new_session_id
 from sublet.protocol.text import clean_line
 from sublet.supervisor.agent import Emit
-from sublet.supervisor.sessions.model import (
+from sublet.supervisor.sessions.older_map import OlderMap
+from sublet.supervisor.sessions.session_parts import (
     MAX_TITLE_CHARS,
     AgentSessionBinding,
     Damage,
@@ -25,7 +26,6 @@ from sublet.supervisor.sessions.model import (
     SessionRoutingState,
     Status,
 )
-from sublet.supervisor.sessions.older_map import OlderMap
 from sublet.supervisor.sessions.status import check_takes_input, check_way
 from sublet.supervisor.sessions.store import Messages, SessionStore, unknown_session
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from sublet.disk.plain_file import read_plain
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.supervisor.sessions.model import AgentSessionBinding
+from sublet.supervisor.sessions.session_parts import AgentSessionBinding
 
 OLDER_MAP_FILE: Final = "iflow-session-map.json"
 MAX_MAP_BYTES: Final = 4 << 20

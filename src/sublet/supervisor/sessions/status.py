@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.supervisor.sessions.model import MainSession, Status
+from sublet.supervisor.sessions.session_parts import MainSession, Status
 
 WAYS: Mapping[Status, frozenset[Status]] = {
     "active": frozenset({"paused", "completed", "error"}),

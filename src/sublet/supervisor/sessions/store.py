@@ -23,7 +23,7 @@ from sublet.disk.removal import remove_tree
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import SESSION_ID
 from sublet.protocol.text import clean, clean_line
-from sublet.supervisor.sessions.model import (
+from sublet.supervisor.sessions.session_parts import (
     MAX_TEXT_CHARS,
     AgentSessionBinding,
     AgentSessions,

@@ -116,14 +116,14 @@ class ServedTools:
             self._calls -= 1
 
     async def _made(self, name: str, arguments: dict[str, Any]) -> t.CallToolResult:
-        one = self._offers.get(name)
-        if one is None:
+        named = self._offers.get(name)
+        if named is None:
             return _said(f"there is no tool {clean_line(name, 64)!r}", failed=True)
         # In a thread: how long it takes, within bounds, is for the agent to decide.
         if issue := next(iter(await asyncio.to_thread(self._schemas[name].issues, arguments)), None):
             return _said(f"wrong arguments: {issue.line()}", failed=True)
-        call = ToolCall(one.offer.tool, arguments, f"sublet:{next(self._ids)}")
-        refused = await self._asking.may(call, one.offer.tool)
+        call = ToolCall(named.offer.tool, arguments, f"sublet:{next(self._ids)}")
+        refused = await self._asking.may(call, named.offer.tool)
         if refused is not None:
             if refused.hidden:
                 return _said(f"there is no tool {clean_line(name, 64)!r}", failed=True)

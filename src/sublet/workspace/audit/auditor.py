@@ -26,6 +26,7 @@ from sublet.workspace.audit.manifest import Manifest
 from sublet.workspace.audit.reporting import AuditResult, Patch, author_of, made_patch, report_of
 from sublet.workspace.audit.shadow import Shadow, Sound, lock
 from sublet.workspace.audit.shadow_git import ShadowGit, checked_id
+from sublet.workspace.audit.snapshot import MAX_LENT_ENTRIES
 from sublet.workspace.git.refs import MovedRef, moved, read_refs
 from sublet.workspace.model import ViewRules
 
@@ -79,7 +80,7 @@ class Auditor:
         """
         with self._locked(root, create=True) as shadow:
             head = shadow.head(self._sound.get(shadow.directory))
-            commit, found, _ = shadow.snapshot(root, rules, head, shadow.manifest(head))
+            commit, found, _ = shadow.snapshot(root, rules, head, shadow.manifest(head), most=MAX_LENT_ENTRIES)
             self._remember(shadow, commit)
         tell(found)
         return commit
@@ -120,7 +121,9 @@ class Auditor:
         """
         with self._locked(root, create=True) as shadow:
             head = shadow.head()
-            commit, found, unread = shadow.snapshot(view, rules, head, shadow.manifest(head), moves_head=False)
+            commit, found, unread = shadow.snapshot(
+                view, rules, head, shadow.manifest(head), moves_head=False, most=MAX_LENT_ENTRIES
+            )
             return ViewSnapshot(commit, found, tuple(unread), shadow.salt)
 
     def view_result(

@@ -24,7 +24,7 @@ from sublet.workspace.audit.shadow_git import (
     ShadowGit,
     checked_id,
 )
-from sublet.workspace.audit.snapshot import SETTLED_NS, take
+from sublet.workspace.audit.snapshot import MAX_ENTRIES, SETTLED_NS, take
 from sublet.workspace.git.refs import Refs
 from sublet.workspace.model import ViewRules
 
@@ -169,6 +169,7 @@ class Shadow:
         *,
         moves_head: bool = True,
         own: Callable[[bytes], bool] | None = None,
+        most: int = MAX_ENTRIES,
     ) -> tuple[str, Manifest, list[tuple[bytes, str]]]:
         """Read the workspace, commit what differs from ``parent``; return the commit, its manifest and what failed.
 
@@ -176,7 +177,7 @@ class Shadow:
         Differences that are not the tree's ``own`` are taken back.
         """
         with self.git.importer() as importer:
-            taken = take(root, rules, known, self.salt, importer.blob)
+            taken = take(root, rules, known, self.salt, importer.blob, most)
             found = taken.manifest if own is None else _own_changes(taken.manifest, known, own)
             commit = parent
             if commit is None or _differ(known, found):

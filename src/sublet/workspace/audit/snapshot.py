@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from sublet.policy.limits import MAX_FILES
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.manifest import ROOT, Manifest, Record, Stamp
 from sublet.workspace.audit.path_tree import PathTree
@@ -19,10 +20,11 @@ from sublet.workspace.audit.shadow_git import DIRECTORY, EXECUTABLE, PLAIN, SYML
 from sublet.workspace.model import ViewRules
 from sublet.workspace.view.walk import OPEN_DIRECTORY, Budget, Directory, Unread, WalkOverrunError, open_root, walk
 
-MAX_ENTRIES: Final = 300_000
+MAX_LENT_ENTRIES: Final = MAX_FILES
+"""Names of a directory that is lent, directories among them."""
+MAX_ENTRIES: Final = MAX_LENT_ENTRIES + MAX_FILES
+"""Names that are read after a lease: all that it may add have room, however long they are and however deep they lie."""
 MAX_SECONDS: Final = 300.0
-MAX_PATH_BYTES: Final = 128 * 1024 * 1024
-"""Of all names together, each with the directories above it: an executor decides how long they are."""
 PERMISSIONS: Final = 0o7777
 """The bits of a mode that are compared."""
 MAX_STORED_BYTES: Final = 4 * 1024 * 1024
@@ -53,7 +55,9 @@ class Taken:
     unread: list[tuple[bytes, str]] = field(default_factory=list)
 
 
-def take(root: Path | int, rules: ViewRules, known: Manifest, salt: bytes, store: Store) -> Taken:
+def take(
+    root: Path | int, rules: ViewRules, known: Manifest, salt: bytes, store: Store, most: int = MAX_ENTRIES
+) -> Taken:
     """Walk the export of ``root`` and return what it holds.
 
     Args:
@@ -62,11 +66,12 @@ def take(root: Path | int, rules: ViewRules, known: Manifest, salt: bytes, store
         known: an earlier manifest of the same workspace; files with an equal trusted stamp are not read.
         salt: secret of this workspace, so that no file can be made to look like the stand-in for another.
         store: called with each blob that ``known`` does not have under the same path.
+        most: names that it may hold.
 
     Raises:
         SubletError: ``UNAVAILABLE`` where the root can't be read or the walk goes beyond its bounds.
     """
-    return _Reader(known, salt, store).read(root, rules)
+    return _Reader(known, salt, store).read(root, rules, most)
 
 
 def read_record(directory_fd: int, name: bytes, salt: bytes, *, limit: int = MAX_READ_BYTES) -> Record:
@@ -96,16 +101,15 @@ class _Reader:
         self._deadline = time.monotonic() + MAX_READ_SECONDS
         self._taken = Taken()
         self._mounts: set[bytes] = set()
-        self._path_bytes = 0
         self._directories: dict[int, Record] = {}
 
-    def read(self, root: Path | int, rules: ViewRules) -> Taken:
+    def read(self, root: Path | int, rules: ViewRules, most: int) -> Taken:
         try:
             root_fd = open_root(root) if isinstance(root, Path) else os.open(".", OPEN_DIRECTORY, dir_fd=root)
         except OSError as exc:
             raise _unavailable(f"can't be read: {os.strerror(exc.errno or 0)}") from None
         try:
-            for found in walk(root_fd, rules.without_repository(), Budget(MAX_ENTRIES, MAX_SECONDS)):
+            for found in walk(root_fd, rules.without_repository(), Budget(most, MAX_SECONDS)):
                 if isinstance(found, Unread):
                     self._taken.unread.append((b"/".join(found.parts), found.reason))
                 else:
@@ -122,7 +126,6 @@ class _Reader:
         if not directory.parts:
             self._taken.manifest[ROOT] = Record(DIRECTORY, "", None)
         above = b"".join(part + b"/" for part in directory.parts)
-        self._count(len(above), directory)
         for name, st in directory.entries:
             path = above + name
             if stat.S_ISDIR(st.st_mode):
@@ -140,11 +143,6 @@ class _Reader:
                 # Its times stand in for its content: they tell at least that it was changed.
                 unread = self._stand_in(path, PLAIN, f"unreadable {Stamp.of(st)}")
                 self._taken.manifest[path] = unread._replace(permissions=st.st_mode & PERMISSIONS)
-
-    def _count(self, above: int, directory: Directory) -> None:
-        self._path_bytes += sum(above + len(name) for name, _ in directory.entries)
-        if self._path_bytes > MAX_PATH_BYTES:
-            raise WalkOverrunError(f"more than {MAX_PATH_BYTES >> 20} MiB of names")
 
     def record(self, directory_fd: int, name: bytes, path: bytes, st: os.stat_result) -> Record:
         """Return the record of one name, as ``st`` has it."""
@@ -219,7 +217,7 @@ class _Reader:
 
     def _carry_over(self) -> None:
         """Keep what is known of what could not be entered or is mounted over: it must not pass for deleted."""
-        closed = {path for path, _ in self._taken.unread} | self._mounts
+        closed = PathTree((path, True) for path in (*(path for path, _ in self._taken.unread), *self._mounts))
         if not closed:
             return
         for path, record in self._known.items():
@@ -227,12 +225,15 @@ class _Reader:
                 self._taken.manifest[path] = record._replace(stamp=None)
 
 
-def _is_below(path: bytes, directories: set[bytes]) -> bool:
-    end = path.rfind(b"/")
-    while end > 0:
-        if path[:end] in directories:
+def _is_below(path: bytes, directories: PathTree[bool]) -> bool:
+    branch = directories.root
+    for part in path.split(b"/")[:-1]:
+        if part in branch.values:
             return True
-        end = path.rfind(b"/", 0, end)
+        below = branch.below.get(part)
+        if below is None:
+            return False
+        branch = below
     return False
 
 

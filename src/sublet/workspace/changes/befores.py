@@ -32,7 +32,7 @@ from sublet.workspace.kept.account import Written
 from sublet.workspace.kept.blocks import Mark
 from sublet.workspace.kept.log import KeptState, Overwritten
 from sublet.workspace.kept.rebuilding import FilesAsLeft, copy_as_left, is_as_left, rebuild
-from sublet.workspace.staging.model import MAX_CHANGED_FILES, DirectoryChange
+from sublet.workspace.staging.staged_result import MAX_CHANGED_FILES, DirectoryChange
 
 _NOT_KEPT: Final = "what was there before could not be kept"
 _DAMAGED: Final = "what is kept of it is damaged"

@@ -32,7 +32,8 @@ from sublet.workspace.changes.record import ChangeRecord, Content, Entry
 from sublet.workspace.model import ViewRules
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.staging.copy import copy_content
-from sublet.workspace.staging.model import (
+from sublet.workspace.staging.private_views import Staging
+from sublet.workspace.staging.staged_result import (
     MAX_CHANGED_FILES,
     ChangeSet,
     ChangeSetStatus,
@@ -42,7 +43,6 @@ from sublet.workspace.staging.model import (
     is_key,
     no_result,
 )
-from sublet.workspace.staging.private_views import Staging
 
 _OTHERS: Final = 0o066
 """Reading and writing by group and others."""

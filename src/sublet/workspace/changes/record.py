@@ -15,7 +15,7 @@ from sublet.disk.durable import write_durably
 from sublet.disk.plain_file import read_plain
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.shadow_git import EXECUTABLE, SYMLINK
-from sublet.workspace.staging.model import (
+from sublet.workspace.staging.staged_result import (
     ChangeCounts,
     ChangedPath,
     ChangeSet,

@@ -23,7 +23,7 @@ from sublet.workspace.changes.record import read_kept
 from sublet.workspace.changes.transaction import PLAN, ChangedMeanwhileError, Transaction, unchanged
 from sublet.workspace.changes.transaction_plan import GroupName, Plan
 from sublet.workspace.changes.tree import Tree
-from sublet.workspace.staging.model import ChangeSetStatus
+from sublet.workspace.staging.staged_result import ChangeSetStatus
 
 DECIDED: Final = "decided.json"
 """Lies in the directory of the first change set of a group."""

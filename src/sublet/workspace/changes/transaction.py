@@ -28,7 +28,7 @@ from sublet.workspace.changes.apply_dir import ApplyDir, displaced, prepared
 from sublet.workspace.changes.edits import Step
 from sublet.workspace.changes.transaction_plan import STAGE_PREFIX, GroupName, Plan, PlannedStep
 from sublet.workspace.changes.tree import PathContents, Tree
-from sublet.workspace.staging.model import ChangeSetStatus
+from sublet.workspace.staging.staged_result import ChangeSetStatus
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.changes.edits import Make, Operation
 from sublet.workspace.changes.record import Content, plain, read_kept
 from sublet.workspace.changes.tree import PathContents
-from sublet.workspace.staging.model import ChangeSetStatus
+from sublet.workspace.staging.staged_result import ChangeSetStatus
 
 STAGE_PREFIX: Final = b".sublet-apply-"
 """Names, in the directory itself, of what is prepared there; rules hide them from every lease."""

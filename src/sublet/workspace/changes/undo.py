@@ -9,7 +9,7 @@ from sublet.workspace.changes.edits import Edit, Make, PlannedEdits
 from sublet.workspace.changes.transaction import DISPLACED
 from sublet.workspace.changes.transaction_plan import Plan, PlannedStep
 from sublet.workspace.changes.tree import PathContents, Tree
-from sublet.workspace.staging.model import Conflict
+from sublet.workspace.staging.staged_result import Conflict
 
 
 def wanted_by_undo(tree: Tree, done: Plan, directory: Path) -> PlannedEdits:

@@ -109,7 +109,7 @@ class SftpCore:
         return self._received
 
     def receive(self, data: bytes) -> None:
-        """Take what the client sent; ``next_reply`` then says what to answer."""
+        """Take what the client sent; ``has_request`` then tells whether that is a whole request."""
         self._later.append(data)
         self._received += len(data)
         if len(self._later) > _MAX_PIECES:
@@ -137,19 +137,11 @@ class SftpCore:
         self._needed = _SIZE_BYTES + size
         return self._received >= self._needed
 
-    def next_reply(self) -> Reply | None:
-        """Do the next complete request and return its answer, or None where more bytes are needed.
-
-        Raises:
-            ProtocolAbort: the stream cannot be followed any further.
-        """
-        return self.reply() if self.has_request() else None
-
     def reply(self) -> Reply:
         """Do the request that ``has_request`` has told of, and return its answer.
 
         Raises:
-            ProtocolAbort: as ``next_reply``.
+            ProtocolAbort: as ``has_request``.
         """
         if (again := self._again) is not None:
             return again.reply() or self._handle(again.data, again.start, again.end, again)

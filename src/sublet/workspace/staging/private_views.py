@@ -22,8 +22,8 @@ from sublet.policy.limits import MIB, AdmissionLimits
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.model import ViewRules
 from sublet.workspace.staging.copy import PlainCopyTooLargeError, copy_tree, shares_blocks
-from sublet.workspace.staging.model import OverlayRoot, StagedView, StagingKind, checked_key, is_key
 from sublet.workspace.staging.overlay import holds, mount_overlay, why_no_overlay
+from sublet.workspace.staging.staged_result import OverlayRoot, StagedView, StagingKind, checked_key, is_key
 
 MAX_PLAIN_COPY_BYTES: Final = 1024 * MIB
 """Beyond it an overlay, where there is one, is made instead of a copy that shares nothing."""

@@ -79,11 +79,11 @@ def _with_ports(found: ConfigView, status: StatusView) -> ConfigView:
     if any(one.name == "public_url" and one.value is not None for one in found.values):
         del real["a2a"]  # what the daemon is told to be known by says nothing of where it listens
 
-    def told(one: ConfigEntry) -> ConfigEntry:
-        port = (real.get(one.name) or "").rpartition(":")[2]
-        if not port.isdigit() or not isinstance(one.value, str) or one.value.endswith(f":{port}"):
-            return one
-        return one.model_copy(update={"in_force": real[one.name]})
+    def told(entry: ConfigEntry) -> ConfigEntry:
+        port = (real.get(entry.name) or "").rpartition(":")[2]
+        if not port.isdigit() or not isinstance(entry.value, str) or entry.value.endswith(f":{port}"):
+            return entry
+        return entry.model_copy(update={"in_force": real[entry.name]})
 
     return found.model_copy(update={"values": [told(one) for one in found.values]})
 
@@ -94,11 +94,11 @@ def _table(values: list[ConfigEntry]) -> RenderableType:
     from sublet.cli.rendering.columns import Columns
     from sublet.cli.rendering.words import whole_line
 
-    def shown(one: ConfigEntry) -> str:
-        if one.value is None:
+    def shown(entry: ConfigEntry) -> str:
+        if entry.value is None:
             return "-"
-        said = whole_line(one.value if isinstance(one.value, str) else json.dumps(one.value, ensure_ascii=False))
-        return said if one.in_force is None else f"{said}  (in force: {whole_line(one.in_force)})"
+        said = whole_line(entry.value if isinstance(entry.value, str) else json.dumps(entry.value, ensure_ascii=False))
+        return said if entry.in_force is None else f"{said}  (in force: {whole_line(entry.in_force)})"
 
     rows = [
         [

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
 from sublet.policy.model import Kind
-from sublet.supervisor.sessions.model import LastRoute, RouteDecision
+from sublet.supervisor.sessions.session_parts import LastRoute, RouteDecision
 
 MAX_TEXT_JOURNALLED: Final = 20_000
 """Characters of a request's text that ``route_decided`` keeps."""
