@@ -100,8 +100,7 @@ class MessagingService:
         services: Services | None = None,
     ) -> None:
         self._services = services or Services()
-        self._path = path
-        self._registry = registry
+        self._path, self._registry = path, registry
         self._network = network
         self._local = list(local)
         self._now_ms = now_ms
@@ -233,11 +232,9 @@ class MessagingService:
             return await run_waiting(found, AskingContext(entity, self), arguments)
         run = partial(self._run, entity=entity, operation=operation, arguments=arguments)
         seq, result = await self._call(run)
-        if found is not None and found.goes_back and result["next_cursor"] is None and arguments.get("after") is None:
-            while await self._history.reach_back(arguments["room_id"], seq):
-                seq, result = await self._call(run)
-                if result["next_cursor"] is not None:
-                    break
+        goes_back = found is not None and found.goes_back and arguments.get("after") is None
+        while goes_back and result["next_cursor"] is None and await self._history.reach_back(arguments["room_id"], seq):
+            seq, result = await self._call(run)
         return result
 
     async def on_engine(self, run: Callable[[Engine], ResultT]) -> ResultT:
@@ -313,11 +310,10 @@ class MessagingService:
         return await self._call(lambda engine: {str(name): count for name, count in engine.intake.counts.items()})
 
     def _run(self, engine: Engine, entity: EntityId, operation: str, arguments: dict[str, Any]) -> tuple[int, Any]:
-        """Run an operation; return up to where the log was read, and its answer."""
         if operation == "message.send" and self._loops is not None:
             arguments = self._loops.admit(engine, entity, arguments)
-        seq = engine.store.last_seq()
-        return seq, run_operation(self._registry.operations, engine.operating, entity, operation, arguments)
+        operations = self._registry.operations
+        return engine.store.last_seq(), run_operation(operations, engine.operating, entity, operation, arguments)
 
     async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
         promise: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()

@@ -130,7 +130,7 @@ PROBES: list[Probe] = [
     ),
     KeptProbe(
         name="reconciling: a member to whom everything differs, followed to the end",
-        covers=["messaging.reconciling.exchange:Exchange"],
+        covers=["messaging.reconciling.exchange:Exchange.told"],
         attack=_followed,
         bound=8 << 20,
     ),
