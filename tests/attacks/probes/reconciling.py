@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from random import Random
 
-from attacks.probe import CostProbe, KeptProbe, Probe
+from attacks.probe import CostProbe, KeptProbe, Probe, Reason
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.ports.rows import LogRow, StagedUpdate
 from sublet.messaging.reconciling.exchange import Exchange, below, differing
@@ -133,5 +133,10 @@ PROBES: list[Probe] = [
         covers=["messaging.reconciling.exchange:Exchange.told"],
         attack=_followed,
         bound=8 << 20,
+    ),
+    Reason(
+        name="reconciling: questions to one member, and summing up what is here",
+        covers=["messaging.syncing.reconciler:Reconciler._reconcile", "messaging.syncing.reconciler:sum_up"],
+        why="the one ends with the exchange, which has a probe of its own, the other with our own documents",
     ),
 ]
