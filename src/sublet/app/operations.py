@@ -56,9 +56,17 @@ def operation_table(areas: Areas, status: Status, web_logins: WebLogins) -> Oper
 
 
 async def _doctor(areas: Areas) -> list[Check]:
-    ground, limits, apart = areas.ground, areas.agents.cages.means, areas.rooms.messaging.apart()
-    offered = ground.offer.now()
-    return await diagnose(ground.config.home, FACE_STORES, running=True, limits=limits, apart=apart, agents=offered)
+    ground, messaging = areas.ground, areas.rooms.messaging
+    return await diagnose(
+        ground.config.home,
+        FACE_STORES,
+        running=True,
+        limits=areas.agents.cages.means,
+        apart=messaging.apart(),
+        clocks=messaging.clocks(),
+        bus=messaging.why_not(),
+        agents=ground.offer.now(),
+    )
 
 
 def _peer_parts(areas: Areas) -> PeerParts:
@@ -66,7 +74,9 @@ def _peer_parts(areas: Areas) -> PeerParts:
     return PeerParts(
         gate=governance.gate,
         peers=peering.peers,
-        directory=PeerDirectory(peering.peers, peering.link, areas.rooms.messaging.why_apart),
+        directory=PeerDirectory(
+            peering.peers, peering.link, areas.rooms.messaging.why_apart, areas.rooms.messaging.why_other_clock
+        ),
         pairing=peering.pairing,
         lend_roots=governance.lend_roots,
         declared=areas.lending.delegator.declared,

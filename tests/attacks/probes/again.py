@@ -229,7 +229,7 @@ def _message(size: int) -> ConversationMessage:
             "room_id": "#r:a",
             "author": "@eve:a",
             "own": False,
-            "created_at": "now",
+            "created_at": "2026-11-29T00:00:00.000Z",
             "status": "active",
             "body": '\x00\\\\\u202e\n"' * (size // 6),
         }
@@ -397,7 +397,7 @@ PROBES: Sequence[Probe] = (
     ),
     CostProbe(
         name="again: a long timeline",
-        covers=("messaging.documents.sequence:YataList.forwards", "messaging.documents.sequence:YataList.precedes"),
+        covers=("messaging.documents.sequence:Chain.forwards", "messaging.documents.sequence:YataList.precedes"),
         make=_list,
         run=_look_through,
         size=1_024,

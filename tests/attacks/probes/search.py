@@ -30,7 +30,7 @@ def many_words(size: int) -> SqliteStore:
     store = SqliteStore(None)
     document = store.document("index/room/2026-11", "room", "index").number
     with store.transaction():
-        store.search.put(document, ref_id(1, bytes(10)), "ab " * (size // 3))
+        store.search.put(document, ref_id(1, bytes(10)), "ab " * (size // 3), "0")
     return store
 
 

@@ -11,6 +11,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sublet.daemon.config.config_file import MessagingConfig
+from sublet.daemon.config.paths import Home
+from sublet.daemon.health.diagnosis import diagnose
 from sublet.daemon.peering.peers import Peer
 from sublet.daemon.ports.peer_link import BusAddress, PeerAddress
 from sublet.daemon.rooms.bus_port import BusPort
@@ -112,7 +114,9 @@ async def test_who_starts_while_a_peer_is_away_calls_where_it_was_last(
             key = Ed25519PrivateKey.from_private_bytes(bytes(called.identity.key))
             links = Links(LinkKeys(tmp_path / "called", key), tmp_path / "bus", port.listener)
             links.trust([caller.identity.public_key])
-            network = await anyio.to_thread.run_sync(ZenohNetwork, Endpoints((links.endpoint,)))
+            network = await anyio.to_thread.run_sync(
+                ZenohNetwork, Endpoints((links.inbound(caller.identity.public_key),))
+            )
             try:
                 with anyio.fail_after(30):
                     while network.peers() == 0:
@@ -149,6 +153,45 @@ async def test_a_peer_whose_bus_has_an_older_form_is_not_called_and_told_of(
                 assert messaging.why_apart_from("@human:node-else") == messaging.why_apart_from("no entity") == ""
 
 
+async def test_a_peer_whose_clock_differs_is_told_of_in_status_doctor_peers_and_rooms_until_it_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nowhere(_: PeerAddress) -> BusAddress | None:
+        return None
+
+    async with side(tmp_path, 1) as here, side(tmp_path / "other", 2) as other:
+        monkeypatch.setattr(here.link, "bus", nowhere)
+        await here.peers.add(Peer("bob", other.identity.public_key, "http://127.0.0.1:9/", None))
+        (tmp_path / "state" / "keys").mkdir(parents=True)
+        entity, node = f"@human:{other.identity.node_id}", other.identity.node_id
+        async with running(here, tmp_path / "state") as messaging:
+            service = await messaging.use()
+            for ahead_ms, told in ((40 * 86_400_000, "40 days ahead of"), (-3_600_000 * 5, "5 hours behind")):
+                await service.on_engine(
+                    lambda engine, ahead_ms=ahead_ms: engine.clocks._set(  # type: ignore[misc]
+                        entity, None, engine.clocks._of(node), ahead_ms
+                    )
+                )
+                with anyio.fail_after(30):
+                    while not any(told in remark for remark in messaging.remarks()):
+                        await anyio.sleep(0.02)
+                [remark] = messaging.remarks()
+                assert remark.startswith(f"the clock of bob is {told} this machine's")
+                assert messaging.why_other_clock("bob") == remark
+                assert messaging.other_clock_of(entity) == f"the clock of {entity}'s daemon is {told} this machine's"
+                place = str(tmp_path)
+                home = Home(root=place, config_dir=place, state_dir=place, runtime_dir=place, temporary=False)
+                checks = await diagnose(home, {}, running=True, clocks=messaging.clocks())
+                [check] = [one for one in checks if one.name == "clock of bob"]
+                assert not check.ok
+                assert told in check.detail
+            await service.on_engine(lambda engine: engine.clocks.asked(entity, None, engine.now_ms()))
+            with anyio.fail_after(30):
+                while messaging.remarks():
+                    await anyio.sleep(0.02)
+            assert messaging.why_other_clock("bob") == messaging.other_clock_of(entity) == ""
+
+
 @pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example", "no-such-name.invalid"])
 async def test_a_host_that_is_no_name_has_no_address(host: str) -> None:
     assert await _resolved(host, 1) == ()
@@ -165,7 +208,7 @@ async def test_what_config_json_says_of_rooms_is_in_force(tmp_path: Path, monkey
         told.append((given[6], given[7], named["daemon_bytes"]))
         raise SubletError(LocalCode.INTERNAL, "enough is known", "")
 
-    monkeypatch.setattr("sublet.daemon.rooms.messaging._registry", lambda extensions: told.append(extensions))
+    monkeypatch.setattr("sublet.daemon.rooms.messaging.registry_of", lambda extensions: told.append(extensions))
     monkeypatch.setattr("sublet.messaging.backends.zenoh_network.ZenohNetwork", network)
     monkeypatch.setattr("sublet.messaging.service.MessagingService", service)
     settings = MessagingConfig(

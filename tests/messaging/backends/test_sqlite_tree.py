@@ -183,9 +183,9 @@ def test_an_older_version_s_database_is_summed_up(tmp_path: Path) -> None:
             "CREATE TABLE heads (room_id TEXT NOT NULL, entity_id TEXT NOT NULL, at_ms INTEGER NOT NULL, "
             "raw BLOB NOT NULL, PRIMARY KEY (room_id, entity_id)) WITHOUT ROWID"
         )
-        database.execute("PRAGMA user_version = 10")
+        database.execute("PRAGMA user_version = 12")
     alice.open()
-    assert (SCHEMA.version, alice.store.tree.is_built) == (11, False)
+    assert (SCHEMA.version, alice.store.tree.is_built) == (13, False)
     with alice.store.transaction():
         assert not alice.store.tree.build_some()
     assert alice.store.tree.root(room) == root

@@ -150,7 +150,7 @@ def test_a_peer_whose_clock_is_ahead_does_not_take_the_month_away(monkeypatch: p
     alice.hear(bob.published())
     alice.do("message.send", room_id=room, body="3")
     assert alice.engine.shards.names(room) == ["2026-11", "2026-11-001", "2027-01"]
-    assert alice.bodies(room) == ["0", "1", "2", "3", "from next year"]
+    assert alice.bodies(room) == ["0", "1", "2", "from next year", "3"]
 
 
 def test_a_full_month_says_so() -> None:

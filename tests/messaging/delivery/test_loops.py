@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.operations import run_operation
-from sublet.messaging.delivery.loops import FORGOTTEN_SECONDS, LoopLimits, Loops
+from sublet.messaging.delivery.depths import DEFAULT_TURNS, FORGOTTEN_SECONDS, limit_of
+from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.extensions.reply_to import REPLY_TO
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.identity import EntityKind
@@ -191,3 +193,94 @@ def test_who_replies_to_their_own_answers_nobody() -> None:
     for _ in range(2 * LIMITS.max_hops):
         ref = a.say(room, reply_to=ref)
         assert a.hops(ref) == 1
+
+
+def turns(room: str, first: Speaker, second: Speaker, others: tuple[Speaker, ...], count: int) -> None:
+    for turn in range(count):
+        speaker, other = ((first, second), (second, first))[turn % 2]
+        speaker.say(room)
+        tell(speaker, other, *others)
+
+
+@pytest.mark.parametrize("limit", [None, 5])
+def test_two_agents_who_name_nothing_that_they_answer_end_in_a_room_of_three(limit: int | None) -> None:
+    person, a, b = speakers("person", "a", "b")
+    room = shared_room(person, a, b)
+    most = limit or DEFAULT_TURNS
+    if limit is not None:
+        person.do("room.update_config", room_id=room, changes={"timeline.max_agent_turns": limit})
+        tell(person, a, b)
+    person.say(room)
+    tell(person, a, b)
+    turns(room, a, b, (person,), most + 1)
+    speaker = (a, b)[(most + 1) % 2]
+    writes = speaker.store.last_seq()
+    with pytest.raises(SubletError, match=f"taken {most} turns") as refused:
+        speaker.say(room)
+    assert refused.value.code is LocalCode.LOOP_REFUSED
+    assert "max_agent_turns" in refused.value.hint
+    assert (speaker.published(), speaker.store.last_seq()) == ([], writes)
+    person.say(room)  # begins anew
+    tell(person, a, b)
+    speaker.say(room)
+
+
+def test_the_end_is_told_in_the_room_once_on_every_daemon() -> None:
+    person, a, b = speakers("person", "a", "b")
+    room = shared_room(person, a, b)
+    person.do("room.update_config", room_id=room, changes={"timeline.max_agent_turns": 3})
+    tell(person, a, b)
+    for one in (person, a, b):
+        one.engine.events.listeners.append(partial(one.loops.told, one.engine))
+    for _ in range(2):
+        turns(room, a, b, (person,), 4)
+        b.say(room)  # goes on by itself, which is no turn
+        tell(b, a, person)
+        person.say(room)
+        tell(person, a, b)
+    for one in (person, a, b):
+        assert one.kinds().count("room.agents_ended") == 2
+
+
+def test_an_agent_is_not_woken_by_others_that_go_on_without_end() -> None:
+    person, a, b = speakers("person", "a", "b")
+    c = Speaker("c", 2000, declarations=WITH)
+    c.meet(person, a, b)
+    for one in (person, a, b):
+        one.meet(c)
+    room = shared_room(person, a, b, c)
+    person.do("room.update_config", room_id=room, changes={"timeline.max_agent_turns": 3})
+    tell(person, a, b, c)
+    a.loops = b.loops = Loops(LoopLimits(1_000, 1_000))
+    for one in (a, b):  # they keep to no bound
+        one.loops._check_turns = lambda *given: None  # type: ignore[method-assign]
+    wakes, hears = c.loops.hears(c.engine, c.id), c.loops.hears(c.engine, person.id)
+    turns(room, a, b, (person, c), 4)
+    newest = c.engine.events.since(0)[-1]
+    assert wakes(newest)
+    a.say(room)
+    tell(a, b, person, c)
+    newest = [row for row in c.engine.events.since(0) if row.kind == "message.new"][-1]
+    assert not wakes(newest)
+    assert hears(newest)  # people are not limited
+
+
+def test_ten_minutes_of_silence_end_a_conversation_of_agents_too() -> None:
+    person, a, b = speakers("person", "a", "b")
+    room = shared_room(person, a, b)
+    turns(room, a, b, (person,), DEFAULT_TURNS + 1)
+    with pytest.raises(SubletError, match="turns"):
+        (a, b)[(DEFAULT_TURNS + 1) % 2].say(room)
+    for peer in (a, b):
+        peer.clock.now_ms += int(FORGOTTEN_SECONDS * 1_000) + 1
+    (a, b)[(DEFAULT_TURNS + 1) % 2].say(room)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1_001, True, "5", 1.5, None])
+def test_a_bound_that_is_none_is_refused_and_what_others_wrote_changes_nothing(value: Any) -> None:
+    (person,) = speakers("person")
+    room = shared_room(person)
+    with pytest.raises(SubletError):
+        person.do("room.update_config", room_id=room, changes={"timeline.max_agent_turns": value})
+    person.engine.rooms.state(room).fields[("timeline",)] = {"max_agent_turns": value}
+    assert limit_of(person.engine.rooms, room) == DEFAULT_TURNS

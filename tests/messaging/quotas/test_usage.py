@@ -62,7 +62,9 @@ def test_contents_of_what_waits_forever_count_too() -> None:
     writer.next()  # never sent: all that follows waits
     for number in range(40):
         body = f"{number}" + "x" * 20_000
-        raw = canonical(sign_content(content_object(eve.id, body, "text/plain", "now", []), eve.entity.key))
+        raw = canonical(
+            sign_content(content_object(eve.id, body, "text/plain", "2026-11-29T00:00:00.000Z", []), eve.entity.key)
+        )
         alice.engine.intake.take([Arrival(writer.next(content=raw), (raw,))])
     (kept,) = alice.store._db.execute("SELECT sum(length(raw)) FROM contents").fetchone()
     assert LIMIT / 2 < kept < LIMIT + 30_000

@@ -10,11 +10,8 @@ import pytest
 
 from sublet.messaging.documents.plan import Located, Plan
 from sublet.messaging.reading.authorise import (
-    CHANGEABLE,
-    FIXED,
     MAX_ENTRY_ID_CHARS,
     MAX_KEY_CHARS,
-    MAX_STATUS_CHARS,
     WriterRules,
     refuse_forbidden,
 )
@@ -22,6 +19,7 @@ from sublet.messaging.schema.datatypes import AnnotationPlace
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import own_ref_id, room_id
 from sublet.protocol.ezagent.keys import DocumentPlace
+from sublet.protocol.ezagent.ref_shape import CHANGEABLE, FIXED, MAX_STATUS_CHARS
 
 ALICE, BOB = "@alice:a.example", "@bob:b.example"
 ROOM = room_id(ALICE, 1_000, b"0123456789abcdef")
@@ -118,14 +116,15 @@ def test_a_ref_names_content_by_an_id_of_content() -> None:
     refused(Refusal.WRONG_SHAPE, entry, content_id="elsewhere")
 
 
-@pytest.mark.parametrize("name", ["content_type", "created_at", "status"])
+@pytest.mark.parametrize("name", ["content_type", "status"])
 def test_core_fields_are_short(name: str) -> None:
     entry(**dict[str, Any]({name: "x" * MAX_STATUS_CHARS}))
     refused(Refusal.WRONG_SHAPE, entry, **{name: "x" * (MAX_STATUS_CHARS + 1)})
 
 
 def test_keys_are_short() -> None:
-    entry(**dict[str, Any]({"k" * MAX_KEY_CHARS: 1}))
+    entry(**dict[str, Any]({"ext." + "k" * 128: 1}))
+    refused(Refusal.WRONG_SHAPE, entry, **{"ext." + "k" * 129: 1})
     refused(Refusal.WRONG_SHAPE, entry, **{"k" * (MAX_KEY_CHARS + 1): 1})
     write("ext." + "k" * (MAX_KEY_CHARS - 4))
     refused(Refusal.WRONG_SHAPE, write, "ext." + "k" * (MAX_KEY_CHARS - 3))
@@ -140,10 +139,12 @@ def test_what_is_fixed_never_changes(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(CHANGEABLE))
 def test_its_author_alone_changes_what_may_change(name: str) -> None:
-    write(name)
-    refused(Refusal.FOREIGN_AUTHOR, write, name, author=BOB)
-    refused(Refusal.FOREIGN_AUTHOR, write, name, signer=BOB)
-    refused(Refusal.FOREIGN_AUTHOR, write, name, value=7)
+    value = CONTENT if name == "content_id" else "x"
+    write(name, value=value)
+    refused(Refusal.FOREIGN_AUTHOR, write, name, value=value, author=BOB)
+    refused(Refusal.FOREIGN_AUTHOR, write, name, value=value, signer=BOB)
+    refused(Refusal.WRONG_SHAPE, write, name, value=7)
+    refused(Refusal.WRONG_SHAPE, write, name, value="x" * 129)
     refused(Refusal.FOREIGN_KEY, write, name, "inner")
 
 
@@ -151,9 +152,16 @@ def test_a_write_to_an_element_that_came_with_it_is_its_signers() -> None:
     write("status", signer=BOB, node=(2, 0))
 
 
-def test_annotations_and_unknown_fields_are_left_to_those_who_read() -> None:
+def test_annotations_are_left_to_those_who_read() -> None:
     write("ext.reactions", "inner", signer=BOB, value=None)
-    write("unknown", signer=BOB, value=7)
+    write("ext.unknown", signer=BOB, value=7)
+    refused(Refusal.WRONG_SHAPE, write, "ext.unknown", value=b"no JSON")
+
+
+@pytest.mark.parametrize("name", ["unknown", "room_id", "body", "redacted"])
+def test_a_ref_has_no_fields_of_other_names(name: str) -> None:
+    refused(Refusal.WRONG_SHAPE, entry, **{name: 7})
+    refused(Refusal.WRONG_SHAPE, write, name, value=7)
 
 
 def test_the_rules_of_refs_are_for_timelines() -> None:

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from sublet.cli.chat import invited
 from sublet.cli.chat.lines import TAG_CHARS
 from sublet.cli.chat.timeline import Timeline
 from sublet.cli.options.entities import load_names
 from sublet.cli.options.room_files import download, media_of, typed_path, upload
 from sublet.cli.options.rooms import LAST, pick
+from sublet.cli.rendering.delegations import span
 from sublet.cli.rendering.entity_names import EntityNames
 from sublet.cli.rendering.rooms import room_name
 from sublet.daemon.api.operation import Nothing
@@ -230,6 +232,11 @@ class Talk:
             self.timeline.remark(f"* {who} has left" if by == who else f"* {who} was removed by {by}")
         elif kind == "room.equivocation":
             self.timeline.remark(f"* {who} has signed two different things for one place; neither is shown")
+        elif kind == "room.agents_ended":
+            turns = event.get("turns")
+            self.timeline.remark(f"* agents have taken {turns} turns without a person, and are silent until one speaks")
+        elif kind == "room.clock_differs":
+            self.timeline.remark(f"* {_clock_of(who, event.get('ahead_seconds'))}")
         elif kind == "room.knocked":
             words = clean_line(str(event.get("text", "")), 200)
             self.timeline.remark(f"* {who} asks to be let in: {words}  (/invite {who})")
@@ -310,9 +317,17 @@ class Talk:
         await self._control.call(MODERATE_MESSAGE, request)
 
     async def invite(self, given: str) -> None:
-        """Make somebody a member."""
+        """Invite somebody."""
         request = InviteToRoom(room_id=self.room_id, entity=self.names.entity(given))
         await self._control.call(INVITE_TO_ROOM, request)
+
+    async def invitations(self) -> str:
+        """Return the invitations into other rooms that wait."""
+        return await invited.waiting(self._control, self.names)
+
+    async def answer_invitation(self, given: str, *, accept: bool) -> str:
+        """Come into another room that one is invited to, or say no, and return what became of it."""
+        return await invited.answer(self._control, self.names, given, accept=accept)
 
     async def who(self) -> str:
         """Return the members, how far they have read, and who knocks."""
@@ -325,6 +340,8 @@ class Talk:
             there = next((one for one in self.present if one.entity == entity), None)
             if there is not None:
                 read += ", here" if not there.status else f", here: {there.status}"
+            if self.room.invited.get(entity) == "pending":
+                read = ", has not accepted yet"
             lines.append(f"  {self.names.short(entity)}  {role}{read}  {entity}")
         lines += [
             f"  {self.names.short(entity)} asks to be let in: {text}" for entity, text in self.room.knocks.items()
@@ -349,3 +366,11 @@ class Talk:
 
 def _new(events: list[dict[str, Any]]) -> set[str]:
     return {str(event.get("ref_id")) for event in events if event.get("kind") == "message.new"}
+
+
+def _clock_of(who: str, ahead_seconds: object) -> str:
+    """Return what is said of a clock that has begun to differ, or is right again."""
+    if not isinstance(ahead_seconds, int) or not ahead_seconds:
+        return f"the clock of {who}'s daemon is right again"
+    way = "ahead of" if ahead_seconds > 0 else "behind"
+    return f"the clock of {who}'s daemon is {span(abs(ahead_seconds))} {way} this machine's"

@@ -60,6 +60,8 @@ def peer_details(peer: PeerView) -> RenderableType:
         facts.append(("name from", whole_line(peer.note)))
     if peer.rooms:
         facts.append(("rooms", f"none: {whole_line(peer.rooms)}"))
+    if peer.clock:
+        facts.append(("clock", whole_line(peer.clock)))
     parts: list[RenderableType] = [_facts(facts)]
     if peer.agents:
         parts.append(Text("  agents (in the peer's own words)", style="dim"))

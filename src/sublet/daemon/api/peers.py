@@ -43,6 +43,7 @@ class PeerView(View):
     why_not: str = ""
     note: str = Field(default="", description="Why it is not called what it calls itself; empty where it is")
     rooms: str = Field(default="", description="Why no rooms are shared with it; empty where they are, or may be")
+    clock: str = Field(default="", description="By how much its clock differs from this machine's; empty: hardly")
     was: str | None = Field(default=None, description="Its name here until now, where it has just got another")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -28,12 +29,20 @@ class PeerDirectory:
         peers: the paired daemons.
         link: asks them.
         why_no_rooms: returns why no rooms are shared with the peer of a name; empty where they are.
+        other_clock: returns by how much that peer's clock differs; empty where it does not.
     """
 
-    def __init__(self, peers: PeerStore, link: PeerLink, why_no_rooms: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        peers: PeerStore,
+        link: PeerLink,
+        why_no_rooms: Callable[[str], str],
+        other_clock: Callable[[str], str] = lambda _: "",
+    ) -> None:
         self._peers = peers
         self._link = link
         self._why_no_rooms = why_no_rooms
+        self._other_clock = other_clock
 
     async def views(self) -> list[PeerView]:
         """Return all peers; one that does not answer says so itself instead of being left out."""
@@ -48,17 +57,17 @@ class PeerDirectory:
         return [task.result() for task in asked]
 
     async def _view(self, peer: Peer) -> PeerView:
-        rooms = self._why_no_rooms(peer.name)
+        view = partial(peer.view, rooms=self._why_no_rooms(peer.name), clock=self._other_clock(peer.name))
         try:
             async with deadlines.timeout(ASK_SECONDS):
-                return peer.view(await self._link.agents(peer.address()), rooms=rooms)
+                return view(await self._link.agents(peer.address()))
         except TimeoutError:
             why = f"{peer.name} did not answer within {ASK_SECONDS:.0f} s"
-            return peer.view(usable=False, why_not=why, rooms=rooms)
+            return view(usable=False, why_not=why)
         except SubletError as error:
-            return peer.view(usable=False, why_not=error.message, rooms=rooms)
+            return view(usable=False, why_not=error.message)
         except Exception:
             # One odd answer must not hide all the other peers.
             log.exception("a peer's card could not be read", peer=peer.name)
             why = f"what {peer.name} answered could not be read; see the log"
-            return peer.view(usable=False, why_not=why, rooms=rooms)
+            return view(usable=False, why_not=why)

@@ -74,7 +74,13 @@ class Peer:
         return PeerAddress(self.name, self.a2a_url, self.public_key, self.tls_certificate)
 
     def view(
-        self, agents: Sequence[AgentView] = (), *, usable: bool = True, why_not: str = "", rooms: str = ""
+        self,
+        agents: Sequence[AgentView] = (),
+        *,
+        usable: bool = True,
+        why_not: str = "",
+        rooms: str = "",
+        clock: str = "",
     ) -> PeerView:
         """Return the peer as faces show it."""
         return PeerView(
@@ -88,6 +94,7 @@ class Peer:
             why_not=why_not,
             note=self.note,
             rooms=rooms,
+            clock=clock,
         )
 
 

@@ -50,7 +50,8 @@ Update = Progress | Done | Error | Silence
 
 
 BUS_WIRE: Final = 3
-"""Rooms are compared by digest trees; 2 compared some heads, and 1 had no mutual TLS on one machine."""
+"""3: rooms are compared by digest trees; refs stand by ranks, and have the fields of their schema alone. 2: mutual
+TLS by pinned keys everywhere. 1 had none on one machine, and another name for each authority."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,8 @@ class RoomService(OfNamedRooms):
     async def get_room(self, request: OneRoom, caller: Subject) -> RoomDetail:
         shown = detail_of(await self._speaking.call(caller, room_calls.get, room_id=request.room_id))
         apart = {entity: why for entity in shown.roles if (why := self._speaking.apart(entity))}
-        return shown.model_copy(update={"apart": apart})
+        clocks = {entity: how for entity in shown.roles if (how := self._speaking.other_clock(entity))}
+        return shown.model_copy(update={"apart": apart, "clocks": clocks})
 
     @serves(INVITE_TO_ROOM)
     async def invite_to_room(self, request: InviteToRoom, caller: Subject) -> RoomChange:
@@ -59,7 +60,11 @@ class RoomService(OfNamedRooms):
 
     @serves(JOIN_ROOM)
     async def join_room(self, request: OneRoom, caller: Subject) -> RoomChange:
-        await (await self._speaking.service()).find_room(request.room_id)
+        service = await self._speaking.service()
+        if any(one.room_id == request.room_id for one in await self._speaking.invitations(caller)):
+            await service.invited.accept(request.room_id)
+        else:
+            await service.find_room(request.room_id)
         joined = await self._speaking.call(caller, room_calls.join, room_id=request.room_id)
         return RoomChange(room_id=request.room_id, name=joined["name"], entity=self._speaking.entity(caller))
 

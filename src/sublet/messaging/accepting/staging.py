@@ -8,7 +8,8 @@ since what it was told of can't be taken back.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from sublet.messaging.accepting.accepted import Accepted, ChangeTeller, entry_row, write_row
@@ -18,6 +19,7 @@ from sublet.messaging.documents.plan import Plan
 from sublet.messaging.events.events import Events
 from sublet.messaging.opening.accepted_updates import AcceptedUpdates
 from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.opening.room_order import RoomOrder
 from sublet.messaging.ports.rows import Batch, DeletionRow, LogRow, StagedUpdate
 from sublet.messaging.ports.store import Store
 from sublet.messaging.quotas.quotas import Quotas
@@ -34,6 +36,14 @@ Came: TypeAlias = tuple[RoomId, str, int, bool]
 """What was written: the room, the part of it, the client, and whether one of ours wrote it."""
 
 
+@dataclass(slots=True)
+class LeftOut:
+    """Updates of a log that were not taken once more: what they build on is missing, or they are not allowed."""
+
+    gaps: list[bytes] = field(default_factory=list)
+    refused: list[bytes] = field(default_factory=list)
+
+
 class Staging:
     """The batch that is being made.
 
@@ -42,6 +52,7 @@ class Staging:
         documents: what it changes.
         updates: the log's updates, decoded.
         rooms: who is in which room.
+        order: where refs stand.
         quotas: what may be begun, and what was used.
         usage: what is charged.
         events: what is told once it is durable.
@@ -56,6 +67,7 @@ class Staging:
         documents: OpenDocuments,
         updates: AcceptedUpdates,
         rooms: RoomStates,
+        order: RoomOrder,
         quotas: Quotas,
         usage: DiskUsage,
         events: Events,
@@ -67,6 +79,7 @@ class Staging:
         self._documents = documents
         self._updates = updates
         self._rooms = rooms
+        self._order = order
         self._quotas = quotas
         self._usage = usage
         self._events = events
@@ -80,6 +93,8 @@ class Staging:
         """Told what was written, once it is durable."""
         self.forgetting: list[Callable[[], None]] = []
         """Called where a transaction has failed: each part goes back to what is durable."""
+        self.losses = 0
+        """How often that was so: whoever has written before then, and was not durable yet, has lost it."""
 
     @property
     def accepted(self) -> int:
@@ -121,11 +136,14 @@ class Staging:
 
         Raises:
             Exception: the store could not; nothing of it is kept.
+            RuntimeError: a hook asks for it while it is being told of a commit; nothing is lost by that.
         """
         if not self._batch:
             self._gathering.committed()
             return
         store = self._store
+        if store.in_transaction:
+            raise RuntimeError("nothing is committed within a commit")
         batch, self._batch = self._batch, Batch()
         accepted, self._accepted = self._accepted, []
         try:
@@ -162,17 +180,31 @@ class Staging:
             for content_id, raw in contents.items():
                 self._batch.contents[document.row.number, content_id] = raw
 
-    def replay(self, name: str, rows: Sequence[tuple[int, bytes]]) -> None:
-        """Take accepted updates of a document once more, by their numbers in the log, and tell nobody."""
+    def replay(self, name: str, rows: Iterable[tuple[int, bytes]], left: LeftOut | None = None) -> None:
+        """Take accepted updates of a document once more, by their numbers in the log, and tell nobody.
+
+        Args:
+            name: the document's id.
+            rows: its updates.
+            left: takes those that can't be taken, where rows may be missing; None where none are.
+        """
         document = self._documents.open(name)
         for seq, raw in rows:
             envelope = unpack(raw)
             update = decode_update(envelope.payload)
+            if left is not None:
+                if document.known(update) or (update.items and update.start < document.next_clock(update.client)):
+                    continue  # it is there twice
+                if document.missing(update):
+                    left.gaps.append(raw)
+                    continue
             try:
                 plan = document.plan(update)
                 refuse_forbidden(self._documents.datatype_of(document), document, envelope.signer, plan)
             except Refused as refused:
                 self._counts[refused.refusal] += 1
+                if left is not None:
+                    left.refused.append(raw)
                 continue
             self.stage(document, envelope, update, plan, seq, local=False)
         batch, self._batch = self._batch, Batch()
@@ -195,6 +227,7 @@ class Staging:
 
     def reset(self) -> None:
         """Go back to what is durable, after a transaction that failed."""
+        self.losses += 1
         self._batch = Batch()
         self._accepted.clear()
         self._updates.staged.clear()
@@ -211,10 +244,15 @@ class Staging:
         before, head = document.extended(update, envelope.payload)
         log = LogRow(seq, client if update.items else None, update.start, update.end, envelope.raw, head, before)
         staged = StagedUpdate(document.row, log, signer, bool(update.items) and client not in document.clients)
-        shown = document.place.kind == "index" and self._shown(document, signer, update)
+        of_shard = document.ranked is not None
+        shown = of_shard and self._shown(document, signer, update)
         datatype = self._documents.datatype_of(document)
         name = datatype.entry_id if datatype is not None else "ref_id"
         staged.entries = [entry_row(name, signer, client, entry, seq, shown=shown) for entry in plan.entries]
+        for row, entry in zip(staged.entries, plan.entries, strict=True) if of_shard else ():
+            row.rank = self._order.least_rank(document, entry.fields, row.entry_id)
+            after = self._order.after_row(document, entry.fields, (client, entry.item.clock))
+            staged.afters += [after] if after is not None else []
         staged.writes = [write_row(signer, client, write, seq) for write in plan.writes]
         if datatype is not None and datatype.latest_only:
             staged.superseded = [write.origin for write in staged.writes if write.origin is not None]
@@ -226,6 +264,7 @@ class Staging:
             or any((cut.client, cut.clock + at) not in written_over for at in range(cut.length))
         ]
         document.accept(update, signer, staged.entries)
+        self._order.taken(document, staged.entries)
         document.unsettled = True
         for write in staged.writes:
             document.staged_writes[write.client, write.clock] = write

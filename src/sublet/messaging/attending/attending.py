@@ -98,10 +98,9 @@ class Attending:
 
     async def room(self, room_id: RoomId) -> None:
         """Hear and serve a room, and ask for what is missing of it."""
-        month = await self._call(lambda engine: room_id in engine.here.ids and engine.shards.current_month())
-        if not month:
+        if not await self._call(lambda engine: room_id in engine.here.ids):
             return  # forgotten meanwhile
-        await self._declare(self._subscriptions.room, room_id, month)
+        await self._declare(self._subscriptions.room, room_id)
         self._want(f"room:{room_id}")
         self._came(room_id)
         await self.see(room_id)
@@ -143,8 +142,12 @@ class Attending:
                 continue
             self._hand_over.soon(self.see, row.room_id)
             entity = row.data.get("entity")
-            if row.kind == "room.member.joined" and isinstance(entity, str) and entity not in keyring.local:
+            if not isinstance(entity, str) or entity in keyring.local:
+                continue
+            if row.kind == "room.member.joined":
                 self._hand_over.soon(self._member_came, row.room_id, entity, row.data.get("local") is True)
+            elif row.data.get("by") in keyring.local:
+                self._hand_over.soon(self._want, f"withdraw:{row.room_id}/{entity}")
 
     async def _speak(self, room_id: RoomId) -> None:
         speaker = await self._call(lambda engine: engine.roots.speaker(room_id))

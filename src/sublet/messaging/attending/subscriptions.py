@@ -12,7 +12,6 @@ from functools import partial
 from sublet.messaging.ports.network import Network, PeerQuery, Sample
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import ROOT, Channel, channel_key, doc_id
-from sublet.protocol.ezagent.shards import previous_month
 
 Undo = Callable[[], None]
 
@@ -46,17 +45,17 @@ class Subscriptions:
         self._documents = documents
         self._lock = threading.Lock()
         self._rooms: dict[RoomId, list[Undo]] = {}
-        self._months: dict[tuple[RoomId, str], Undo] = {}
         self._speakers: dict[RoomId, tuple[EntityId, Undo]] = {}
         self._entities: dict[tuple[str, EntityId], Undo] = {}
 
-    def room(self, room_id: RoomId, month: str) -> None:
-        """Hear and serve a room's documents; called again in another month, hear that month too."""
+    def room(self, room_id: RoomId) -> None:
+        """Hear and serve a room's documents, of every month: a writer's clock may be another than ours."""
         with self._lock:
             if room_id not in self._rooms:
                 root = f"ezagent/{room_id}"
                 heard = (
                     "config/updates",
+                    "index/*/updates",
                     "ext/*/updates",
                     "content/*/updates",
                     "content/*/acl/updates",
@@ -76,10 +75,6 @@ class Subscriptions:
                 self._rooms[room_id] = [self._network.subscribe(f"{root}/{key}", self._heard) for key in heard]
                 self._rooms[room_id].append(self._network.subscribe(f"{root}/delivery", self._acknowledged))
                 self._rooms[room_id] += [self._network.serve(f"{root}/{key}", self._asked) for key in served]
-            for name in (month, previous_month(month)):
-                if (room_id, name) not in self._months:
-                    key = f"ezagent/{room_id}/index/{name}$*/updates"
-                    self._months[room_id, name] = self._network.subscribe(key, self._heard)
 
     def speaker(self, room_id: RoomId, entity: EntityId | None) -> None:
         """Tell what differs from what we have of a room, as the one of ours who states it; None where nobody does."""
@@ -99,7 +94,6 @@ class Subscriptions:
         self.speaker(room_id, None)
         with self._lock:
             undo = self._rooms.pop(room_id, [])
-            undo += [self._months.pop(key) for key in list(self._months) if key[0] == room_id]
         for one in undo:
             one()
 

@@ -9,7 +9,7 @@ from sublet.messaging.ports.rows import EntryRow, WriteRow
 from sublet.protocol.ezagent.yjs.model import ItemId
 
 ENTRY_COLUMNS: Final = (
-    "client, clock, length, origin_client, origin_clock, right_client, right_clock, entry_id, signer, seq, shown"
+    "client, clock, length, origin_client, origin_clock, right_client, right_clock, entry_id, signer, seq, shown, rank"
 )
 WRITE_COLUMNS: Final = (
     "client, clock, entry_client, entry_clock, container_client, container_clock, key, origin_client, origin_clock, "
@@ -19,9 +19,8 @@ WRITE_COLUMNS: Final = (
 
 def entry_of(row: Sequence[Any]) -> EntryRow:
     """Return the element that ``ENTRY_COLUMNS`` hold."""
-    return EntryRow(
-        row[0], row[1], row[2], _pair(row[3], row[4]), _pair(row[5], row[6]), row[7], row[8], row[9], bool(row[10])
-    )
+    origin, right = _pair(row[3], row[4]), _pair(row[5], row[6])
+    return EntryRow(row[0], row[1], row[2], origin, right, row[7], row[8], row[9], bool(row[10]), row[11])
 
 
 def entry_values(entry: EntryRow) -> tuple[object, ...]:
@@ -36,6 +35,7 @@ def entry_values(entry: EntryRow) -> tuple[object, ...]:
         entry.signer,
         entry.seq,
         entry.shown,
+        entry.rank,
     )
 
 

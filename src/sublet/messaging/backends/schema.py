@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from sublet.messaging.backends.ranking_messages import rank_messages
 from sublet.migrations.schema import Migration, Schema, Tables
 
-SCHEMA_VERSION: Final = 11
+SCHEMA_VERSION: Final = 13
 
 _TABLES: Final = """
 CREATE TABLE documents (
@@ -51,10 +52,22 @@ CREATE TABLE entries (
     signer TEXT NOT NULL,
     seq INTEGER NOT NULL,
     shown INTEGER NOT NULL,
+    rank INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (document, seq, clock)
 ) WITHOUT ROWID;
 CREATE INDEX entries_by_id ON entries (entry_id);
+CREATE INDEX entries_by_rank ON entries (document, rank);
 CREATE INDEX entries_hidden ON entries (signer) WHERE shown = 0;
+CREATE TABLE afters (
+    document INTEGER NOT NULL,
+    client INTEGER NOT NULL,
+    clock INTEGER NOT NULL,
+    after_doc TEXT NOT NULL,
+    after_client INTEGER NOT NULL,
+    after_clock INTEGER NOT NULL,
+    PRIMARY KEY (document, client, clock)
+) WITHOUT ROWID;
+CREATE INDEX afters_of ON afters (after_doc);
 CREATE TABLE writes (
     number INTEGER PRIMARY KEY,
     document INTEGER NOT NULL,
@@ -135,6 +148,19 @@ CREATE TABLE nodes (
     PRIMARY KEY (tree, prefix)
 ) WITHOUT ROWID;
 CREATE TABLE due (room_id TEXT NOT NULL, place BLOB NOT NULL, PRIMARY KEY (room_id, place)) WITHOUT ROWID;
+CREATE TABLE invitations (
+    room_id TEXT PRIMARY KEY,
+    home TEXT NOT NULL,
+    inviter TEXT NOT NULL,
+    whom TEXT NOT NULL,
+    name TEXT NOT NULL,
+    members TEXT NOT NULL,
+    member_count INTEGER NOT NULL,
+    answer TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    kept BLOB NOT NULL,
+    told INTEGER NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE forgotten (room_id TEXT PRIMARY KEY, due INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE events (cursor INTEGER PRIMARY KEY, kind TEXT NOT NULL, room_id TEXT, data TEXT NOT NULL);
@@ -175,8 +201,17 @@ def _words(tables: Tables) -> None:
     tables.execute("CREATE VIRTUAL TABLE words USING fts5(body, tokenize = 'unicode61 remove_diacritics 2')")
 
 
+def _invitations(tables: Tables) -> None:
+    """Version 12: a room that somebody brings ours into waits until that is accepted. Rooms that are here stay."""
+    tables.execute(
+        "CREATE TABLE invitations (room_id TEXT PRIMARY KEY, home TEXT NOT NULL, inviter TEXT NOT NULL, "
+        "whom TEXT NOT NULL, name TEXT NOT NULL, members TEXT NOT NULL, member_count INTEGER NOT NULL, "
+        "answer TEXT NOT NULL, at_ms INTEGER NOT NULL, kept BLOB NOT NULL, told INTEGER NOT NULL) WITHOUT ROWID"
+    )
+
+
 def _trees(tables: Tables) -> None:
-    """Version 11: digest trees in place of what members have said of heads. They are built later, in steps."""
+    """Version 13: digest trees in place of what members have said of heads. They are built later, in steps."""
     tables.execute("DROP TABLE heads")
     tables.execute(
         "CREATE TABLE roots (room_id TEXT NOT NULL, entity_id TEXT NOT NULL, at_ms INTEGER NOT NULL, "
@@ -201,7 +236,9 @@ def _trees(tables: Tables) -> None:
 
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     Migration(10, "find messages by their words", _words),
-    Migration(11, "compare rooms by digest trees", _trees),
+    Migration(11, "order messages by what their writers had seen", rank_messages),
+    Migration(12, "ask before a room is taken up", _invitations),
+    Migration(13, "compare rooms by digest trees", _trees),
 )
 """All steps from version 9 on, the first that a release had."""
 

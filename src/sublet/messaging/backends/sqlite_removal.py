@@ -102,7 +102,7 @@ class SqliteRemoval:
         self._db.executemany("DELETE FROM entries WHERE document = ? AND seq = ? AND clock = ?", entries)
         if removed or entries:
             return True
-        for table in ("clients", "forks"):
+        for table in ("clients", "forks", "afters"):
             self._db.execute(f"DELETE FROM {table} WHERE document = ?", (number,))  # noqa: S608 - constants
         self._db.execute("DELETE FROM documents WHERE number = ?", (number,))
         # What is found by a content that changes has its id for a key, and no room.

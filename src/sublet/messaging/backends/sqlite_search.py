@@ -13,9 +13,9 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
-from sublet.messaging.ports.search_store import UnreadRefs
+from sublet.messaging.ports.search_store import UnreadRefs, found_at
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import RefId, RoomId
+from sublet.protocol.ezagent.ids import RefId, RoomId, ref_ms
 
 MAX_SEARCHED_CHARS: Final = 16_384
 """Of a message's text; what stands further down is not found."""
@@ -77,10 +77,10 @@ class SqliteSearch:
                 found.append(UnreadRefs(int(number), str(room_id), refs, (int(rows[-1][0]), int(rows[-1][1]))))
         return found
 
-    def put(self, document: int, ref_id: RefId, body: str) -> None:
+    def put(self, document: int, ref_id: RefId, body: str, at: str) -> None:
         self.drop(ref_id)
         cursor = self._db.execute(
-            "INSERT INTO searched (document, ref_id, at) VALUES (?, ?, ?)", (document, ref_id, ref_id[-26:])
+            "INSERT INTO searched (document, ref_id, at) VALUES (?, ?, ?)", (document, ref_id, at)
         )
         self._db.execute("INSERT INTO words (rowid, body) VALUES (?, ?)", (cursor.lastrowid, _storable(body)))
 
@@ -111,6 +111,7 @@ class SqliteSearch:
         self, words: Sequence[str], rooms: Sequence[RoomId], limit: int, before: str | None
     ) -> list[tuple[RoomId, RefId]]:
         left = MAX_STEPS // STEPS_AT_ONCE
+        below = self._at(before) if before is not None else None
 
         def step() -> int:
             nonlocal left
@@ -123,7 +124,7 @@ class SqliteSearch:
                 "SELECT d.room_id, s.ref_id FROM words JOIN searched s ON s.number = words.rowid "  # noqa: S608
                 f"JOIN documents d ON d.number = s.document WHERE words MATCH ? AND d.{_IN_ROOMS} "
                 "AND (? IS NULL OR s.at < ?) ORDER BY s.at DESC LIMIT ?",
-                (_query(words), json.dumps(list(rooms)), before, before, limit),
+                (_query(words), json.dumps(list(rooms)), below, below, limit),
             ).fetchall()
         except sqlite3.OperationalError:
             if left >= 0:
@@ -134,6 +135,14 @@ class SqliteSearch:
         finally:
             self._db.set_progress_handler(None, 0)
         return [(str(room), str(ref_id)) for room, ref_id in rows]
+
+    def _at(self, ref_id: RefId) -> str:
+        """Return where a message stands among those that are found; by its own time where it is found no more."""
+        plain = ref_id[-26:]
+        row = self._db.execute(
+            "SELECT at FROM searched WHERE ref_id IN (?, ?) LIMIT 1", (plain, f"ulid:{plain}")
+        ).fetchone()
+        return str(row[0]) if row is not None else found_at(ref_id, ref_ms(ref_id))
 
     def tidy(self) -> bool:
         if self._db.execute("SELECT 1 FROM settings WHERE name = ?", (_UNTIDY,)).fetchone() is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,10 @@ from typing import Final
 
 from sublet.messaging.backends.rows import ENTRY_COLUMNS, WRITE_COLUMNS, entry_of, entry_values, write_of, write_values
 from sublet.messaging.backends.sqlite_file import open_database
+from sublet.messaging.backends.sqlite_invitations import SqliteInvitations
+from sublet.messaging.backends.sqlite_ranks import SqliteRanks
 from sublet.messaging.backends.sqlite_removal import SqliteRemoval
+from sublet.messaging.backends.sqlite_rows import SqliteRows
 from sublet.messaging.backends.sqlite_search import SqliteSearch
 from sublet.messaging.backends.sqlite_tree import SqliteTree
 from sublet.messaging.backends.sqlite_trust import SqliteTrust
@@ -26,7 +28,6 @@ from sublet.messaging.ports.rows import (
     WriteRow,
 )
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId, is_content_hash
 from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
 
@@ -34,8 +35,6 @@ MAX_DELETE_ONLY: Final = 1_000
 """Envelopes that only delete are in no state vector; so many of a document go with every difference, half the last."""
 _NEXT: Final = "(SELECT max(until) FROM log l WHERE l.document = c.document AND l.client = c.client)"
 _DOCUMENT: Final = "SELECT number, doc_id, room_id, kind FROM documents"
-MAX_HIDDEN_LAST: Final = 256
-"""Elements that are not shown, of strangers say, past which the newest one that is shown is looked for."""
 PRUNE_EVERY: Final = 256
 """How many events come before those that are too old are deleted."""
 LAST_RANK: Final = "\U0010ffff"
@@ -54,10 +53,16 @@ class SqliteStore:
 
     def __init__(self, path: Path | None) -> None:
         self._db = open_database(path)
+        self.ranks = SqliteRanks(self._db)
         self.search = SqliteSearch(self._db)
         self.tree = SqliteTree(self._db)
         self.trust = SqliteTrust(self._db, self.search, self.tree)
         self.removal = SqliteRemoval(self._db, self.search, self.tree)
+        self.invitations = SqliteInvitations(self._db)
+
+    def rows(self) -> SqliteRows:
+        """Return the rows as they are, for whoever checks or mends them."""
+        return SqliteRows(self._db, self.tree)
 
     def document(self, doc_id: str, room_id: RoomId | None, kind: str) -> DocumentRow:
         found = self.find_document(doc_id)
@@ -72,8 +77,9 @@ class SqliteStore:
         row = self._db.execute(f"{_DOCUMENT} WHERE doc_id = ?", (doc_id,)).fetchone()
         return DocumentRow(*row) if row is not None else None
 
-    def numbered(self, number: int) -> DocumentRow:
-        return DocumentRow(*self._db.execute(f"{_DOCUMENT} WHERE number = ?", (number,)).fetchone())
+    def numbered(self, number: int) -> DocumentRow | None:
+        row = self._db.execute(f"{_DOCUMENT} WHERE number = ?", (number,)).fetchone()
+        return DocumentRow(*row) if row is not None else None
 
     def documents(self, room_id: RoomId, kind: str) -> list[DocumentRow]:
         rows = self._db.execute(
@@ -111,13 +117,6 @@ class SqliteStore:
     def count_entries(self, document: int) -> int:
         (count,) = self._db.execute("SELECT count(*) FROM entries WHERE document = ?", (document,)).fetchone()
         return int(count)
-
-    def newest_entry(self, document: int) -> RefId | None:
-        rows = self._db.execute(
-            "SELECT entry_id, shown FROM entries WHERE document = ? ORDER BY seq DESC, clock DESC LIMIT ?",
-            (document, MAX_HIDDEN_LAST),
-        )
-        return next((str(entry_id) for entry_id, shown in rows if shown), None)
 
     def entries(self, document: int) -> list[EntryRow]:
         rows = self._db.execute(
@@ -320,9 +319,12 @@ class SqliteStore:
         if clients:
             db.executemany("INSERT INTO clients VALUES (?, ?, ?)", clients)
         db.executemany(
-            f"INSERT INTO entries (document, {ENTRY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            f"INSERT INTO entries (document, {ENTRY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
             entries,
         )
+        afters = [(u.document.number, *a.item, a.doc_id, *a.after) for u in updates for a in u.afters]
+        if afters:
+            db.executemany("INSERT OR REPLACE INTO afters VALUES (?, ?, ?, ?, ?, ?)", afters)
         if writes:
             db.executemany(
                 f"INSERT INTO writes (document, {WRITE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
@@ -378,15 +380,6 @@ class SqliteStore:
 
     def close(self) -> None:
         self._db.close()
-
-
-def not_kept(error: sqlite3.Error) -> SubletError:
-    """Return what whoever asked is told where the database can't be read or written just now."""
-    return SubletError(
-        LocalCode.UNAVAILABLE,
-        f"messages can't be kept or read just now: {error}",
-        "See that there is room on the disk and that the database can be written, then try again.",
-    )
 
 
 def _hash(content_id: ContentId) -> bytes:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from sublet.messaging.ports.rows import StagedUpdate
@@ -33,6 +34,7 @@ from sublet.protocol.ezagent.digest_tree import (
     total,
 )
 from sublet.protocol.ezagent.envelope import unpack
+from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.reconciliation import MAX_LISTED
 
@@ -117,8 +119,15 @@ class SqliteTree:
             return
         name, room_id = str(row[0]), str(row[1])
         for raw in gone:
-            self._remove(self._number(room_id), _place_of(name, raw))
+            with suppress(Refused):  # damaged, and so it was no leaf, or is found to be none when it is asked for
+                self._remove(self._number(room_id), _place_of(name, raw))
         self._sum_up(document, name, room_id)
+
+    def drop(self, document: int) -> None:
+        """Remove the leaf of a document whose row is removed; inside the transaction."""
+        row = self._db.execute("SELECT doc_id, room_id FROM documents WHERE number = ?", (document,)).fetchone()
+        if row is not None and row[1] is not None:
+            self._remove(self._number(str(row[1])), place_of(str(row[0])))
 
     def root(self, room_id: RoomId) -> Node:
         return self._node(self._number(room_id), ())

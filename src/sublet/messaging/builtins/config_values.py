@@ -21,6 +21,7 @@ from sublet.protocol.ezagent.room.table import ADMIN_FIELDS, MAX_NAME_CHARS, lev
 ENCRYPTION: Final = "transport_only"
 WINDOW: Final = "monthly"
 MAX_POWER: Final = 100
+MAX_AGENT_TURNS: Final = 1_000
 _TIMELINE: Final = ("timeline",)
 _EXTENSIONS: Final = ("enabled_extensions",)
 
@@ -80,14 +81,23 @@ def check_value(
 
 
 def _check_timeline(value: Written) -> None:
-    if not isinstance(value, dict) or not value.keys() <= {"window_size", "max_refs_per_window"}:
-        raise _wrong("of the timeline only max_refs_per_window can be changed", "timeline.max_refs_per_window=100000")
+    if not isinstance(value, dict) or not value.keys() <= {"window_size", "max_refs_per_window", "max_agent_turns"}:
+        raise _wrong(
+            "of the timeline max_refs_per_window and max_agent_turns can be changed",
+            "timeline.max_refs_per_window=100000",
+        )
     if value.get("window_size", WINDOW) != WINDOW:
         raise _wrong("a part of the timeline is a month; there is no other window_size")
     if "max_refs_per_window" in value and not _is_whole(value["max_refs_per_window"], 1, MAX_REFS_PER_MONTH):
         raise _wrong(
             f"max_refs_per_window is a whole number from 1 to {MAX_REFS_PER_MONTH}",
             "timeline.max_refs_per_window=100000",
+        )
+    if "max_agent_turns" in value and not _is_whole(value["max_agent_turns"], 1, MAX_AGENT_TURNS):
+        raise _wrong(
+            f"max_agent_turns is a whole number from 1 to {MAX_AGENT_TURNS}: after so many turns of agents without a "
+            "person their conversation ends",
+            "timeline.max_agent_turns=64",
         )
 
 

@@ -18,8 +18,10 @@ from sublet.messaging.declaring.declaration import (
 )
 from sublet.messaging.declaring.pre_send import PreSend
 from sublet.messaging.reconciling.roots import ROLLED_BACK_EVENT
+from sublet.messaging.rooms.standing import INVITED_EVENT, JOINED_EVENT
 from sublet.messaging.schema.changes import Intent
 from sublet.messaging.schema.datatypes import QOS_CONFIG, Change, Datatype, Origin
+from sublet.messaging.trust.clocks import CLOCK_EVENT
 from sublet.messaging.trust.forks import EQUIVOCATION_EVENT
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.room.state import NO_POWER
@@ -149,11 +151,15 @@ ROOM = Declaration(
         Operation(calls.set_power.id, calls.set_power.by(operations.set_power), writes="room_config"),
     ),
     events=(
+        INVITED_EVENT,
+        JOINED_EVENT,
         "room.member.joined",
         "room.member.left",
         "room.knocked",
         "room.config.updated",
         EQUIVOCATION_EVENT,
         ROLLED_BACK_EVENT,
+        CLOCK_EVENT,
+        "room.agents_ended",
     ),
 )

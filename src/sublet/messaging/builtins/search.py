@@ -16,10 +16,12 @@ from sublet.messaging.calls import message_calls as calls
 from sublet.messaging.declaring.asking import AskingContext
 from sublet.messaging.declaring.declaration import Declaration, Index, Operation, Refresh
 from sublet.messaging.declaring.operating import OperationContext, OperationParts
+from sublet.messaging.ports.search_store import found_at
 from sublet.messaging.schema.datatypes import Origin
 from sublet.messaging.schema.fields import Fields
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, is_ref_id
+from sublet.protocol.ezagent.order import stands_at_ms
 from sublet.protocol.patterns import Pattern
 
 MAX_QUERY_CHARS: Final = 500
@@ -114,13 +116,20 @@ def _take_one(parts: OperationParts, reader: EntityId, room_id: RoomId, document
         ref = shown.get(ref_id)
         body = _text(ref) if ref is not None else None
         if body is not None:
-            search.put(document, ref_id, body)
+            search.put(document, ref_id, body, _at(parts, ref_id))
         elif ref is not None and _is_to_come(ref):
             search.doubt(ref_id)
             waiting += 1
         else:
             search.drop(ref_id)
     return waiting
+
+
+def _at(parts: OperationParts, ref_id: RefId) -> str:
+    """Return where a message stands among those that are found: by its time in its room, none of them to come."""
+    found = parts.store.find_entry(ref_id)
+    rank = parts.store.ranks.of(found[0].number, found[1]) if found is not None else None
+    return found_at(ref_id, min(stands_at_ms(rank or 0), parts.now_ms()))
 
 
 def _text(ref: Fields) -> str | None:
@@ -142,7 +151,7 @@ def _find(
     complete: bool,
 ) -> calls.MessagesFound:
     parts = context.parts
-    places = parts.store.search.find(words, _rooms(context, rooms), limit + 1, before and before[-26:])
+    places = parts.store.search.find(words, _rooms(context, rooms), limit + 1, before)
     page = places[:limit]
     found: list[calls.Ref] = []
     stale: list[RefId] = []

@@ -22,11 +22,12 @@ from sublet.messaging.declaring.operating import OperationContext, no_message
 from sublet.messaging.declaring.pre_send import PreSend
 from sublet.messaging.documents.document import Document
 from sublet.messaging.documents.sequence import Node
+from sublet.messaging.opening.room_order import place_of
 from sublet.messaging.schema.datatypes import QOS_DATA, AnnotationPlace, Change, Datatype, Origin
 from sublet.messaging.schema.fields import Fields, FieldsView, Written
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import RefId, RoomId
-from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.order import AFTER, Place
 from sublet.protocol.ezagent.roots import StorageType
 from sublet.protocol.ezagent.yjs.encode import Nested
 from sublet.protocol.times import rfc3339_of_ms
@@ -43,6 +44,7 @@ def _generate_ref(context: PreSend) -> None:
     """Give a ref its id and its core fields, and make the shared maps in which others will annotate it."""
     given, room = dict(context.fields), context.room
     context.fields.clear()
+    given.pop(AFTER, None)  # which is written once it is known what stands last
     core = {
         "ref_id": context.new_ref_id(),
         "author": context.intent.entity,
@@ -127,37 +129,25 @@ def _get_ref(context: OperationContext, room_id: RoomId, ref_id: RefId) -> calls
     return shown
 
 
-def _place_of(context: OperationContext, room_id: RoomId, cursor: RefId) -> tuple[str, Node]:
+def _place_of(context: OperationContext, room_id: RoomId, cursor: RefId) -> Place:
     found = context.parts.store.find_entry(cursor)
     if found is None or found[0].room_id != room_id:
         raise no_message(cursor)
-    node = context.parts.documents.open(found[0].doc_id).list.nodes[found[1]]
-    return found[0].doc_id.rpartition("/")[2], node
+    document = context.parts.documents.open(found[0].doc_id)
+    return place_of(document, document.list.nodes[found[1]])
 
 
-def backwards(
-    context: OperationContext, room_id: RoomId, place: tuple[str, Node] | None
-) -> Iterator[tuple[Document, Node]]:
-    """Yield the refs of a room that count, from the last, or from the one before ``place``, to the first."""
-    names = [name for name in context.parts.shards.names(room_id) if place is None or name <= place[0]]
-    for name in reversed(names):
-        document = context.parts.documents.open(doc_id("index", room_id=room_id, shard_id=name))
-        start = place[1] if place is not None and place[0] == name else None
-        for node in document.list.backwards(start):
-            if context.parts.reading.counts(document, node):
-                yield document, node
+def backwards(context: OperationContext, room_id: RoomId, before: Place | None) -> Iterator[tuple[Document, Node]]:
+    """Yield the refs of a room that count, from the last, or from the one before a place, to the first."""
+    for document, node in context.parts.order.backwards(room_id, before):
+        if context.parts.reading.counts(document, node):
+            yield document, node
 
 
-def _forwards(
-    context: OperationContext, room_id: RoomId, place: tuple[str, Node] | None
-) -> Iterator[tuple[Document, Node]]:
-    names = [name for name in context.parts.shards.names(room_id) if place is None or name >= place[0]]
-    for name in names:
-        document = context.parts.documents.open(doc_id("index", room_id=room_id, shard_id=name))
-        start = place[1] if place is not None and place[0] == name else None
-        for node in document.list.forwards(start):
-            if context.parts.reading.counts(document, node):
-                yield document, node
+def _forwards(context: OperationContext, room_id: RoomId, after: Place | None) -> Iterator[tuple[Document, Node]]:
+    for document, node in context.parts.order.forwards(room_id, after):
+        if context.parts.reading.counts(document, node):
+            yield document, node
 
 
 def _annotations(context: OperationContext, room_id: RoomId, ref_id: RefId) -> Fields:

@@ -53,6 +53,7 @@ class ChangeParts:
     events: Events
     later: Later
     missing: list[Callable[[str], None]]
+    now_ms: Callable[[], int]
 
 
 class AfterWrite(ReadsRooms, ReadsEpochs):
@@ -73,6 +74,22 @@ class AfterWrite(ReadsRooms, ReadsEpochs):
     def room(self) -> RoomState | None:
         """Return the state of the room that was written to."""
         return self._parts.rooms.state(self.change.room_id) if self.change.room_id is not None else None
+
+    @property
+    def now_ms(self) -> int:
+        """Return the time, Unix milliseconds, by our clock: for what nobody else has to agree on."""
+        return self._parts.now_ms()
+
+    def rank(self, ref_id: RefId | None = None) -> int:
+        """Return the rank of the new ref that the hook was called for, or of another one; 0 where that is not here."""
+        name, item = self.change.doc_id, self.change.item
+        if ref_id is not None:
+            found = self._parts.store.find_entry(ref_id)
+            if found is None:
+                return 0
+            name, item = found[0].doc_id, found[1]
+        node = self._parts.documents.open(name).list.nodes.get(item)
+        return node.rank if node is not None else 0
 
     def emit(self, kind: str, data: dict[str, JsonValue]) -> None:
         """Tell an event; its room is added."""

@@ -11,6 +11,7 @@ from sublet.messaging.events.events import Events
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.intake.intake import Intake
 from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.opening.room_order import RoomOrder
 from sublet.messaging.opening.shards import TimelineShards
 from sublet.messaging.passing.ephemeral import Ephemeral
 from sublet.messaging.ports.blobs import BlobStore
@@ -94,6 +95,7 @@ class OperationParts:
     here: RoomsHere
     documents: OpenDocuments
     shards: TimelineShards
+    order: RoomOrder
     reading: Reading
     shows: Shows
     writing: Writing
@@ -114,6 +116,17 @@ class OperationContext:
     def __init__(self, parts: OperationParts, entity: EntityId) -> None:
         self.parts = parts
         self.entity = entity
+
+    def rank(self, room_id: RoomId, ref_id: RefId) -> int:
+        """Return where a ref of a room stands.
+
+        Raises:
+            SubletError: ``NOT_FOUND``: there is none.
+        """
+        found = self.parts.store.find_entry(ref_id)
+        if found is None or found[0].room_id != room_id:
+            raise no_message(ref_id)
+        return self.parts.documents.open(found[0].doc_id).list.nodes[found[1]].rank
 
     def state(self, room_id: RoomId) -> RoomState:
         """Return the state of a room that the caller may read.

@@ -7,15 +7,20 @@ An agent that leaves it out, or counts anew, gains nothing with one that counts:
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Final, Protocol
 
 from sublet.messaging.builtins.timeline import HOPS, backwards, hops_of
 from sublet.messaging.declaring.operating import OperationContext, OperationParts
+from sublet.messaging.delivery.depths import FORGOTTEN_SECONDS, Depths, limit_of
+from sublet.messaging.delivery.depths import kind_of as _kind
+from sublet.messaging.events.events import Events
 from sublet.messaging.identities.keyring import Keyring
+from sublet.messaging.opening.room_order import RoomOrder
 from sublet.messaging.ports.rows import EventRow
+from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import RoomStates
@@ -27,15 +32,19 @@ from sublet.protocol.times import unix_ms
 
 MAX_LOOKED_AT: Final = 64
 """Messages of a conversation that are looked through for what an agent answers."""
-FORGOTTEN_SECONDS: Final = 600.0
-"""After which what was said last in a conversation of two agents is not what the next message answers."""
+_NEW: Final = "message.new"
 MAX_PAIRS: Final = 4_096
 WINDOW_SECONDS: Final = 60.0
 MAX_CHAIN_SHOWN: Final = 8
+ENDED_EVENT: Final = "room.agents_ended"
+"""Told in a room where agents have taken as many turns without a person as its config allows."""
 
 
 class LoopParts(Protocol):
     """The parts of the engine for bounding loops of agents."""
+
+    @property
+    def events(self) -> Events: ...
 
     @property
     def here(self) -> RoomsHere: ...
@@ -50,10 +59,16 @@ class LoopParts(Protocol):
     def operating(self) -> OperationParts: ...
 
     @property
+    def order(self) -> RoomOrder: ...
+
+    @property
     def reading(self) -> Reading: ...
 
     @property
     def rooms(self) -> RoomStates: ...
+
+    @property
+    def store(self) -> Store: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +94,9 @@ class Loops:
     def __init__(self, limits: LoopLimits) -> None:
         self._limits = limits
         self._sent: OrderedDict[tuple[EntityId, EntityId], deque[int]] = OrderedDict()
+        self._depths = Depths()
+        self._ended: OrderedDict[RoomId, None] = OrderedDict()
+        """Rooms in which it was told that agents have come to the end of their conversation."""
 
     def admit(self, engine: LoopParts, author: EntityId, arguments: FieldsView) -> Fields:
         """Return the arguments of a ``message.send`` with the hops that it has behind it.
@@ -108,6 +126,7 @@ class Loops:
                     f"agents have answered each other {self._limits.max_hops} times in a row: … → {shown}",
                     "Nothing was sent. A person's message begins anew; tell your person what is open.",
                 )
+            self._check_turns(engine, author, room_id)
             self._count(engine, author, room_id)
             if hops:
                 ext[HOPS] = hops
@@ -122,9 +141,45 @@ class Loops:
 
         def wakes(row: EventRow) -> bool:
             hops = row.data.get(HOPS, 0)
-            return not isinstance(hops, int) or hops <= self._limits.max_hops
+            if isinstance(hops, int) and hops > self._limits.max_hops:
+                return False
+            room_id = row.room_id if row.kind == _NEW else None
+            return room_id is None or not self._is_over(engine, room_id, None)
 
         return wakes
+
+    def told(self, engine: LoopParts, rows: Iterable[EventRow]) -> None:
+        """Tell in a room, once, that agents have come to the end of their conversation there."""
+        for room_id in {row.room_id for row in rows if row.kind == _NEW and row.room_id is not None}:
+            limit = limit_of(engine.rooms, room_id)
+            if self._depths.turns(engine, room_id, None, engine.now_ms()) < limit:
+                self._ended.pop(room_id, None)
+            elif room_id not in self._ended:
+                self._ended[room_id] = None
+                while len(self._ended) > MAX_PAIRS:
+                    self._ended.popitem(last=False)
+                with engine.store.transaction():
+                    engine.events.tell(ENDED_EVENT, room_id, {"room_id": room_id, "turns": limit})
+                    events = engine.events.write()
+                engine.events.publish(events)
+
+    def _is_over(self, engine: LoopParts, room_id: RoomId, author: EntityId | None) -> bool:
+        turns = self._depths.turns(engine, room_id, author, engine.now_ms())
+        return turns > limit_of(engine.rooms, room_id)
+
+    def _check_turns(self, engine: LoopParts, author: EntityId, room_id: RoomId) -> None:
+        """Refuse a message of an agent where agents have taken turns often enough since a person spoke.
+
+        Raises:
+            SubletError: ``LOOP_REFUSED``.
+        """
+        if self._is_over(engine, room_id, author):
+            limit = limit_of(engine.rooms, room_id)
+            raise SubletError(
+                LocalCode.LOOP_REFUSED,
+                f"agents have taken {limit} turns in this room since a person spoke, which is what it allows",
+                "Nothing was sent. A person's message begins anew; an admin may raise timeline.max_agent_turns.",
+            )
 
     def _hops(self, engine: LoopParts, author: EntityId, room_id: RoomId, ext: FieldsView) -> tuple[int, list[str]]:
         """Return how many messages of agents a new one has behind it, and who wrote them, the last first.
@@ -169,12 +224,6 @@ class Loops:
             self._sent.move_to_end((author, other))
         while len(self._sent) > MAX_PAIRS:
             self._sent.popitem(last=False)
-
-
-def _kind(engine: LoopParts, entity: EntityId) -> EntityKind:
-    """Return what an entity is; who is not known yet counts as an agent."""
-    record = engine.keyring.record(entity)
-    return record.kind if record is not None else EntityKind.AGENT
 
 
 def _answered(ext: FieldsView) -> RefId | None:

@@ -1,6 +1,7 @@
 """One open document: who wrote up to where, the order of its elements, and where each item of an update belongs.
 
-Rules: planning an update changes nothing; accepting it does. Nothing is put before another, so replicas order alike.
+Rules: planning an update changes nothing; accepting it does. Nothing is put before another, so replicas order alike;
+refs stand by their ranks (``ranked.py``), other elements as YATA has them.
 Fields are not in memory, they come from the log. Weak: it holds a node for each element, so a shard is bounded in refs.
 """
 
@@ -14,7 +15,8 @@ from typing import Final
 
 from sublet.messaging.documents.held import HeldUpdate, HeldUpdates, Need
 from sublet.messaging.documents.plan import LOST, OPAQUE, Fresh, Located, NewEntry, NewWrite, Plan, plain_value, put
-from sublet.messaging.documents.sequence import Node, YataList
+from sublet.messaging.documents.ranked import RankedList
+from sublet.messaging.documents.sequence import Chain, Node, YataList
 from sublet.messaging.ports.rows import DocumentRow, EntryRow, Fork, WriteRow
 from sublet.messaging.ports.store import Store
 from sublet.protocol.ezagent.digest_tree import FORKS_OF_OUTCAST
@@ -82,7 +84,9 @@ class Document:
         self._starts: dict[int, list[int]] = {}
         self._elements: tuple[Update, frozenset[ItemId]] | None = None
         """Of the update that was asked about last."""
-        self.list = YataList()
+        self.ranked = RankedList(place.shard_id) if place.shard_id is not None else None
+        """The refs of a shard, by their places; None for other documents."""
+        self.list: Chain = self.ranked if self.ranked is not None else YataList()
         if self._array is not None:
             for entry in store.entries(row.number):
                 self._place_entry(entry)
@@ -354,6 +358,8 @@ class Document:
             # Beside what forks, which is not here or elsewhere another: behind its author's own last one, on all peers.
             own = self._starts.get(entry.client)
             origin = (entry.client, own[-1]) if own else None
+        if self.ranked is not None and origin is not None:
+            entry.rank = max(entry.rank, self.list.nodes[origin].rank + 1)
         node = Node(
             (entry.client, entry.clock),
             entry.length,
@@ -362,6 +368,7 @@ class Document:
             entry.entry_id,
             entry.signer,
             entry.seq,
+            entry.rank,
         )
         self.list.integrate(node)
         self._starts.setdefault(entry.client, []).append(entry.clock)

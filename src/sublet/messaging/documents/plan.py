@@ -6,6 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.yjs.model import ANY, BINARY, MAP, TYPE, Item, ItemId
 from sublet.protocol.ezagent.yjs.writer import write_value
 
@@ -67,8 +68,14 @@ class NewEntry:
         )
 
     def add(self, item: Item) -> Located:
-        """Take the element's next field, and return where it belongs."""
+        """Take the element's next field, and return where it belongs.
+
+        Raises:
+            Refused: ``WRONG_SHAPE``: it has that field already.
+        """
         key, nested = str(item.key), item.kind == TYPE and item.value == MAP
+        if key in self.fields:  # readers of the array would take the first of them, and checks the last
+            raise Refused(Refusal.WRONG_SHAPE, "an element that has a field twice")
         self.length += 1
         if nested:
             self.nested.add(key)
@@ -116,6 +123,8 @@ def put(entry: NewEntry, located: Located, value: object, makes_map: bool) -> No
         if not isinstance(inner, dict):
             return
         holder = inner
+    if located.path[-1] in holder:
+        raise Refused(Refusal.WRONG_SHAPE, "an element that has a field twice")
     if makes_map:
         entry.nested.add("/".join(located.path))
         holder[located.path[-1]] = {}

@@ -30,23 +30,78 @@ class Node:
     entry_id: str
     signer: str
     seq: int
+    rank: int = 0
+    """Where a ref stands (``protocol/ezagent/order.py``); elements of other documents have none."""
     previous: Node | None = None
     next: Node | None = None
 
 
-class YataList:
-    """A linked list into which nodes are integrated in any order that keeps causes before effects."""
+class Chain:
+    """Nodes that are linked in an order, each found by its item and by its id."""
 
     def __init__(self) -> None:
         self.head: Node | None = None
         self.tail: Node | None = None
         self.nodes: dict[ItemId, Node] = {}
         self.by_entry: dict[str, Node] = {}
-        self._index: _Index | None = None
-        """Made when it is first needed; a list has none as long as it is short or nobody writes at once with others."""
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    def __iter__(self) -> Iterator[Node]:
+        node = self.head
+        while node is not None:
+            yield node
+            node = node.next
+
+    def integrate(self, node: Node) -> None:
+        """Put a node where the order puts it."""
+        raise NotImplementedError
+
+    def precedes(self, first: Node, second: Node) -> bool:
+        """Tell whether one of two different nodes comes before the other."""
+        raise NotImplementedError
+
+    def link(self, node: Node, left: Node | None) -> None:
+        """Put a node behind another one, or at the beginning."""
+        following = left.next if left is not None else self.head
+        node.previous, node.next = left, following
+        if left is not None:
+            left.next = node
+        else:
+            self.head = node
+        if following is not None:
+            following.previous = node
+        else:
+            self.tail = node
+        self.nodes[node.id] = node
+        if (
+            node.id < self.by_entry.setdefault(node.entry_id, node).id
+        ):  # one author gave two elements one id: all replicas take the same
+            self.by_entry[node.entry_id] = node
+
+    def backwards(self, before: Node | None = None) -> Iterator[Node]:
+        """Yield nodes from the last, or from the one before ``before``, to the first."""
+        node = before.previous if before is not None else self.tail
+        while node is not None:
+            yield node
+            node = node.previous
+
+    def forwards(self, after: Node | None = None) -> Iterator[Node]:
+        """Yield nodes from the first, or from the one after ``after``, to the last."""
+        node = after.next if after is not None else self.head
+        while node is not None:
+            yield node
+            node = node.next
+
+
+class YataList(Chain):
+    """A linked list into which nodes are integrated in any order that keeps causes before effects."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._index: _Index | None = None
+        """Made when it is first needed; a list has none as long as it is short or nobody writes at once with others."""
 
     def integrate(self, node: Node) -> None:
         """Put a node where YATA puts it; its neighbours at insertion must be here.
@@ -59,23 +114,9 @@ class YataList:
         other = left.next if left is not None else self.head
         if other is not right:
             left = self._place(node, left, other, right)
-        following = left.next if left is not None else self.head
-        node.previous, node.next = left, following
-        if left is not None:
-            left.next = node
-        else:
-            self.head = node
-        if following is not None:
-            following.previous = node
-        else:
-            self.tail = node
-        self.nodes[node.id] = node
+        self.link(node, left)
         if self._index is not None:
             self._index.add(node)
-        if (
-            node.id < self.by_entry.setdefault(node.entry_id, node).id
-        ):  # one author gave two elements one id: all replicas take the same
-            self.by_entry[node.entry_id] = node
 
     def _place(self, node: Node, left: Node | None, other: Node | None, right: Node | None) -> Node | None:
         """Return the node after which a node comes that others were inserted beside."""
@@ -112,12 +153,6 @@ class YataList:
             other = other.next
         return left
 
-    def __iter__(self) -> Iterator[Node]:
-        node = self.head
-        while node is not None:
-            yield node
-            node = node.next
-
     def precedes(self, first: Node, second: Node) -> bool:
         """Tell whether one of two different nodes comes before the other; costs as much as they are apart."""
         behind_first, behind_second = first.next, second.next
@@ -127,20 +162,6 @@ class YataList:
             if behind_second is first or behind_first is None:
                 return False
             behind_first, behind_second = behind_first.next, behind_second.next
-
-    def backwards(self, before: Node | None = None) -> Iterator[Node]:
-        """Yield nodes from the last, or from the one before ``before``, to the first."""
-        node = before.previous if before is not None else self.tail
-        while node is not None:
-            yield node
-            node = node.previous
-
-    def forwards(self, after: Node | None = None) -> Iterator[Node]:
-        """Yield nodes from the first, or from the one after ``after``, to the last."""
-        node = after.next if after is not None else self.head
-        while node is not None:
-            yield node
-            node = node.next
 
 
 class _TooFar:

@@ -31,6 +31,7 @@ from sublet.messaging.identities.keyring import Keyring, LocalEntity
 from sublet.messaging.intake.intake import Intake
 from sublet.messaging.opening.accepted_updates import AcceptedUpdates
 from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.opening.room_order import RoomOrder
 from sublet.messaging.opening.shards import TimelineShards
 from sublet.messaging.passing.ephemeral import Ephemeral
 from sublet.messaging.ports.blobs import BlobStore
@@ -41,9 +42,11 @@ from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES, DiskUsage
 from sublet.messaging.reading.authorise import WriterRules
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.reconciling.roots import Roots
+from sublet.messaging.rooms.audience import Audience
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.texts.texts import Texts
+from sublet.messaging.trust.clocks import PeerClocks
 from sublet.messaging.trust.forks import Forks
 from sublet.messaging.writing.later import Later
 from sublet.messaging.writing.writing import Writing
@@ -81,13 +84,16 @@ class Engine:
         self.epochs = Epochs(store, self.keyring)
         self.rooms = RoomStates(store)
         self.here = RoomsHere(store, self.rooms, self.keyring)
+        self.audience = Audience(self.rooms, self.here)
         self.events = Events(store)
         self.cursors = Cursors(store, self.events)
         # Documents, and what of them counts.
         self.updates = AcceptedUpdates(store)
         self.documents = OpenDocuments(store, schema, self.updates, self.keyring, self.here)
         self.shards = TimelineShards(store, self.documents, self.rooms, now_ms)
-        self.usage = DiskUsage(store, daemon_bytes)
+        self.order = RoomOrder(store, self.documents)
+        self.documents.closed.append(self.order.forget)
+        self.usage = DiskUsage(store, daemon_bytes, self.keyring.home)
         self.quotas = Quotas(store, self.usage, self.rooms, self.here, self.keyring, self.documents, self.shards)
         rules = WriterRules(schema, self.rooms)
         self.reading = Reading(store, self.documents, self.updates, self.rooms, rules)
@@ -106,6 +112,7 @@ class Engine:
             self.documents,
             self.updates,
             self.rooms,
+            self.order,
             self.quotas,
             self.usage,
             self.events,
@@ -114,7 +121,7 @@ class Engine:
             counts,
         )
         self.forks = Forks(
-            store, self.documents, self.keyring, self.quotas, self.staging, configs, self.hooks, self.events
+            store, self.documents, self.keyring, self.quotas, self.staging, configs, self.hooks, self.events, self.order
         )
         self.intake = Intake(
             store,
@@ -126,12 +133,15 @@ class Engine:
             gathering,
             self.staging,
             self.forks,
+            self.order,
             counts,
         )
+        self.clocks = PeerClocks(store, self.events, now_ms)
         self.roots = Roots(store, self.keyring, self.here, self.events, now_ms)
         # Writing as our own.
         self.writing = Writing(
             self.documents,
+            self.order,
             self.reading,
             self.hooks,
             self.quotas,
@@ -164,6 +174,7 @@ class Engine:
             here=self.here,
             documents=self.documents,
             shards=self.shards,
+            order=self.order,
             reading=self.reading,
             shows=self.shows,
             writing=self.writing,
@@ -204,6 +215,7 @@ class Engine:
             events=self.events,
             later=self.later,
             missing=self.missing,
+            now_ms=self.now_ms,
         )
         reading = ReadParts(
             store=self.store,
@@ -230,6 +242,7 @@ class Engine:
     def forget(self) -> None:
         """Go back to what is durable, after a commit that failed."""
         self.documents.forget()
+        self.order.forget()
         self.later.forget()
         self.writing.drop_pending()
         self.texts.forget()
@@ -249,5 +262,6 @@ class Engine:
         self.ephemeral.settle(room_id)
         self.updates.forget()
         self.shards.forget(room_id)
+        self.order.forget()
         self.quotas.forget()
         self.usage.drop(room_id)

@@ -19,7 +19,7 @@ from sublet.messaging.declaring.declaration import (
     Refresh,
     Trigger,
 )
-from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.operating import OperationContext, no_message
 from sublet.messaging.declaring.pre_send import PreSend
 from sublet.messaging.ports.rows import IndexEntry
 from sublet.messaging.schema.changes import Happened, Intent
@@ -27,6 +27,7 @@ from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Chang
 from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import RoomId, is_ref_id
+from sublet.protocol.ezagent.order import rank_text, stands_at_ms
 from sublet.protocol.ezagent.room.state import RoomState
 from sublet.protocol.patterns import Pattern
 
@@ -37,8 +38,11 @@ MAX_CHANNELS_LISTED: Final = 500
 """Channels of one room that are listed."""
 LOOKED_BACK: Final = 32
 """Messages of a channel that may be gone before it counts as gone itself."""
+MS_DIGITS: Final = 15
 _CHANNEL = Pattern(r"[\pL\pN_][\pL\pN_-]{0,63}\Z")
 _REFS: Final = "channel_refs"
+_PLACES: Final = "channel_places"
+"""Where each message of a channel stands, by its id, so that a page before it is found at once."""
 _CHANNELS: Final = "channel_list"
 
 
@@ -81,12 +85,16 @@ def _inject(context: PreSend) -> None:
 
 def _update_activity(context: AfterWrite) -> None:
     change, fields = context.change, context.change.fields
-    room, created_at = str(change.room_id), str(fields.get("created_at"))
+    room, rank = str(change.room_id), context.rank()
+    # Across rooms by the time at which a ref stands in its own, in a room as it stands there. A time to come counts as
+    # that of arrival: each reader is in other rooms, so no two have to agree, and no room stands before all others.
+    at_ms = min(stands_at_ms(rank), context.now_ms)
     for name in channels_of(fields):
-        # The rank is the order of reading: by time across rooms, and by id where times are the same.
+        place = f"{at_ms:0{MS_DIGITS}}/{rank_text(rank)}/{change.entry_id}"
         context.index(
             [
-                IndexEntry(_REFS, f"{room}/{name}", f"{created_at}/{change.entry_id}", {"ref_id": change.entry_id}),
+                IndexEntry(_REFS, f"{room}/{name}", place, {"ref_id": change.entry_id}),
+                IndexEntry(_PLACES, f"{room}/{name}", str(change.entry_id), {"place": place}),
                 IndexEntry(_CHANNELS, room, name, {}),
             ]
         )
@@ -124,7 +132,7 @@ def _refs(
         raise SubletError(LocalCode.INVALID_ARGUMENT, "no name of a channel", "See channels.list.")
     check_limit(limit)
     if room_id is not None and before is not None and is_ref_id(before):
-        before = f"{context.ref(room_id, before)['created_at']}/{before}"
+        before = _place_of(context, room_id, name, before)
     found: list[tuple[str, RoomId, str]] = []
     rooms = context.parts.here.of(context.entity) if room_id is None else [context.state(room_id)]
     for state in rooms:
@@ -141,6 +149,18 @@ def _refs(
         "refs": [refs[ref_id] for _, _, ref_id in reversed(page) if ref_id in refs],
         "next_cursor": page[-1][0] if more else None,
     }
+
+
+def _place_of(context: OperationContext, room_id: RoomId, name: str, ref_id: str) -> str:
+    """Return where a message of a channel stands among those of its room.
+
+    Raises:
+        SubletError: ``NOT_FOUND``: it is none of the channel's.
+    """
+    found = context.parts.store.scan_index(_PLACES, f"{room_id}/{name}", 1, f"{ref_id}\0")
+    if not found or found[0].rank != ref_id:
+        raise no_message(ref_id)
+    return str(found[0].value["place"])
 
 
 def _list(context: OperationContext) -> list[calls.ChannelFound]:

@@ -24,6 +24,7 @@ from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Chang
 from sublet.messaging.schema.fields import FieldsView
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.ids import RefId, RoomId, is_ref_id, is_room_id
+from sublet.protocol.ezagent.order import rank_text
 
 REPLY_TO_FIELD: Final = "ext.reply_to"
 CROSS_ROOM: Final = "cross-room-ref"
@@ -83,16 +84,17 @@ def _remember(context: AfterWrite) -> None:
     change, target = context.change, reply_target(context.change.fields)
     if target is not None and target.room_id in (None, change.room_id):
         key = f"{change.room_id}/{target.ref_id}"
-        context.index([IndexEntry(_INDEX, key, str(change.entry_id), {})])
+        context.index([IndexEntry(_INDEX, key, f"{rank_text(context.rank())}/{change.entry_id}", {})])
 
 
 def _show_replies(context: AfterRead) -> None:
-    """List with each message the replies to it, the last ones, in the order of their ids."""
+    """List with each message the replies to it, the last ones, in the order of the room."""
     if context.quoted:
         return
     found = {
         ref["ref_id"]: [
-            entry.rank for entry in context.scan_index(_INDEX, f"{context.room_id}/{ref['ref_id']}", MAX_REPLIES_SHOWN)
+            entry.rank.rpartition("/")[2]
+            for entry in context.scan_index(_INDEX, f"{context.room_id}/{ref['ref_id']}", MAX_REPLIES_SHOWN)
         ]
         for ref in context.items
     }

@@ -26,6 +26,7 @@ from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Chang
 from sublet.messaging.schema.fields import FieldsView
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.ids import RefId, RoomId, is_ref_id
+from sublet.protocol.ezagent.order import least_rank, rank_text
 
 THREAD_FIELD: Final = "ext.thread"
 LOOKED_BACK: Final = 32
@@ -61,12 +62,12 @@ def _inject(context: PreSend) -> None:
 def _remember(context: AfterWrite) -> None:
     change, root = context.change, thread_root(context.change.fields)
     if root is not None:
-        context.index(
-            [
-                IndexEntry(_VIEW, f"{change.room_id}/{root}", str(change.entry_id), {}),
-                IndexEntry(_ROOTS, str(change.room_id), root, {}),
-            ]
-        )
+        rank = context.rank()
+        place = f"{rank_text(rank)}/{change.entry_id}"
+        context.index([IndexEntry(_VIEW, f"{change.room_id}/{root}", place, {})])
+        # A thread stands where its first message does by its id; one that claims to begin after its answers, nowhere.
+        if least_rank(root) <= rank:
+            context.index([IndexEntry(_ROOTS, str(change.room_id), root, {})])
 
 
 def _filter(context: AfterRead) -> None:
@@ -101,21 +102,29 @@ def _list(
     if root is not None:
         context.ref(room_id, root)
     index, key = (_ROOTS, room_id) if root is None else (_VIEW, f"{room_id}/{root}")
+    if root is not None and before is not None:
+        before = f"{rank_text(context.rank(room_id, before))}/{before}"
     entries = context.parts.store.scan_index(index, key, limit + 1, before)
-    page = entries[:limit]
+    page = [_ref_of(entry) for entry in entries[:limit]]
     query = {"thread": root} if root is not None else None
-    shown = context.shown(room_id, [entry.rank for entry in reversed(page)], query)
+    shown = context.shown(room_id, page[::-1], query)
     if root is None:
         for ref in shown:
             ref["last_thread_reply"] = _last_reply(context, room_id, ref["ref_id"])
         shown = [ref for ref in shown if ref["last_thread_reply"] is not None]
-    return {"refs": shown, "next_cursor": page[-1].rank if len(entries) > limit else None}
+    return {"refs": shown, "next_cursor": page[-1] if len(entries) > limit else None}
+
+
+def _ref_of(entry: IndexEntry) -> RefId:
+    """Return the message that an entry is of, which stands last in its place."""
+    return entry.rank.rpartition("/")[2]
 
 
 def _last_reply(context: OperationContext, room_id: RoomId, root: RefId) -> RefId | None:
     entries = context.parts.store.scan_index(_VIEW, f"{room_id}/{root}", LOOKED_BACK)
-    counting = context.parts.reading.counting(room_id, [entry.rank for entry in entries])
-    return next((entry.rank for entry in entries if entry.rank in counting), None)
+    replies = [_ref_of(entry) for entry in entries]
+    counting = context.parts.reading.counting(room_id, replies)
+    return next((reply for reply in replies if reply in counting), None)
 
 
 THREADS = Declaration(

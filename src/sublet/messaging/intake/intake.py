@@ -16,9 +16,11 @@ from sublet.messaging.accepting.config_gathering import ConfigGathering
 from sublet.messaging.accepting.staging import Staging
 from sublet.messaging.documents.document import Document
 from sublet.messaging.identities.keyring import Keyring
+from sublet.messaging.intake.awaited import AwaitedRefs
 from sublet.messaging.intake.offers import Offers
 from sublet.messaging.intake.waiting import WaitingForKeys
 from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.opening.room_order import RoomOrder
 from sublet.messaging.passing.ephemeral import Ephemeral
 from sublet.messaging.ports.store import Store
 from sublet.messaging.quotas.quotas import Quotas
@@ -30,11 +32,15 @@ from sublet.protocol.ezagent.digest_tree import place_of_deletion
 from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId, is_client_of
+from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.order import AFTER
 from sublet.protocol.ezagent.yjs.decode import decode_update
-from sublet.protocol.ezagent.yjs.model import Update
+from sublet.protocol.ezagent.yjs.model import ANY, Update
 
 _PASSING: Final = "/ephemeral/"
 MAX_DIGESTS: Final = 4_096
+_FORGED: Final = frozenset({Refusal.BAD_SIGNATURE, Refusal.MALFORMED})
+"""Why something is refused that every peer would have refused before it handed it on."""
 
 
 class Intake:
@@ -50,6 +56,7 @@ class Intake:
         gathering: keeps back what is sent to long configs.
         staging: makes what is accepted durable.
         forks: finds those who sign two histories.
+        order: where refs stand.
         counts: how many updates were accepted, duplicates, held, and refused by reason.
     """
 
@@ -64,6 +71,7 @@ class Intake:
         gathering: ConfigGathering,
         staging: Staging,
         forks: Forks,
+        order: RoomOrder,
         counts: Counter[str],
     ) -> None:
         self._store = store
@@ -75,15 +83,18 @@ class Intake:
         self.gathering = gathering
         self._staging = staging
         self._forks = forks
+        self._order = order
         self.counts = counts
         """How many updates were accepted, duplicates, held, and refused by reason."""
         self.waiting = WaitingForKeys()
         """Of members."""
         self.strangers = WaitingForKeys()
+        self.awaited = AwaitedRefs()
         self._offers = Offers(self.counts)
         self._deferred: list[Arrival] = []
         self._deletes_seen: dict[bytes, None] = {}
         staging.forgetting.append(self._deferred.clear)
+        staging.forgetting.append(self.awaited.drop)
 
     def take(self, arrivals: Sequence[Arrival]) -> ArrivalReport:
         """Take what came from the wire, commit it, and let the hooks know.
@@ -173,6 +184,7 @@ class Intake:
                     return
                 self._received(document, envelope, update, self._offers.named_by(update, arrival.contents), outcome)
         except Refused as refused:
+            outcome.forged += refused.refusal in _FORGED
             if refused.refusal is Refusal.QUOTA and self._staging.changes_config:
                 self._deferred.append(arrival)
             else:
@@ -205,6 +217,8 @@ class Intake:
             self.counts["held"] += 1
             outcome.gaps.add(document.row.doc_id)
             return
+        if self._awaits(document, envelope, update, tuple(contents.values()), outcome):
+            return
         size = len(envelope.payload) + sum(map(len, contents.values()))
         self._quotas.admit(document, envelope.signer, update, size)
         self._accept(document, envelope, update)
@@ -214,11 +228,41 @@ class Intake:
                 try:
                     if not document.known(held.update) or self._forks.contradicts(document, held.envelope, held.update):
                         self._check_client(document, held.envelope, held.update)
+                        if self._awaits(document, held.envelope, held.update, (), outcome):
+                            continue
                         size = len(held.envelope.payload)
                         self._quotas.admit(document, held.envelope.signer, held.update, size)
                         self._accept(document, held.envelope, held.update)
                 except Refused as refused:
                     self.counts[refused.refusal] += 1
+
+    def _awaits(
+        self,
+        document: Document,
+        envelope: Envelope,
+        update: Update,
+        contents: tuple[bytes, ...],
+        outcome: ArrivalReport,
+    ) -> bool:
+        """Keep a ref whose writer had seen a ref of another shard that is not here; tell whether there is such a one.
+
+        Raises:
+            Refused: ``QUOTA``: its writer is no member, or too much waits.
+        """
+        for item in update.items if document.ranked is not None else ():
+            if item.key != AFTER or item.kind != ANY or not isinstance(item.value, list):
+                continue
+            after = self._order.after_of(document, {AFTER: item.value[-1]})
+            if after is None or self._order.is_here(document, after):
+                continue
+            self._quotas.may_wait(document, envelope, update)
+            name = doc_id("index", room_id=str(document.place.room_id), shard_id=after.shard)
+            outcome.gaps.add(name)
+            if not self.awaited.keep(name, after.item, Arrival(envelope.raw, contents)):
+                raise Refused(Refusal.QUOTA, "too much waits for what is missing")
+            self.counts["held"] += 1
+            return True
+        return False
 
     def _deletes_nothing(self, document: Document, envelope: Envelope, update: Update) -> bool:
         """Tell whether an update that only deletes is here; of what no room shares, whether its signer has done that.
@@ -237,6 +281,7 @@ class Intake:
         refuse_forbidden(self._documents.datatype_of(document), document, envelope.signer, plan)
         self._staging.stage(document, envelope, update, plan, self._staging.next_seq(), local=False)
         self.counts["accepted"] += 1
+        self._deferred += self.awaited.release(document.row.doc_id, update.client, update.end)
         if not update.items:
             self._deletes_seen[hashlib.sha256(envelope.signed).digest()] = None
             while len(self._deletes_seen) > MAX_DIGESTS:

@@ -101,6 +101,14 @@ class OpenDocuments:
         """Tell whether nothing of a document is here."""
         return name not in self._open and self._store.find_document(name) is None
 
+    def is_open(self, name: str) -> Document | None:
+        """Return a document that is open, and leave one that is not as it is."""
+        return self._open.get(name)
+
+    def unsettled(self, room_id: RoomId) -> list[Document]:
+        """Return the open documents of a room that have taken what is not durable yet."""
+        return [one for one in self._open.values() if one.unsettled and one.row.room_id == room_id]
+
     def datatype_of(self, document: Document) -> Datatype | None:
         """Return the datatype whose document this is."""
         return self._schema.datatype_at(document.place.kind, document.place.ext_id)

@@ -1,7 +1,8 @@
 """Knows which shards a room's timeline has, and where the next ref goes (DESIGN 6.3).
 
-Rules: a month is read from its first sub-shard on until one is empty, so a shard begins only behind one that has a ref,
-and nobody begins one far ahead of our clock. Weak: how full a shard is may differ between replicas that write at once,
+Rules: a month is read from its first sub-shard on until one is empty, so a shard begins only behind one that has a ref.
+Where a ref stands does not follow from its shard (``room_order.py``), so nobody's clock decides which shards are taken.
+Weak: how full a shard is may differ between replicas that write at once,
 so a shard may hold a few more refs than ``REFS_PER_SHARD``.
 """
 
@@ -17,13 +18,14 @@ from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import RoomId, created_ms
 from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.ref_shape import LAST_MS
 from sublet.protocol.ezagent.shards import MAX_SUB_SHARD, REFS_PER_SHARD, month, month_of, number, sub_shard
 
 DEFAULT_REFS_PER_MONTH: Final = 100_000
 MAX_REFS_PER_MONTH: Final = (MAX_SUB_SHARD + 1) * REFS_PER_SHARD
 """What the shards of a month hold."""
-MONTHS_AHEAD: Final = 2
-"""How far ahead of ours somebody's clock may be when they begin a month."""
+LAST_MONTH: Final = "2999-12"
+"""The last one that has a name: no time beyond it is told."""
 
 
 class TimelineShards:
@@ -71,8 +73,7 @@ class TimelineShards:
 
     def current_month(self) -> str:
         """Return the month whose shards take new refs."""
-        now = datetime.fromtimestamp(self._now_ms() / 1000, UTC)
-        return month_of(now.year, now.month)
+        return _month_at(self._now_ms())
 
     def for_new_ref(self, room_id: RoomId) -> str:
         """Return the document that the next ref goes to.
@@ -81,7 +82,7 @@ class TimelineShards:
             SubletError: ``CONFLICT``: the room has had as many refs this month as its config allows.
         """
         # Nobody looks for refs from before the room, where our clock would have them.
-        this = max(self.current_month(), self.first_month(room_id))
+        this = max(self.current_month(), _month_at(min(created_ms(room_id), LAST_MS)))
         last = self._last.get((room_id, this))
         if last is None:
             last = self._last_filled(room_id, this)
@@ -101,18 +102,14 @@ class TimelineShards:
 
     def first_month(self, room_id: RoomId) -> str:
         """Return the month in which a room was opened, by its id; this one where that says a later one."""
-        now = self._now_ms()
-        opened = datetime.fromtimestamp(min(created_ms(room_id), now) / 1000, UTC)
-        return month_of(opened.year, opened.month)
+        return _month_at(min(created_ms(room_id), self._now_ms()))
 
     def may_begin(self, room_id: RoomId, shard: str) -> bool:
         """Tell whether somebody's ref may be the first of a shard.
 
-        All know where to look for it then: a month is read from its first sub-shard on until one is empty, and what
-        is far ahead would be shown last for years.
+        All know where to look for it then: a month is read from its first sub-shard on until one is empty.
         """
-        year, index = divmod(int(self.current_month()[:4]) * 12 + int(self.current_month()[5:]) - 1 + MONTHS_AHEAD, 12)
-        if not self.first_month(room_id) <= month(shard) <= month_of(year, index + 1):
+        if not self.first_month(room_id) <= month(shard) <= LAST_MONTH:
             return False
         if number(shard) == 0:
             return True
@@ -141,6 +138,11 @@ class TimelineShards:
         timeline = self._rooms.state(room_id).fields.get(("timeline",))
         limit = timeline.get("max_refs_per_window") if isinstance(timeline, dict) else None
         return limit if isinstance(limit, int) and limit > 0 else DEFAULT_REFS_PER_MONTH
+
+
+def _month_at(at_ms: int) -> str:
+    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return month_of(at.year, at.month)
 
 
 def _name(room_id: RoomId, of_month: str, index: int) -> str:

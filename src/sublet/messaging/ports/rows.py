@@ -21,7 +21,10 @@ class DocumentRow:
 
 @dataclass(slots=True)
 class EntryRow:
-    """An element of an array document, as it was added: where it stands, and where its fields are in the log."""
+    """An element of an array document, as it was added: where it stands, and where its fields are in the log.
+
+    ``rank`` orders refs; before the document has taken one it is the least that the ref may have.
+    """
 
     client: int
     clock: int
@@ -32,6 +35,16 @@ class EntryRow:
     signer: EntityId
     seq: int
     shown: bool
+    rank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AfterRow:
+    """A ref that names what its writer had seen in another shard: its item, that shard, and the item there."""
+
+    item: ItemId
+    doc_id: str
+    after: ItemId
 
 
 @dataclass(slots=True)
@@ -92,6 +105,7 @@ class StagedUpdate:
     signer: EntityId
     first: bool
     entries: list[EntryRow] = field(default_factory=list)
+    afters: list[AfterRow] = field(default_factory=list)
     writes: list[WriteRow] = field(default_factory=list)
     deletions: list[DeletionRow] = field(default_factory=list)
     superseded: list[ItemId] = field(default_factory=list)

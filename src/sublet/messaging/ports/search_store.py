@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from sublet.protocol.ezagent.ids import RefId, RoomId
+
+MS_DIGITS: Final = 15
+
+
+def found_at(ref_id: RefId, at_ms: int) -> str:
+    """Return where a message stands among those that are found: by a time, Unix milliseconds, then by its id."""
+    return f"{at_ms:0{MS_DIGITS}}/{ref_id[-26:]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +38,15 @@ class SearchStore(Protocol):
     def unread(self, rooms: Sequence[RoomId], limit: int) -> list[UnreadRefs]:
         """Return refs that were not looked at yet, ``limit`` of them at most."""
 
-    def put(self, document: int, ref_id: RefId, body: str) -> None:
-        """Let a message be found by its words, in place of what it said; inside a transaction."""
+    def put(self, document: int, ref_id: RefId, body: str, at: str) -> None:
+        """Let a message be found by its words, in place of what it said; inside a transaction.
+
+        Args:
+            document: the number of its shard.
+            ref_id: its id.
+            body: what it says.
+            at: where it stands among what is found, as ``found_at`` returns it.
+        """
 
     def drop(self, ref_id: RefId) -> None:
         """Let a message be found no more; inside a transaction."""

@@ -13,18 +13,15 @@ from sublet.messaging.documents.document import Document
 from sublet.messaging.documents.plan import NewEntry, NewWrite, Plan
 from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.datatypes import Annotation, AnnotationPlace, Datatype, ReadsMaps, Write
-from sublet.messaging.schema.fields import Fields
 from sublet.messaging.schema.schema import Schema
 from sublet.protocol.ezagent.errors import Refusal, Refused
-from sublet.protocol.ezagent.ids import EntityId, is_content_id, is_own_content_id, is_own_ref_id, is_ref_id
+from sublet.protocol.ezagent.ids import EntityId, is_own_content_id, is_own_ref_id
+from sublet.protocol.ezagent.order import AFTER, parse_after
+from sublet.protocol.ezagent.ref_shape import CHANGEABLE, EXTENSION, FIXED, MAX_STATUS_CHARS, fits, is_json, misfit
 from sublet.protocol.ezagent.yjs.model import ItemId
 
 MAX_ENTRY_ID_CHARS: Final = 128
 MAX_KEY_CHARS: Final = 512
-MAX_STATUS_CHARS: Final = 64
-CHANGEABLE: Final = frozenset({"status", "content_type", "content_id", "signature"})
-"""Core fields of a ref that its author may change later."""
-FIXED: Final = frozenset({"ref_id", "author", "created_at"})
 
 
 @dataclass(slots=True)
@@ -71,6 +68,8 @@ def refuse_forbidden(datatype: Datatype | None, document: Document, signer: Enti
     for write in plan.writes:
         if any(len(key) > MAX_KEY_CHARS for key in write.located.path):
             raise Refused(Refusal.WRONG_SHAPE, "a key is too long")
+        if not is_json(write.value):
+            raise Refused(Refusal.WRONG_SHAPE, "a value that is no JSON")
         if write.located.entry is not None:
             _check_write(document, signer, write)
 
@@ -85,35 +84,35 @@ def _check_entry(datatype: Datatype | None, document: Document, signer: EntityId
         raise Refused(Refusal.WRONG_SHAPE, f"an element without {name}")
     if max(map(len, fields)) > MAX_KEY_CHARS:
         raise Refused(Refusal.WRONG_SHAPE, "a key is too long")
+    if not is_json(fields):
+        raise Refused(Refusal.WRONG_SHAPE, "a value that is no JSON")
     if document.place.kind == "index":
-        if not _is_ref(fields):
-            raise Refused(Refusal.WRONG_SHAPE, "a ref without its core fields")
+        wrong = misfit(fields)
+        if wrong is not None:
+            raise Refused(Refusal.WRONG_SHAPE, f"a ref with another {wrong[:MAX_STATUS_CHARS]} than refs have")
+        if AFTER in fields and parse_after(fields[AFTER]) is None:
+            raise Refused(Refusal.WRONG_SHAPE, "a ref behind what is none")
         if not is_own_ref_id(entry_id, str(document.place.room_id), signer):
             raise Refused(Refusal.FOREIGN_AUTHOR, "a ref under an id that is not its author's")
-
-
-def _is_ref(fields: Fields) -> bool:
-    return (
-        is_ref_id(fields["ref_id"])
-        and all(isinstance(fields.get(name), str) for name in ("content_type", "content_id", "created_at", "status"))
-        and is_content_id(fields["content_id"])
-        and max(len(fields[name]) for name in ("content_type", "created_at", "status")) <= MAX_STATUS_CHARS
-    )
 
 
 def _check_write(document: Document, signer: EntityId, write: NewWrite) -> None:
     if document.place.kind != "index":
         return
     top = write.located.path[0]
-    if top.startswith("ext."):
+    if top.startswith(EXTENSION):
         return
     entry = write.located.entry
     node = document.list.nodes.get(entry) if entry is not None else None
     author = node.signer if node is not None else signer
     if top in FIXED or len(write.located.path) > 1:
         raise Refused(Refusal.FOREIGN_KEY, "a field that never changes")
-    if top in CHANGEABLE and (author != signer or not isinstance(write.value, str)):
+    if top not in CHANGEABLE:
+        raise Refused(Refusal.WRONG_SHAPE, "a field that no ref has")
+    if author != signer:
         raise Refused(Refusal.FOREIGN_AUTHOR, "a core field of another's ref")
+    if not fits(top, write.value):
+        raise Refused(Refusal.WRONG_SHAPE, f"another {top} than refs have")
 
 
 class WriterRules:

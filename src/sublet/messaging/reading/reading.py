@@ -16,7 +16,8 @@ from sublet.messaging.documents.ordered import Ranges
 from sublet.messaging.documents.sequence import Node
 from sublet.messaging.opening.accepted_updates import AcceptedUpdates
 from sublet.messaging.opening.open_documents import OpenDocuments
-from sublet.messaging.ports.rows import WriteRow
+from sublet.messaging.opening.room_order import place_of
+from sublet.messaging.ports.rows import DocumentRow, WriteRow
 from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.authorise import WriterRules
 from sublet.messaging.reading.candidates import Candidate, Path, candidate_of, first_fields, live, ordered
@@ -25,6 +26,8 @@ from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.order import Place
+from sublet.protocol.ezagent.ref_shape import CORE, mended
 from sublet.protocol.ezagent.yjs.model import ItemId
 
 
@@ -67,11 +70,11 @@ class Reading:
         there = self._store.find_refs((first, second))
         if first == second or len(there) < 2 or any(row.room_id != room_id for row, _ in there.values()):
             return False
-        (row, item), (other, beyond) = there[first], there[second]
-        if row.doc_id != other.doc_id:
-            return row.doc_id < other.doc_id
-        nodes = self._documents.open(row.doc_id).list
-        return nodes.precedes(nodes.nodes[item], nodes.nodes[beyond])
+        return self._place(*there[first]) < self._place(*there[second])
+
+    def _place(self, row: DocumentRow, item: ItemId) -> Place:
+        document = self._documents.open(row.doc_id)
+        return place_of(document, document.list.nodes[item])
 
     def counting(self, room_id: RoomId, ref_ids: Iterable[RefId]) -> set[RefId]:
         """Return those of some refs that are in a room and count, without reading their fields."""
@@ -103,7 +106,9 @@ class Reading:
             candidate_of(row) for row in self._store.writes(document.row.number, node.id)
         ]
         fields = self._resolved(document, node, candidates)
-        return {"room_id": document.place.room_id, "shard_id": document.place.shard_id, **fields}
+        if document.place.kind == "index":
+            fields = mended(fields, node.entry_id, node.signer)
+        return {**fields, "room_id": document.place.room_id, "shard_id": document.place.shard_id}
 
     def elements(self, document: Document) -> Iterator[Fields]:
         """Yield the elements of an array document that count, in order."""
@@ -206,6 +211,7 @@ class Reading:
         for candidate in candidates:
             groups.setdefault(candidate.container, {}).setdefault(candidate.key, []).append(candidate)
         deleted = self._deleted(document, {candidate.id[0] for candidate in candidates})
+        core = node is not None and document.place.kind == "index"
 
         def fields(container: ItemId | None, above: Path) -> Fields:
             found: Fields = {}
@@ -223,7 +229,10 @@ class Reading:
                         found[key] = {name: value for map_id in maps for name, value in fields(map_id, path).items()}
                     continue
                 winner = self._winner(document, node, path, chain)
-                if winner is None or deleted(winner.id, partial(self._deletes, document, node, path)):
+                if winner is None:
+                    continue
+                lasts = core and not above and key in CORE  # a ref without one of these would be none
+                if not lasts and deleted(winner.id, partial(self._deletes, document, node, path)):
                     continue
                 value = fields(winner.id, path) if winner.nested else winner.value
                 if value is not None:

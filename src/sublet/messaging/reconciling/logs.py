@@ -140,7 +140,11 @@ def go_on_at(answer: Bundle, asked: LogsAsked) -> int:
 
 
 def _of_document(engine: AskingParts, place: bytes, number: int, salt: bytes) -> Iterator[LogAsked]:
-    name = engine.store.numbered(number).doc_id
+    row = engine.store.numbered(number)
+    if row is None:  # it was damaged, and is mended just now
+        yield LogAsked(place)
+        return
+    name = row.doc_id
     heads = {
         client: HeadAsked(client, head.clock, head_fingerprint(head.hash, salt))
         for client, head in engine.store.trust.heads(number).items()
@@ -168,6 +172,8 @@ def _tell_one(engine: TellingParts, told: Told, leaf: Leaf, log: LogAsked, salt:
         raw = engine.store.envelope(leaf.seq)
         return told.add(raw, [(RecordKind.ENVELOPE, raw)])
     row = engine.store.numbered(leaf.document)
+    if row is None:
+        return True
     if log.clients[0] == ALL_CLIENTS[0]:
         known = dict(log.forks)
         for fork in engine.store.trust.forks(row.number):

@@ -6,7 +6,7 @@ config and its newest shard are asked for each time.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from sublet.messaging.accepting.arrival import ArrivalReport
 from sublet.messaging.identities.keyring import Keyring
@@ -23,6 +23,9 @@ from sublet.protocol.ezagent.ids import RoomId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.shards import month as month_of_shard
 from sublet.protocol.ezagent.yjs.vectors import closed
+
+MAX_MONTHS_AHEAD: Final = 16
+"""Months to come that are asked for at once."""
 
 
 class SyncParts(Protocol):
@@ -84,6 +87,13 @@ def older_shards(engine: SyncParts, room_id: RoomId) -> set[str]:
     """Return the shards of a room that are here, but for the newest one."""
     names = {doc_id("index", room_id=room_id, shard_id=name) for name in engine.shards.names(room_id)}
     return names - {newest_shard(engine, room_id)}
+
+
+def months_ahead(engine: SyncParts, room_id: RoomId) -> list[str]:
+    """Return the months to come of which something is here, as clocks that differ make them."""
+    this = engine.shards.current_month()
+    months = {month_of_shard(shard) for shard in engine.shards.names(room_id)}
+    return sorted(month for month in months if month > this)[:MAX_MONTHS_AHEAD]
 
 
 def is_empty(engine: SyncParts, name: str) -> bool:

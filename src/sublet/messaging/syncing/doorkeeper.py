@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-import structlog
 from nacl.signing import SigningKey
 
 from sublet.messaging.identities.keyring import Keyring
@@ -17,9 +16,10 @@ from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.syncing.replays import SeenQuestions
+from sublet.messaging.trust.clocks import PeerClocks
 from sublet.protocol.ezagent.blob import parse_wanted
 from sublet.protocol.ezagent.errors import Refusal, Refused
-from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
+from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import Channel, DocumentPlace, doc_id, parse_doc_id
 from sublet.protocol.ezagent.question import NONCE_BYTES, Question, encode_question, open_answer, parse_question
 from sublet.protocol.ezagent.room.state import Policy
@@ -28,11 +28,12 @@ _STATE: Final = f"/{Channel.STATE}"
 _PUBLIC: Final = frozenset({"pubkey", "challenge"})
 """What proves itself, or is signed for somebody by itself."""
 
-log = structlog.get_logger(__name__)
-
 
 class DoorParts(Protocol):
     """The parts of the engine for knowing who may ask."""
+
+    @property
+    def clocks(self) -> PeerClocks: ...
 
     @property
     def here(self) -> RoomsHere: ...
@@ -141,6 +142,8 @@ class Doorkeeper:
 
     def __init__(self) -> None:
         self._seen = SeenQuestions()
+        self._seen_elsewhen = SeenQuestions()
+        """Of daemons whose clocks differ from ours, by these clocks."""
 
     def admit(self, engine: DoorParts, query: PeerQuery) -> Question | None:
         """Return a question whose asker may be answered; None for what is everybody's.
@@ -151,18 +154,19 @@ class Doorkeeper:
         place = place_of(query.key)
         if place.kind in _PUBLIC:
             return None
-        try:
-            question = parse_question(query.key, query.payload, engine.now_ms())
-        except Refused as refused:
-            if refused.refusal is Refusal.STALE:
-                log.warning("a peer's clock is too far from ours to answer it", detail=refused.detail)
-            raise
+        question = parse_question(query.key, query.payload, engine.now_ms())
         known = engine.keyring.record(question.asker)
         if known is not None and question.version < known.version:
             raise Refused(Refusal.STALE, "whoever asks shows a record that is out of date")
         if not may_ask(engine, question.asker, place, question.body):
             raise Refused(Refusal.FOREIGN_KEY, "whoever asks may not be told")
-        peer, now_ms = entity_domain(question.asker), engine.now_ms()
+        peer, now_ms = engine.keyring.home(question.asker), engine.now_ms()
+        if not question.of_now:
+            at = engine.clocks.by_its_own(question.asker, place.room_id, question.signed_ms)
+            if at is None or not self._seen_elsewhen.is_first(peer, question.nonce, question.signed_ms, at):
+                raise Refused(Refusal.STALE, f"a question {(now_ms - question.signed_ms) // 1_000} s from now")
+            return question
         if not self._seen.is_first(peer, question.nonce, question.signed_ms, now_ms):
             raise Refused(Refusal.STALE, "a question that was answered before")
+        engine.clocks.asked(question.asker, place.room_id, question.signed_ms)
         return question

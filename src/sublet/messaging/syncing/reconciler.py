@@ -22,6 +22,7 @@ from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.reconciling.exchange import Exchange, below
 from sublet.messaging.reconciling.logs import RoomTree, first_question, go_on_at, wanted
 from sublet.messaging.reconciling.roots import Theirs, signer_of_root
+from sublet.messaging.syncing.asking import Answer, Late
 from sublet.messaging.syncing.differences import SyncParts
 from sublet.messaging.syncing.doorkeeper import place_of
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle
@@ -42,8 +43,11 @@ log = structlog.get_logger(__name__)
 class Asks(Protocol):
     """What asks peers, and has taken what they answer."""
 
-    async def fetch(self, key: str, body: bytes) -> list[bytes]:
-        """Ask as one of ours, and return the answers, opened."""
+    async def fetch(self, key: str, body: bytes, late: Late[bytes] | None = None) -> list[bytes]:
+        """Ask as one of ours, and return the answers, opened; ``late`` is told of those that come later."""
+
+    def differs(self, room_id: RoomId) -> None:
+        """Reconcile a room soon."""
 
     async def take(self, room_id: RoomId | None, bundle: Bundle) -> ArrivalReport:
         """Take an answer in."""
@@ -95,13 +99,20 @@ class Reconciler:
         ours = await self._call(lambda engine: engine.roots.statement(room_id))
         if ours is None:
             return False
-        answers = await self._asks.fetch(doc_id("root", room_id=room_id), ours)
+        late = partial(self._late, room_id)
+        answers = await self._asks.fetch(doc_id("root", room_id=room_id), ours, late)
         found = [await self._call(partial(take_root, room_id=room_id, raw=raw)) for raw in answers]
         members = [theirs for theirs in found if theirs is not None]
         for theirs in members:
             if await self._call(partial(_differs, room_id=room_id, theirs=theirs)):
                 await self._reconcile(_With(room_id, theirs, os.urandom(SALT_BYTES)))
         return bool(members)
+
+    async def _late(self, room_id: RoomId, answer: Answer[bytes]) -> None:
+        """Take the root of a member for whom nobody has waited."""
+        theirs = await self._call(partial(take_root, room_id=room_id, raw=answer.said))
+        if theirs is not None and await self._call(partial(_differs, room_id=room_id, theirs=theirs)):
+            self._asks.differs(room_id)
 
     async def _reconcile(self, other: _With) -> None:
         """Take what a member has and we lack."""
@@ -182,7 +193,7 @@ def take_root(engine: SyncParts, room_id: RoomId, raw: bytes) -> Theirs | None:
 def differs_at_asker(engine: SyncParts, key: str, body: bytes) -> RoomId | None:
     """Return the room of which somebody asks for our root and states another one; None where nothing is to be taken."""
     place = place_of(key)
-    if place.kind != "root" or place.room_id is None:
+    if place.kind != "root" or place.room_id is None or not body:
         return None
     theirs = take_root(engine, place.room_id, body)
     return place.room_id if theirs is not None and engine.roots.differs(place.room_id, theirs) else None

@@ -20,6 +20,7 @@ from sublet.messaging.documents.document import MAX_FORKS_OF_SIGNER, Document
 from sublet.messaging.events.events import Events
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.opening.room_order import RoomOrder
 from sublet.messaging.ports.rows import Fork
 from sublet.messaging.ports.store import Store
 from sublet.messaging.quotas.quotas import Quotas
@@ -51,6 +52,7 @@ class Forks:
         configs: decides the states of rooms.
         hooks: who are told.
         events: what is told of who forks.
+        order: where refs stand.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Forks:
         configs: ConfigChanges,
         hooks: RunsHooks,
         events: Events,
+        order: RoomOrder,
     ) -> None:
         self._store = store
         self._documents = documents
@@ -72,6 +75,7 @@ class Forks:
         self._configs = configs
         self._hooks = hooks
         self._events = events
+        self._order = order
         self._found: dict[tuple[str, int], Fork] = {}
 
     def refuse_void(self, document: Document, update: Update) -> None:
@@ -183,6 +187,7 @@ class Forks:
                     self._store.trust.put_fork(row.number, one)
                 clocks = {one.client: one.clock for one in forks}
                 self._staging.replay(name, self._store.trust.rewind(row.number, clocks))
+                held += self._order.rank_anew(name)
                 if row.kind == "config" and row.room_id is not None:
                     self._configs.changed(row.room_id, fork.signer, self._store.last_seq(), local=False)
                 elif datatype is not None:

@@ -15,6 +15,7 @@ from sublet.messaging.accepting.staging import Staging
 from sublet.messaging.documents.document import Document
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.opening.room_order import RoomOrder
 from sublet.messaging.ports.outbox import Outbox, Outgoing
 from sublet.messaging.quotas.quotas import Quotas
 from sublet.messaging.reading.authorise import MAX_KEY_CHARS
@@ -28,6 +29,8 @@ from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RefId
 from sublet.protocol.ezagent.keys import Channel, channel_key
+from sublet.protocol.ezagent.order import AFTER
+from sublet.protocol.ezagent.ref_shape import MAX_STATUS_CHARS, misfit
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.encode import Transaction
 from sublet.protocol.ezagent.yjs.model import ItemId, Update
@@ -51,6 +54,7 @@ class Writing:
 
     Args:
         documents: what is written to.
+        order: where refs stand.
         reading: what is there.
         hooks: may change or refuse what is written.
         quotas: how much of ours is kept.
@@ -63,6 +67,7 @@ class Writing:
     def __init__(
         self,
         documents: OpenDocuments,
+        order: RoomOrder,
         reading: Reading,
         hooks: RunsHooks,
         quotas: Quotas,
@@ -72,6 +77,7 @@ class Writing:
         now_ms: Callable[[], int],
     ) -> None:
         self._documents = documents
+        self._order = order
         self._reading = reading
         self._hooks = hooks
         self._quotas = quotas
@@ -112,12 +118,18 @@ class Writing:
         key = (entity, document.row.doc_id)
         pending = self._pending.get(key)
         if pending is None:
+            if document.ranked is not None and any(name != document.row.doc_id for _, name in self._pending):
+                self.flush()  # what waits for another shard stands before this
             client, tail = self._keyring.client(entity), document.list.tail
             pending = _Pending(Transaction(client, document.next_clock(client)), tail.id if tail else None, {})
+            self._place(document, fields)
         mark = pending.transaction.mark()
         try:
             if max(map(len, fields)) > MAX_KEY_CHARS:
                 raise ValueError("a key is too long")
+            wrong = misfit(fields) if document.place.kind == "index" else None
+            if wrong is not None:
+                raise ValueError(f"a message has no such {wrong[:MAX_STATUS_CHARS]!r}")
             last = pending.transaction.append_maps(document.root, pending.last, [fields])[-1]
             if pending.transaction.size - mark[0] > MAX_ENTRY_BYTES:
                 pending.transaction.undo(mark)
@@ -131,6 +143,13 @@ class Writing:
         self._pending[key] = pending
         if pending.count >= MAX_MERGED or pending.transaction.size > MAX_MERGED_BYTES:
             self.flush()
+
+    def _place(self, document: Document, fields: Fields) -> None:
+        """Name in a ref what was seen last, where its own time and the ref on its left would put it before that."""
+        if document.ranked is not None:
+            after = self._order.beyond(document, str(fields["ref_id"]))
+            if after is not None:
+                fields[AFTER] = str(after)
 
     def set_field(
         self, entity: EntityId, doc_id: str, target: RefId | None, path: tuple[str, ...], value: Written

@@ -20,6 +20,7 @@ from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import MAX_DEPTH, JsonValue, narrow
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
 from sublet.protocol.ezagent.ids import ContentId, EntityId, checked_entity_id, is_content_hash
+from sublet.protocol.ezagent.ref_shape import fits, moment_ms
 from sublet.protocol.ezagent.yjs.model import ANY, Update
 
 Object: TypeAlias = "dict[str, JsonValue]"
@@ -27,6 +28,7 @@ Object: TypeAlias = "dict[str, JsonValue]"
 MAX_BODY_BYTES: Final = 64 << 10
 MAX_CONTENT_BYTES: Final = 128 << 10
 MAX_MEDIA_REFS: Final = 32
+MAX_MEDIA_REF_CHARS: Final = 128
 FORMATS: Final = ("text/plain", "text/markdown", "text/html")
 IMMUTABLE: Final = "immutable"
 
@@ -87,11 +89,12 @@ def parse_content(raw: bytes) -> Object:
         and isinstance(body, str)
         and len(body.encode()) <= MAX_BODY_BYTES
         and form in FORMATS
-        and isinstance(created, str)
+        and moment_ms(created) is not None
         and isinstance(author, str)
         and isinstance(media, list)
         and len(media) <= MAX_MEDIA_REFS
-        and isinstance(content.get("signature"), str)
+        and all(isinstance(one, str) and len(one) <= MAX_MEDIA_REF_CHARS for one in media)
+        and fits("signature", content.get("signature"))
     ):
         raise malformed("a content has another shape")
     checked_entity_id(author)

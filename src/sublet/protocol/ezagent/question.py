@@ -24,7 +24,7 @@ from sublet.protocol.ezagent.ids import EntityId
 
 NONCE_BYTES: Final = 16
 MAX_AGE_MS: Final = 5 * 60 * 1_000
-"""How far the clocks of both sides may be apart."""
+"""How far from now a question is of now; of another clock it has to be of that clock's now."""
 MAX_QUESTION_BYTES: Final = 1 << 20
 MAX_SEALED_BYTES: Final = MAX_BUNDLE_BYTES + 64
 _DOMAIN: Final = b"sublet/question/1\n"
@@ -42,7 +42,9 @@ class Question:
     version: int
     """Of the asker's record, which may be an old one."""
     signed_ms: int
-    """When the asker signed it, Unix milliseconds."""
+    """When the asker signed it, Unix milliseconds, by the asker's clock."""
+    of_now: bool
+    """Whether that is about now by the clock of who reads it."""
 
 
 def encode_question(
@@ -70,9 +72,11 @@ def encode_question(
 def parse_question(key: str, raw: bytes, now_ms: int) -> Question:
     """Return a question that was asked under ``key``, its asker proven.
 
+    Returns:
+        The question; ``of_now`` tells whether it was signed at about this time.
+
     Raises:
-        Refused: ``OVERSIZED``, ``MALFORMED``, ``BAD_SIGNATURE``; ``FOREIGN_KEY``: it was asked under another key;
-            ``STALE``: it is not of now.
+        Refused: ``OVERSIZED``, ``MALFORMED``, ``BAD_SIGNATURE``; ``FOREIGN_KEY``: it was asked under another key.
     """
     if len(raw) > MAX_QUESTION_BYTES:
         raise Refused(Refusal.OVERSIZED, f"a question of {len(raw)} bytes")
@@ -85,13 +89,12 @@ def parse_question(key: str, raw: bytes, now_ms: int) -> Question:
     signed_with = _signed_with(envelope, record)
     if envelope.doc_id != key:
         raise Refused(Refusal.FOREIGN_KEY, "a question that was asked elsewhere")
-    if abs(envelope.timestamp_ms - now_ms) > MAX_AGE_MS:
-        raise Refused(Refusal.STALE, f"a question {(now_ms - envelope.timestamp_ms) // 1_000} s from now")
     rest = envelope.payload[len(_DOMAIN) :]
     if len(rest) < NONCE_BYTES:
         raise malformed("a question without a nonce")
     nonce, body = rest[:NONCE_BYTES], rest[NONCE_BYTES:]
-    return Question(record.entity_id, body, nonce, signed_with, record.version, envelope.timestamp_ms)
+    of_now = abs(envelope.timestamp_ms - now_ms) <= MAX_AGE_MS
+    return Question(record.entity_id, body, nonce, signed_with, record.version, envelope.timestamp_ms, of_now)
 
 
 def seal_answer(question: Question, answer: bytes) -> bytes:
