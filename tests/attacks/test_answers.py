@@ -28,7 +28,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def keys_of(room: str) -> list[str]:
     """Return keys of a room that wildcards match, as a villain would declare them."""
-    return [f"ezagent/{room}/{name}" for name in ("config/state", "heads", "index/*/state", "delivery", "ext/*/state")]
+    return [f"ezagent/{room}/{name}" for name in ("config/state", "root", "index/*/state", "delivery", "ext/*/state")]
 
 
 @pytest.mark.parametrize("kind", ["junk", "silent"])

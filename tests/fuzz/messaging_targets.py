@@ -25,11 +25,11 @@ from sublet.protocol.ezagent import (
     challenge,
     content,
     envelope,
-    heads,
     identity,
     inbox,
     keys,
     question,
+    reconciliation,
     writer_rules,
 )
 from sublet.protocol.ezagent.errors import Refused
@@ -62,10 +62,25 @@ def _vector(data: bytes) -> None:
     assert vectors.decode_vector(vectors.encode_vector(found)) == found
 
 
-@target("ezagent_heads", "protocol.ezagent.heads:decode_heads", raises=[Refused])
-def _heads(data: bytes) -> None:
-    found = heads.decode_heads(data)
-    assert heads.decode_heads(heads.encode_heads(found)) == found
+@target("ezagent_root", "protocol.ezagent.reconciliation:decode_root", raises=[Refused])
+def _root(data: bytes) -> None:
+    assert reconciliation.encode_root(reconciliation.decode_root(data)) == data
+
+
+@target("ezagent_reconciling", "protocol.ezagent.reconciliation:decode_asked", raises=[Refused])
+def _reconciling(data: bytes) -> None:
+    found = reconciliation.decode_asked(data)
+    if isinstance(found, reconciliation.NodesAsked):
+        again = reconciliation.encode_nodes(found)
+    else:
+        again = reconciliation.encode_logs(found)
+    assert reconciliation.decode_asked(again) == found
+
+
+@target("ezagent_differing", "protocol.ezagent.reconciliation:decode_differing", raises=[Refused])
+def _differing(data: bytes) -> None:
+    found = reconciliation.decode_differing(data, 2)
+    assert reconciliation.decode_differing(reconciliation.encode_differing(found), 2) == found
 
 
 @target("ezagent_bundle", "protocol.ezagent.bundle:decode_bundle", raises=[Refused])

@@ -88,7 +88,7 @@ async def test_what_was_refused_for_its_size_holds_nothing_back_and_is_not_asked
 async def test_nobody_makes_us_ask_for_more_than_a_few_things_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sync, "MAX_DOUBTED", 8)
+    monkeypatch.setattr(sync, "MAX_SINGLE", 8)
     hub = MemoryHub()
     async with member("alice", 1, hub, tmp_path) as alice, member("bob", 2, hub, tmp_path) as bob:
         room = await room_of(alice, bob)

@@ -239,8 +239,9 @@ async def test_only_members_are_told_what_is_in_a_room(tmp_path: Path) -> None:
         log = channel_key(doc_id("index", room_id=room, shard_id=month), Channel.STATE)
         config = channel_key(doc_id("config", room_id=room), Channel.STATE)
         rooms = doc_id("inbox", entity_id=bob.id)
-        heads = doc_id("heads", room_id=room)
-        for key in (log, config, rooms, heads):
+        root = doc_id("root", room_id=room)
+        tree = doc_id("tree", room_id=room, entity_id=alice.id)
+        for key in (log, config, rooms, root, tree):
             assert await asked(key, b"") == [], "nobody asks"
             assert await asked(key, question(key, mallory, b"")) == [], "a stranger asks"
         for key in (log, config, rooms):

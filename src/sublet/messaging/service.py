@@ -50,6 +50,7 @@ from sublet.messaging.running.sender import Reply
 from sublet.messaging.syncing import answers
 from sublet.messaging.syncing.doorkeeper import Doorkeeper
 from sublet.messaging.syncing.history import History
+from sublet.messaging.syncing.reconciler import differs_at_asker
 from sublet.messaging.syncing.sync import Sync
 from sublet.messaging.watching.news import EventsFound, News
 from sublet.messaging.watching.watchers import Watchers
@@ -245,12 +246,11 @@ class MessagingService:
         found = self._registry.operations.get(operation)
         if found is not None and found.waits:
             return await run_waiting(found, AskingContext(entity, self), arguments)
-        result = await self._call(lambda engine: self._run(engine, entity, operation, arguments))
-        if found is not None and found.goes_back and result["next_cursor"] is None and arguments.get("after") is None:
-            while await self._history.reach_back(arguments["room_id"]):
-                result = await self._call(lambda engine: self._run(engine, entity, operation, arguments))
-                if result["next_cursor"] is not None:
-                    break
+        run = partial(self._run, entity=entity, operation=operation, arguments=arguments)
+        seq, result = await self._call(run)
+        goes_back = found is not None and found.goes_back and arguments.get("after") is None
+        while goes_back and result["next_cursor"] is None and await self._history.reach_back(arguments["room_id"], seq):
+            seq, result = await self._call(run)
         return result
 
     async def on_engine(self, run: Callable[[Engine], ResultT]) -> ResultT:
@@ -308,10 +308,11 @@ class MessagingService:
         """Return how many updates were accepted, held, doubled, and refused by reason."""
         return await self._call(lambda engine: {str(name): count for name, count in engine.intake.counts.items()})
 
-    def _run(self, engine: Engine, entity: EntityId, operation: str, arguments: dict[str, Any]) -> Any:
+    def _run(self, engine: Engine, entity: EntityId, operation: str, arguments: dict[str, Any]) -> tuple[int, Any]:
         if operation == "message.send" and self._loops is not None:
             arguments = self._loops.admit(engine, entity, arguments)
-        return run_operation(self._registry.operations, engine.operating, entity, operation, arguments)
+        operations = self._registry.operations
+        return engine.store.last_seq(), run_operation(operations, engine.operating, entity, operation, arguments)
 
     async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
         promise: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
@@ -355,6 +356,8 @@ class MessagingService:
             name = query.key.removesuffix("/state")
             if answers.behind(engine, name, decode_vector(body or b"\0")):
                 self._hand_over.soon(self._sync.doubt, name)
+        if question is not None and (room_id := differs_at_asker(engine, query.key, body)) is not None:
+            self._hand_over.soon(self._sync.differs, room_id)
         found = self.delivery.answer(engine, query.key, body) or answers.answer(engine, query.key, body)
         if found is None or question is None:
             return None if found is None else Reply("", found)

@@ -30,7 +30,7 @@ def keys_of(content: str) -> list[str]:
     room = content.split("/")[1] if content else "*"
     names = (
         "config/state",
-        "heads",
+        "root",
         "root",
         "index/*/state",
         "ext/*/state",

@@ -25,7 +25,7 @@ def test_members_hear_what_is_published_of_a_room_and_are_asked_about_it() -> No
     alice, bob, eve = peers("alice", "bob", "eve")
     room, other = shared_room(alice, bob), shared_room(alice, eve)
     audience = alice.engine.audience
-    for kind in ("delivery", "heads"):
+    for kind in ("delivery", "root"):
         name = doc_id(kind, room_id=room)
         assert audience.hears(name) == audience.answers(name, b"") == of(alice, bob)
     assert audience.hears(config(room)) == of(alice, bob)

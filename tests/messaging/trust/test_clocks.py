@@ -34,7 +34,7 @@ class World:
     def __init__(self) -> None:
         self.alice, self.bob = peers("alice", "bob")
         self.room = shared_room(self.alice, self.bob)
-        self.key = doc_id("heads", room_id=self.room)
+        self.key = doc_id("root", room_id=self.room)
         self.door = Doorkeeper()
         self.told: dict[str, int] = {}
         self.alice.engine.clocks.listeners.append(lambda told: setattr(self, "told", told))

@@ -12,16 +12,17 @@ from messaging.quotas.test_quotas import Writer
 from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.documents.document import MAX_FORKS_OF_SIGNER
 from sublet.messaging.ports.rows import Fork
+from sublet.messaging.reconciling.roots import MAX_AHEAD_MS, ROLLED_BACK_EVENT
 from sublet.messaging.syncing.answers import state
 from sublet.messaging.trust.forks import EQUIVOCATION_EVENT
-from sublet.messaging.trust.heads import MAX_AHEAD_MS, ROLLED_BACK_EVENT
 from sublet.protocol.errors import SubletError
-from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES, RecordKind, decode_bundle
+from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES, Bundle, RecordKind, decode_bundle
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.vectors import closed
+from support.reconciled import reconcile
 from support.rooms import Peer, peers, shared_room
 
 
@@ -39,15 +40,10 @@ def vector(peer: Peer, name: str) -> dict[int, int]:
 
 
 def ask(peer: Peer, other: Peer, room: str) -> None:
-    """Let a peer ask another for what it lacks, compare heads, and ask for the log of whom they differ about."""
+    """Let a peer ask another for what it lacks, and reconcile with it."""
     for name in names(room):
         take(peer, room, state(other.engine, name, vector(peer, name)))
-    heads = other.engine.heads.statement(room)
-    assert heads is not None
-    (raw,) = decode_bundle(heads).of(RecordKind.HEADS)
-    for name, clients in peer.engine.heads.compare(room, raw).items():
-        have = {client: clock for client, clock in vector(peer, name).items() if client not in clients}
-        take(peer, room, state(other.engine, name, have))
+    reconcile(peer, other, room)
 
 
 def take(peer: Peer, room: str, answer: bytes | None) -> None:
@@ -225,6 +221,31 @@ def test_honest_repetition_is_no_fork() -> None:
     assert bob.refused() == {}
 
 
+def test_what_was_written_before_a_fork_comes_though_the_fork_is_learnt_first() -> None:
+    alice, bob, eve, carol = peers("alice", "bob", "eve", "carol")
+    room = shared_room(alice, bob, eve, carol)
+    eve.do("message.send", room_id=room, body="before")
+    first = eve.published()
+    alice.hear(first)
+    bob.hear(first)
+    liar = twin(eve, room)
+    eve.do("message.send", room_id=room, body="to alice")
+    liar.do("message.send", room_id=room, body="to bob")
+    alice.hear(eve.published())
+    bob.hear(liar.published())
+    all_ask([alice, bob], room)
+    answer = state(alice.engine, names(room)[1], {})
+    assert answer is not None
+    proofs = Bundle(tuple((RecordKind.FORK, raw) for raw in decode_bundle(answer).of(RecordKind.FORK)))
+    carol.engine.intake.take_bundle(room, proofs)
+    assert told(carol, EQUIVOCATION_EVENT) == [eve.id]
+    assert carol.bodies(room) == []
+    reconcile(carol, alice, room)
+    assert carol.bodies(room) == alice.bodies(room) == ["before"]
+    reconcile(alice, carol, room)
+    assert carol.store.tree.root(room).same(alice.store.tree.root(room))
+
+
 def test_nobody_proves_a_fork_of_somebody_else() -> None:
     alice, bob, eve = peers("alice", "bob", "eve")
     room = shared_room(alice, bob, eve)
@@ -247,7 +268,7 @@ def test_a_peer_that_goes_back_is_named(tmp_path: Path) -> None:
     room = shared_room(alice, bob)
     bob.do("message.send", room_id=room, body="x")
     ask(alice, bob, room)
-    stale = bob.engine.heads.statement(room)
+    stale = bob.engine.roots.statement(room)
     bob.clock.now_ms += 1_000
     ask(alice, bob, room)
     assert told(alice, ROLLED_BACK_EVENT) == []
@@ -263,25 +284,25 @@ def test_a_peer_that_goes_back_is_named(tmp_path: Path) -> None:
     ask(alice, back, room)
     assert told(alice, ROLLED_BACK_EVENT) == [bob.id]
     assert stale is not None
-    alice.engine.heads.compare(room, decode_bundle(stale).of(RecordKind.HEADS)[0])  # an old one says nothing new
+    alice.engine.roots.take(room, decode_bundle(stale).of(RecordKind.ROOT)[0])  # an old one says nothing new
     assert told(alice, ROLLED_BACK_EVENT) == [bob.id]
 
 
-def test_heads_of_strangers_from_the_future_or_of_another_room_say_nothing() -> None:
+def test_roots_of_strangers_from_the_future_or_of_another_room_say_nothing() -> None:
     alice, bob, eve = peers("alice", "bob", "eve")
     room = shared_room(alice, bob)
     elsewhere = shared_room(bob, alice)
     foreign = shared_room(eve)
-    for answer in (bob.engine.heads.statement(elsewhere), eve.engine.heads.statement(foreign)):
+    for answer in (bob.engine.roots.statement(elsewhere), eve.engine.roots.statement(foreign)):
         assert answer is not None
         with pytest.raises(Refused):
-            alice.engine.heads.compare(room, decode_bundle(answer).of(RecordKind.HEADS)[0])
+            alice.engine.roots.take(room, decode_bundle(answer).of(RecordKind.ROOT)[0])
     bob.clock.now_ms += MAX_AHEAD_MS + 1
-    answer = bob.engine.heads.statement(room)
+    answer = bob.engine.roots.statement(room)
     assert answer is not None
     with pytest.raises(Refused, match="future"):
-        alice.engine.heads.compare(room, decode_bundle(answer).of(RecordKind.HEADS)[0])
-    assert eve.engine.heads.statement(room) is None
+        alice.engine.roots.take(room, decode_bundle(answer).of(RecordKind.ROOT)[0])
+    assert eve.engine.roots.statement(room) is None
 
 
 def test_nothing_of_ours_is_signed_for_clocks_that_are_not_the_next() -> None:

@@ -50,8 +50,8 @@ Update = Progress | Done | Error | Silence
 
 
 BUS_WIRE: Final = 3
-"""3: refs stand by ranks, and have the fields of their schema alone. 2: mutual TLS by pinned keys everywhere. 1 had
-none on one machine, and another name for each authority."""
+"""3: rooms are compared by digest trees; refs stand by ranks, and have the fields of their schema alone. 2: mutual
+TLS by pinned keys everywhere. 1 had none on one machine, and another name for each authority."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,6 +144,8 @@ class ChangeTeller:
         for cut in update.deletions:
             if cut.length == 1 and (cut.client, cut.clock) in overwritten:
                 continue
+            if self._store.trust.is_deleted(document.row.number, done.envelope.signer, cut, done.seq):
+                continue  # the same once more, which was told
             for row in self._store.trust.writes_between(document.row.number, cut.client, cut.clock, cut.length):
                 located = document.locate((row.client, row.clock))
                 node = document.list.nodes.get(row.entry) if row.entry is not None else None

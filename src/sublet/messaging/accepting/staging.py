@@ -241,8 +241,8 @@ class Staging:
     ) -> None:
         """Note an accepted update, in memory at once and in the store with the next commit."""
         signer, client = envelope.signer, update.client
-        head = document.extended(update, envelope.payload)
-        log = LogRow(seq, client if update.items else None, update.start, update.end, envelope.raw, head)
+        before, head = document.extended(update, envelope.payload)
+        log = LogRow(seq, client if update.items else None, update.start, update.end, envelope.raw, head, before)
         staged = StagedUpdate(document.row, log, signer, bool(update.items) and client not in document.clients)
         of_shard = document.ranked is not None
         shown = of_shard and self._shown(document, signer, update)
@@ -256,11 +256,12 @@ class Staging:
         staged.writes = [write_row(signer, client, write, seq) for write in plan.writes]
         if datatype is not None and datatype.latest_only:
             staged.superseded = [write.origin for write in staged.writes if write.origin is not None]
-        written_over = {item.origin for item in update.items}
+        written_over = {item.origin for item in update.items}  # of which the writes say that it is gone
         staged.deletions = [
             DeletionRow(cut, signer)
             for cut in update.deletions
-            if not (cut.length == 1 and (cut.client, cut.clock) in written_over)  # the write says as much
+            if cut.length > len(update.items)
+            or any((cut.client, cut.clock + at) not in written_over for at in range(cut.length))
         ]
         document.accept(update, signer, staged.entries)
         self._order.taken(document, staged.entries)

@@ -113,6 +113,7 @@ class Attending:
 
     async def see(self, room_id: RoomId) -> None:
         """Be present in a room, see who else is, and share drafts with our own other devices."""
+        await self._speak(room_id)
         found = await self._call(partial(company, room_id=room_id))
         await self._declare(self._presences.room, room_id, found)
         for entity in found.silent:
@@ -147,6 +148,10 @@ class Attending:
                 self._hand_over.soon(self._member_came, row.room_id, entity, row.data.get("local") is True)
             elif row.data.get("by") in keyring.local:
                 self._hand_over.soon(self._want, f"withdraw:{row.room_id}/{entity}")
+
+    async def _speak(self, room_id: RoomId) -> None:
+        speaker = await self._call(lambda engine: engine.roots.speaker(room_id))
+        await self._declare(self._subscriptions.speaker, room_id, speaker)
 
     async def _member(self, entity: EntityId) -> None:
         await self._declare(self._subscriptions.member, entity)

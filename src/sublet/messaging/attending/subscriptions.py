@@ -45,6 +45,7 @@ class Subscriptions:
         self._documents = documents
         self._lock = threading.Lock()
         self._rooms: dict[RoomId, list[Undo]] = {}
+        self._speakers: dict[RoomId, tuple[EntityId, Undo]] = {}
         self._entities: dict[tuple[str, EntityId], Undo] = {}
 
     def room(self, room_id: RoomId) -> None:
@@ -69,14 +70,28 @@ class Subscriptions:
                     "content/*/acl/state",
                     "ext/media/blob-ref/*/state",
                     "delivery",
-                    "heads",
+                    "root",
                 )
                 self._rooms[room_id] = [self._network.subscribe(f"{root}/{key}", self._heard) for key in heard]
                 self._rooms[room_id].append(self._network.subscribe(f"{root}/delivery", self._acknowledged))
                 self._rooms[room_id] += [self._network.serve(f"{root}/{key}", self._asked) for key in served]
 
+    def speaker(self, room_id: RoomId, entity: EntityId | None) -> None:
+        """Tell what differs from what we have of a room, as the one of ours who states it; None where nobody does."""
+        with self._lock:
+            known = self._speakers.get(room_id)
+            if known is not None and known[0] == entity:
+                return
+            if known is not None:
+                del self._speakers[room_id]
+                known[1]()
+            if entity is not None and room_id in self._rooms:
+                key = doc_id("tree", room_id=room_id, entity_id=entity)
+                self._speakers[room_id] = entity, self._network.serve(key, self._asked)
+
     def leave(self, room_id: RoomId) -> None:
         """Hear and serve a room no more."""
+        self.speaker(room_id, None)
         with self._lock:
             undo = self._rooms.pop(room_id, [])
         for one in undo:

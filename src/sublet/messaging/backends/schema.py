@@ -13,7 +13,7 @@ from typing import Final
 from sublet.messaging.backends.ranking_messages import rank_messages
 from sublet.migrations.schema import Migration, Schema, Tables
 
-SCHEMA_VERSION: Final = 12
+SCHEMA_VERSION: Final = 13
 
 _TABLES: Final = """
 CREATE TABLE documents (
@@ -122,13 +122,32 @@ CREATE TABLE usage (
     size INTEGER NOT NULL,
     PRIMARY KEY (room_id, domain)
 ) WITHOUT ROWID;
-CREATE TABLE heads (
+CREATE TABLE roots (
     room_id TEXT NOT NULL,
     entity_id TEXT NOT NULL,
     at_ms INTEGER NOT NULL,
     raw BLOB NOT NULL,
     PRIMARY KEY (room_id, entity_id)
 ) WITHOUT ROWID;
+CREATE TABLE trees (number INTEGER PRIMARY KEY, room_id TEXT NOT NULL UNIQUE);
+CREATE TABLE leaves (
+    tree INTEGER NOT NULL,
+    place BLOB NOT NULL,
+    document INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    clocks INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    PRIMARY KEY (tree, place)
+) WITHOUT ROWID;
+CREATE TABLE nodes (
+    tree INTEGER NOT NULL,
+    prefix BLOB NOT NULL,
+    count INTEGER NOT NULL,
+    clocks INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    PRIMARY KEY (tree, prefix)
+) WITHOUT ROWID;
+CREATE TABLE due (room_id TEXT NOT NULL, place BLOB NOT NULL, PRIMARY KEY (room_id, place)) WITHOUT ROWID;
 CREATE TABLE invitations (
     room_id TEXT PRIMARY KEY,
     home TEXT NOT NULL,
@@ -191,10 +210,35 @@ def _invitations(tables: Tables) -> None:
     )
 
 
+def _trees(tables: Tables) -> None:
+    """Version 13: digest trees in place of what members have said of heads. They are built later, in steps."""
+    tables.execute("DROP TABLE heads")
+    tables.execute(
+        "CREATE TABLE roots (room_id TEXT NOT NULL, entity_id TEXT NOT NULL, at_ms INTEGER NOT NULL, "
+        "raw BLOB NOT NULL, PRIMARY KEY (room_id, entity_id)) WITHOUT ROWID"
+    )
+    tables.execute("CREATE TABLE trees (number INTEGER PRIMARY KEY, room_id TEXT NOT NULL UNIQUE)")
+    tables.execute(
+        "CREATE TABLE leaves (tree INTEGER NOT NULL, place BLOB NOT NULL, document INTEGER NOT NULL, "
+        "seq INTEGER NOT NULL, clocks INTEGER NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (tree, place)) WITHOUT ROWID"
+    )
+    tables.execute(
+        "CREATE TABLE nodes (tree INTEGER NOT NULL, prefix BLOB NOT NULL, count INTEGER NOT NULL, "
+        "clocks INTEGER NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (tree, prefix)) WITHOUT ROWID"
+    )
+    tables.execute(
+        "CREATE TABLE due (room_id TEXT NOT NULL, place BLOB NOT NULL, PRIMARY KEY (room_id, place)) WITHOUT ROWID"
+    )
+    tables.execute(
+        "INSERT OR REPLACE INTO settings SELECT 'trees_unbuilt_until', coalesce(max(number), 0) FROM documents"
+    )
+
+
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     Migration(10, "find messages by their words", _words),
     Migration(11, "order messages by what their writers had seen", rank_messages),
     Migration(12, "ask before a room is taken up", _invitations),
+    Migration(13, "compare rooms by digest trees", _trees),
 )
 """All steps from version 9 on, the first that a release had."""
 

@@ -6,6 +6,7 @@ import sqlite3
 from typing import Final
 
 from sublet.messaging.backends.sqlite_search import SqliteSearch
+from sublet.messaging.backends.sqlite_tree import SqliteTree
 from sublet.protocol.ezagent.ids import RoomId
 from sublet.protocol.patterns import Pattern
 
@@ -28,11 +29,13 @@ class SqliteRemoval:
     Args:
         db: the store's connection.
         search: forgets what messages have said.
+        tree: forgets what rooms were compared by.
     """
 
-    def __init__(self, db: sqlite3.Connection, search: SqliteSearch) -> None:
+    def __init__(self, db: sqlite3.Connection, search: SqliteSearch, tree: SqliteTree) -> None:
         self._db = db
         self._search = search
+        self._tree = tree
         self._place = ("", "", "")
         """Up to where the entries of indexes were looked at."""
 
@@ -51,7 +54,9 @@ class SqliteRemoval:
             return False
         if any(self._some_of_document(room_id) for room_id in due):
             return True
-        for table in ("strangers", "usage", "heads"):
+        if any(self._tree.remove_some(room_id, STEP_ROWS) for room_id in due):
+            return True
+        for table in ("strangers", "usage", "roots", "due"):
             self._db.executemany(f"DELETE FROM {table} WHERE room_id = ?", [(room,) for room in due])  # noqa: S608
         if self._some_entries(frozenset(due)):
             return True

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from sublet.messaging.backends.sqlite_tree import SqliteTree
 from sublet.messaging.ports.rows import DocumentRow, Fork
 from sublet.protocol.ezagent.content import parse_content
 from sublet.protocol.ezagent.errors import Refused
@@ -65,10 +66,12 @@ class SqliteRows:
 
     Args:
         db: a connection; only ``clear`` and ``drop`` write, inside a transaction.
+        tree: sums up again what is removed; none for a connection that reads alone.
     """
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, tree: SqliteTree | None = None) -> None:
         self._db = db
+        self._tree = tree
 
     def take_any_text(self) -> None:
         """Read text that is not UTF-8 with replacements from now on, so that it hides nothing beside it."""
@@ -193,6 +196,8 @@ class SqliteRows:
 
     def drop_document(self, number: int) -> None:
         """Remove what says of which document rows are."""
+        if self._tree is not None:
+            self._tree.drop(number)
         self._db.execute("DELETE FROM documents WHERE number = ?", (number,))
 
     def first_updates(self, number: int, limit: int) -> list[bytes]:
@@ -218,6 +223,10 @@ class SqliteRows:
 
     def clear(self, document: int) -> None:
         """Remove all that follows from the log of a document, and the log."""
+        deleting = self._db.execute("SELECT envelope FROM log WHERE document = ? AND client IS NULL", (document,))
+        gone = [raw for (raw,) in deleting if isinstance(raw, bytes)]
         for table in _OF_DOCUMENT:
             self._db.execute(f"DELETE FROM {table} WHERE document = ?", (document,))  # noqa: S608 - names of ours
         self._db.execute("DELETE FROM searched_until WHERE document = ?", (document,))
+        if self._tree is not None:
+            self._tree.taken_back(document, gone)

@@ -15,6 +15,7 @@ from sublet.messaging.backends.sqlite_ranks import SqliteRanks
 from sublet.messaging.backends.sqlite_removal import SqliteRemoval
 from sublet.messaging.backends.sqlite_rows import SqliteRows
 from sublet.messaging.backends.sqlite_search import SqliteSearch
+from sublet.messaging.backends.sqlite_tree import SqliteTree
 from sublet.messaging.backends.sqlite_trust import SqliteTrust
 from sublet.messaging.ports.rows import (
     Batch,
@@ -33,6 +34,7 @@ from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
 MAX_DELETE_ONLY: Final = 1_000
 """Envelopes that only delete are in no state vector; so many of a document go with every difference, half the last."""
 _NEXT: Final = "(SELECT max(until) FROM log l WHERE l.document = c.document AND l.client = c.client)"
+_DOCUMENT: Final = "SELECT number, doc_id, room_id, kind FROM documents"
 PRUNE_EVERY: Final = 256
 """How many events come before those that are too old are deleted."""
 LAST_RANK: Final = "\U0010ffff"
@@ -53,13 +55,14 @@ class SqliteStore:
         self._db = open_database(path)
         self.ranks = SqliteRanks(self._db)
         self.search = SqliteSearch(self._db)
-        self.trust = SqliteTrust(self._db, self.search)
-        self.removal = SqliteRemoval(self._db, self.search)
+        self.tree = SqliteTree(self._db)
+        self.trust = SqliteTrust(self._db, self.search, self.tree)
+        self.removal = SqliteRemoval(self._db, self.search, self.tree)
         self.invitations = SqliteInvitations(self._db)
 
     def rows(self) -> SqliteRows:
         """Return the rows as they are, for whoever checks or mends them."""
-        return SqliteRows(self._db)
+        return SqliteRows(self._db, self.tree)
 
     def document(self, doc_id: str, room_id: RoomId | None, kind: str) -> DocumentRow:
         found = self.find_document(doc_id)
@@ -71,9 +74,11 @@ class SqliteStore:
         return DocumentRow(int(cursor.lastrowid or 0), doc_id, room_id, kind)
 
     def find_document(self, doc_id: str) -> DocumentRow | None:
-        row = self._db.execute(
-            "SELECT number, doc_id, room_id, kind FROM documents WHERE doc_id = ?", (doc_id,)
-        ).fetchone()
+        row = self._db.execute(f"{_DOCUMENT} WHERE doc_id = ?", (doc_id,)).fetchone()
+        return DocumentRow(*row) if row is not None else None
+
+    def numbered(self, number: int) -> DocumentRow | None:
+        row = self._db.execute(f"{_DOCUMENT} WHERE number = ?", (number,)).fetchone()
         return DocumentRow(*row) if row is not None else None
 
     def documents(self, room_id: RoomId, kind: str) -> list[DocumentRow]:
@@ -277,6 +282,7 @@ class SqliteStore:
         except BaseException:
             if self._db.in_transaction:  # where the disk is full SQLite has gone back already
                 self._db.execute("ROLLBACK")
+            self.tree.forget()
             raise
 
     def write(self, batch: Batch) -> None:
@@ -309,6 +315,7 @@ class SqliteStore:
                 for cut in update.deletions
             ]
         db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", log)
+        self.tree.changed(updates)
         if clients:
             db.executemany("INSERT INTO clients VALUES (?, ?, ?)", clients)
         db.executemany(

@@ -1,4 +1,4 @@
-"""What the store keeps about whom to trust: the chain of each client's updates, forks of it, and the heads of peers."""
+"""What the store keeps about whom to trust: the chain of each client's updates, and forks of it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Final
 
 from sublet.messaging.backends.rows import WRITE_COLUMNS, write_of
 from sublet.messaging.backends.sqlite_search import SqliteSearch
-from sublet.messaging.ports.rows import Fork, HeadRow, WriteRow
-from sublet.protocol.ezagent.heads import Head
+from sublet.messaging.backends.sqlite_tree import SqliteTree
+from sublet.messaging.ports.rows import Fork, WriteRow
+from sublet.protocol.ezagent.digest_tree import Head
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.yjs.model import Deletion
 
@@ -24,11 +25,13 @@ class SqliteTrust:
     Args:
         db: the store's connection.
         search: looks again at what is rewound.
+        tree: sums up again what is rewound.
     """
 
-    def __init__(self, db: sqlite3.Connection, search: SqliteSearch) -> None:
+    def __init__(self, db: sqlite3.Connection, search: SqliteSearch, tree: SqliteTree) -> None:
         self._db = db
         self._search = search
+        self._tree = tree
 
     def forks(self, document: int) -> list[Fork]:
         rows = self._db.execute(f"SELECT {_FORK} FROM forks WHERE document = ? ORDER BY client", (document,))  # noqa: S608
@@ -49,11 +52,12 @@ class SqliteTrust:
         ]
         first = min((seq for seq in firsts if seq is not None), default=None)
         if first is None:
+            self._tree.taken_back(document, ())
             return []
         since = (document, first)
         rows = self._db.execute(
             "SELECT client, until, seq, envelope FROM log WHERE document = ? AND seq >= ? ORDER BY seq", since
-        )
+        ).fetchall()
         kept = [
             (seq, bytes(raw)) for writer, until, seq, raw in rows if writer not in clocks or until <= clocks[writer]
         ]
@@ -65,6 +69,7 @@ class SqliteTrust:
             "(SELECT 1 FROM log l WHERE l.document = clients.document AND l.client = clients.client)",
             (document,),
         )
+        self._tree.taken_back(document, (bytes(raw) for writer, _, _, raw in rows if writer is None))
         return kept
 
     def update_at(self, document: int, client: int, clock: int) -> bytes | None:
@@ -117,11 +122,12 @@ class SqliteTrust:
     def put_usage(self, room_id: RoomId, home: str, size: int) -> None:
         self._db.execute("INSERT OR REPLACE INTO usage VALUES (?, ?, ?)", (room_id, home, size))
 
-    def is_deleted(self, document: int, signer: EntityId, cut: Deletion) -> bool:
+    def is_deleted(self, document: int, signer: EntityId, cut: Deletion, before: int) -> bool:
         (found,) = self._db.execute(
             "SELECT EXISTS (SELECT 1 FROM deletions d JOIN log l ON l.seq = d.seq WHERE d.document = ? "
-            "AND d.client = ? AND d.signer = ? AND d.clock <= ? AND d.clock + d.length >= ? AND l.client IS NULL)",
-            (document, cut.client, signer, cut.clock, cut.clock + cut.length),
+            "AND d.client = ? AND d.signer = ? AND d.clock <= ? AND d.clock + d.length >= ? AND l.client IS NULL "
+            "AND d.seq < ?)",
+            (document, cut.client, signer, cut.clock, cut.clock + cut.length, before),
         ).fetchone()
         return bool(found)
 
@@ -132,10 +138,3 @@ class SqliteTrust:
             (document, client, clock, clock + length, MAX_DELETED),
         )
         return [write_of(row) for row in rows]
-
-    def heads_of(self, room_id: RoomId) -> dict[EntityId, HeadRow]:
-        rows = self._db.execute("SELECT entity_id, at_ms, raw FROM heads WHERE room_id = ?", (room_id,))
-        return {entity: HeadRow(at_ms, bytes(raw)) for entity, at_ms, raw in rows}
-
-    def put_heads(self, room_id: RoomId, entity: EntityId, row: HeadRow) -> None:
-        self._db.execute("INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?)", (room_id, entity, row.at_ms, row.raw))

@@ -17,12 +17,12 @@ from sublet.messaging.declaring.declaration import (
     Trigger,
 )
 from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.reconciling.roots import ROLLED_BACK_EVENT
 from sublet.messaging.rooms.standing import INVITED_EVENT, JOINED_EVENT
 from sublet.messaging.schema.changes import Intent
 from sublet.messaging.schema.datatypes import QOS_CONFIG, Change, Datatype, Origin
 from sublet.messaging.trust.clocks import CLOCK_EVENT
 from sublet.messaging.trust.forks import EQUIVOCATION_EVENT
-from sublet.messaging.trust.heads import ROLLED_BACK_EVENT
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.room.state import NO_POWER
 from sublet.protocol.ezagent.room.statements import KNOCKS, NESTED_MAP, Statement

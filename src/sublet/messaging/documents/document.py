@@ -19,6 +19,7 @@ from sublet.messaging.documents.ranked import RankedList
 from sublet.messaging.documents.sequence import Chain, Node, YataList
 from sublet.messaging.ports.rows import DocumentRow, EntryRow, Fork, WriteRow
 from sublet.messaging.ports.store import Store
+from sublet.protocol.ezagent.digest_tree import FORKS_OF_OUTCAST
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, is_client_of
@@ -31,7 +32,7 @@ MAX_DEPTH: Final = 16
 LAYOUTS_KEPT: Final = 256
 LAYOUT_ITEMS_KEPT: Final = 1 << 16
 """Of all layouts of a document together."""
-MAX_FORKS_OF_SIGNER: Final = 8
+MAX_FORKS_OF_SIGNER: Final = FORKS_OF_OUTCAST
 """Clients of one signer that fork in one document, before nothing of that signer counts there."""
 MAX_VOID_CLIENTS: Final = 65_536
 HEAD_BYTES: Final = 16
@@ -136,16 +137,16 @@ class Document:
                 self._void_clients[client] = found
         return found
 
-    def extended(self, update: Update, payload: bytes) -> bytes | None:
-        """Return the head of an update's client with the update; None for one that only deletes."""
+    def extended(self, update: Update, payload: bytes) -> tuple[bytes | None, bytes | None]:
+        """Return the head of an update's client before the update and with it; None each where there is none."""
         if not update.items:
-            return None
+            return None, None
         head = self._heads.get(update.client)
         if head is None:
             head = self._store.trust.head(self.row.number, update.client) or b""
         digest = hashlib.sha256(head + update.end.to_bytes(4, "big") + payload).digest()[:HEAD_BYTES]
         self._heads[update.client] = digest
-        return digest
+        return head or None, digest
 
     def known(self, update: Update) -> bool:
         """Tell whether an update brings nothing; one that only deletes is looked up by the caller."""

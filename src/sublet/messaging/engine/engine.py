@@ -41,13 +41,13 @@ from sublet.messaging.quotas.quotas import Quotas
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES, DiskUsage
 from sublet.messaging.reading.authorise import WriterRules
 from sublet.messaging.reading.reading import Reading
+from sublet.messaging.reconciling.roots import Roots
 from sublet.messaging.rooms.audience import Audience
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.texts.texts import Texts
 from sublet.messaging.trust.clocks import PeerClocks
 from sublet.messaging.trust.forks import Forks
-from sublet.messaging.trust.heads import HeadExchange
 from sublet.messaging.writing.later import Later
 from sublet.messaging.writing.writing import Writing
 from sublet.protocol.ezagent.ids import RoomId
@@ -137,7 +137,7 @@ class Engine:
             counts,
         )
         self.clocks = PeerClocks(store, self.events, now_ms)
-        self.heads = HeadExchange(store, self.keyring, self.here, self.shards, self.events, now_ms)
+        self.roots = Roots(store, self.keyring, self.here, self.events, now_ms)
         # Writing as our own.
         self.writing = Writing(
             self.documents,

@@ -28,6 +28,7 @@ from sublet.messaging.reading.authorise import refuse_forbidden
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.trust.forks import Forks
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind
+from sublet.protocol.ezagent.digest_tree import place_of_deletion
 from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId, is_client_of
@@ -264,9 +265,16 @@ class Intake:
         return False
 
     def _deletes_nothing(self, document: Document, envelope: Envelope, update: Update) -> bool:
-        """Tell whether its signer has deleted all that before, which would fill the log for nothing."""
-        trust, number = self._store.trust, document.row.number
-        return all(trust.is_deleted(number, envelope.signer, cut) for cut in update.deletions)
+        """Tell whether an update that only deletes is here; of what no room shares, whether its signer has done that.
+
+        What a room shares is kept even where it brings nothing new: whoever has it in another order must have the same.
+        """
+        trust, row = self._store.trust, document.row
+        if row.room_id is not None and document.place.kind != "draft":
+            place = place_of_deletion(row.doc_id, envelope.signer, envelope.payload)
+            return self._store.tree.leaf(row.room_id, place) is not None
+        number, now = row.number, self._store.last_seq() + 1
+        return all(trust.is_deleted(number, envelope.signer, cut, now) for cut in update.deletions)
 
     def _accept(self, document: Document, envelope: Envelope, update: Update) -> None:
         plan = document.plan(update)

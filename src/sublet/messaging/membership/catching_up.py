@@ -16,6 +16,7 @@ from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.membership.joining import Joining
 from sublet.messaging.running.hand_over import tried
 from sublet.messaging.syncing.history import History
+from sublet.messaging.syncing.reconciler import sum_up
 from sublet.messaging.syncing.sync import Sync
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
@@ -70,7 +71,9 @@ class CatchingUp:
         self._month = await self._call(lambda engine: engine.shards.current_month())
 
     async def run(self) -> None:
-        """Look again from time to time, until cancelled."""
+        """Look again from time to time, until cancelled; first sum up what an older version has written."""
+        if await sum_up(self._call):
+            await tried(self.everything)
         for turn in itertools.count(1):
             await anyio.sleep(PERIOD_SECONDS)
             await tried(self.look_again, turn)

@@ -105,7 +105,7 @@ class AskingAgain:
             for content_id, raw in islice(found.missing.items(), CONTENTS_AT_ONCE):
                 await self._content(room_id, content_id, raw)
             found = await anyio.to_thread.run_sync(self._look, name, abandon_on_cancel=True)
-        heard = room_id is None or bool(await self._asks.fetch(doc_id("heads", room_id=room_id), b""))
+        heard = room_id is None or bool(await self._asks.fetch(doc_id("root", room_id=room_id), b""))
         whole = heard and not waits and not (found is not None and (found.missing or found.why))
         await anyio.to_thread.run_sync(partial(self._losses.found, name, left=waits, whole=whole))
         return whole

@@ -79,7 +79,8 @@ class DeletionRow:
 class LogRow:
     """An envelope with the range of clocks it brings; ``client`` is None where it only deletes.
 
-    ``head`` is a hash of all that its client has written in the document up to here.
+    ``head`` is a hash of all that its client has written in the document up to here, ``before`` of all before this,
+    None where it is the first.
     """
 
     seq: int
@@ -88,6 +89,7 @@ class LogRow:
     end: int
     envelope: bytes
     head: bytes | None
+    before: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -156,11 +158,3 @@ class Fork:
     signer: EntityId
     one: bytes
     other: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class HeadRow:
-    """What a peer has last said, and signed, that it has of a room. ``at_ms`` is its own time."""
-
-    at_ms: int
-    raw: bytes

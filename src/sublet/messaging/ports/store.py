@@ -16,19 +16,19 @@ from sublet.messaging.ports.rows import (
     EntryRow,
     EventRow,
     Fork,
-    HeadRow,
     IndexEntry,
     WriteRow,
 )
 from sublet.messaging.ports.search_store import SearchStore
+from sublet.messaging.ports.tree_store import TreeStore
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.ezagent.heads import Head
+from sublet.protocol.ezagent.digest_tree import Head
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
 from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
 
 
 class TrustStore(Protocol):
-    """The chain of each client's updates, forks of it, and the heads of peers."""
+    """The chain of each client's updates, and forks of it."""
 
     def forks(self, document: int) -> list[Fork]:
         """Return where clients of a document fork, by client."""
@@ -71,20 +71,20 @@ class TrustStore(Protocol):
     def put_usage(self, room_id: RoomId, home: str, size: int) -> None:
         """Keep how many bytes are kept of a daemon in a room; inside a transaction."""
 
-    def is_deleted(self, document: int, signer: EntityId, cut: Deletion) -> bool:
+    def is_deleted(self, document: int, signer: EntityId, cut: Deletion, before: int) -> bool:
         """Tell whether one deletion of a signer, in an update that only deletes, already covers a range.
 
         Others may not count, and what does not count covers nothing.
+
+        Args:
+            document: its number.
+            signer: who deletes.
+            cut: the range.
+            before: number in the log before which that was.
         """
 
     def writes_between(self, document: int, client: int, clock: int, length: int) -> list[WriteRow]:
         """Return the later writes of a range of a client's clocks."""
-
-    def heads_of(self, room_id: RoomId) -> dict[EntityId, HeadRow]:
-        """Return what peers have last said that they have of a room."""
-
-    def put_heads(self, room_id: RoomId, entity: EntityId, row: HeadRow) -> None:
-        """Keep what a peer says; inside a transaction."""
 
 
 class Store(Protocol):
@@ -93,6 +93,10 @@ class Store(Protocol):
     @property
     def trust(self) -> TrustStore:
         """Return what is kept about whom to trust."""
+
+    @property
+    def tree(self) -> TreeStore:
+        """Return what rooms are compared by."""
 
     @property
     def ranks(self) -> RankStore:
@@ -115,6 +119,9 @@ class Store(Protocol):
 
     def find_document(self, doc_id: str) -> DocumentRow | None:
         """Return a document if it is kept."""
+
+    def numbered(self, number: int) -> DocumentRow | None:
+        """Return a document by its number; None where it is gone."""
 
     def documents(self, room_id: RoomId, kind: str) -> list[DocumentRow]:
         """Return a room's documents of one kind, in the order of their ids."""

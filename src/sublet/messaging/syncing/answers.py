@@ -9,21 +9,24 @@ from typing import Final, Protocol
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.passing.ephemeral import Ephemeral
 from sublet.messaging.ports.blobs import BlobStore
-from sublet.messaging.ports.rows import DocumentRow, Fork
+from sublet.messaging.ports.rows import Fork
 from sublet.messaging.ports.store import Store
+from sublet.messaging.reconciling.exchange import differing
+from sublet.messaging.reconciling.logs import RoomTree, tell
+from sublet.messaging.reconciling.roots import Roots
+from sublet.messaging.reconciling.told import Told, contents_of, records_of
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.standing import was_withdrawn
 from sublet.messaging.rooms.states import RoomStates
-from sublet.messaging.trust.heads import HeadExchange
 from sublet.protocol.ezagent.blob import PIECE_BYTES, Piece, encode_piece, parse_wanted
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.challenge import MAX_AGE_MS, encode_response, parse_challenge
-from sublet.protocol.ezagent.content import named_contents
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.inbox import parse_known
 from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
+from sublet.protocol.ezagent.reconciliation import NodesAsked, decode_asked, encode_differing
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.vectors import decode_vector, fork_of
 
@@ -31,8 +34,6 @@ MAX_ANSWER_BYTES: Final = 512 << 10
 """A longer difference is told in parts, each after a query with a newer state vector; one update always fits."""
 MAX_CONFIG_BYTES: Final = 5 << 20
 """Of a room's config that somebody is offered: they may come in at its very end."""
-MAX_CONTENTS_BYTES: Final = 5 << 20
-"""Of one update, more than any of ours names; what is beyond is left out."""
 
 
 class AnswerParts(Protocol):
@@ -43,9 +44,6 @@ class AnswerParts(Protocol):
 
     @property
     def ephemeral(self) -> Ephemeral: ...
-
-    @property
-    def heads(self) -> HeadExchange: ...
 
     @property
     def here(self) -> RoomsHere: ...
@@ -60,6 +58,9 @@ class AnswerParts(Protocol):
     def rooms(self) -> RoomStates: ...
 
     @property
+    def roots(self) -> Roots: ...
+
+    @property
     def store(self) -> Store: ...
 
 
@@ -72,8 +73,10 @@ def answer(engine: AnswerParts, key: str, body: bytes) -> bytes | None:
     if key.endswith("/state"):
         return state(engine, key.removesuffix("/state"), decode_vector(body or b"\0"))
     place = parse_doc_id(key)
-    if place.kind == "heads" and place.room_id is not None:
-        return engine.heads.statement(place.room_id)
+    if place.kind == "root" and place.room_id is not None:
+        return engine.roots.statement(place.room_id)
+    if place.kind == "tree" and place.room_id is not None:
+        return tree(engine, place.room_id, body)
     if place.kind == "pubkey" and place.entity_id is not None:
         record = engine.keyring.record(place.entity_id)
         return encode_bundle([(RecordKind.IDENTITY, record.encode())]) if record is not None else None
@@ -99,7 +102,7 @@ def state(engine: AnswerParts, name: str, have: dict[int, int]) -> bytes | None:
     row = engine.store.find_document(name)
     if row is None:
         return None
-    told = _Told(MAX_ANSWER_BYTES)
+    told = Told(MAX_ANSWER_BYTES)
     for fork in engine.store.trust.forks(row.number):
         if fork.one and _is_news(fork, have.get(fork.client, 0)):
             proof = encode_bundle((RecordKind.ENVELOPE, envelope) for envelope in (fork.one, fork.other))
@@ -107,39 +110,28 @@ def state(engine: AnswerParts, name: str, have: dict[int, int]) -> bytes | None:
                 break
     page, more = engine.store.log_after(row.number, have, MAX_ANSWER_BYTES)
     for raw in page:
-        contents = _contents(engine, row, raw) if row.kind == "index" and row.room_id is not None else []
+        contents = contents_of(engine.store, row, raw) if row.kind == "index" and row.room_id is not None else []
         if not told.add(raw, [(RecordKind.ENVELOPE, raw), *((RecordKind.CONTENT, content) for content in contents)]):
             break
     if not told.records:
         return None
-    records = [(RecordKind.IDENTITY, raw) for raw in _records(engine, told.envelopes)]
+    records = [(RecordKind.IDENTITY, raw) for raw in records_of(engine.keyring, told.envelopes)]
     return encode_bundle([*records, *told.records], more=more or told.is_cut)
 
 
-class _Told:
-    """What fits into one answer.
+def tree(engine: AnswerParts, room_id: RoomId, body: bytes) -> bytes | None:
+    """Return what differs below prefixes of a room's digest tree, or logs; None before it is summed up.
 
-    Args:
-        limit: bytes; the first thing always fits.
+    Raises:
+        Refused: the question is malformed.
     """
-
-    def __init__(self, limit: int) -> None:
-        self.records: list[tuple[RecordKind, bytes]] = []
-        self.envelopes: list[bytes] = []
-        """Whose signers the answer names."""
-        self.is_cut = False
-        self._left = limit
-
-    def add(self, envelope: bytes, records: list[tuple[RecordKind, bytes]]) -> bool:
-        """Add what belongs together; tell whether there was room for it."""
-        size = sum(len(raw) for _, raw in records)
-        if self.is_cut or (size > self._left and self.records):
-            self.is_cut = True
-            return False
-        self._left -= size
-        self.records += records
-        self.envelopes.append(envelope)
-        return True
+    asked = decode_asked(body)
+    if not engine.store.tree.is_built:
+        return None
+    if isinstance(asked, NodesAsked):
+        ours = RoomTree(engine.store, room_id)
+        return encode_differing([differing(ours, below, asked.salt) for below in asked.below])
+    return tell(engine, room_id, asked)
 
 
 def piece(engine: AnswerParts, digest: str, offset: int) -> bytes | None:
@@ -189,7 +181,7 @@ def offer(
         size += sum(map(len, config))
     if not envelopes:
         return None
-    records = [(RecordKind.IDENTITY, raw) for raw in _records(engine, envelopes)]
+    records = [(RecordKind.IDENTITY, raw) for raw in records_of(engine.keyring, envelopes)]
     return encode_bundle(records + [(RecordKind.ENVELOPE, raw) for raw in envelopes], more=more)
 
 
@@ -251,21 +243,3 @@ def _is_news(fork: Fork, clock: int) -> bool:
     """Tell whether somebody whose vector has this clock does not know how far back a client forks."""
     known = fork_of(clock)
     return known is None or fork.clock < known
-
-
-def _records(engine: AnswerParts, envelopes: list[bytes]) -> list[bytes]:
-    signers = {unpack(raw).signer for raw in envelopes}
-    found = (engine.keyring.record(signer) for signer in sorted(signers))
-    return [record.encode() for record in found if record is not None]
-
-
-def _contents(engine: AnswerParts, document: DocumentRow, envelope: bytes) -> list[bytes]:
-    """Return the contents that an update names; of more than an answer may hold, the first ones."""
-    room_id, left, found = document.room_id, MAX_CONTENTS_BYTES, list[bytes]()
-    assert room_id is not None, "contents are of rooms"
-    for content_id in dict.fromkeys(named_contents(decode_update(unpack(envelope).payload))):
-        raw = engine.store.content(room_id, content_id, document.number)
-        if raw is not None and len(raw) <= left:
-            found.append(raw)
-            left -= len(raw)
-    return found

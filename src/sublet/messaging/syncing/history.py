@@ -55,15 +55,23 @@ class History:
         """Ask again: whoever is there now may know more."""
         self._asked.clear()
 
-    async def reach_back(self, room_id: RoomId) -> bool:
-        """Ask for older months of a room until one brings something new; tell whether one did."""
+    async def reach_back(self, room_id: RoomId, seq: int) -> bool:
+        """Ask for older months of a room until one brings something new; tell whether something has come.
+
+        Args:
+            room_id: the room.
+            seq: up to where the log was read before; what is beyond has come meanwhile, by reconciling say.
+        """
+        asked = False
         async with self._limiter:
             months = await self._call(partial(_older, room_id=room_id))
             with anyio.move_on_after(PATIENCE_SECONDS):
                 for month in months:
-                    if self._is_due(room_id, month) and await self._sync.month(room_id, month):
-                        return True
-        return False
+                    if self._is_due(room_id, month):
+                        asked = True
+                        if await self._sync.month(room_id, month):
+                            return True
+        return asked and await self._call(lambda engine: engine.store.last_seq()) > seq
 
     def _is_due(self, room_id: RoomId, month: str) -> bool:
         """Tell whether a month has to be asked for, and note that it is."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-from itertools import islice
 from typing import Final, TypeVar
 
 import anyio
@@ -23,6 +22,7 @@ from sublet.messaging.syncing import differences
 from sublet.messaging.syncing.answers import offer
 from sublet.messaging.syncing.asking import Answer, Asking, Late
 from sublet.messaging.syncing.doorkeeper import ask
+from sublet.messaging.syncing.reconciler import MAX_KEYS, Reconciler
 from sublet.protocol.ezagent.bundle import Bundle, decode_bundle
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.inbox import encode_known
@@ -38,12 +38,11 @@ OFFERS: Final = 12
 """How often a room is offered, each time after twice as long: for three minutes."""
 BRING_SECONDS: Final = 1.0
 """How long others leave it to whoever has invited somebody to bring them in."""
-MAX_KEYS: Final = 64
-"""Signers of one answer whose keys are asked for; an honest one holds the records of all."""
-MAX_DOUBTED: Final = 256
-"""Names that are asked for at once since somebody has said something: nobody makes us ask for more."""
-MAX_DIFFERING: Final = 16
-"""Documents of one statement of which another history is asked for at a time."""
+MAX_SINGLE: Final = 32
+"""Names that are asked for one by one since somebody has said something; beyond that their rooms are reconciled."""
+AGAIN_SECONDS: Final = 1.0
+"""How often a member's question makes us compare a room with it."""
+MAX_TOLD: Final = 16_384
 MAX_ROUNDS: Final = 10_000
 SETTLE_SECONDS: Final = 0.05
 """How long changes of links and gaps are gathered before somebody is asked."""
@@ -74,6 +73,8 @@ class Sync:
         self._again: set[str] = set()
         self._unanswered: set[RoomId] = set()
         self._ready = anyio.Event()
+        self._told: dict[RoomId, float] = {}
+        self._reconciler = Reconciler(call, self)
 
     def want(self, name: str) -> None:
         """Ask for a document, a room (``room:ID``) or a key (``key:ENTITY``) soon; on the event loop.
@@ -85,12 +86,25 @@ class Sync:
         self._ready.set()
 
     def doubt(self, name: str) -> None:
-        """Want something that somebody claims to be there, or to lack; of very much the rest is asked for in time."""
+        """Want something that somebody claims to be there, or to lack; of very much, its room instead."""
+        is_room = name.startswith("room:")
         if name in self._doubted:
             self._again.add(name)
-        elif len(self._doubted) < MAX_DOUBTED:
+        elif is_room or len(self._doubted) < MAX_SINGLE:
             self._doubted.add(name)
             self.want(name)
+        elif not name.startswith("key:") and (room_id := parse_doc_id(name).room_id) is not None:
+            self.doubt(f"room:{room_id}")
+
+    def differs(self, room_id: RoomId) -> None:
+        """Reconcile a room soon, since a member has stated another root than ours; once in ``AGAIN_SECONDS``."""
+        now = anyio.current_time()
+        if now - self._told.get(room_id, -AGAIN_SECONDS) < AGAIN_SECONDS:
+            return
+        if len(self._told) >= MAX_TOLD:
+            self._told.clear()
+        self._told[room_id] = now
+        self.doubt(f"room:{room_id}")
 
     async def run(self) -> None:
         """Ask for what is wanted until cancelled."""
@@ -125,52 +139,37 @@ class Sync:
                 self.doubt(name)
 
     async def room(self, room_id: RoomId) -> None:
-        """Ask for a room's config, what extensions keep there, and its timeline of this month and the one before.
+        """Ask for a room's config, and for all that members hold of it and we don't.
 
-        However much there is of it, only what differs from what some member says to have is asked for. The config and
-        the newest shard always are: those who have left say nothing, but may have the last that was written.
+        The config and the newest shard are asked for in any case: those who have left state nothing, but may have the
+        last that was written. Of a room that is new here the newest months come first.
         """
         await self.document(doc_id("config", room_id=room_id))
-        late = partial(self._late_statement, room_id)
-        statements = await self._ask(doc_id("heads", room_id=room_id), b"", late)
-        (self._unanswered.discard if statements else self._unanswered.add)(room_id)
-        told: dict[str, bool] = {}
-        for statement in statements:
-            for name, same in (await self._call(partial(differences.alike, room_id=room_id, bundle=statement))).items():
-                told[name] = told.get(name, True) and same
-        alike = await self._call(partial(differences.all_alike, room_id=room_id, told=told))
+        is_new = await self._call(partial(differences.newest_shard, room_id=room_id)) is None
+        if is_new:
+            await self._months(room_id)
+        if await self._reconciler.room(room_id):
+            self._unanswered.discard(room_id)
+            if not is_new:
+                await self._months(room_id, await self._call(partial(differences.older_shards, room_id=room_id)))
+            return
+        self._unanswered.add(room_id)
         for name in await self._call(partial(differences.of_extensions, room_id=room_id)):
-            if name not in alike:
-                await self.document(name)
-        this = await self._call(lambda engine: engine.shards.current_month())
-        newest = await self._call(partial(differences.newest_shard, room_id=room_id))
-        ahead = await self._call(partial(differences.months_told, room_id=room_id, told=list(told)))
-        for month in (previous_month(this), this, *ahead):
-            await self.month(room_id, month, alike - {newest})
-        await self._forks(room_id, statements)
+            await self.document(name)
+        if not is_new:
+            await self._months(room_id)
 
-    async def _late_statement(self, room_id: RoomId, answer: Answer[Bundle]) -> None:
-        """Ask for what differs from what a member says to have for whose statement nobody has waited."""
-        told = await self._call(partial(differences.alike, room_id=room_id, bundle=answer.said))
-        for name, same in told.items():
-            if not same:
-                self.doubt(name)
+    async def _months(self, room_id: RoomId, alike: Collection[str] = ()) -> None:
+        """Ask for this month and the one before."""
+        this = await self._call(lambda engine: engine.shards.current_month())
+        ahead = await self._call(partial(differences.months_ahead, room_id=room_id))
+        for month in (previous_month(this), this, *ahead):
+            await self.month(room_id, month, alike)
 
     def take_unanswered(self) -> set[RoomId]:
         """Return the rooms of which no member has answered since the last call, or is alone in; some may be gone."""
         found, self._unanswered = self._unanswered, set()
         return found
-
-    async def _forks(self, room_id: RoomId, statements: list[Bundle]) -> None:
-        """Ask for the whole log of a client of which a member has another history."""
-        for bundle in statements:
-            differing = await self._call(partial(differences.compare, room_id=room_id, bundle=bundle))
-            for name, clients in islice(differing.items(), MAX_DIFFERING):
-                vector = await self._call(partial(differences.vector, name=name))
-                asked = encode_vector({client: clock for client, clock in vector.items() if client not in clients})
-                for answer in await self._ask(channel_key(name, Channel.STATE), asked):
-                    await self._take(room_id, answer)
-                self.want(name)  # and let those know who hold the other one
 
     async def month(self, room_id: RoomId, month: str, alike: Collection[str] = ()) -> int:
         """Ask for a month's shards, the next one until one is empty; return how many updates came.
@@ -215,7 +214,7 @@ class Sync:
     async def key(self, entity: EntityId) -> None:
         """Ask for an entity's key."""
         for bundle in await self._ask(doc_id("pubkey", entity_id=entity), b""):
-            await self._take(None, bundle)
+            await self.take(None, bundle)
         if await self._call(lambda engine: engine.keyring.record(entity) is not None):
             await self._known(entity)
 
@@ -256,9 +255,9 @@ class Sync:
         peers = await self._call(lambda engine: engine.audience.answers(key, b""))
         return [answer.said for answer in await self.asking.ask(key, payload, peers, _as_it_came)]
 
-    async def fetch(self, key: str, body: bytes) -> list[bytes]:
+    async def fetch(self, key: str, body: bytes, late: Late[bytes] | None = None) -> list[bytes]:
         """Ask as one of ours who may be told, and return the answers, opened; nobody is asked where none may."""
-        return [answer.said for answer in await self._fetch(key, body, _as_it_came)]
+        return [answer.said for answer in await self._fetch(key, body, _as_it_came, late)]
 
     async def _fetch(
         self, key: str, body: bytes, opens: Callable[[bytes], T], late: Late[T] | None = None
@@ -270,7 +269,7 @@ class Sync:
 
     async def _take_of(self, room_id: RoomId | None, answer: Answer[Bundle]) -> ArrivalReport:
         """Take an answer, and note where it holds something that nobody has signed."""
-        outcome = await self._take(room_id, answer.said)
+        outcome = await self.take(room_id, answer.said)
         if outcome.forged:
             self.asking.forged(answer.peer, sum(len(raw) for _, raw in answer.said.records))
         return outcome
@@ -283,7 +282,7 @@ class Sync:
         if name in outcome.gaps or (answer.said.more and outcome.accepted):
             self.doubt(name)
 
-    async def _take(self, room_id: RoomId | None, bundle: Bundle) -> ArrivalReport:
+    async def take(self, room_id: RoomId | None, bundle: Bundle) -> ArrivalReport:
         """Take an answer part by part, between which the engine's thread has time for others."""
         outcome = ArrivalReport()
         for part in parts_of(bundle):

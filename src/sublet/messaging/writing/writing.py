@@ -259,6 +259,8 @@ class Writing:
         self, document: Document, entity: EntityId, payload: bytes, update: Update, contents: dict[str, bytes]
     ) -> int:
         name = document.row.doc_id
+        if not update.items and not update.deletions:
+            return 0  # it says nothing, and nobody would take it
         try:
             envelope = seal(self._keyring.key(entity), entity, name, self._now_ms(), payload)
             self._staging.local(document, envelope, update, contents)

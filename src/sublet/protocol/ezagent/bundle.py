@@ -28,9 +28,12 @@ class RecordKind(IntEnum):
     ENVELOPE = 1
     CONTENT = 2
     IDENTITY = 3
-    HEADS = 4
     FORK = 5
     """A bundle of the two envelopes that prove it."""
+    ROOT = 6
+    """An envelope in which a member states what it has of a room."""
+    GO_ON = 7
+    """With which part of a question to go on, where an answer holds no more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,13 +65,14 @@ PATTERNS: Final[Mapping[str, str]] = {
     "blob": "ezagent/blob/{hash}",
     "pubkey": "ezagent/{entity_id}/identity/pubkey",
     "challenge": "ezagent/{entity_id}/identity/challenge",
-    "heads": "ezagent/{room_id}/heads",
+    "root": "ezagent/{room_id}/root",
+    "tree": "ezagent/{room_id}/tree/{entity_id}",
     "inbox": "ezagent/{entity_id}/inbox",
     "profile": "ezagent/{entity_id}/ext/profile",
 }
 """Every kind of document, without the channel. Ours are ``inbox``, where an invited entity learns of its rooms,
 ``challenge``, where it shows that it is there, ``delivery``, where recipients acknowledge what they hold, and
-``heads``, where members say what they have of a room."""
+``root``, where members state what they have of a room, and ``tree``, where one of them tells what differs from it."""
 
 
 def instantiate(pattern: str, **values: str) -> str:

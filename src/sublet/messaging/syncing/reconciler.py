@@ -1,0 +1,232 @@
+"""Brings a room to what its members hold: compares signed roots, follows what differs, and fetches it.
+
+Rules: one member after the other is compared with, and after each of them all that could be taken is here. What is
+named is kept until it was told, so whoever is stopped goes on with it. Weak: a member of whom nothing can be taken is
+left alone until one of both roots changes, so a root that changes all the time costs an exchange each time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import SystemRandom
+from typing import Final, Protocol
+
+import anyio
+import structlog
+
+from sublet.messaging.accepting.arrival import ArrivalReport
+from sublet.messaging.engine.calling import CallEngine
+from sublet.messaging.reconciling.exchange import Exchange, below
+from sublet.messaging.reconciling.logs import RoomTree, first_question, go_on_at, wanted
+from sublet.messaging.reconciling.roots import Theirs, signer_of_root
+from sublet.messaging.syncing.asking import Answer, Late
+from sublet.messaging.syncing.differences import SyncParts
+from sublet.messaging.syncing.doorkeeper import place_of
+from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle
+from sublet.protocol.ezagent.digest_tree import SALT_BYTES, Prefix
+from sublet.protocol.ezagent.errors import Refused, malformed
+from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.reconciliation import MAX_LOGS, NodesAsked, decode_differing, encode_logs, encode_nodes
+
+MAX_KEYS: Final = 64
+"""Signers of one answer whose keys are asked for; an honest one holds the records of all."""
+MAX_PARTS: Final = 10_000
+"""Answers to questions for the logs of one exchange that bring nothing, or are cut; the rest is for later."""
+
+log = structlog.get_logger(__name__)
+
+
+class Asks(Protocol):
+    """What asks peers, and has taken what they answer."""
+
+    async def fetch(self, key: str, body: bytes, late: Late[bytes] | None = None) -> list[bytes]:
+        """Ask as one of ours, and return the answers, opened; ``late`` is told of those that come later."""
+
+    def differs(self, room_id: RoomId) -> None:
+        """Reconcile a room soon."""
+
+    async def take(self, room_id: RoomId | None, bundle: Bundle) -> ArrivalReport:
+        """Take an answer in."""
+
+    async def key(self, entity: EntityId) -> None:
+        """Ask for an entity's key."""
+
+
+@dataclass(frozen=True, slots=True)
+class _With:
+    """A member that is compared with."""
+
+    room_id: RoomId
+    theirs: Theirs
+    salt: bytes
+
+    @property
+    def key(self) -> str:
+        return doc_id("tree", room_id=self.room_id, entity_id=self.theirs.entity)
+
+
+class Reconciler:
+    """Compares rooms with their members; on the event loop.
+
+    Args:
+        call: runs something with the engine.
+        asks: asks peers.
+    """
+
+    def __init__(self, call: CallEngine, asks: Asks) -> None:
+        self._call = call
+        self._asks = asks
+        self._locks: dict[RoomId, anyio.Lock] = {}
+
+    async def room(self, room_id: RoomId) -> bool:
+        """Bring a room to what the members who can be reached hold; tell whether any of them has answered.
+
+        One at a time for each room: whoever comes second finds what is left.
+        """
+        lock = self._locks.setdefault(room_id, anyio.Lock())
+        try:
+            async with lock:
+                return await self._room(room_id)
+        finally:
+            if not lock.locked() and not lock.statistics().tasks_waiting:
+                self._locks.pop(room_id, None)
+
+    async def _room(self, room_id: RoomId) -> bool:
+        ours = await self._call(lambda engine: engine.roots.statement(room_id))
+        if ours is None:
+            return False
+        late = partial(self._late, room_id)
+        answers = await self._asks.fetch(doc_id("root", room_id=room_id), ours, late)
+        found = [await self._call(partial(take_root, room_id=room_id, raw=raw)) for raw in answers]
+        members = [theirs for theirs in found if theirs is not None]
+        for theirs in members:
+            if await self._call(partial(_differs, room_id=room_id, theirs=theirs)):
+                await self._reconcile(_With(room_id, theirs, os.urandom(SALT_BYTES)))
+        return bool(members)
+
+    async def _late(self, room_id: RoomId, answer: Answer[bytes]) -> None:
+        """Take the root of a member for whom nobody has waited."""
+        theirs = await self._call(partial(take_root, room_id=room_id, raw=answer.said))
+        if theirs is not None and await self._call(partial(_differs, room_id=room_id, theirs=theirs)):
+            self._asks.differs(room_id)
+
+    async def _reconcile(self, other: _With) -> None:
+        """Take what a member has and we lack."""
+        exchange = Exchange(SystemRandom())
+        try:
+            due = await self._call(lambda engine: engine.store.tree.due(other.room_id, MAX_LOGS))
+            if due:
+                await self._fetch(other, due)
+            while asked := exchange.next():
+                tell = partial(_below, room_id=other.room_id, asked=asked, salt=other.salt)
+                answer = await self._ask(other, await self._call(tell))
+                places = exchange.told(asked, decode_differing(answer, len(asked)))
+                for at in range(0, len(places), MAX_LOGS):
+                    if await self._fetch(other, places[at : at + MAX_LOGS]):
+                        exchange.progressed()
+        except Refused as refused:
+            log.info("a member could not be compared with", member=other.theirs.entity, detail=refused.detail)
+            return
+        if exchange.is_given_up:
+            log.warning("a member tells of much that can't be taken", member=other.theirs.entity, room=other.room_id)
+        await self._call(lambda engine: engine.roots.settle(other.room_id, other.theirs))
+
+    async def _fetch(self, other: _With, places: Sequence[bytes]) -> bool:
+        """Fetch what is at some places, which are kept as long as they were not told; tell whether anything came.
+
+        Raises:
+            Refused: the member has not answered, or nothing that could be read.
+        """
+        await self._call(partial(_put_due, room_id=other.room_id, places=places))
+        came, done = False, 0
+        ask = partial(wanted, room_id=other.room_id, salt=other.salt)
+        logs = await self._call(partial(ask, places=places))
+        for _ in range(MAX_PARTS):
+            if done >= len(logs):
+                break
+            question = first_question(logs[done:], other.salt)
+            answer = decode_bundle(await self._ask(other, encode_logs(question)))
+            outcome = await self._asks.take(other.room_id, answer)
+            for signer in list(outcome.unknown_signers)[:MAX_KEYS]:
+                await self._asks.key(signer)
+            came = came or outcome.accepted > 0 or bool(answer.of(RecordKind.FORK))
+            told = go_on_at(answer, question)
+            if not told:  # what is here now is beyond what was asked with
+                before, place = logs[done], logs[done].place
+                now = [log for log in await self._call(partial(ask, places=[place])) if log.clients == before.clients]
+                told = 0 if now and now[0] != before else 1
+                logs[done] = now[0] if now else before
+            done += told
+        await self._call(partial(_drop_due, room_id=other.room_id, places=places))
+        return came
+
+    async def _ask(self, other: _With, body: bytes) -> bytes:
+        """Ask a member.
+
+        Raises:
+            Refused: it has not answered.
+        """
+        answers = await self._asks.fetch(other.key, body)
+        if not answers:
+            raise malformed("no answer")
+        return answers[0]
+
+
+def take_root(engine: SyncParts, room_id: RoomId, raw: bytes) -> Theirs | None:
+    """Take what a member states that it has of a room; None where it is no such statement."""
+    try:
+        bundle = decode_bundle(raw)
+        engine.intake.take_bundle(None, signer_of_root(bundle))
+        statement = bundle.of(RecordKind.ROOT)
+        if not statement:
+            raise malformed("an answer without a root")
+        return engine.roots.take(room_id, statement[0])
+    except Refused as refused:
+        engine.intake.counts[refused.refusal] += 1
+        return None
+
+
+def differs_at_asker(engine: SyncParts, key: str, body: bytes) -> RoomId | None:
+    """Return the room of which somebody asks for our root and states another one; None where nothing is to be taken."""
+    place = place_of(key)
+    if place.kind != "root" or place.room_id is None or not body:
+        return None
+    theirs = take_root(engine, place.room_id, body)
+    return place.room_id if theirs is not None and engine.roots.differs(place.room_id, theirs) else None
+
+
+async def sum_up(call: CallEngine) -> bool:
+    """Sum up what an older version has written, so that rooms can be compared; tell whether there was anything."""
+    if await call(lambda engine: engine.store.tree.is_built):
+        return False
+    while await call(_sum_up_some):
+        pass
+    return True
+
+
+def _sum_up_some(engine: SyncParts) -> bool:
+    with engine.store.transaction():
+        return engine.store.tree.build_some()
+
+
+def _differs(engine: SyncParts, room_id: RoomId, theirs: Theirs) -> bool:
+    return engine.roots.differs(room_id, theirs)
+
+
+def _below(engine: SyncParts, room_id: RoomId, asked: Sequence[Prefix], salt: bytes) -> bytes:
+    tree = RoomTree(engine.store, room_id)
+    return encode_nodes(NodesAsked(salt, tuple(below(tree, prefix, salt) for prefix in asked)))
+
+
+def _put_due(engine: SyncParts, room_id: RoomId, places: Sequence[bytes]) -> None:
+    with engine.store.transaction():
+        engine.store.tree.put_due(room_id, places)
+
+
+def _drop_due(engine: SyncParts, room_id: RoomId, places: Sequence[bytes]) -> None:
+    with engine.store.transaction():
+        engine.store.tree.drop_due(room_id, places)
