@@ -135,8 +135,8 @@ class Attacker:
             key = channel_key(doc_id("inbox", entity_id=entity), Channel.UPDATES)
             for begin in range(0, ROOMS, 10):
                 payload = offer(self._peer.engine, entity, made[begin : begin + 10])
-                if payload is not None:
-                    self._network.query(key, payload, OFFER_SECONDS)
+                for session in self._sessions() if payload is not None else ():
+                    list(session.get(key, payload=payload, timeout=OFFER_SECONDS))  # ends with the last answer
 
     def _declare(self) -> None:
         for session in self._sessions():
