@@ -39,9 +39,7 @@ SEEDS: Final = {
     "deleted rows": 1,
 }
 NOT_YET: Final = {
-    "clocks": "what a clock of 40 days ahead has written is shown to nobody else",
     "changes while away": "of what changed only the newest documents are compared, so older ones stay as they were",
-    "refs ahead": "what is written into a month that has not come stays behind all that is written later",
     "deleted rows": "rows that are missing are not noticed, and never fetched again",
 }
 """Faults after which something is not right today, and what: each row is to be taken out once its history passes."""

@@ -81,11 +81,9 @@ class Attacker:
     def _tell_key(self, query: PeerQuery) -> None:
         query.reply(encode_bundle([(RecordKind.IDENTITY, self._peer.entity.record.encode())]))
 
-    @property
-    def _session(self) -> zenoh.Session:
-        session = self._network._links[0].session
-        assert session is not None
-        return session
+    def _sessions(self) -> list[zenoh.Session]:
+        """Return the sessions, one with each peer."""
+        return [link.session for link in self._network._all() if link.session is not None]
 
     def _refs(self, room: RoomId, seed: int, ahead: timedelta, times: Sequence[Value]) -> None:
         """Write refs with these times, or with those of a month that has not come."""
@@ -121,10 +119,10 @@ class Attacker:
             for number in range(JUNK_ANSWERS):
                 query.reply(str(query.key_expr), bytes([number % 256]) * JUNK_BYTES)
 
-        self._held.append(self._session.declare_queryable("ezagent/**", answer))
+        self._held += [session.declare_queryable("ezagent/**", answer) for session in self._sessions()]
 
     def _silent(self) -> None:
-        self._held.append(self._session.declare_queryable("ezagent/**", self._held.append))
+        self._held += [session.declare_queryable("ezagent/**", self._held.append) for session in self._sessions()]
 
     def _rooms(self, entities: Sequence[EntityId]) -> None:
         """Make rooms with everybody as a member, and tell them of these."""
@@ -137,19 +135,20 @@ class Attacker:
             key = channel_key(doc_id("inbox", entity_id=entity), Channel.UPDATES)
             for begin in range(0, ROOMS, 10):
                 payload = offer(self._peer.engine, entity, made[begin : begin + 10])
-                if payload is not None:
-                    self._network.query(key, payload, OFFER_SECONDS)
+                for session in self._sessions() if payload is not None else ():
+                    list(session.get(key, payload=payload, timeout=OFFER_SECONDS))  # ends with the last answer
 
     def _declare(self) -> None:
-        for number in range(DECLARATIONS):
-            self._held.append(self._session.declare_subscriber(f"ezagent/{number:08}/config/updates", _nothing))
+        for session in self._sessions():
+            for number in range(DECLARATIONS):
+                self._held.append(session.declare_subscriber(f"ezagent/{number:08}/config/updates", _nothing))
 
     def _stop_reading(self) -> None:
         def stop(sample: zenoh.Sample) -> None:
             self._reads.wait()
 
         stopped = zenoh.handlers.Callback(stop, indirect=False)  # on Zenoh's own thread, which then reads nothing more
-        self._held.append(self._session.declare_subscriber("ezagent/**", stopped))
+        self._held += [session.declare_subscriber("ezagent/**", stopped) for session in self._sessions()]
 
 
 def _nothing(sample: zenoh.Sample) -> None:

@@ -269,7 +269,7 @@ class InNamespaces:
             for number, daemon in enumerate(self._daemons)
         }
         with machine.inside():
-            return PinnedLinks(link_key(ATTACKER), place, (machine.address, BUS_PORT), doors, list(doors))
+            return PinnedLinks(link_key(ATTACKER), place, (machine.address, BUS_PORT), doors, list(doors), list(doors))
 
     async def attack(self, how: str, room: RoomId, seed: int) -> None:
         await self.attacker()

@@ -33,6 +33,8 @@ from sublet.messaging.links.links import Links
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ids import node_id
+from support.consents import TakesAll
 from support.histories.attacking import Attacker
 from support.histories.damaging import damage
 from support.histories.stage import NotRunning
@@ -74,6 +76,7 @@ class PinnedLinks(ZenohNetwork):
         address: where others call it.
         doors: where it calls whom, by key.
         trusted: whom it trusts at first.
+        known: whom it may ever have a link with, by key.
     """
 
     def __init__(
@@ -83,12 +86,19 @@ class PinnedLinks(ZenohNetwork):
         address: tuple[str, int],
         doors: Mapping[bytes, tuple[str, int]],
         trusted: Sequence[bytes],
+        known: Sequence[bytes],
     ) -> None:
         with socket.create_server(address) as listener:
             self._pinned = Links(LinkKeys(place / "keys", key), place / "s", listener)
         self._pinned.trust(trusted)
         called = self._pinned.call({one: [door] for one, door in doors.items()})
-        super().__init__(Endpoints((self._pinned.endpoint,), called))
+        super().__init__(Endpoints())
+        self.join(
+            {
+                node_id(one): Endpoints((self._pinned.inbound(one),), (called[one],) if one in called else ())
+                for one in known
+            }
+        )
 
     def trust(self, keys: Sequence[bytes]) -> None:
         """Let these in and nobody else."""
@@ -187,7 +197,9 @@ class InProcess:
         self._starts += 1
         links = self._base / f"l{self._starts}"
         links.mkdir()
-        network = await anyio.to_thread.run_sync(PinnedLinks, home.key, links, home.address, doors, trusted)
+        known = [public(one.key) for one in self._homes if one.name != home.name] + [public(link_key(ATTACKER))]
+        make = partial(PinnedLinks, home.key, links, home.address, doors, trusted, known)
+        network = await anyio.to_thread.run_sync(make)
         service = MessagingService(
             home.place / DATABASE,
             Registry((*BUILT_INS, *EXTENSIONS)),
@@ -195,6 +207,7 @@ class InProcess:
             [local_entity(home.name, 1 + self._starts)],
             home.now_ms,
             lambda _: True,
+            consent=TakesAll(),
         )
         home.end, home.ended = anyio.Event(), anyio.Event()
         begun = anyio.Event()
@@ -318,7 +331,7 @@ class InProcess:
             links.mkdir(exist_ok=True)
             others = [public(home.key) for home in self._homes]
             doors = {public(home.key): home.address for home in self._homes}
-            make = partial(PinnedLinks, link_key(ATTACKER), links, ("127.0.0.1", free_port()), doors, others)
+            make = partial(PinnedLinks, link_key(ATTACKER), links, ("127.0.0.1", free_port()), doors, others, others)
             self._starts += 1
             self._attacker = Attacker(ATTACKER, await anyio.to_thread.run_sync(make), 1 + self._starts)
         return self._attacker.id
