@@ -39,7 +39,6 @@ from sublet.messaging.membership.catching_up import CatchingUp
 from sublet.messaging.membership.forgetting import Forgetting
 from sublet.messaging.membership.joining import Joining
 from sublet.messaging.ports.network import Network, PeerQuery
-from sublet.messaging.ports.rows import EventRow
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES
 from sublet.messaging.running.hand_over import HandOver
 from sublet.messaging.running.owner import Owner
