@@ -48,12 +48,14 @@ types: setup ## check types
 bench: setup ## measure what docs/benchmarks.md claims
 	@for file in delegation sftp transports relay policy messaging; do $(PY) "benchmarks/$$file.py" || exit 1; done
 
-soak: setup ## break links, kill at every journal write, run many leases: what docs/reliability.md claims; takes an hour
+soak: setup ## break links, kill at every journal write, run many leases and rooms: what docs/reliability.md claims; takes hours
 	@$(PY) benchmarks/links.py --markdown
 	@$(PY) benchmarks/crashes.py --markdown
 	@$(PY) benchmarks/trees.py --markdown
 	@$(PY) benchmarks/soak.py --markdown
 	@$(PY) benchmarks/hostile.py --markdown
+	@$(PY) benchmarks/convergence.py --markdown
+	@$(PY) benchmarks/convergence.py --processes --markdown
 
 lock: setup ## choose the versions of requirements.lock anew
 	@scripts/lock

@@ -3,7 +3,7 @@
 Ours go over Zenoh on the loopback in TLS with pinned keys, each signed, verified, authorised and durable at both ends
 before it is told; the others do none of that, and have a server between the two. Goals: p50 at most 2 ms, at least
 2,000 messages a second, the rate in a room of 1,000,000 messages at least 0.9 of that in an empty one, a start of at
-most 2 s and 300 MiB there.
+most 2 s and 300 MiB there, and 15 s for 10,000 messages of which half were edited while a member was away.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from _report import Row, add_options, show
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
+import _message_catch_up as catching_up
 import _message_rooms as rooms
 from support.ports import free_port
 from support.room_processes import RoomProcess, room_process
@@ -263,6 +264,9 @@ def measure(
                 their(system, server, round(alone), load, theirs[label])
     rows = [*_beside(mine[min(wanted)], theirs, load), *_flat(mine)]
     rows.append(Row("bytes of a message on the wire", alone, "B", f"in bursts {burst:.0f} B"))
+    away = catching_up.MESSAGES if shared == SHARED_SIZE else catching_up.QUICK_MESSAGES
+    with tempfile.TemporaryDirectory(prefix="sublet-bench-") as name:
+        rows.append(catching_up.catch_up(Path(name) / "away", away))
     if max(wanted) and keep is None:
         rows.append(Row(f"filling a room with {max(wanted):,} messages", filled, "s", f"{max(wanted) / filled:,.0f}/s"))
     return rows, missing

@@ -50,6 +50,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "daemon.process.lock": "before the loop runs",
         "daemon.process.stop_limit": "in its own thread",
         "messaging.links.links": "in its own thread",
+        "messaging.mending.healing": "in the thread that looks at the database",
         "workspace.confined.shared": "in the thread that reads a file",
         "workspace.mount.stuck_reads_helper": "a process of its own, without a loop",
         "workspace.sandbox.cgroups": "in the thread that ends a control group",

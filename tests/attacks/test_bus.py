@@ -9,7 +9,7 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -54,8 +54,10 @@ class Bus:
         with socket.create_server((HOST, 0)) as listener:
             self.port = int(listener.getsockname()[1])
             self.links = Links(self.keys, place / "s", listener)
-        self.links.trust([public(one) for one in peers])
-        self.network = ZenohNetwork(Endpoints((self.links.endpoint,)))
+        self._peers = [public(one) for one in peers]
+        self.links.trust(self._peers)
+        self.network = ZenohNetwork(Endpoints())
+        self._join({})
         self.heard: list[bytes] = []
         self.network.subscribe(KEY, self._hear)
 
@@ -64,7 +66,15 @@ class Bus:
 
     def call(self, key: Ed25519PrivateKey, port: int) -> None:
         """Call another daemon."""
-        self.network.call(self.links.call({public(key): [(HOST, port)]}))
+        self._join(self.links.call({public(key): [(HOST, port)]}))
+
+    def _join(self, called: Mapping[bytes, str]) -> None:
+        self.network.join(
+            {
+                ids.node_id(key): Endpoints((self.links.inbound(key),), (called[key],) if key in called else ())
+                for key in self._peers
+            }
+        )
 
     def close(self) -> None:
         self.network.close()
@@ -303,9 +313,9 @@ def test_a_peer_has_a_few_links_at_most(tmp_path: Path) -> None:
 
 def test_zenoh_is_reached_by_its_own_user_alone(tmp_path: Path) -> None:
     with buses(tmp_path, (ANN, [BOB])) as (ann,):
-        sockets = Path(ann.links.endpoint.partition("/")[2]).parent
-        assert sockets.stat().st_mode & 0o777 == 0o700
-        assert zenoh_links(ann.links.endpoint, {}) == 1, "the daemon's own user"
+        endpoint = ann.links.inbound(public(BOB))
+        assert Path(endpoint.partition("/")[2]).parent.stat().st_mode & 0o777 == 0o700
+        assert zenoh_links(endpoint, {}) == 1, "the daemon's own user"
 
 
 # Daemons as they are.

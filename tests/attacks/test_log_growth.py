@@ -85,3 +85,35 @@ def test_what_is_left_out_is_counted_and_others_are_written() -> None:
     assert lines[20] == "honest"
     assert lines[21].startswith("80 more entries")
     assert lines[22] == "later"
+
+
+def test_what_goes_on_for_long_is_counted_for_longer_each_time() -> None:
+    stream, now = io.StringIO(), [0.0]
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(LogLimit(handler, lambda: now[0]))
+    logger = logging.getLogger("sublet.test_log_growth.long")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.handlers[:] = [handler]
+    for second in range(24 * 3_600):
+        now[0] = float(second)
+        logger.info("junk of a peer, %d", second)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) < 40 * (log_limit.PER_MINUTE + 1)
+    assert sum("left out within 60 minutes" in line for line in lines) >= 20
+    now[0] += 2 * log_limit.MAX_WINDOW_SECONDS
+    logger.info("and once more")
+    now[0] += 2 * log_limit.MAX_WINDOW_SECONDS
+    logger.info("later")
+    assert stream.getvalue().splitlines()[-2:] == ["and once more", "later"]
+
+
+def test_one_cause_is_one_place_whichever_logger_speaks(tmp_path: Path) -> None:
+    code = WRITES.replace(
+        """logging.getLogger("sublet").info("a stranger called, %d", number)""",
+        """structlog.get_logger(f"sublet.{number}").warning("a stranger called", number=number)""",
+    ).replace("import logging, sys", "import structlog, sys")
+    path = tmp_path / "daemon.log"
+    with path.open("ab") as log:
+        subprocess.run([sys.executable, "-c", code, str(path), "3000", "20"], stdout=log, stderr=log, check=True)
+    assert path.read_text().count("a stranger called") == 20

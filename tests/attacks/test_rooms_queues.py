@@ -23,7 +23,7 @@ from sublet.messaging.delivery.heard import (
 from sublet.messaging.delivery.receipts import Receipt
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.membership import catching_up, joining
-from sublet.messaging.membership.invitations import inviter, rooms_in
+from sublet.messaging.membership.invitations import read_offer, rooms_in
 from sublet.messaging.parts import MAX_STRAY_RECORDS, PART_BYTES, PART_RECORDS, parts_of
 from sublet.messaging.passing import kept_passing
 from sublet.messaging.running import hand_over
@@ -253,7 +253,7 @@ def read_invitation(given: tuple[Peer, str, Bundle]) -> None:
     (offered,) = rooms_in(bundle, joining.MAX_ROOMS_OF_INVITATION).values()
     assert len(offered.config.of(RecordKind.IDENTITY)) <= 1
     signers = offered.signers
-    assert inviter(lambda: Peer("bob", 1_001).engine, room, offered.config, signers) in signers
+    assert read_offer(lambda: Peer("bob", 1_001).engine, room, offered.config, signers).by in signers
     assert bob.id not in signers
 
 

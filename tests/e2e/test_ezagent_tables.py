@@ -36,6 +36,7 @@ from sublet.protocol.ezagent.envelope import seal, unpack
 from sublet.protocol.ezagent.ids import client_id, own_ref_id
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
 from sublet.protocol.ezagent.yjs.encode import Transaction
+from support.consents import TakesAll
 from support.cut_proxy import cut_proxy
 from support.daemons import Daemon, wait_for
 from support.ports import free_port
@@ -115,6 +116,7 @@ async def here(name: str, directory: Path, endpoints: Endpoints, *more: Any) -> 
         [entity],
         lambda: time.time_ns() // 1_000_000,
         lambda _: True,
+        consent=TakesAll(),
     )
     async with service.running():
         with anyio.fail_after(SECONDS):

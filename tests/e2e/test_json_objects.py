@@ -141,6 +141,10 @@ def of_rooms(take: Played, alice: Typing, bob: Typing, tmp_path: Path) -> None:
     room = shared_room(alice, bob)
     his = bob.json("whoami")["entity_id"]
     take("room create", alice.json("room", "invite", "Club", his))
+    wait_for(lambda: bob.json("room", "invitations"), WAIT_SECONDS, "the invitation")
+    take("room show", alice.json("room", "show", "Club"))
+    take("room invitations", bob.json("room", "invitations"))
+    take("room accept", bob.json("room", "accept", "Club"))
     (tmp_path / "log.txt").write_text("green")
     ref = take("send", alice.json("send", room, "hello", "--channel", "ops"))["ref_id"]
     file = take("send", alice.json("attach", room, str(tmp_path / "log.txt")))["ref_id"]
@@ -225,7 +229,7 @@ NOT_HERE: dict[str, str] = {
     "`policy explain`": "role",
     "`policy lint`": "problems warnings",
     "`audit verify`": "problem",
-    "`room create`, `invite`, `join`, `leave`, `knock`, `decline`, `kick`, `ban`, `unban`": "apart",
+    "`room create`, `invite`, `join`, `leave`, `knock`, `decline ROOM ENTITY`, `kick`, `ban`, `unban`": "apart",
     "`profile`, `search`": "messages.attachments messages.receipts next_cursor",
     "`channels`": "name",
     "`read`, `thread`": "about.reply_preview",

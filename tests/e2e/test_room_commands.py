@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.daemon_rooms import WAIT_SECONDS, knows, until_known
+from support.daemon_rooms import WAIT_SECONDS, is_invited, knows, until_known
 from support.daemons import two_daemons, wait_for
 from support.typed_commands import Typing
 
@@ -94,6 +94,58 @@ def test_members_come_and_go_by_commands(pair: tuple[Typing, Typing]) -> None:
     assert alice.json("room", "show", room)["roles"][his] == "owner"
 
 
+def test_who_is_invited_answers_and_the_others_see_it(pair: tuple[Typing, Typing]) -> None:
+    alice, bob = pair
+    hers, his = (who.json("whoami")["entity_id"] for who in pair)
+    rooms = {name: alice.json("room", "create", name)["room_id"] for name in ("Yes", "No", "Back")}
+    for room in rooms.values():
+        alice.run("room", "invite", room, "bob")
+        until(partial(is_invited, bob, room), "the invitation")
+        assert alice.json("room", "show", room)["invited"] == {his: "pending"}
+    assert "has not accepted yet" in alice.run("room", "show", "Yes")
+    told = alice.json("send", "Yes", "what bob reads later")
+    assert told["receipt"] == "queued"
+    reasons = [one["reason"] for one in alice.json("receipts", "Yes", told["ref_id"])["recipients"]]
+    assert reasons == ["has not accepted the invitation yet"]
+    listed_rooms = [one["room_id"] for one in bob.json("room", "list")]
+    assert not set(rooms.values()) & set(listed_rooms)
+    waiting = {one["room_id"]: one for one in bob.json("room", "invitations") if one["answer"] == "pending"}
+    assert set(waiting) == set(rooms.values())
+    shown = waiting[rooms["Yes"]]
+    assert (shown["name"], shown["by"], shown["whom"], sorted(shown["members"])) == (
+        "Yes",
+        hers,
+        [his],
+        sorted([hers, his]),
+    )
+    assert "Yes" in bob.run("room", "invitations")
+    for command in (["read", "Yes"], ["send", "Yes", "hello"], ["room", "show", rooms["Yes"]]):
+        assert bob.refused(*command) == "NOT_FOUND"
+    assert "sublet room accept" in bob.run("read", "Yes", "--json", fails=True)
+    assert bob.refused("room", "accept") == "INVALID_ARGUMENT", "several wait"
+
+    assert bob.json("room", "accept", "Yes")["here"] is True
+    until(lambda: [one["body"] for one in bob.json("read", "Yes")] == ["what bob reads later"], "the message")
+    until(lambda: alice.json("room", "show", "Yes")["invited"] == {}, "the yes")
+    bob.run("room", "decline", "No")
+    until(lambda: alice.json("room", "show", "No")["invited"] == {his: "declined"}, "the no")
+    assert "Declined to come in" in alice.run("room", "show", "No")
+    alice.run("room", "kick", "Back", "bob")
+    until(lambda: not is_invited(bob, rooms["Back"]), "the invitation that is taken back")
+    assert bob.refused("room", "accept") == "NOT_FOUND", "none waits"
+    assert bob.refused("room", "decline", "Yes") == "NOT_FOUND"
+
+
+def test_answering_somebody_says_yes_to_talking_with_them(pair: tuple[Typing, Typing]) -> None:
+    alice, bob = pair
+    hers = alice.json("whoami")["entity_id"]
+    direct = alice.json("send", "bob", "a word, Bob")["room_id"]
+    until(lambda: is_invited(bob, direct), "the invitation")
+    assert "wants to talk with you" in bob.run("read", hers, "--json", fails=True)
+    assert bob.json("send", hers, "yes?")["room_id"] == direct
+    until(lambda: [one["body"] for one in bob.json("read", direct)][-1] == "yes?", "both")
+
+
 def test_D43_whoever_does_not_exist_is_not_invited(pair: tuple[Typing, Typing]) -> None:
     """Neither an agent that a paired daemon says it has not, nor anybody of a daemon that nobody knows."""
     alice, _ = pair
@@ -124,7 +176,8 @@ def test_messages_and_all_that_is_done_to_them(pair: tuple[Typing, Typing]) -> N
     cursor = bob.json("watch", "--since", "0")["cursor"]
     answer = alice.json("send", room, "in the thread", "--thread", root[-6:], "--reply-to", root)["ref_id"]
     until(lambda: message(bob, room, answer) != {}, "the answer")
-    assert [one["ref_id"] for one in bob.json("thread", room, root)] == [answer]
+    thread = [one["ref_id"] for one in bob.json("thread", room, root)]
+    assert thread == [root, answer], "with the message that it begins with"
     assert [one["ref_id"] for one in bob.json("thread", room)] == [root]
     assert [one["ref_id"] for one in bob.json("read", room, "--channel", "ops")] == [root]
     assert bob.json("read", room, "--channel", "ops", "--before", root) == []
@@ -167,7 +220,7 @@ def test_a_text_is_written_by_several(pair: tuple[Typing, Typing]) -> None:
     hers, his = (who.json("whoami")["entity_id"] for who in pair)
     room = alice.json("room", "create", "Texts")["room_id"]
     alice.run("room", "invite", room, "bob")
-    until(lambda: room in [one["room_id"] for one in bob.json("room", "list")], "the room")
+    until_known(bob, room)
     ref = alice.json("send", room, "one\ntwo\nthree")["ref_id"]
     until(lambda: message(bob, room, ref) != {}, "the message")
     assert bob.refused("text", "show", room, ref) == "CONFLICT"
@@ -267,4 +320,6 @@ def test_answers_across_rooms_formats_and_search_by_commands(pair: tuple[Typing,
     assert bob.json("search", "--messages", "zebra")["messages"] == []
     assert [one["ref_id"] for one in bob.json("search", "--messages", "forty")["messages"]] == [answer]
     assert alice.json("search", "--messages", "zebra", "--room", "Target")["messages"] == []
+    assert alice.json("search", "--messages", "zebra", "--room", "Source", "--before", asked[-6:])["messages"] == []
+    assert alice.refused("search", "--messages", "zebra", "--before", asked[-6:]) == "INVALID_ARGUMENT"
     assert alice.refused("search", "zebra", "--limit", "3") == "INVALID_ARGUMENT"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from nacl.signing import SigningKey
 
-from support.daemon_rooms import WAIT_SECONDS, Commands, bodies, shared_room
+from support.daemon_rooms import WAIT_SECONDS, Commands, bodies, shared_room, until_known
 from support.daemons import wait_for
 from support.namespaces import needs_root
 from support.paired_machines import PairedMachines, paired_machines
@@ -73,6 +73,7 @@ def test_c39_a_daemon_starts_and_is_written_with_while_there_is_no_network_at_al
         assert ann.json("send", room, "after it")["receipt"] == "queued"
         said = ["before a restart", "after it"]
         assert bodies(ann, room) == said
+    until_known(bob, room)
     until(bob, room, said)
     bob.json("send", room, "there you are")
     until(ann, room, [*said, "there you are"])
@@ -93,7 +94,7 @@ def test_who_is_not_paired_does_not_get_in(scene: PairedMachines, tmp_path: Path
         "links = Links(LinkKeys(home / 'bus', Ed25519PrivateKey.from_private_bytes(own)), home / 's', None)\n"
         "links.trust([key])\n"
         "host, _, port = address.partition('/')[2].rpartition(':')\n"
-        "network = ZenohNetwork(Endpoints((), links.call({key: [(host, int(port))]})))\n"
+        "network = ZenohNetwork(Endpoints((), tuple(links.call({key: [(host, int(port))]}).values())))\n"
         "until = time.monotonic() + 4\n"
         "while not network.peers() and time.monotonic() < until:\n"
         "    time.sleep(0.05)\n"

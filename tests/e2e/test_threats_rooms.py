@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nacl.signing import SigningKey
 
-from attacks.kit.neighbour import neighbour
+from attacks.kit.neighbour import identity_key, neighbour
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.ports.network import PeerQuery, Priority, Qos
@@ -19,6 +20,7 @@ from sublet.messaging.syncing.doorkeeper import ask
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import MAX_ENVELOPE_BYTES, seal
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
+from support.asked import answers
 from support.daemon_rooms import WAIT_SECONDS, bodies, shared_room
 from support.daemons import Daemon, two_daemons, wait_for
 from support.rooms import Clock, Peer
@@ -31,10 +33,22 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202etxt.exe\u2066\x9b31m\r\nfake: line\x00\u
 
 
 class Mallory:
-    """An entity of no paired daemon, which holds a link to the bus of one daemon: the other one's key was stolen."""
+    """Holds a link to the bus of one daemon: the other one's key was stolen.
 
-    def __init__(self, daemon: Daemon, other: Daemon, name: str = "mallory", nonce: int = 1) -> None:
-        self.peer = Peer(name, nonce, declarations=(*BUILT_INS, *EXTENSIONS), clock=Clock(time.time_ns() // 1_000_000))
+    Args:
+        daemon: whose bus it is.
+        other: whose key was stolen.
+        lives_on: whose entity it says to be; by default one of no paired daemon.
+    """
+
+    def __init__(self, daemon: Daemon, other: Daemon, lives_on: Daemon | None = None) -> None:
+        self.peer = Peer(
+            "mallory",
+            1,
+            declarations=(*BUILT_INS, *EXTENSIONS),
+            clock=Clock(time.time_ns() // 1_000_000),
+            daemon=SigningKey(identity_key(lives_on.home).private_bytes_raw()) if lives_on is not None else None,
+        )
         self.id = self.peer.id
         self.network = neighbour(daemon, other)
         record = encode_bundle([(RecordKind.IDENTITY, self.peer.entity.record.encode())])
@@ -42,7 +56,7 @@ class Mallory:
         self.network.serve(doc_id("challenge", entity_id=self.id), self._show)
 
     def _show(self, query: PeerQuery) -> None:
-        """Show that she holds her key, so that she can be invited although her daemon is paired with nobody."""
+        """Show that she holds her key, so that she can be invited."""
         shown = challenged(self.peer.engine, self.id, query.payload)
         assert shown is not None
         query.reply(shown)
@@ -63,7 +77,7 @@ class Mallory:
             asked = ask(self.peer.engine, key, b"\0")
             if asked is None:
                 continue
-            for answer in self.network.query(key, asked.payload, 5.0):
+            for answer in answers(self.network, key, asked.payload, 5.0):
                 self.peer.engine.intake.take_bundle(room, decode_bundle(asked.opened(answer)))
 
     def is_member(self, room: str) -> bool:
@@ -123,7 +137,7 @@ def test_a_stranger_on_the_bus_changes_nothing(world: World) -> None:
                 forged = seal(eve.peer.entity.key, signer, name, eve.peer.clock.now_ms, b"\1\1\7\0\0" + bytes(50))
                 eve.publish(name, forged.raw)
             for key in (channel_key(name, Channel.STATE), name, f"ezagent/{room}/index/2026-11'--/state"):
-                eve.network.query(key, b"\xff" * 500, 0.3)
+                answers(eve.network, key, b"\xff" * 500, 0.3)
         for number in range(1, 30):
             shard = doc_id("index", room_id=room, shard_id=f"{month}-{number:03}")
             eve.publish(shard, seal(eve.peer.entity.key, eve.id, shard, 0, b"\1\1\7\0\0" + bytes(50)).raw)
@@ -135,7 +149,7 @@ def test_a_stranger_on_the_bus_changes_nothing(world: World) -> None:
         lie = seal(eve.peer.entity.key, friend, doc_id("config", room_id=mine), 1, b"\0\0").raw
         told = Bundle((*decode_bundle(offer).records, (RecordKind.ENVELOPE, lie)))
         for payload in (offer, encode_bundle(told.records), b"garbage", b"\1\0" + b"\xff" * 100):
-            eve.network.query(channel_key(doc_id("inbox", entity_id=hers), Channel.UPDATES), payload, 2.0)
+            answers(eve.network, channel_key(doc_id("inbox", entity_id=hers), Channel.UPDATES), payload, 2.0)
         alice.run("send", room, "still here")
         wait_for(lambda: bodies(bob, room) == ["hello", "still here"], WAIT_SECONDS, "the message")
         assert [one["room_id"] for one in alice.json("room", "list")] == [room]
@@ -147,14 +161,14 @@ def test_a_stranger_on_the_bus_changes_nothing(world: World) -> None:
 
 
 def _record_of(eve: Mallory, entity: str) -> bytes:
-    (answer, *_) = eve.network.query(doc_id("pubkey", entity_id=entity), b"", 5.0)
+    (answer, *_) = answers(eve.network, doc_id("pubkey", entity_id=entity), b"", 5.0)
     return decode_bundle(answer).of(RecordKind.IDENTITY)[0]
 
 
 def test_a_member_who_means_harm_is_named_and_shown_without_effect(world: World) -> None:
     alice, bob, room = world
-    eve = Mallory(alice.daemon, bob.daemon)
-    twin = Mallory(bob.daemon, alice.daemon)
+    eve = Mallory(alice.daemon, bob.daemon, lives_on=bob.daemon)
+    twin = Mallory(bob.daemon, alice.daemon, lives_on=bob.daemon)
     try:
         alice.run("room", "invite", room, eve.id)
         for one in (eve, twin):

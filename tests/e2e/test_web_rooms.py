@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from sublet.daemon.api.room_people import MAX_PICTURE_BYTES
 from support.browser import chromium
-from support.daemon_rooms import WAIT_SECONDS, knows
+from support.daemon_rooms import WAIT_SECONDS, knows, until_known
 from support.daemons import two_daemons, wait_for
 from support.pictures import SVG, png
 from support.typed_commands import Typing
@@ -44,6 +44,7 @@ def test_a_person_reads_and_writes_in_a_room_as_it_happens(tmp_path: Path) -> No
         room = here.json("room", "create", "plans <b>")["room_id"]
         browser.wait_text("plans <b>", ".card")
         here.json("room", "invite", room, other)
+        until_known(there, room)
         browser.wait_text("2 members", ".card")
         first = here.json("send", room, "first")["ref_id"]
         browser.click(".card", "plans <b>")
@@ -97,7 +98,7 @@ def test_the_picture_of_a_profile_is_shown_beside_its_name(tmp_path: Path) -> No
 
         room = here.json("room", "create", "plans")["room_id"]
         here.json("room", "invite", room, other)
-        wait_for(lambda: knows(there, room), WAIT_SECONDS, "the room at the other side")
+        until_known(there, room)
         wait_for(lambda: _avatar(here, other) == avatar, WAIT_SECONDS, "the profile")
         here.run("profile", other, "--save-picture", str(tmp_path / "saved.png"))
         assert (tmp_path / "saved.png").read_bytes() == png(64, 64)
@@ -118,6 +119,59 @@ def test_the_picture_of_a_profile_is_shown_beside_its_name(tmp_path: Path) -> No
         assert browser.run(shown) == [other, [255, 0, 0, 255]]
         assert me != other
         assert browser.messages() == []
+
+
+SEES: Final = """
+const canvas = [...document.querySelectorAll('.portrait')].find((one) => one.entity === arguments[0]);
+return !canvas || canvas.hidden ? [] : [...canvas.getContext('2d').getImageData(16, 16, 1, 1).data];
+"""
+ASKED: Final = """
+const real = window.fetch;
+window.asked = [];
+window.fetch = (path, options) => {
+  if (path.startsWith('/api/picture')) window.asked.push(path.includes('&known='));
+  return real(path, options);
+};
+"""
+"""Notes of each question for a picture whether the page said which one it has."""
+
+
+def test_a_picture_that_its_owner_changes_or_takes_away_is_not_shown_any_more(tmp_path: Path) -> None:
+    """While the room is open, and nothing of it is left after a log-out."""
+    with two_daemons(tmp_path / "d") as (ours, theirs), chromium() as browser:
+        here, there = Typing(ours), Typing(theirs)
+        other = there.json("whoami")["entity_id"]
+        for name, colour in (("red", (255, 0, 0)), ("blue", (0, 0, 255))):
+            (tmp_path / f"{name}.png").write_bytes(png(64, 64, colour=colour))
+        there.json("profile", "--picture", str(tmp_path / "red.png"))
+        room = here.json("room", "create", "plans")["room_id"]
+        here.json("room", "invite", room, other)
+        wait_for(lambda: knows(there, room), WAIT_SECONDS, "the room at the other side")
+        wait_for(lambda: _avatar(here, other), WAIT_SECONDS, "the profile")
+
+        def opened() -> None:
+            browser.click("nav a", "Rooms")
+            browser.click(".card", "plans")
+            browser.click("details.names summary")
+
+        browser.open(here.json("web")["url"])
+        opened()
+        browser.wait(lambda: browser.run(SEES, other) == [255, 0, 0, 255], what="the first picture")
+        there.json("profile", "--picture", str(tmp_path / "blue.png"))
+        browser.wait(lambda: browser.run(SEES, other) == [0, 0, 255, 255], what="the second picture")
+        browser.run(ASKED)
+        browser.wait(lambda: browser.run("return window.asked").count(True) > 0, what="a question with what is known")
+
+        browser.click("button", "Log out")
+        browser.wait_text("Log in to Sublet")
+        browser.run("window.asked = []; location.hash = new URL(arguments[0]).hash", here.json("web")["url"])
+        opened()
+        browser.wait(lambda: browser.run(SEES, other) == [0, 0, 255, 255], what="the picture for the next login")
+        assert browser.run("return window.asked[0]") is False
+        there.json("profile", "--set", "avatar_hash=")
+        browser.wait(lambda: browser.run(SEES, other) == [], what="the end of the picture")
+        # Whoever looks at a canvas as often as this test is told of a quicker way.
+        assert [one for one in browser.messages() if "willReadFrequently" not in one] == []
 
 
 def _avatar(who: Typing, entity: str) -> object:

@@ -714,11 +714,11 @@ def _control_answer(data: bytes) -> None:
         reader.feed_eof()
         protocol = h11.Connection(our_role=h11.CLIENT)
         client_http._request(protocol, "GET", "/", None)
-        event = await client_http._next(protocol, reader)
+        event = await client_http._next(protocol, reader, None)
         while isinstance(event, h11.InformationalResponse):
-            event = await client_http._next(protocol, reader)
+            event = await client_http._next(protocol, reader, None)
         if isinstance(event, h11.Response):
-            answer = client_http.HttpAnswer(event.status_code, client_http._chunks(protocol, reader))
+            answer = client_http.HttpAnswer(event.status_code, client_http._chunks(protocol, reader, None))
             async for line in answer.lines():
                 assert "\n" not in line
 

@@ -121,7 +121,7 @@ COPIES: Mapping[str, Mapping[str, str]] = {
         "messaging.db.v9": "messaging.db",
     },
     "layout-2": {"messaging.db.v9": "messaging.db"},
-    "messages-10": {},
+    "messages-10": {"messaging.db.v10": "messaging.db"},
 }
 """What each frozen state leaves beside it when this version has taken it up, and which file of it that is."""
 

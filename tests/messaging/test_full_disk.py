@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.engine.engine import Engine
+from sublet.messaging.extensions import EXTENSIONS
 from sublet.protocol.errors import LocalCode, SubletError
 from support.members import SECONDS, member, room_of
 from support.memory_network import MemoryHub
@@ -50,3 +52,37 @@ async def test_a_full_disk_ends_nothing_and_loses_nothing(tmp_path: Path) -> Non
         assert await alice.bodies(room) == await bob.bodies(room)
         await bob.bus.message.send(room_id=room, body="goes on")
         await alice.until(room, lambda bodies: "goes on" in bodies)
+
+
+async def test_what_shared_a_commit_that_failed_is_not_acknowledged(tmp_path: Path) -> None:
+    """Whoever edits a text commits what others have begun to write at the same time, and the disk may be full then."""
+    hub = MemoryHub()
+    async with member("alice", 1, hub, tmp_path, more=EXTENSIONS) as alice:
+        room = (await alice.bus.room.create(name="r"))["room_id"]
+        edited = (await alice.bus.message.send(room_id=room, body="before"))["ref_id"]
+        await alice.bus.mutable.update(room_id=room, ref_id=edited, body="first edit")
+        await alice.service.on_engine(let_grow)
+        busy = threading.Event()
+        acknowledged: list[str] = []
+
+        async def hold() -> None:
+            with suppress(SubletError):  # where it is in one batch with what it holds up
+                await alice.service.on_engine(lambda _: busy.wait(SECONDS))
+
+        async def send() -> None:
+            with suppress(SubletError):
+                await alice.bus.message.send(room_id=room, body="x" * 50_000)
+                acknowledged.append("a message")
+
+        async def edit() -> None:
+            with suppress(SubletError):
+                await alice.bus.mutable.update(room_id=room, ref_id=edited, body="another")
+                acknowledged.append("an edit")
+
+        async with anyio.create_task_group() as group:
+            for one in (hold, send, edit, edit):
+                group.start_soon(one)
+                await anyio.wait_all_tasks_blocked()
+            busy.set()
+        assert acknowledged == []
+        assert await alice.bodies(room) == ["first edit"]

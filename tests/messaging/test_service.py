@@ -23,8 +23,10 @@ from sublet.messaging.syncing.answers import inbox
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.errors import Refused
+from sublet.protocol.ezagent.ids import entity_domain
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
 from sublet.protocol.ezagent.question import MAX_AGE_MS, open_answer
+from support.consents import TakesAll
 from support.members import SECONDS, member, question, room_of
 from support.memory_network import MemoryHub
 from support.rooms import Clock, Peer, local_entity
@@ -186,7 +188,8 @@ async def test_only_who_signed_the_grant_brings_us_into_a_room(tmp_path: Path, m
         hub.join(),
         [local_entity("bob", 2)],
         lambda: time.time_ns() // 1_000_000,
-        lambda entity: entity == friend.id,
+        lambda home: home == entity_domain(friend.id),
+        consent=TakesAll(),
     )
     bob = local_entity("bob", 2).record.entity_id
 

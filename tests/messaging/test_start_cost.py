@@ -19,6 +19,7 @@ from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.ports.network import Sample
 from sublet.messaging.service import MessagingService
 from sublet.messaging.syncing.sync import Sync
+from support.consents import TakesAll
 from support.members import SECONDS, member
 from support.memory_network import MemoryHub, MemoryNetwork
 from support.rooms import Clock, Peer, local_entity, shared_room
@@ -136,6 +137,7 @@ async def test_what_is_here_can_be_read_before_all_rooms_are_heard(tmp_path: Pat
         [local_entity("alice", 2)],
         lambda: time.time_ns() // 1_000_000,
         lambda _: True,
+        consent=TakesAll(),
     )
     async with service.running():
         assert {room["room_id"] for room in await service.bus(alice.id).room.list()} == rooms

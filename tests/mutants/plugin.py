@@ -18,6 +18,7 @@ import pytest
 
 from mutants.decides import PACKAGE, own_tests
 from mutants.forks import Job, run_forked
+from mutants.kept import Kept
 from mutants.observed import Observed, load, observe, run_items
 from mutants.operators import Mutant
 from mutants.swapping import Functions, ModuleLevelError, changed_code, loaded_functions, swap
@@ -51,12 +52,31 @@ class Plan:
     """Ids of the tests of each of those."""
     untested: set[int] = field(default_factory=set)
     """Mutants that no test reaches."""
+    kept: Kept | None = None
+    """Where results are kept, and come from."""
+    known: int = 0
+    """How many results were there from before."""
+
+    def recall(self) -> None:
+        """Take the results that are kept and hold still."""
+        for number, shown in (self.kept.known(self.mutants) if self.kept else {}).items():
+            self.results[number], self.chosen[number] = shown.survived, list(shown.tests)
+            if shown.survived and not shown.tests:
+                self.untested.add(number)
+        self.known = len(self.results)
+
+    def left(self) -> Sequence[Mutant]:
+        """Return the mutants that have no result yet."""
+        return [mutant for number, mutant in enumerate(self.mutants) if number not in self.results]
 
     def record(self, number: int, code: int) -> None:
         """Note the end of a mutant's fork; a survivor is told at once, since a whole run takes hours."""
-        self.results[number] = code == SURVIVED
-        if code == SURVIVED:
-            print(f"survives: {self.mutants[number].file} {self.mutants[number].name}", file=sys.stderr, flush=True)
+        mutant, survived = self.mutants[number], code == SURVIVED
+        self.results[number] = survived
+        if self.kept:
+            self.kept.note(mutant, survived=survived, tests=self.chosen.get(number, ()))
+        if survived:
+            print(f"survives: {mutant.file} {mutant.name}", file=sys.stderr, flush=True)
 
 
 class MutantsPlugin:
@@ -74,7 +94,7 @@ class MutantsPlugin:
         session.config.option.maxfail = 1 << 30
         hypothesis.settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=EXAMPLES)
         hypothesis.settings.load_profile("mutants")
-        files = {str(PACKAGE / mutant.file) for mutant in plan.mutants}
+        files = {str(PACKAGE / mutant.file) for mutant in plan.left()}
         self._functions = loaded_functions(files)
         began = time.monotonic()
         observed = self._observe(files)
@@ -104,11 +124,13 @@ class MutantsPlugin:
 
     def _jobs(self, observed: Mapping[int, Observed]) -> Iterator[Job]:
         for number, mutant in enumerate(self._plan.mutants):
+            if number in self._plan.results:
+                continue
             path = PACKAGE / mutant.file
             try:
                 pairs = changed_code(path, path.read_text(encoding="utf-8"), mutant.source)
             except SyntaxError:
-                self._plan.results[number] = False
+                self._plan.record(number, KILLED)
                 continue
             except ModuleLevelError:
                 pairs = []
@@ -117,7 +139,7 @@ class MutantsPlugin:
             self._plan.chosen[number] = [self._items[test].nodeid for test in tests]
             if not tests:
                 self._plan.untested.add(number)
-                self._plan.results[number] = True
+                self._plan.record(number, SURVIVED)
             elif not pairs:
                 self._plan.anew.add(number)
             else:

@@ -1,7 +1,8 @@
 """``make mutants``: change what decides, and see that a test notices.
 
     make mutants                                     a seeded sample; ends within 8 minutes on two cores
-    make mutants ARGS="--all"                        every mutant; takes hours
+    make mutants ARGS="--all"                        every mutant; takes hours, and goes on where it was stopped
+    make mutants ARGS="--all --seconds 1800"         no longer than this; the next run goes on
     make mutants ARGS="--seed other --sample 200"    another sample
     make mutants ARGS="--all policy/globs.py"        every mutant of some files, or of all below a directory
 
@@ -9,6 +10,8 @@ mutmut's operators change one place of one function; the tests that call that fu
 code has taken the place of the loaded (``swapping``). What is outside of functions is imported anew. A mutant that
 survives is killed by a better test, or listed with its reason in ``explained.toml``. A test that fails without a
 change, or takes long, kills nothing here.
+
+What ``--all`` has shown is kept (``kept``): the next run tries only what changed since.
 """
 
 from __future__ import annotations
@@ -18,13 +21,15 @@ import importlib
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Final
 
 from mutants.anew import run_anew
 from mutants.decides import ROOT, folders_of_tests, modules
 from mutants.explained import load
+from mutants.kept import PLACE, Kept
 from mutants.plugin import Plan, collect_and_run
 from mutants.sampling import count, sample
 
@@ -57,22 +62,32 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=SAMPLE, metavar="N", help=f"how many, {SAMPLE} by default")
     parser.add_argument("--seed", default=SEED, help="which sample")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seconds", type=float, metavar="N", help="begin no mutant after so long")
+    parser.add_argument("--kept", type=Path, default=PLACE, metavar="DIR", help="where the results of --all are kept")
+    parser.add_argument("--anew", action="store_true", help="try again also what is kept")
     asked = parser.parse_args()
     began = time.monotonic()
     os.chdir(ROOT)
-    counts = count([file for file in modules() if _asked_for(file, asked.places)], asked.workers)
+    files = [file for file in modules() if _asked_for(file, asked.places)]
+    counts = count(files, asked.workers)
     total = sum(counts.values())
     mutants = sample(counts, total if asked.all else asked.sample, asked.seed, asked.workers)
-    print(f"{total} mutants of {len(counts)} modules; {len(mutants)} are tried", flush=True)
-    plan = Plan(mutants, asked.workers, float("inf") if asked.all else began + DEADLINE_SECONDS)
-    plan = _apart(plan)
-    for library in LIBRARIES:
-        importlib.import_module(library)
-    run_anew(plan)
+    seconds = asked.seconds or (float("inf") if asked.all else DEADLINE_SECONDS)
+    plan = Plan(mutants, asked.workers, began + seconds, kept=_kept(asked, files))
+    if not asked.anew:
+        plan.recall()
+    known = f", {plan.known} of which are known from before" if plan.known else ""
+    print(f"{total} mutants of {len(counts)} modules; {len(mutants)} are tried{known}", flush=True)
+    if plan.left():
+        plan = _apart(plan, folders_of_tests(files if asked.all else (mutant.file for mutant in mutants)))
+        for library in LIBRARIES:
+            importlib.import_module(library)
+        run_anew(plan)
+    if asked.all:
+        print("\n".join(of_modules(plan)))
     code = tell(plan)
     times = os.times()
-    seconds = sum(times[:4])
-    print(f"{time.monotonic() - began:.0f} s, and {seconds:.0f} s of processor time")
+    print(f"{time.monotonic() - began:.0f} s, and {sum(times[:4]):.0f} s of processor time")
     print(last_line(plan))
     return code
 
@@ -81,10 +96,14 @@ def _asked_for(file: str, places: Sequence[str]) -> bool:
     return not places or any(file == place or file.startswith(place.rstrip("/") + "/") for place in places)
 
 
-def _apart(plan: Plan) -> Plan:
+def _kept(asked: argparse.Namespace, files: Sequence[str]) -> Kept | None:
+    return Kept(asked.kept.absolute(), folders_of_tests(files)) if asked.all else None
+
+
+def _apart(plan: Plan, folders: Sequence[str]) -> Plan:
     """Run in a process of its own what needs our modules to be imported."""
     receiver, sender = get_context("fork").Pipe(duplex=False)
-    process = get_context("fork").Process(target=_collected, args=(plan, sender))
+    process = get_context("fork").Process(target=_collected, args=(plan, folders, sender))
     process.start()
     sender.close()
     try:
@@ -95,11 +114,11 @@ def _apart(plan: Plan) -> Plan:
     return done
 
 
-def _collected(plan: Plan, sender: object) -> None:
+def _collected(plan: Plan, folders: Sequence[str], sender: object) -> None:
     sys.stdout.flush()
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
-    collect_and_run(plan, folders_of_tests(mutant.file for mutant in plan.mutants))
+    collect_and_run(plan, folders)
     sender.send(plan)  # type: ignore[attr-defined]
 
 
@@ -115,6 +134,24 @@ def tell(plan: Plan) -> int:
     killed = sum(not survived for survived in plan.results.values())
     print(f"\n{killed} killed, {explained} explained, {len(left)} survived, {missing} not run in time")
     return 1 if left or missing or explained * MOST_EXPLAINED > len(plan.mutants) else 0
+
+
+def of_modules(plan: Plan) -> list[str]:
+    """Return a line for each module, in the order of the plan."""
+    left = set(survivors(plan))
+    numbers: dict[str, list[int]] = {}
+    for number, mutant in enumerate(plan.mutants):
+        numbers.setdefault(mutant.file, []).append(number)
+    return [_of_module(file, plan, own, left) for file, own in numbers.items()]
+
+
+def _of_module(file: str, plan: Plan, numbers: Sequence[int], left: Collection[int]) -> str:
+    tried = [number for number in numbers if number in plan.results]
+    lived = sum(number in left for number in tried)
+    explained = sum(plan.results[number] for number in tried) - lived
+    said = f"{file}: {len(tried) - lived - explained} of {len(numbers)} killed"
+    parts = ((explained, "explained"), (lived, "survived"), (len(numbers) - len(tried), "not run"))
+    return ", ".join([said, *(f"{amount} {what}" for amount, what in parts if amount)])
 
 
 def survivors(plan: Plan) -> list[int]:

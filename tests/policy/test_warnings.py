@@ -12,6 +12,7 @@ from sublet.daemon.governing.agent_rules import rules_of
 from sublet.policy.agent_rules import AgentTools, agent_rules
 from sublet.policy.config import parse
 from sublet.supervisor.agent_config import load_agents
+from sublet.supervisor.gateways.module_file import parse_gateway
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NO_SHELL = {"id": "no-shell", "effect": "deny", "action": "tool.call", "resource": "shell.*"}
@@ -72,6 +73,8 @@ def test_the_lists_of_an_agent_are_told_of_as_well() -> None:
 def test_no_example_seems_to_hold_more_than_it_does(file: Path) -> None:
     if file.name == "agent.json":
         assert parse({"version": 1}).warnings(rules_of(load_agents(file))) == []
+    elif file.name == "module.json":
+        assert parse_gateway(file.read_bytes(), file.parent.name).id == file.parent.name
     else:
         named = [one for one in parse(json.loads(file.read_text())).warnings() if "says its name itself" not in one]
         assert named == []

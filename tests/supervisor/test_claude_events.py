@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sublet.supervisor import claude_events
+from sublet.supervisor import event_lines
 from sublet.supervisor.claude_events import ClaudeEvents
 from sublet.supervisor.tool_words import subject_of, tool_line
 
@@ -78,7 +78,7 @@ def test_a_strange_event_breaks_nothing(event: dict[str, Any]) -> None:
 
 
 def test_an_event_that_is_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claude_events, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(event_lines, "MAX_LINE_BYTES", 100)
     notes: list[str] = []
     events = ClaudeEvents(notes.append)
     told = b"".join(events.feed(part) for part in (b"x" * 90, b"x" * 90, b"x\nshort\n"))
@@ -90,7 +90,10 @@ def test_an_event_that_is_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) 
     ("name", "given", "told"),
     [
         ("Bash", {"command": "make test", "description": "tests"}, "Bash make test"),
-        ("shell", {"command": ["sh", "-c", "ls"]}, "shell sh -c ls"),
+        ("shell", {"command": ["sh", "-c", "ls"]}, "shell ls"),
+        ("shell", {"command": ["ls", "-l"]}, "shell ls -l"),
+        ("shell", {"command": "/bin/bash -lc 'make test'"}, "shell make test"),
+        ("shell", {"command": "it's broken"}, "shell it's broken"),
         ("Read", {"file_path": "/w/src/a.py"}, "Read src/a.py"),
         ("Grep", {"pattern": "x", "path": "/w/src"}, "Grep src"),
         ("Todo", {"n": 1}, 'Todo {"n": 1}'),

@@ -23,8 +23,18 @@ def knows(who: Commands, room: str) -> bool:
 
 
 def until_known(who: Commands, room: str) -> None:
-    """Wait until somebody has a room in their list."""
-    wait_for(lambda: knows(who, room), WAIT_SECONDS, "the room")
+    """Wait until somebody has a room in their list, and accept where they are invited into it."""
+    wait_for(lambda: knows(who, room) or accepts(who, room), WAIT_SECONDS, "the room")
+
+
+def is_invited(who: Commands, room: str) -> bool:
+    """Tell whether an invitation into a room waits for somebody."""
+    return (room, "pending") in [(one["room_id"], one["answer"]) for one in who.json("room", "invitations")]
+
+
+def accepts(who: Commands, room: str) -> bool:
+    """Accept an invitation into a room, if it waits; return whether the room is there."""
+    return is_invited(who, room) and bool(who.json("room", "accept", room)["here"])
 
 
 def shared_room(first: Commands, other: Commands) -> str:

@@ -29,8 +29,15 @@ from sublet.daemon.api.conversations import (
     WhichConversation,
     WhichMessage,
 )
+from sublet.daemon.api.invitations import (
+    ACCEPT_INVITATION,
+    DECLINE_INVITATION,
+    LIST_INVITATIONS,
+    InvitationChange,
+    InvitationView,
+)
 from sublet.daemon.api.operation import Nothing
-from sublet.daemon.api.room_fields import OneMessage
+from sublet.daemon.api.room_fields import OneMessage, OneRoom
 from sublet.daemon.api.room_files import FETCH_FILE, FetchFile, FileContent
 from sublet.daemon.api.room_marks import (
     ADD_REACTION,
@@ -111,6 +118,8 @@ class FakeRooms:
         self.set: list[SetWatch] = []
         self.changed: list[tuple[str, OneMessage]] = []
         self.invited: list[tuple[str, str]] = []
+        self.invitations: list[InvitationView] = []
+        self.answered: list[tuple[str, str]] = []
         self.profiles: dict[str, ProfileView] = {}
         self.files: dict[str, bytes] = {}
         self.watched: list[WatchedRef] = []
@@ -192,6 +201,23 @@ class FakeRooms:
         self._called()
         self.invited.append((request.room, request.entity))
         return RoomChange(room_id=ROOM, entity=BOB)
+
+    @answers(LIST_INVITATIONS)
+    async def list_invitations(self, request: Nothing) -> list[InvitationView]:
+        self._called()
+        return self.invitations
+
+    @answers(ACCEPT_INVITATION)
+    async def accept_invitation(self, request: OneRoom) -> InvitationChange:
+        self._called()
+        self.answered.append((request.room_id, "accept"))
+        return InvitationChange(room_id=request.room_id, here=True)
+
+    @answers(DECLINE_INVITATION)
+    async def decline_invitation(self, request: OneRoom) -> InvitationChange:
+        self._called()
+        self.answered.append((request.room_id, "decline"))
+        return InvitationChange(room_id=request.room_id)
 
     @answers(FIND_PROFILE)
     async def find_profile(self, request: NamedProfile) -> ProfileView:

@@ -14,9 +14,11 @@ from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.identities.keyring import LocalEntity
+from sublet.messaging.membership.consent import ConsentRules
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.question import NONCE_BYTES, encode_question
+from support.consents import TakesAll
 from support.memory_network import MemoryHub, MemoryNetwork
 from support.rooms import Peer, local_entity
 
@@ -56,6 +58,7 @@ async def member(
     accepts: bool = True,
     more: tuple[Declaration, ...] = (),
     make_entity: Callable[[str], LocalEntity] | None = None,
+    consent: ConsentRules | None = None,
 ) -> AsyncIterator[Member]:
     """Run a service with one entity.
 
@@ -67,6 +70,7 @@ async def member(
         accepts: whether anybody may bring it into rooms.
         more: declarations beside the built-ins.
         make_entity: see ``MessagingService``.
+        consent: what becomes of invitations; by default all are taken up, as most tests are about something else.
     """
     network = hub.join()
     service = MessagingService(
@@ -77,6 +81,7 @@ async def member(
         lambda: time.time_ns() // 1_000_000,
         lambda _: accepts,
         make_entity=make_entity,
+        consent=consent or TakesAll(),
     )
     async with service.running():
         yield Member(name, client, service, network)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
-from threading import Event
+from threading import Event, Thread
 from typing import TypeVar
 
-from sublet.messaging.ports.network import PeerQuery, Qos, Sample
+from sublet.messaging.ports.network import ANYBODY, Heard, PeerQuery, Qos, Sample
 from sublet.protocol.patterns import Pattern, glob
 
 ItemT = TypeVar("ItemT")
@@ -83,7 +83,8 @@ class MemoryNetwork:
         self._followed: dict[int, tuple[str, Callable[[bool], None], list[bool]]] = {}
         self._next = 0
 
-    def publish(self, key: str, payload: bytes, attachment: bytes, qos: Qos) -> None:
+    def publish(self, key: str, payload: bytes, attachment: bytes, qos: Qos, to: Collection[str] | None = None) -> None:
+        """Publish to all that this one reaches, since no link here proves who that is."""
         for peer in self._hub.reach(self):
             if self._hub.random.random() < self._hub.loss:
                 continue
@@ -107,6 +108,20 @@ class MemoryNetwork:
         ]
         found = (query.wait(timeout_seconds) for query in queries)
         return [answer for answer in found if answer is not None]
+
+    def linked(self) -> Collection[str]:
+        return [ANYBODY] if self._hub.reach(self) else []
+
+    def ask(self, peer: str, key: str, payload: bytes, timeout_seconds: float, heard: Heard) -> Callable[[], None]:
+        """Ask all that this one reaches."""
+
+        def wait() -> None:
+            for answer in self.query(key, payload, timeout_seconds):
+                heard(answer)
+            heard(None)
+
+        Thread(target=wait, daemon=True).start()
+        return lambda: None
 
     def announce(self, key: str) -> Callable[[], None]:
         end = self._add(self._announced, key)

@@ -13,7 +13,7 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,8 +32,8 @@ QOS = Qos(Priority.DATA, droppable=False)
 class AstrayNetwork(ZenohNetwork):
     """Publishes to the muddler alone what wildcards match; all else is as in ``ZenohNetwork``."""
 
-    def publish(self, key: str, payload: bytes, attachment: bytes, qos: Qos) -> None:
-        super().publish(key if "@" in key else f"{ASTRAY}/{key}", payload, attachment, qos)
+    def publish(self, key: str, payload: bytes, attachment: bytes, qos: Qos, to: Collection[str] | None = None) -> None:
+        super().publish(key if "@" in key else f"{ASTRAY}/{key}", payload, attachment, qos, to)
 
 
 @dataclass

@@ -7,9 +7,14 @@ import zlib
 from typing import Final
 
 
-def png(width: int = 2, height: int = 2, claimed: tuple[int, int] | None = None) -> bytes:
-    """Return a red PNG, which may claim another size than it has."""
-    rows = b"".join(b"\0" + b"\xff\0\0" * width for _ in range(height))
+def png(
+    width: int = 2,
+    height: int = 2,
+    claimed: tuple[int, int] | None = None,
+    colour: tuple[int, int, int] = (255, 0, 0),
+) -> bytes:
+    """Return a PNG of one colour, red by default, which may claim another size than it has."""
+    rows = b"".join(b"\0" + bytes(colour) * width for _ in range(height))
     shape = struct.pack(">IIBBBBB", *(claimed or (width, height)), 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", shape), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(

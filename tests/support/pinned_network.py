@@ -31,7 +31,8 @@ class PinnedNetwork(ZenohNetwork):
             self._pinned = Links(LinkKeys(place / "keys", _KEY), place / "s", listener)
         self._pinned.trust([key])
         doors = [_address(one) for one in endpoints.connect]
-        super().__init__(Endpoints((self._pinned.endpoint,), self._pinned.call({key: doors} if doors else {})))
+        called = self._pinned.call({key: doors} if doors else {})
+        super().__init__(Endpoints((self._pinned.inbound(key),), tuple(called.values())))
 
     def close(self) -> None:
         super().close()

@@ -24,6 +24,7 @@ from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
+from support.consents import TakesAll
 from support.muddler import AstrayNetwork
 from support.pinned_network import PinnedNetwork
 from support.probe_extension import PROBE
@@ -47,6 +48,7 @@ async def main(
         [entity],
         lambda: time.time_ns() // 1_000_000,
         lambda _: True,
+        consent=TakesAll(),
     )
     me = entity.record.entity_id
     async with service.running():

@@ -33,11 +33,17 @@ def entity_key(name: str) -> SigningKey:
     return SigningKey(hashlib.sha256(name.encode()).digest())
 
 
-def local_entity(name: str, nonce: int, kind: EntityKind = EntityKind.AGENT) -> LocalEntity:
-    """Return an entity of a daemon of its own."""
+def daemon_key(name: str) -> SigningKey:
+    """Return the identity key of the daemon that an entity of ``local_entity`` has for its own."""
+    return entity_key(f"daemon of {name}")
+
+
+def local_entity(
+    name: str, nonce: int, kind: EntityKind = EntityKind.AGENT, daemon: SigningKey | None = None
+) -> LocalEntity:
+    """Return an entity of a daemon of its own, or of the one with the identity key that is given."""
     key = entity_key(name)
-    domain = entity_key(f"daemon of {name}")
-    return LocalEntity(make_record(name, kind, bytes(key.verify_key), domain, 1), key, nonce)
+    return LocalEntity(make_record(name, kind, bytes(key.verify_key), daemon or daemon_key(name), 1), key, nonce)
 
 
 @dataclass
@@ -85,9 +91,10 @@ class Peer:
     declarations: tuple[Declaration, ...] = BUILT_INS
     clock: Clock = field(default_factory=Clock)
     kind: EntityKind = EntityKind.AGENT
+    daemon: SigningKey | None = None
 
     def __post_init__(self) -> None:
-        self.entity = local_entity(self.name, self.nonce, self.kind)
+        self.entity = local_entity(self.name, self.nonce, self.kind, self.daemon)
         self.id = self.entity.record.entity_id
         self.client = self.entity.client
         self.open()

@@ -48,9 +48,11 @@ class A2APeerLink:
         key: our Ed25519 key.
         node_id: our node id.
         fingerprint: our key's fingerprint.
+        home: what we say of our home.
     """
 
-    def __init__(self, key: SigningKey, node_id: str, fingerprint: str) -> None:
+    def __init__(self, key: SigningKey, node_id: str, fingerprint: str, home: str = "") -> None:
+        self._home = home
         self._key = key
         self._node_id = node_id
         self._fingerprint = fingerprint
@@ -230,7 +232,7 @@ class A2APeerLink:
                 # Whoever still uses it asks for a new one with the next attempt.
                 await self._sessions.popitem(last=False)[1].aclose()
             audience = fingerprint_of(peer.public_key)
-            session = PeerSession(peer, PeerAuth(self._key, self._node_id, self._fingerprint, audience))
+            session = PeerSession(peer, PeerAuth(self._key, self._node_id, self._fingerprint, audience, self._home))
             self._sessions[peer] = session
         return session
 

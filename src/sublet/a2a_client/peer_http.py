@@ -43,18 +43,24 @@ class PeerAuth(httpx.Auth):
         node_id: our node id.
         key_fingerprint: our key's fingerprint.
         audience: fingerprint of the peer's key.
+        home: what we say of our home.
     """
 
-    def __init__(self, key: SigningKey, node_id: str, key_fingerprint: str, audience: str) -> None:
+    def __init__(self, key: SigningKey, node_id: str, key_fingerprint: str, audience: str, home: str = "") -> None:
         self._key = key
         self._node_id = node_id
         self._fingerprint = key_fingerprint
         self._audience = audience
+        self._home = home
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Add a one-time assertion."""
         assertion = make_assertion(
-            self._key, node_id=self._node_id, fingerprint=self._fingerprint, audience=self._audience
+            self._key,
+            node_id=self._node_id,
+            fingerprint=self._fingerprint,
+            audience=self._audience,
+            home=self._home,
         )
         request.headers["Authorization"] = f"Bearer {assertion}"
         yield request

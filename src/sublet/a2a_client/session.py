@@ -35,6 +35,7 @@ from sublet.a2a_wire.names import TERMINAL
 from sublet.daemon.ports.peer_link import NotConnected, PeerAddress
 from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError, error_code
+from sublet.protocol.home_token import OWN_HOME
 from sublet.protocol.ids import fingerprint
 from sublet.protocol.messages import AWCP_URI
 from sublet.protocol.patterns import Pattern
@@ -249,7 +250,13 @@ def _if_moved(peer: PeerAddress) -> str:
 
 
 def _http_obstacle(peer: PeerAddress, response: httpx.Response) -> SubletError:
-    _, said, hint = told(response)
+    code, said, hint = told(response)
+    if code == LocalCode.HOME_COPIED and response.status_code == httpx.codes.UNAUTHORIZED:
+        return SubletError(
+            LocalCode.HOME_COPIED,
+            f"{peer.name} does not let us in: this home is a copy of another one, whose daemon runs as well",
+            f"Make this a daemon of its own, which pairs anew: sublet down, then {OWN_HOME}",
+        )
     words = it_says(f"{said} {hint}")
     if response.status_code == httpx.codes.UNAUTHORIZED:
         advice = f"Pair again with it, both ways. {words}".rstrip()

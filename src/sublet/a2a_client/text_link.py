@@ -69,9 +69,11 @@ class A2ATextLink:
         key: our Ed25519 key.
         node_id: our node id.
         fingerprint: our key's fingerprint.
+        home: what we say of our home.
     """
 
-    def __init__(self, key: SigningKey, node_id: str, fingerprint: str) -> None:
+    def __init__(self, key: SigningKey, node_id: str, fingerprint: str, home: str = "") -> None:
+        self._home = home
         self._key = key
         self._node_id = node_id
         self._fingerprint = fingerprint
@@ -81,7 +83,7 @@ class A2ATextLink:
     ) -> AsyncGenerator[TextPiece, None]:
         """``TextLink.say``."""
         audience = fingerprint_of(peer.public_key)
-        session = PeerSession(peer, PeerAuth(self._key, self._node_id, self._fingerprint, audience))
+        session = PeerSession(peer, PeerAuth(self._key, self._node_id, self._fingerprint, audience, self._home))
         try:
             await session.card()
             async with aclosing(_Exchange(session, peer.name).run(text, metadata, context)) as said:

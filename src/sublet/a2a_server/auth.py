@@ -20,6 +20,7 @@ from sublet.a2a_wire.assertion import AssertionRejected, Claim, read_claim, veri
 from sublet.daemon.net.http_connection import mark_known
 from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.home_token import is_copy
 from sublet.protocol.ids import FINGERPRINT
 from sublet.protocol.signing import SharedNonces
 
@@ -46,6 +47,8 @@ class Credentials:
     find_token: Callable[[str], str | None]
     key_changed: Callable[[str, str], None]
     nonces: SharedNonces
+    admits: Callable[[str, str], bool] = lambda _node_id, _home: True
+    """Tells whether a peer is let in from the home that it names, or that is a copy of another one."""
 
 
 class _AccessGone(Exception):
@@ -122,6 +125,8 @@ class Authenticator:
         assertion = verify_assertion(
             token, signer=peer.public_key, audience=self._known.fingerprint, issuer=claim.node_id
         )
+        if not self._known.admits(claim.node_id, assertion.home):
+            raise Refused(401, is_copy(), {"WWW-Authenticate": 'Bearer error="invalid_token"'})
         # Prefixed, so that a token's id can never use up a message's nonce.
         caller = Caller(peer.name, peer, source_host, lambda: self._known.find_peer(claim.node_id) == peer)
         nonces = self._known.nonces.of(caller.owner)

@@ -38,6 +38,7 @@ class A2AContext:
         tls: certificate and key, where it is served with TLS.
         state_dir: private (0700); the tasks are kept there.
         bus: where the bus of rooms is; None where there is none.
+        admits: tells whether a peer, by its node id, is let in from the home that it names.
     """
 
     executor: ExecutorApi
@@ -59,3 +60,4 @@ class A2AContext:
     tls: tuple[Path, Path] | None
     state_dir: Path
     bus: BusAddress | None = None
+    admits: Callable[[str, str], bool] = lambda _node_id, _home: True

@@ -156,7 +156,12 @@ class A2AFace:
             AllowedHosts(context.host, context.public_url),
             Authenticator(
                 Credentials(
-                    context.fingerprint, context.find_peer, context.find_token, context.key_changed, context.nonces
+                    context.fingerprint,
+                    context.find_peer,
+                    context.find_token,
+                    context.key_changed,
+                    context.nonces,
+                    context.admits,
                 )
             ),
             self._stopping,

@@ -12,15 +12,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+import structlog
 from a2a.server.context import ServerCallContext
 from a2a.server.tasks import TaskStore
 from a2a.types import ListTasksRequest, ListTasksResponse, Task, TaskState
 from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
-from a2a.utils.errors import InvalidParamsError
+from a2a.utils.errors import InternalError, InvalidParamsError
 
 from sublet.a2a_server.task_schema import SCHEMA
 from sublet.a2a_wire.names import TERMINAL
 from sublet.a2a_wire.parts import ANSWER_ARTIFACT, join_answer
+from sublet.migrations.damage import is_damage
 from sublet.migrations.database import prepare
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.patterns import Pattern
@@ -41,6 +43,8 @@ _PRUNE_EVERY = 100
 _NANOSECONDS = 1_000_000_000
 _MAX_INTEGER = 2**63 - 1
 _TOKEN_TIME = Pattern(r"[0-9]{1,19}")
+
+log = structlog.get_logger(__name__)
 
 ResultT = TypeVar("ResultT")
 Rows: TypeAlias = list[tuple[Any, ...]]
@@ -186,7 +190,11 @@ class SqliteTaskStore(TaskStore):
         return await self._call(lambda: self._connection.execute(query, arguments).fetchall())
 
     async def _call(self, work: Callable[[], ResultT]) -> ResultT:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except sqlite3.DatabaseError as error:
+            log.error("the tasks of A2A can't be read or written", reason=str(error), damaged=is_damage(error))
+            raise InternalError(message="the tasks of this agent can't be read or written just now") from None
 
     @property
     def _connection(self) -> sqlite3.Connection:
@@ -207,7 +215,8 @@ class SqliteTaskStore(TaskStore):
             raise SubletError(
                 LocalCode.UNAVAILABLE,
                 f"the A2A tasks in {self._path} can't be used: {error}",
-                "Move the file aside and start again: who asks for a task of before is then told that there is none.",
+                "Make it anew from what can be read: sublet doctor --repair. Or move the file aside and start again: "
+                "who asks for a task of before is then told that there is none.",
             ) from None
 
     def _close(self) -> None:

@@ -38,6 +38,8 @@ class Assertion:
 
     token_id: str
     issued_at: int
+    home: str = ""
+    """What the caller says of its home; empty where it says nothing."""
 
 
 def private_key(key: SigningKey) -> Ed25519PrivateKey:
@@ -51,7 +53,13 @@ def public_key(raw: bytes) -> Ed25519PublicKey:
 
 
 def make_assertion(
-    key: SigningKey, *, node_id: str, fingerprint: str, audience: str, clock: Callable[[], float] = time.time
+    key: SigningKey,
+    *,
+    node_id: str,
+    fingerprint: str,
+    audience: str,
+    home: str = "",
+    clock: Callable[[], float] = time.time,
 ) -> str:
     """Return an assertion for one request.
 
@@ -60,6 +68,7 @@ def make_assertion(
         node_id: our node id, the issuer.
         fingerprint: our key's fingerprint, so that a changed key is told from a forged token.
         audience: fingerprint of the key of the daemon that is called.
+        home: what we say of our home.
         clock: Unix time in seconds.
     """
     now = int(clock())
@@ -69,6 +78,7 @@ def make_assertion(
         "iat": now,
         "exp": now + LIFETIME_SECONDS,
         "jti": secrets.token_hex(16),
+        **({"home": home} if home else {}),
     }
     headers = {"typ": ASSERTION_TYPE, "kid": fingerprint}
     return jwt.encode(claims, private_key(key), algorithm=ALGORITHM, headers=headers)
@@ -127,4 +137,5 @@ def verify_assertion(
     # One clock and one skew for assertions and messages, so that both fail or work together.
     if expires - issued > LIFETIME_SECONDS or abs(clock() - issued) > MAX_CLOCK_SKEW_SECONDS:
         raise AssertionRejected("the peer assertion is too old, from the future, or valid for too long")
-    return Assertion(token_id, issued)
+    home = claims.get("home")
+    return Assertion(token_id, issued, home if isinstance(home, str) else "")

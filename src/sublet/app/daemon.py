@@ -130,6 +130,7 @@ class Daemon:
                 started(services, *faces.all),
                 services.running(
                     Service("pruning", upkeep.pruning.serve),
+                    Service("databases", upkeep.soundness.serve),
                     Service("end hooks", lending.hook.serve),
                     Service("staged results", lending.results.serve),
                 ),

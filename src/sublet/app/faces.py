@@ -132,4 +132,5 @@ def _a2a_context(areas: Areas, key_changed: Callable[[str, str], None]) -> A2ACo
         tls=(tls.certificate, tls.key) if tls else None,
         state_dir=ground.state_dir,
         bus=None if bus is None else BusAddress(bus),
+        admits=peering.homes.admits,
     )

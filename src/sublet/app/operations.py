@@ -56,16 +56,16 @@ def operation_table(areas: Areas, status: Status, web_logins: WebLogins) -> Oper
 
 
 async def _doctor(areas: Areas) -> list[Check]:
-    ground, limits, apart = areas.ground, areas.agents.cages.means, areas.rooms.messaging.apart()
-    offered = ground.offer.now()
+    ground, messaging = areas.ground, areas.rooms.messaging
     return await diagnose(
         ground.config.home,
         FACE_STORES,
         running=True,
-        limits=limits,
-        apart=apart,
-        clocks=areas.rooms.messaging.clocks(),
-        agents=offered,
+        limits=areas.agents.cages.means,
+        apart=messaging.apart(),
+        clocks=messaging.clocks(),
+        bus=messaging.why_not(),
+        agents=ground.offer.now(),
     )
 
 

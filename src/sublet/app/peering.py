@@ -8,6 +8,7 @@ from sublet.a2a_client.client import A2APeerLink
 from sublet.a2a_client.text_link import A2ATextLink
 from sublet.app.governance import Governance
 from sublet.app.ground import Ground
+from sublet.daemon.peering.homes import Homes
 from sublet.daemon.peering.pairing import PairingService
 from sublet.daemon.peering.peer_names import Spoken
 from sublet.daemon.peering.peers import PeerStore
@@ -29,6 +30,7 @@ class Peering:
         texts: speaks with agents elsewhere.
         pairing: pairs.
         whereabouts: tells peers where we are, and hears where they are.
+        homes: notices peers that run twice.
     """
 
     peers: PeerStore
@@ -37,6 +39,7 @@ class Peering:
     texts: TextLink
     pairing: PairingService
     whereabouts: Whereabouts
+    homes: Homes
 
     def of_delegation(self, record: DelegationRecord) -> PeerAddress | None:
         """Return how to call the peer of a delegation now, None where it is not paired any more."""
@@ -46,9 +49,10 @@ class Peering:
 async def make_peering(ground: Ground, governance: Governance) -> Peering:
     """Read who is paired, and make what calls them; nobody is called yet."""
     identity, journal = ground.identity, ground.journal
-    who = (identity.key, identity.node_id, identity.fingerprint)
+    who = (identity.key, identity.node_id, identity.fingerprint, identity.home)
     peers, link = await PeerStore.load(journal), A2APeerLink(*who)
 
+    homes = Homes(ground.state_dir / "homes.json", peers.by_node_id)
     ground.opened.wait_for(link.aclose)
 
     def spoken() -> Spoken:
@@ -60,5 +64,6 @@ async def make_peering(ground: Ground, governance: Governance) -> Peering:
         link=link,
         texts=A2ATextLink(*who),
         pairing=PairingService(identity, journal, peers, link, ground.own_address, spoken),
-        whereabouts=Whereabouts(identity, peers, link, ground.own_address, governance.nonces),
+        whereabouts=Whereabouts(identity, peers, link, ground.own_address, governance.nonces, homes=homes),
+        homes=homes,
     )

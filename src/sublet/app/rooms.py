@@ -12,6 +12,8 @@ from sublet.daemon.rooms.addressing import Addresses
 from sublet.daemon.rooms.conversation_service import ConversationService
 from sublet.daemon.rooms.file_service import RoomFileService
 from sublet.daemon.rooms.finding import RoomFinder
+from sublet.daemon.rooms.invitation_rules import InvitationRules
+from sublet.daemon.rooms.invitation_service import InvitationService
 from sublet.daemon.rooms.lent_rooms import LentRooms
 from sublet.daemon.rooms.mark_service import RoomMarkService
 from sublet.daemon.rooms.member_service import RoomMemberService
@@ -43,6 +45,7 @@ class Rooms:
     messaging: Messaging
     serving: tuple[
         RoomService,
+        InvitationService,
         RoomMemberService,
         MessageService,
         RoomMarkService,
@@ -81,6 +84,9 @@ def make_rooms(ground: Ground, governance: Governance, peering: Peering) -> Room
         agents=ground.offer.ids,
         sockets=Path(ground.config.home.runtime_dir) / "bus",
         services=ground.services,
+        consent=InvitationRules(gate, peers, node_id, ground.offer.ids),
+        homes=peering.homes,
+        set_aside=ground.aside.keep,
     )
     speaking = Speaking(messaging, node_id)
     finder = RoomFinder(gate, speaking, Addresses(peers.node_of, lambda node: peers.by_node_id(node) is not None))
@@ -89,6 +95,7 @@ def make_rooms(ground: Ground, governance: Governance, peering: Peering) -> Room
         messaging=messaging,
         serving=(
             RoomService(gate, speaking, finder),
+            InvitationService(gate, speaking),
             RoomMemberService(gate, speaking),
             MessageService(gate, speaking),
             RoomMarkService(gate, speaking),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from sublet.daemon.config.daemon_config import DaemonConfig
 from sublet.daemon.peering.identity import load_identity
 from sublet.daemon.process.endings import Ending, Stop
 from sublet.daemon.process.lock import InstanceLock
+from sublet.daemon.process.own_home import own_token, problem
 from sublet.daemon.process.stop_limit import StopLimit
 from sublet.daemon.storage.state import STORE, take_up
 from sublet.daemon.storage.store import Store
@@ -42,8 +44,11 @@ async def run_daemon(
             cut = None if limit is None else limit(health=lambda: services.health)
             stop = Stop(lambda failed: None if cut is None else cut.begin(int(failed)))
             stop.time.use()
+            if (copied := await asyncio.to_thread(problem, state_dir)) is not None:
+                raise copied  # before anything in it is changed
             await asyncio.to_thread(take_up, state_dir, version("sublet"), FACE_STORES)
-            identity = load_identity(state_dir / "keys")
+            token = await asyncio.to_thread(own_token, state_dir)
+            identity = replace(load_identity(state_dir / "keys"), home=token.said)
             store = await Store.open(state_dir / STORE, lambda: stop.now(Ending.STORE_BROKEN))
             try:
                 # All that a daemon consists of: a second start, which is refused before, does without.

@@ -33,6 +33,8 @@ def make_status(areas: Areas, stalls: Stalls) -> Status:
             peers=areas.peering.peers,
             approver=areas.governance.approver,
             messaging=areas.rooms.messaging,
+            homes=areas.peering.homes,
+            soundness=upkeep.soundness,
             data_plane=areas.lending.data_plane,
             slots=agents.slots,
             cages=agents.cages,

@@ -9,6 +9,7 @@ from sublet.app.governance import Governance
 from sublet.app.ground import Ground
 from sublet.app.lending import Lending
 from sublet.app.rooms import Rooms
+from sublet.app.stores import FACE_STORES
 from sublet.daemon.governing.agent_rules import rules_of
 from sublet.daemon.reloading.reloader import Reloader
 from sublet.daemon.reloading.watching import Watcher
@@ -20,6 +21,7 @@ from sublet.daemon.storage.prune_stores import (
     Shadows,
 )
 from sublet.daemon.storage.pruning import Pruning
+from sublet.daemon.storage.soundness import Soundness
 from sublet.daemon.supervising.prune_store import KeptSessions
 
 
@@ -31,11 +33,13 @@ class Upkeep:
         reloader: puts files in force.
         watcher: tells it that they have changed; None where that is switched off.
         pruning: forgets.
+        soundness: looks whether databases are sound.
     """
 
     reloader: Reloader
     watcher: Watcher | None
     pruning: Pruning
+    soundness: Soundness
 
 
 def make_upkeep(ground: Ground, governance: Governance, rooms: Rooms, lending: Lending, agents: Agents) -> Upkeep:
@@ -67,4 +71,5 @@ def make_upkeep(ground: Ground, governance: Governance, rooms: Rooms, lending: L
         reloader=reloader,
         watcher=Watcher(reloader) if config.watch_files else None,
         pruning=Pruning(journal, stores, config.retention),
+        soundness=Soundness([ground.store.path, *(ground.state_dir / name for name in FACE_STORES)]),
     )

@@ -17,6 +17,7 @@ from sublet.protocol.bounds import (
     MAX_RESOURCES,
 )
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.idle_fields import refuse_idle
 from sublet.protocol.near import did_you_mean
 from sublet.protocol.text import clean_line
 from sublet.protocol.wire import DelegationId
@@ -198,6 +199,14 @@ class DelegateReview(Arguments):
     @classmethod
     def _as_text(cls, value: object) -> object:
         return _text_of(value)
+
+    @model_validator(mode="after")
+    def _all_say_something(self) -> Self:
+        if self.action != "apply":
+            refuse_idle(self, f"can't go with action {self.action}", "partial")
+        if self.action != "diff":
+            refuse_idle(self, f"can't go with action {self.action}", "cursor")
+        return self
 
 
 class DirectoryQuery(Arguments):

@@ -8,7 +8,9 @@ from typing import Final
 from pydantic import Field
 
 from sublet.daemon.api.conversations import INVITE, REACH, Invite, Reach
+from sublet.daemon.api.invitations import ACCEPT_INVITATION, DECLINE_INVITATION, LIST_INVITATIONS
 from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.room_fields import OneRoom
 from sublet.daemon.api.room_marks import (
     ADD_REACTION,
     DELETE_MESSAGE,
@@ -57,6 +59,15 @@ class Person(Answer):
     from_peer: Wrote | None = None
 
 
+class Invited(Answer):
+    """A room that the caller is invited to: what others say of it stands below ``from_peer``."""
+
+    room_id: str
+    answer: str
+    members: int
+    from_peer: Wrote
+
+
 class Found(Answer):
     """People, or what became of an invitation."""
 
@@ -64,6 +75,7 @@ class Found(Answer):
     more: bool | None = Field(default=None, description="There are others, who do not fit")
     room_id: str | None = None
     invited: str | None = None
+    invitations: list[Invited] | None = None
     unreached: str | None = Field(default=None, description="Why that one learns nothing of it for now")
     next_step: str
 
@@ -87,7 +99,7 @@ _SHOWN: Final = "read_messages with its ref_id shows it as it is now."
 
 
 async def people(call: Call, given: People) -> Answer:
-    """Find people, show or change a profile, or invite somebody."""
+    """Find people, show or change a profile, invite somebody, or answer an invitation."""
     if given.action == "invite":
         asked = Invite(room=str(given.room), entity=str(given.entity))
         done = await call.operations.call(INVITE, asked)
@@ -97,6 +109,8 @@ async def people(call: Call, given: People) -> Answer:
             unreached=clean_line(done.apart, 200) or None,
             next_step=f"send_message(to={done.room_id!r}) says something to all who are there.",
         )
+    if given.action in ("invitations", "accept", "decline"):
+        return await _invitations(call, given)
     if given.action == "find":
         found = await call.operations.call(SEARCH_PROFILES, SearchProfiles(query=str(given.query)))
     elif given.action == "profile":
@@ -118,6 +132,38 @@ async def people(call: Call, given: People) -> Answer:
         more=True if len(shown) < len(found) else None,
         next_step="send_message(to=entity) talks with one; people(action='invite') brings one into a room.",
     )
+
+
+async def _invitations(call: Call, given: People) -> Answer:
+    if given.action == "invitations":
+        found = await call.operations.call(LIST_INVITATIONS, Nothing())
+        shown: list[Invited] = []
+        left = MAX_LIST_CHARS
+        for invitation in found:
+            words = f"{invitation.name}\n{', '.join(invitation.members)}"
+            item = Invited(
+                room_id=invitation.room_id,
+                answer=invitation.answer,
+                members=invitation.member_count,
+                from_peer=Wrote(peer=invitation.by, text=clean(words, limit=MAX_PROFILE_SHOWN)),
+            )
+            left -= size_in_list(item)
+            if shown and left < 0:
+                break
+            shown.append(item)
+        return Found(
+            invitations=shown,
+            more=True if len(shown) < len(found) else None,
+            next_step="people(action='accept', room=room_id) comes in, action='decline' says no.",
+        )
+    one_room = OneRoom(room_id=str(given.room))
+    if given.action == "decline":
+        await call.operations.call(DECLINE_INVITATION, one_room)
+        return Found(room_id=one_room.room_id, next_step="Those who are in the room are told that you have declined.")
+    done = await call.operations.call(ACCEPT_INVITATION, one_room)
+    there = f"read_messages(room={done.room_id!r}) shows what was said."
+    later = "The room comes once somebody in it is reached."
+    return Found(room_id=done.room_id, next_step=there if done.here else later)
 
 
 def _person(profile: ProfileView, me: str) -> Person:

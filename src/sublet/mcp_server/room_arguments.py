@@ -21,6 +21,7 @@ from sublet.daemon.api.room_messages import MAX_CHANNELS
 from sublet.daemon.api.room_news import MAX_WATCH_REASON_CHARS
 from sublet.daemon.api.room_people import MAX_PROFILE_FIELDS, MAX_QUERY_CHARS
 from sublet.mcp_server.arguments import Arguments
+from sublet.protocol.idle_fields import refuse_idle
 
 MAX_PROFILE_TEXT = 16_384
 Channel = Annotated[str, Field(min_length=1, max_length=64)]
@@ -78,6 +79,8 @@ class ReadMessages(Arguments):
             raise ValueError("an attachment is of one message: give its ref_id")
         if self.ref_id is not None and self.cursor is not None and not self.cursor.isdecimal():
             raise ValueError("cursor is that of another question: with ref_id it is a number")
+        if self.ref_id is not None:
+            refuse_idle(self, "can't go with ref_id, which is one message", "thread", "limit")
         return self
 
 
@@ -107,12 +110,14 @@ class Change(Arguments):
 class People(Arguments):
     """Arguments of ``people``."""
 
-    action: Literal["find", "profile", "describe", "invite"]
+    action: Literal["find", "profile", "describe", "invite", "invitations", "accept", "decline"]
     query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARS)] | None = Field(
         default=None, description="find: words that a profile holds"
     )
     entity: Address | None = Field(default=None, description="profile: whose, yours by default; invite: whom")
-    room: Address | None = Field(default=None, description="invite: into which room")
+    room: Address | None = Field(
+        default=None, description="invite: into which room; accept, decline: the room_id of an invitation"
+    )
     fields: Annotated[dict[str, JsonValue], Field(max_length=MAX_PROFILE_FIELDS)] = Field(
         default_factory=dict, description="describe: such as display_name, skills; null takes one away"
     )
@@ -127,13 +132,25 @@ class People(Arguments):
             "profile": {"entity"},
             "describe": {"fields", "text"},
             "invite": {"entity", "room"},
+            "invitations": set(),
+            "accept": {"room"},
+            "decline": {"room"},
         }[self.action]
         given = self.model_fields_set - {"action"}
         if given - takes:
-            raise ValueError(f"{self.action} takes {' and '.join(sorted(takes))}")
-        if (not given and self.action != "profile") or (self.action == "invite" and given != takes):
+            raise ValueError(f"{self.action} takes {' and '.join(sorted(takes)) or 'nothing else'}")
+        if (takes and not given and self.action != "profile") or (self.action == "invite" and given != takes):
             raise ValueError(f"{self.action} needs {' and '.join(sorted(takes))}")
         return self
+
+
+_TAKEN = {
+    "wait": {"cursor", "wait_seconds", "room"},
+    "set": {"room", "ref_id", "channels", "reason", "on_reaction"},
+    "unset": {"room", "ref_id"},
+    "list": set[str](),
+}
+"""What each action of ``watch`` takes."""
 
 
 class Watch(Arguments):
@@ -165,4 +182,8 @@ class Watch(Arguments):
             raise ValueError(f"{self.action} needs the room")
         if self.action == "set" and (self.ref_id is None) == (not self.channels):
             raise ValueError("set needs ref_id or channels")
+        idle = set(type(self).model_fields) - _TAKEN[self.action] - {"action"}
+        refuse_idle(self, f"can't go with action {self.action}", *sorted(idle))
+        if self.action == "set" and self.ref_id is None:
+            refuse_idle(self, "is of a message, not of channels", "on_reaction")
         return self

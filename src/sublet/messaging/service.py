@@ -22,7 +22,8 @@ from sublet.messaging.attending.attending import Attending, Declaring
 from sublet.messaging.attending.presence import Presences, Tokens
 from sublet.messaging.attending.subscriptions import Subscriptions
 from sublet.messaging.backends.blob_files import FileBlobs
-from sublet.messaging.backends.sqlite_store import SqliteStore, not_kept
+from sublet.messaging.backends.sqlite_file import not_kept
+from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.bus import Bus, stream
 from sublet.messaging.calls.engine_call import AnswerT, EngineCall, Parameters
 from sublet.messaging.declaring.asking import AskingContext, run_waiting
@@ -35,9 +36,12 @@ from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.identities.keyring import LocalEntity
+from sublet.messaging.membership.answering import Answering
 from sublet.messaging.membership.catching_up import CatchingUp
+from sublet.messaging.membership.consent import AskAlways, ConsentRules
 from sublet.messaging.membership.forgetting import Forgetting
 from sublet.messaging.membership.joining import Joining
+from sublet.messaging.membership.looking import find_room
 from sublet.messaging.ports.network import Network, PeerQuery
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES
 from sublet.messaging.running.hand_over import HandOver
@@ -50,7 +54,7 @@ from sublet.messaging.syncing.sync import Sync
 from sublet.messaging.watching.news import EventsFound, News
 from sublet.messaging.watching.watchers import Watchers
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, entity_domain, is_room_id
+from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId
 from sublet.protocol.ezagent.question import seal_answer
 from sublet.protocol.ezagent.yjs.vectors import decode_vector
 from sublet.tasks import Service, Services
@@ -59,10 +63,6 @@ log = structlog.get_logger(__name__)
 
 MAX_BLOBS_BYTES: Final = 1 << 30
 """Of all files of rooms together."""
-FIND_SECONDS: Final = 3.0
-"""How long a room of which nobody has told is looked for: its link may be opening, or it was made a moment ago."""
-FIND_PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
-"""Seconds between these looks."""
 ResultT = TypeVar("ResultT")
 
 
@@ -75,12 +75,14 @@ class MessagingService:
         network: how peers are reached.
         local: our own entities.
         now_ms: the clock, Unix milliseconds.
-        accept_invitation: tells whether an entity may bring ours into a room.
+        accept_invitation: tells whether the entities of a daemon, by its node id, may invite ours at all.
         patience_seconds: after which a message that no daemon has acknowledged is undeliverable.
         limits: how far agents may answer each other; None for any number of times.
         daemon_bytes: of all that the entities of one other daemon have written, in all rooms.
         make_entity: loads or makes the key of another entity of ours, by its local part; may block.
         services: keeps what messaging runs for as long as it lives.
+        consent: decides which invitations are taken up without anybody's yes; by default none are.
+        damaged: told where SQLite says that the database is damaged.
     """
 
     def __init__(
@@ -90,14 +92,16 @@ class MessagingService:
         network: Network,
         local: list[LocalEntity],
         now_ms: Callable[[], int],
-        accept_invitation: Callable[[EntityId], bool],
+        accept_invitation: Callable[[str], bool],
         patience_seconds: float = UNDELIVERABLE_SECONDS,
         limits: LoopLimits | None = None,
         make_entity: Callable[[str], LocalEntity] | None = None,
         daemon_bytes: int = DEFAULT_DAEMON_BYTES,
         services: Services | None = None,
+        consent: ConsentRules | None = None,
+        damaged: Callable[[], None] = lambda: None,
     ) -> None:
-        self._services = services or Services()
+        self._services, self._damaged = services or Services(), damaged
         self.ahead_ms: dict[str, int] = {}  # other clocks that differ, by node id
         self._path = path
         self._registry = registry
@@ -115,18 +119,23 @@ class MessagingService:
         self._doorkeeper = Doorkeeper()
         self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon)
         declaring = Declaring()
-        self._sync = Sync(network, self._call, lambda entity: self._attending.known(entity))
-        self.delivery = Delivery(network, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
+        self._sync = Sync(network, self._call, lambda entity: self._attending.known(entity), self._recovered)
+        self.asked_last = self._sync.asking.asked_last
+        self.delivery = Delivery(self._sync.asking, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
         self._history = History(self._sync, self._call)
+        self.invited = Answering(self._call, self._sync, self._stranger, self._hand_over.soon)
         self._joining = Joining(
             self._call,
             declaring,
             self._sync,
             accept_invitation,
+            consent or AskAlways(),
             self._trial,
-            lambda room: self._attending.room(room),
+            self._enter,
+            self.invited,
             self._hand_over,
         )
+        self.invited.begin(self._joining)
         self._attending = Attending(
             self._call,
             declaring,
@@ -163,6 +172,7 @@ class MessagingService:
         async with anyio.create_task_group() as group:
             try:
                 group.start_soon(self._until_broken)
+                self._sync.asking.begin(group)
                 self._start(group, "hand over", partial(self._hand_over.dispatch, group))
                 self._start(group, "synchronisation", self._sync.run)
                 self._start(group, "acknowledgements", self.delivery.run)
@@ -270,29 +280,17 @@ class MessagingService:
         return entity.record.entity_id
 
     async def find_room(self, room_id: RoomId) -> None:
-        """Learn of a room from whoever has it, before it is joined or knocked at.
-
-        Where nobody tells of it, members are asked again for ``FIND_SECONDS``: right after pairing, or after the room
-        was made, its daemon may not be reached yet.
-
-        Raises:
-            SubletError: ``INVALID_ARGUMENT``.
-        """
-        if not is_room_id(room_id):
-            raise SubletError(LocalCode.INVALID_ARGUMENT, "not the id of a room", "sublet room list names them.")
-        await self._call(lambda engine: engine.here.want(room_id))
-        await self._attending.room(room_id)
-        await self._sync.room(room_id)
-        with anyio.move_on_after(FIND_SECONDS):
-            for pause in FIND_PAUSES:
-                if await self._call(lambda engine: engine.rooms.state(room_id).creator is not None):
-                    return
-                await anyio.sleep(pause)
-                await self._sync.room(room_id)
+        """Learn of a room from whoever has it, before it is joined or knocked at; see ``looking.find_room``."""
+        await find_room(self._call, self._attending.room, self._sync.room, room_id)
 
     async def synchronise(self, room_id: RoomId) -> None:
         """Ask all peers for what a room lacks here, and wait until that is here."""
         await self._sync.room(room_id)
+
+    @property
+    def asking(self) -> Sync:
+        """Return what asks members for single documents and keys."""
+        return self._sync
 
     async def watch(
         self, entity: EntityId, since: int | None, wait_seconds: float, room_id: RoomId | None = None
@@ -327,7 +325,7 @@ class MessagingService:
         try:
             return await promise
         except sqlite3.Error as error:
-            raise not_kept(error) from error
+            raise not_kept(error, self._damaged) from error
         except SubletError:
             await anyio.lowlevel.checkpoint_if_cancelled()  # whoever is ended anyway fails at nothing
             raise
@@ -335,7 +333,7 @@ class MessagingService:
     # What follows begins on the engine's thread or one of the network's, and goes on on the event loop.
 
     def _make_engine(self) -> Engine:
-        engine = self._engine_over(SqliteStore(self._path))
+        engine = self._engine_over(SqliteStore(self._path), self._local)
         engine.events.listeners += [partial(self._loops.told, engine)] if self._loops is not None else []
         engine.events.listeners.append(partial(self._watchers.told, engine))
         engine.events.listeners.append(partial(self._attending.told, engine.keyring))
@@ -346,11 +344,14 @@ class MessagingService:
         return engine
 
     def _trial(self) -> Engine:
-        return self._engine_over(SqliteStore(None))
+        return self._engine_over(SqliteStore(None), self._local)
 
-    def _engine_over(self, store: SqliteStore) -> Engine:
+    def _stranger(self) -> Engine:  # whose clients are nobody's
+        return self._engine_over(SqliteStore(None), [one.with_another_client() for one in self._local])
+
+    def _engine_over(self, store: SqliteStore, local: list[LocalEntity]) -> Engine:
         blobs = FileBlobs(self._path.with_name("blobs"), MAX_BLOBS_BYTES)
-        return Engine(self._registry, store, self._local, self._now_ms, blobs, self._daemon_bytes)
+        return Engine(self._registry, store, local, self._now_ms, blobs, self._daemon_bytes)
 
     def _answer(self, engine: Engine, query: PeerQuery) -> Reply | None:
         """Answer a peer who may be told; where its state vector shows that it has more than we, ask it in turn."""
@@ -363,7 +364,7 @@ class MessagingService:
         found = self.delivery.answer(engine, query.key, body) or answers.answer(engine, query.key, body)
         if found is None or question is None:
             return None if found is None else Reply("", found)
-        return Reply(entity_domain(question.asker), seal_answer(question, found))
+        return Reply(engine.keyring.home(question.asker), seal_answer(question, found))
 
     def _outcome(self, outcome: ArrivalReport) -> None:
         for name in outcome.gaps:
@@ -394,3 +395,11 @@ class MessagingService:
             except Exception:
                 log.exception("an index could not be made anew")
             await anyio.sleep(every_seconds)
+
+    def _recovered(self) -> None:
+        """Ask again for what was not asked of a peer while it gave no good answers."""
+        self._hand_over.soon(self._catching_up.everything)
+
+    async def _enter(self, room_id: RoomId) -> None:
+        await self._attending.room(room_id)
+        await self.delivery.say_here(room_id)

@@ -69,5 +69,6 @@ def damaged(what: str, path: Path, why: str) -> SubletError:
     return SubletError(
         LocalCode.UNAVAILABLE,
         f"{what} in {path} is of an older version and damaged: {why}",
-        f"Try `sqlite3 {path} .recover | sqlite3 new.db`, or move it and its -wal file aside and start again.",
+        f"Repair it with the version of Sublet that wrote it (sublet doctor --repair), try "
+        f"`sqlite3 {path} .recover | sqlite3 new.db`, or move it and its -wal file aside and start again.",
     )

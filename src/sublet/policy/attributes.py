@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from sublet.policy.model import Action
+from sublet.policy.model import Action, Value
+from sublet.policy.names import skeleton
 from sublet.protocol.bounds import MAX_TTL_SECONDS
+from sublet.protocol.events import EventKind
 
 ARGUMENT_PREFIX: Final = "args."
 """An argument ``command`` of a tool is the attribute ``args.command``; one inside an object ``args.outer.inner``."""
@@ -37,6 +39,29 @@ class Attribute:
     choices: frozenset[str] = frozenset()
     minimum: int = 0
     maximum: int | None = None
+
+    def defect_of(self, value: Value) -> str:
+        """Return why no resource has this value, or nothing."""
+        values = value if isinstance(value, tuple) else (value,)
+        if self.type == "any":
+            return ""
+        if self.type == "number":
+            low, high = self.minimum, self.maximum
+            spelled = f"it is a number, at least {low}" + (f" and at most {high}" if high is not None else "")
+            fits = all(type(one) is int and low <= one and (high is None or one <= high) for one in values)
+            return "" if fits else spelled
+        if self.type == "flag":
+            return "" if all(type(one) is bool for one in values) else "it is true or false"
+        if not all(isinstance(one, str) for one in values):
+            return "it is a text"
+        if self.type == "choice" and not {skeleton(str(one)) for one in values} <= self.spelled:
+            return f"it is one of {', '.join(sorted(self.choices))}"
+        return ""
+
+    @property
+    def spelled(self) -> frozenset[str]:
+        """The choices in the form in which they are compared."""
+        return frozenset(map(skeleton, self.choices))
 
 
 _NAME: Final = Attribute("name")
@@ -73,7 +98,7 @@ ATTRIBUTES: Final[Mapping[Action, Mapping[str, Attribute]]] = {
     Action.ROOM_SEND: {"size_bytes": _COUNT},
     Action.AGENT_ASK: {"agent": _NAME, "size_bytes": _COUNT, **_CALL},
     Action.AGENT_DISPATCH: {"declared": _FLAG, "depth": _COUNT, **_CALL},
-    Action.MODULE_DISPATCH: {"depth": _COUNT, "event": _NAME, **_CALL},
+    Action.MODULE_DISPATCH: {"depth": _COUNT, "event": Attribute("choice", frozenset(EventKind)), **_CALL},
     Action.CAPABILITY_RUN: {"size_bytes": _COUNT},
     Action.GRANT_ISSUE: {"agent": _NAME, "tool": _NAME, "ttl_seconds": _COUNT, "max_uses": _COUNT},
 }

@@ -24,7 +24,7 @@ from sublet.policy.path_conditions import settled_condition
 from sublet.policy.paths import LENDING, PATH, expanded, led_to
 from sublet.policy.rule_tests import RuleTest, run_tests
 from sublet.policy.rules import KINDS, Condition, Layer, Rule
-from sublet.policy.subjects import subject_named
+from sublet.policy.subjects import checked, subject_named
 from sublet.policy.table import RuleTable
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.faults import fault_words
@@ -183,6 +183,12 @@ def _rule(place: str, model: RuleModel, layer: Layer, told: SubjectModel, proble
         kinds = {k for k in kinds if actions & CEILING[k]}
     if model.hide and model.effect != "deny":
         problems.append(f"{place}.hide: only what is denied can be hidden")
+    if model.hint and model.effect == "allow":
+        problems.append(f"{place}.hint: whoever is allowed is shown none; it is for what denies or wants approval")
+    if told.name is not None and told.name.partition(":")[0] in KINDS:
+        of_kind, _, rest = told.name.partition(":")
+        meant = f"{rest or 'NAME'}, with subject.kind {of_kind}"
+        problems.append(f"{place.partition('[')[0]}: a name stands without its kind: {meant}")
     if model.record and (model.effect != "allow" or not any(map(may_only_look, actions))):
         problems.append(f"{place}.record: refusals and changes are recorded anyway; it is for what allows reading")
     return Rule(
@@ -238,8 +244,8 @@ def _test(place: str, model: TestModel, problems: list[str]) -> RuleTest | None:
 
 def _subject(told: SubjectModel | str) -> Subject:
     if isinstance(told, str):
-        return subject_named(told)
-    return Subject(told.kind or "agent", told.name or "", role=told.role or "")
+        return checked(subject_named(told))
+    return checked(Subject(told.kind or "agent", told.name or "", role=told.role or ""))
 
 
 def _place(location: tuple[int | str, ...]) -> str:

@@ -31,7 +31,8 @@ CEILING: Final[Mapping[Kind, frozenset[Action]]] = {
     "mcp": _DELEGATION
     | _ROOMS
     | {Action.TOOL_CALL, Action.WORKSPACE_LEND, Action.WORKSPACE_REVEAL, Action.WORKSPACE_UNLOCK},
-    "peer": frozenset({Action.ASSIGNMENT_ACCEPT, Action.AGENT_MESSAGE}),
+    # To bring ours into rooms without a person's yes is for a rule that says so.
+    "peer": frozenset({Action.ASSIGNMENT_ACCEPT, Action.AGENT_MESSAGE, Action.ROOM_JOIN}),
     # Of clients with a token, and of what gateways bring; a module by a rule that names it.
     "a2a": frozenset({Action.AGENT_MESSAGE, Action.MODULE_DISPATCH}),
     "agent": _DELEGATION

@@ -20,25 +20,22 @@ from pydantic import (
 from sublet.policy.limits import MAX_FILES, Limits
 from sublet.policy.model import Kind
 from sublet.policy.rules import Effect
+from sublet.policy.sizes import size_written
 from sublet.policy.times import DAYS, Times, minute_of_day, zone_named
-from sublet.protocol import patterns
 from sublet.protocol.bounds import DEMAND, MAX_TTL_SECONDS, AccessMode
 
 MAX_TESTS: Final = 1_000
 _DEFAULTS: Final = Limits()
-_UNITS: Final = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
-_SIZE = patterns.Pattern(r"^([0-9]{1,15}) ?([kmgKMG]?[iI]?[bB])$")
 
 
 def _bytes(value: object) -> object:
     """Return the number that a size such as ``10 MiB`` means; anything else as it is."""
     if not isinstance(value, str):
         return value
-    found = _SIZE.match(value)
-    unit = _UNITS.get(found[2].lower()) if found else None
-    if found is None or unit is None:
+    size = size_written(value)
+    if size is None:
         raise ValueError("write a whole number, or a size such as '10 MiB'")
-    return int(found[1]) * unit
+    return size
 
 
 def _minute(text: str) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from sublet.policy.attributes import Attribute, attribute_of
+from typing import Final
+
+from sublet.policy.attributes import PATH_RESOURCES, Attribute, attribute_of
 from sublet.policy.commands import COMMAND_LINES, command_defect, words
 from sublet.policy.globs import defect, matcher
 from sublet.policy.names import plain, skeleton
 from sublet.policy.path_conditions import path_faults
 from sublet.policy.paths import PATH
 from sublet.policy.rules import Condition, Rule
+
+_OF_GLOBS: Final = frozenset("*?[")
 
 
 def lint_conditions(rule: Rule) -> list[tuple[str, str]]:
@@ -34,7 +38,7 @@ def lint_conditions(rule: Rule) -> list[tuple[str, str]]:
         problems += [(name, why) for why in _at_odds(name, condition)]
         if rule.exact and name in COMMAND_LINES:
             problems += [(name, f"never matches: {why}") for why in _no_command(condition)]
-    return problems
+    return problems or _another_path(rule)
 
 
 def _consequence(rule: Rule) -> str:
@@ -96,11 +100,20 @@ def _no_choice(condition: Condition, attribute: Attribute) -> str:
     spelled = f"it is one of {', '.join(sorted(attribute.choices))}"
     if condition.values is not None:
         wanted = {skeleton(value) for value in condition.values if isinstance(value, str)}
-        if not wanted & attribute.choices:
+        if not wanted & attribute.spelled:
             return spelled
     if condition.glob is not None and not any(map(matcher(plain(condition.glob)), attribute.choices)):
         return spelled
     return ""
+
+
+def _another_path(rule: Rule) -> list[tuple[str, str]]:
+    """Return that a rule names one path as its resource, and wants another one by a condition."""
+    condition = rule.when.get(PATH)
+    named = rule.actions <= PATH_RESOURCES and not set(rule.resource) & _OF_GLOBS
+    if condition is None or not named or condition.holds(PATH, rule.resource, exact=rule.exact):
+        return []
+    return [(PATH, f"never holds: the path is the rule's resource, {rule.resource}")]
 
 
 def _no_names(condition: Condition) -> list[str]:

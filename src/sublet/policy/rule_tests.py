@@ -12,6 +12,7 @@ from sublet.policy.decider import decide_by_rules
 from sublet.policy.limits import Limits
 from sublet.policy.model import Action, Decision, Resource, Subject, Value
 from sublet.policy.paths import PATH, settled, touched_by, written
+from sublet.policy.sizes import size_written
 from sublet.policy.table import RuleTable
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
@@ -91,6 +92,8 @@ def asked_resource(
                 f"{action} has no attribute {clean_line(given, 80)!r}",
                 f"It has: {', '.join(known)}." if known else "It has none.",
             )
+    if not recorded:
+        attributes = {name: _checked(action, name, value) for name, value in attributes.items()}
     called = action in (Action.TOOL_CALL, Action.CAPABILITY_RUN)
     if arguments and not called:
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"{action} has no arguments", "Give attributes instead.")
@@ -99,6 +102,27 @@ def asked_resource(
         paths = touched_by(name, arguments) if named else ()
         attributes = {**tool_resource(name, arguments, paths).attributes, **attributes}
     return settled(action, written(action, name, attributes))
+
+
+def _checked(action: Action, name: str, value: Value) -> Value:
+    """Return the value of an attribute as a gate would give it: a size that is written with its unit is a number.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` for one that no resource has.
+    """
+    attribute = attribute_of(action, name)
+    if attribute is None:
+        return value
+    if attribute.type == "number" and isinstance(value, str):
+        size = size_written(value)
+        value = value if size is None else size
+    if why := attribute.defect_of(value):
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT,
+            f"the attribute {name} of {action} is never {clean_line(str(value), 80)!r}: {why}",
+            "Write a size as a number, or as 10 MiB." if attribute.type == "number" else "Ask for what there can be.",
+        )
+    return value
 
 
 _NOT_ASKED: Final = Decision(False, "global", "unmatched", "it can't be asked")

@@ -8,6 +8,21 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
 
 
+def checked(subject: Subject) -> Subject:
+    """Return a subject that somebody has written.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` for a name or a role that one of its kind never has.
+    """
+    if subject.kind == "human" and subject.name:
+        raise SubletError(LocalCode.INVALID_ARGUMENT, "a person has no name here", "Write human alone.")
+    if subject.kind != "agent" and subject.role:
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT, f"only agents have roles, and {subject.kind} is none", "Leave it out."
+        )
+    return subject
+
+
 def subject_named(text: str, role: str = "") -> Subject:
     """Return the subject that ``KIND``, ``KIND:NAME`` or, for an agent of this daemon, ``NAME`` alone means.
 

@@ -13,11 +13,14 @@ from typing import Final
 from sublet.protocol.text import clean
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.claude_events import ClaudeEvents
+from sublet.supervisor.codex_events import CodexEvents
+from sublet.supervisor.gemini_events import GeminiEvents
 from sublet.supervisor.limits import Limiter, told
 from sublet.supervisor.model import EndReason, Job, Outcome, Report, Sandbox
 from sublet.supervisor.output import Translate
 from sublet.supervisor.presets import PRESETS
 from sublet.supervisor.processes import ProcessOwners
+from sublet.supervisor.program_noise import quiet_errors
 from sublet.supervisor.program_run import ProgramEnd, ProgramPlan, ProgramRunner
 from sublet.supervisor.prompt_kind import prompt_kind
 from sublet.supervisor.provider_config import CommandConfig, PresetConfig
@@ -98,8 +101,8 @@ class CommandProvider:
         own = owners.of(config) if owners is not None else None
         wanted = plan(config, sandbox, environment)
         self._takes = prompt_kind(config)
-        translate = _translation(config)
-        self._runner = ProgramRunner(wanted, config.limits, sandbox, environment, limiter, own, translate)
+        told, errors = _translations(config)
+        self._runner = ProgramRunner(wanted, config.limits, sandbox, environment, limiter, own, told, errors)
 
     async def run(self, job: Job, report: Report) -> Outcome:
         """Run the command for ``job`` and return how it ended: ``ProgramRunner.run``.
@@ -125,10 +128,19 @@ class CommandProvider:
         return replace(how, summary=summary)
 
 
-def _translation(config: AgentConfig) -> Translate | None:
+_EVENTS: Final[Mapping[str, Translate]] = {
+    "claude-events": ClaudeEvents,
+    "codex-events": CodexEvents,
+    "gemini-events": GeminiEvents,
+}
+
+
+def _translations(config: AgentConfig) -> tuple[Translate | None, Translate | None]:
+    """Return what turns what a program prints, and what it prints of errors, into what it says."""
     provider = config.provider
-    events = isinstance(provider, PresetConfig) and PRESETS[provider.name].told_by == "claude-events"
-    return ClaudeEvents if events else None
+    if not isinstance(provider, PresetConfig):
+        return None, None
+    return _EVENTS.get(PRESETS[provider.name].told_by), quiet_errors(provider.name)
 
 
 def is_prose(prompt: str) -> bool:

@@ -121,8 +121,10 @@ MAX_NOTES = 2_000
 class Translated(Capture):
     """What a program says and does, of one that prints it in a language of its own."""
 
-    def __init__(self, stream: Stream, report: Report, translate: Translate) -> None:
+    def __init__(self, stream: Stream, report: Report, translate: Translate, root: str = "") -> None:
+        """Translate a stream; in notes, what lies below ``root`` is told as relative to it."""
         super().__init__(stream, report)
+        self._root = f"{root}/" if root else ""
         self._tell = report
         self._notes = 0
         self._translator = translate(self._note)
@@ -139,7 +141,8 @@ class Translated(Capture):
     def _note(self, text: str) -> None:
         self._notes += 1
         if self._notes <= MAX_NOTES:
-            self._tell(Output("note", f"{clean_line(text, MAX_NOTE_CHARS)}\n"))
+            told = text.replace(self._root, "") if self._root else text
+            self._tell(Output("note", f"{clean_line(told, MAX_NOTE_CHARS)}\n"))
         elif self._notes == MAX_NOTES + 1:
             self._tell(Output("note", "Further tool calls are not told here.\n"))
 

@@ -36,7 +36,7 @@ class Preset:
         install: the command that brings the program.
         log_in: what its owner does where there is no login yet.
         other_logins: variables that tell of a login of another kind.
-        told_by: how what it prints is told while it works; as it stands, or as the events of Claude Code.
+        told_by: how what it prints is told while it works: as it stands, or as events of its own.
     """
 
     argv: tuple[str, ...]
@@ -51,7 +51,7 @@ class Preset:
     install: str = ""
     log_in: str = ""
     other_logins: tuple[str, ...] = ()
-    told_by: Literal["text", "claude-events"] = "text"
+    told_by: Literal["text", "claude-events", "codex-events", "gemini-events"] = "text"
 
     def command(self, *, confined: bool, model: str | None) -> tuple[str, ...]:
         """Return the whole argv."""
@@ -99,7 +99,7 @@ PRESETS: Mapping[str, Preset] = {
     "codex": Preset(
         # It reads a project's configuration only where its user has trusted that project, which an empty home has not;
         # rules, which say what may run unasked, it would read all the same.
-        argv=("codex", "exec", "--skip-git-repo-check", "--ignore-rules", "--color", "never"),
+        argv=("codex", "exec", "--skip-git-repo-check", "--ignore-rules", "--color", "never", "--json"),
         # Its own sandbox can't be set up inside ours, and would only repeat it.
         confined=("--sandbox", "danger-full-access"),
         unconfined=("--sandbox", "workspace-write"),
@@ -109,11 +109,12 @@ PRESETS: Mapping[str, Preset] = {
         login_files=(".codex/auth.json",),
         install="npm install -g @openai/codex",
         log_in="Set OPENAI_API_KEY in the daemon's environment, or log in once: codex login",
+        told_by="codex-events",
     ),
     "gemini": Preset(
         # It does not start unattended in a directory that is not trusted. The flag trusts it after the settings have
         # been looked for; the variable GEMINI_CLI_TRUST_WORKSPACE would do so before, and the project's would act.
-        argv=("gemini", "--skip-trust"),
+        argv=("gemini", "--skip-trust", "--output-format", "stream-json"),
         confined=("--approval-mode", "yolo"),
         unconfined=("--approval-mode", "auto_edit"),
         model_option="--model",
@@ -134,6 +135,7 @@ PRESETS: Mapping[str, Preset] = {
         install="npm install -g @google/gemini-cli",
         log_in="Set GEMINI_API_KEY in the daemon's environment, or log in once: gemini",
         other_logins=("GOOGLE_GENAI_USE_GCA", "GOOGLE_GENAI_USE_VERTEXAI"),
+        told_by="gemini-events",
     ),
 }
 
@@ -182,11 +184,18 @@ ACP_PRESETS: Mapping[str, AcpPreset] = {
             unconfined=(),
             model_option="",
             install="npm install -g @zed-industries/codex-acp",
+            told_by="text",
         ),
         login_methods=(("CODEX_API_KEY", "codex-api-key"), ("OPENAI_API_KEY", "openai-api-key")),
     ),
     "gemini": AcpPreset(
-        replace(_GEMINI, argv=("gemini", "--experimental-acp", "--skip-trust"), confined=(), unconfined=()),
+        replace(
+            _GEMINI,
+            argv=("gemini", "--experimental-acp", "--skip-trust"),
+            confined=(),
+            unconfined=(),
+            told_by="text",
+        ),
         asking_mode="default",
         login_methods=(("GEMINI_API_KEY", "gemini-api-key"),),
         # It takes our answer that a file is not there for a failure, and so never makes a new one by way of us.

@@ -20,7 +20,7 @@ from sublet.supervisor.guarded_process import NO_INPUT, Ended, GuardedProcess
 from sublet.supervisor.held_job import HeldJob
 from sublet.supervisor.job_env import PROMPT, copy_login, job_environment, make_home, write_prompt
 from sublet.supervisor.limits import Cage, GuardAlone, Limiter
-from sublet.supervisor.model import Job, Launch, Output, Report, Sandbox
+from sublet.supervisor.model import Job, Launch, Output, Report, Sandbox, Stream
 from sublet.supervisor.output import Capture, Translate, Translated, drain, flush_regularly
 from sublet.supervisor.processes import Own
 from sublet.supervisor.program import program_paths
@@ -89,6 +89,7 @@ class ProgramRunner:
         own: holds a process for this agent's while it runs, so that it passes for nobody else.
         limiter: holds it to its limits; by default the guard alone does, which can't see the scratch directory.
         translate: makes what turns its standard output into what it says; by default it says what it prints.
+        errors: the same of its standard error.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class ProgramRunner:
         limiter: Limiter | None = None,
         own: Own | None = None,
         translate: Translate | None = None,
+        errors: Translate | None = None,
     ) -> None:
         self._own = own or _nobody
         self._plan = plan
@@ -107,7 +109,7 @@ class ProgramRunner:
         self._sandbox = sandbox
         self._environ = environ
         self._limiter = limiter or GuardAlone()
-        self._translate = translate
+        self._translate, self._errors = translate, errors
 
     async def run(
         self, job: Job, report: Report, converse: Callable[[Conversation], Awaitable[None]] | None = None
@@ -153,9 +155,8 @@ class ProgramRunner:
         report: Report,
         converse: Callable[[Conversation], Awaitable[None]] | None,
     ) -> ProgramEnd:
-        translate = self._translate
-        stdout = Capture("stdout", report) if translate is None else Translated("stdout", report, translate)
-        stderr = Capture("stderr", report)
+        stdout = _capture("stdout", report, self._translate, str(job.workspace))
+        stderr = _capture("stderr", report, self._errors, str(job.workspace))
         captures = stdout, stderr
         try:
             process = await GuardedProcess.start(
@@ -277,3 +278,7 @@ class ProgramRunner:
 
 def _nobody(_pid: int, _job: Job) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
+
+
+def _capture(stream: Stream, report: Report, translate: Translate | None, root: str) -> Capture:
+    return Capture(stream, report) if translate is None else Translated(stream, report, translate, root)

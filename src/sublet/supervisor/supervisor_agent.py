@@ -14,7 +14,7 @@ from sublet.policy.guardrail.options import GuardrailFailed
 from sublet.policy.model import Action, Decision, Subject
 from sublet.policy.recorded import DECIDED
 from sublet.protocol.canonical import JsonValue, canonical_json
-from sublet.protocol.errors import SubletError
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.text import clean
 from sublet.supervisor.agent import (
@@ -53,6 +53,8 @@ AGENT: Final = "agent"
 """In the metadata of a request: the agent that the caller names."""
 ANSWER: Final = "answer"
 """In the metadata of a request: that its text answers the session's question."""
+_ANSWERS: Final = {"dispatch_module": "a module's", "direct_reply": "the supervisor's own"}
+"""Whose answer it is where no agent gives it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +284,12 @@ class SupervisorAgent:
     async def _carried_out(
         self, route: Route, request: UnifiedAgentInput, ctx: AgentRunContext, question: PendingQuestion | None
     ) -> UnifiedAgentOutput:
+        if request.schema is not None and (whose := _ANSWERS.get(route.decision)):
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                f"the answer is {whose}, which can't be held to a schema",
+                "Leave the schema out, or ask an agent with a model; `sublet agents` lists them.",
+            )
         match route.decision:
             case "dispatch_agent":
                 asked = replace(request, text=route.message)

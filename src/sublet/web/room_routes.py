@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sublet.daemon.api.conversations import SEARCH_MESSAGES
+from sublet.daemon.api.invitations import ACCEPT_INVITATION, DECLINE_INVITATION, LIST_INVITATIONS
 from sublet.daemon.api.operation import AnyOperation
 from sublet.daemon.api.room_files import FETCH_FILE
 from sublet.daemon.api.room_messages import READ_MESSAGES, SEND_MESSAGE
@@ -25,6 +26,9 @@ MAX_WAITING: Final = 24
 OF_ROOMS: Final[tuple[tuple[str, AnyOperation], ...]] = (
     ("/api/whoami", WHOAMI),
     ("/api/rooms", LIST_ROOMS),
+    ("/api/invitations", LIST_INVITATIONS),
+    ("/api/invitations/{room_id}/accept", ACCEPT_INVITATION),
+    ("/api/invitations/{room_id}/decline", DECLINE_INVITATION),
     ("/api/rooms/{room_id}", GET_ROOM),
     ("/api/rooms/{room_id}/messages", READ_MESSAGES),
     ("/api/rooms/{room_id}/messages", SEND_MESSAGE),

@@ -59,7 +59,7 @@ class Neighbour(ZenohNetwork):
         place = Path(self._place.name)
         self.links = Links(LinkKeys(place / "keys", key), place / "s", None)
         self.links.trust([called])
-        super().__init__(Endpoints((), self.links.call({called: [(HOST, port)]})))
+        super().__init__(Endpoints((), tuple(self.links.call({called: [(HOST, port)]}).values())))
 
     def close(self) -> None:
         super().close()

@@ -17,7 +17,8 @@ from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
 from mcp_server import test_obedient_model
 from sublet.a2a_wire.parts import ANSWER_ARTIFACT, join_answer, message_text
 from sublet.protocol.errors import SubletError
-from sublet.supervisor.claude_events import MAX_LINE_BYTES, ClaudeEvents
+from sublet.supervisor.claude_events import ClaudeEvents
+from sublet.supervisor.event_lines import MAX_LINE_BYTES
 from sublet.supervisor.output import Translated
 from sublet.supervisor.tool_words import tool_line
 from sublet.supervisor.well_known import adding
@@ -73,7 +74,7 @@ async def _full_disk() -> None:
 PROBES: Sequence[Probe] = (
     CostProbe(
         name="agents: events in small pieces",
-        covers=("supervisor.claude_events:ClaudeEvents.feed", "supervisor.output:Translated.feed"),
+        covers=("supervisor.event_lines:EventLines.feed", "supervisor.output:Translated.feed"),
         make=_events,
         run=_fed,
     ),
@@ -97,7 +98,7 @@ PROBES: Sequence[Probe] = (
     ),
     KeptProbe(
         name="agents: a line without an end",
-        covers=("supervisor.claude_events:ClaudeEvents._add",),
+        covers=("supervisor.event_lines:EventLines._add",),
         attack=_endless_line,
         bound=2 * MAX_LINE_BYTES,
     ),

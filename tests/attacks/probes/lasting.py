@@ -23,6 +23,7 @@ from sublet.disk.removal import remove_tree
 from sublet.disk.set_aside import MAX_TOLD, SetAside
 from sublet.workspace.archive import client
 from sublet.workspace.archive.wire import MAX_REFUSED, Frame, Refused, Report, frame, pack_report
+from sublet.workspace.audit.path_tree import PathTree
 from sublet.workspace.audit.snapshot import _is_below
 from sublet.workspace.confined.copy_up import QUICK_BYTES
 from sublet.workspace.serving.slow_work import SlowWork
@@ -210,8 +211,8 @@ PROBES: Sequence[Probe] = (
     CostProbe(
         name="audit: a name far below",
         covers=("workspace.audit.snapshot:_is_below",),
-        make=lambda size: b"a/" * (size // 2),
-        run=lambda path: _is_below(path, {b"b"}),
+        make=lambda size: (b"a/" * (size // 2), PathTree([(b"a/" * (size // 2) + b"b", True)])),
+        run=lambda made: _is_below(*made),
     ),
     CostProbe(
         name="view: a path as a pattern",

@@ -26,7 +26,7 @@ from sublet.messaging.documents.sequence import Node, YataList, in_order
 from sublet.messaging.intake.waiting import WaitingForKeys
 from sublet.messaging.links.keys import LinkKeys
 from sublet.messaging.links.links import Links
-from sublet.messaging.membership.invitations import inviter, rooms_in
+from sublet.messaging.membership.invitations import read_offer, rooms_in
 from sublet.messaging.membership.joining import MAX_ROOMS_OF_INVITATION
 from sublet.messaging.parts import parts_of
 from sublet.messaging.ports.network import Sample
@@ -365,7 +365,7 @@ def _invited(number: int) -> Bundle:
 def _read_invitation(bundle: Bundle) -> None:
     (offered,) = rooms_in(bundle, MAX_ROOMS_OF_INVITATION).values()
     (room_id,) = rooms_in(bundle)
-    inviter(lambda: Peer("bob", 1_001).engine, room_id, offered.config, offered.signers)
+    read_offer(lambda: Peer("bob", 1_001).engine, room_id, offered.config, offered.signers)
     parts_of(bundle)
 
 
@@ -634,7 +634,7 @@ PROBES: list[Probe] = [
         name="rooms: an invitation",
         covers=[
             "messaging.membership.invitations:rooms_in",
-            "messaging.membership.invitations:inviter",
+            "messaging.membership.invitations:read_offer",
             "messaging.parts:parts_of",
         ],
         make=_invited,

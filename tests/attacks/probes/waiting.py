@@ -21,6 +21,7 @@ from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.audit_log.memory import LogMemory
 from sublet.daemon.lending.change_notes import ChangeNotes
+from sublet.daemon.lending.declared import MAX_DECLARED, DeclaredSandboxes
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.daemon.working import onward
@@ -43,6 +44,7 @@ from sublet.supervisor.tools import DELEGATE
 from sublet.workspace.view.change_watch import Changed, ChangeWatch
 from sublet.workspace.view.walk import WalkOverrunError
 from support.fake_daemon_api import FakeDaemonApi
+from support.full_records import full_delegation
 from support.jobs import job
 from support.members import SECONDS, member, room_of
 from support.memory_network import MemoryHub, MemoryNetwork
@@ -232,7 +234,28 @@ def _unread() -> Iterator[object]:
         query.drop()
 
 
+@asynccontextmanager
+async def _declared(_: Path) -> AsyncIterator[object]:
+    """Have peers declare how many agents are held, each under a name as long as may be."""
+    declared = DeclaredSandboxes(cast(Journal, None))
+    record = full_delegation()
+    assert record.declared_sandbox() is not None
+    for number in range(3 * MAX_DECLARED):
+        declared.note(record.model_copy(update={"agent": f"{number:064}"}))
+    yield declared
+
+
 PROBES: Sequence[Probe] = (
+    KeptProbe(
+        name="delegations: agents of peers, each held in a way of its own",
+        covers=(
+            "daemon.lending.declared:DeclaredSandboxes.__init__",
+            "daemon.lending.declared:DeclaredSandboxes._bound",
+        ),
+        attack=lambda: within(_declared),
+        bound=5 * MEBIBYTE,
+        left=5 * MEBIBYTE,  # what a peer has declared is told of it later
+    ),
     KeptProbe(
         name="audit log: long names that are denied",
         covers=("daemon.audit_log.log:AuditLog.__init__", "daemon.audit_log.log:_denials"),

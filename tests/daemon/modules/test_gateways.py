@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -171,3 +172,12 @@ async def test_health_is_asked_for_as_its_module_says(tmp_path: Path, monkeypatc
             while not asked:
                 await anyio.sleep(0.005)
     assert asked[0] == 25
+
+
+async def test_what_a_module_answers_as_an_object_is_told_as_json(tmp_path: Path) -> None:
+    """By ``/hub``, whose answer is a text."""
+    async with kept(tmp_path) as found:
+        await found.until(lambda one: one.state == "connected")
+        told = await found.gateways.send("gate", "hellö", cast("Any", SimpleNamespace(request_id="r1")))
+        assert json.loads(told)["said"] == {"text": "hellö", "requestId": "r1"}
+        assert "hellö" in told

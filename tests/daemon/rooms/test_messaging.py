@@ -114,7 +114,9 @@ async def test_who_starts_while_a_peer_is_away_calls_where_it_was_last(
             key = Ed25519PrivateKey.from_private_bytes(bytes(called.identity.key))
             links = Links(LinkKeys(tmp_path / "called", key), tmp_path / "bus", port.listener)
             links.trust([caller.identity.public_key])
-            network = await anyio.to_thread.run_sync(ZenohNetwork, Endpoints((links.endpoint,)))
+            network = await anyio.to_thread.run_sync(
+                ZenohNetwork, Endpoints((links.inbound(caller.identity.public_key),))
+            )
             try:
                 with anyio.fail_after(30):
                     while network.peers() == 0:
@@ -206,7 +208,7 @@ async def test_what_config_json_says_of_rooms_is_in_force(tmp_path: Path, monkey
         told.append((given[6], given[7], named["daemon_bytes"]))
         raise SubletError(LocalCode.INTERNAL, "enough is known", "")
 
-    monkeypatch.setattr("sublet.daemon.rooms.messaging._registry", lambda extensions: told.append(extensions))
+    monkeypatch.setattr("sublet.daemon.rooms.messaging.registry_of", lambda extensions: told.append(extensions))
     monkeypatch.setattr("sublet.messaging.backends.zenoh_network.ZenohNetwork", network)
     monkeypatch.setattr("sublet.messaging.service.MessagingService", service)
     settings = MessagingConfig(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -332,6 +333,11 @@ async def test_a_picture_is_shown_as_it_was_sent(two: Two) -> None:
     await two.call(room_people.SET_PICTURE, HOST, data=picture)
     shown = await two.call(room_people.GET_PICTURE, entity=two.host)
     assert (shown.media_type, shown.data) == ("image/png", picture.decode())
+    assert shown.digest == hashlib.sha256(base64.b64decode(picture)).hexdigest()
+    known = await two.call(room_people.GET_PICTURE, entity=two.host, known=shown.digest)
+    assert (known.digest, known.media_type, known.data) == (shown.digest, None, None)
+    other = await two.call(room_people.GET_PICTURE, entity=two.host, known="0" * 64)
+    assert other == shown
 
 
 async def test_presence_and_drafts_are_kept_as_they_were_told(two: Two) -> None:

@@ -201,7 +201,7 @@ async def test_a_damaged_database_is_refused_and_kept(tmp_path: Path, damage: st
     path.write_bytes(content)
     with pytest.raises(SubletError, match="can't be used") as refused:
         await Store.open(path)
-    assert "recover" in refused.value.hint
+    assert "doctor --repair" in refused.value.hint
     assert path.read_bytes() == content
 
 

@@ -315,6 +315,14 @@ async def test_a_hidden_agent_is_not_there_for_the_router_and_its_answers(tmp_pa
             assert [one.agent_id for one in listed.agents] == ["coder", "other"]
 
 
+@pytest.mark.parametrize("text", ["/hub jira a bug", "/agents", "/help"])
+async def test_what_no_agent_answers_is_held_to_no_schema(side: Side, text: str) -> None:
+    with pytest.raises(SubletError, match="can't be held to a schema") as refused:
+        await side.ask(text, answer_schema={"type": "object"})
+    assert refused.value.code is LocalCode.INVALID_ARGUMENT
+    assert side.jira.got == []
+
+
 async def test_a_hidden_module_is_not_there(tmp_path: Path) -> None:
     rule = {**HELD, "action": "module.dispatch", "resource": "jira"}
     async with opened_side(tmp_path, parse({"version": 1, "global": [rule]})) as side:

@@ -18,6 +18,7 @@ import zenoh
 from sublet.messaging.backends import zenoh_network
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.ports.network import PeerQuery, Priority, Qos, Sample
+from support.asked import answers as answers_of
 from support.memory_network import matches
 from support.ports import free_port
 
@@ -61,7 +62,7 @@ def ask(network: ZenohNetwork, key: str, answers: int = 1) -> list[bytes]:
     found: list[bytes] = []
 
     def asked() -> bool:
-        found[:] = network.query(key, b"?", SECONDS)
+        found[:] = answers_of(network, key, b"?", SECONDS)
         return len(found) >= answers
 
     until(asked, network)
@@ -103,7 +104,7 @@ def test_every_answer_is_returned(stack: ExitStack) -> None:
 
 def test_nobody_answers_at_once_where_nobody_is(stack: ExitStack) -> None:
     one, _ = network(stack)
-    assert one.query("ezagent/room/config/state", b"", SECONDS) == []
+    assert answers_of(one, "ezagent/room/config/state", b"", SECONDS) == []
 
 
 def test_a_relay_joins_two_clients(stack: ExitStack) -> None:
@@ -130,7 +131,7 @@ def test_a_key_with_an_entity_is_matched_exactly_only(stack: ExitStack) -> None:
     echo(other, "ezagent/room/ephemeral/presence/*", b"wildcard")
     echo(other, "ezagent/ready", b"yes")
     ask(one, "ezagent/ready")
-    assert one.query(key, b"", SECONDS) == []
+    assert answers_of(one, key, b"", SECONDS) == []
     echo(other, key, b"exact")
     assert ask(one, key) == [b"exact"]
 
@@ -225,8 +226,7 @@ def test_a_token_is_followed_under_its_exact_key_and_goes_with_its_session(stack
 def test_who_answers_one_question_without_end_leaves_room_for_others(
     stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zenoh_network, "MAX_REPLIES_BYTES_OF_PEER", 50)
-    monkeypatch.setattr(zenoh_network, "MAX_REPLIES_BYTES", 100)
+    monkeypatch.setattr(zenoh_network, "MAX_REPLIES_OF_ONE", 5)
     one, port = network(stack)
     hostile, _ = network(stack, port)
     honest, _ = network(stack, port)
@@ -275,5 +275,3 @@ def test_who_answers_one_question_without_end_fills_no_memory(
     other, _ = network(stack, port)
     echo(other, "ezagent/ready", b"yes")
     assert ask(one, "ezagent/ready") == [b"yes"]
-    monkeypatch.setattr(zenoh_network, "MAX_REPLIES_BYTES", 7)
-    assert ask(one, KEY, answers=3) == [number.to_bytes(2, "big") for number in range(3)]

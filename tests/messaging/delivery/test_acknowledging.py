@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -13,37 +12,37 @@ from protocol.ezagent.configs import ROOM
 from sublet.messaging.delivery import acknowledging
 from sublet.messaging.delivery.acknowledging import Acknowledging
 from sublet.messaging.engine.calling import CallEngine
-from sublet.messaging.ports.network import Network
+from sublet.messaging.syncing.asking import Answer, Asking
 from sublet.messaging.syncing.doorkeeper import RoomQuestion
 
 pytestmark = pytest.mark.anyio
 
 
-class HeldNetwork:
+class HeldQuestions:
     """Answers no question before it is told to."""
 
     def __init__(self) -> None:
         self.asked = 0
-        self.go = threading.Event()
+        self.go = anyio.Event()
 
-    def query(self, key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:
+    async def ask(self, *_: object) -> list[Answer[bytes]]:
         """Count it."""
         self.asked += 1
-        self.go.wait(30)
+        await self.go.wait()
         return []
 
 
 async def test_a_room_is_asked_again_only_once_it_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acknowledging, "GATHER_SECONDS", 0)
-    network, called = HeldNetwork(), 0
+    questions, called = HeldQuestions(), 0
 
-    async def call(_: Callable[..., Any]) -> RoomQuestion:
+    async def call(_: Callable[..., Any]) -> tuple[RoomQuestion, None]:
         nonlocal called
         called += 1
-        return RoomQuestion(b"?")
+        return RoomQuestion(b"?"), None
 
     made = Acknowledging(
-        cast("Network", network), cast("CallEngine", call), lambda: None, lambda _: None, lambda *_: None
+        cast("Asking", questions), cast("CallEngine", call), lambda: None, lambda _: None, lambda *_: None
     )
     async with anyio.create_task_group() as group:
         group.start_soon(made.run)
@@ -51,8 +50,8 @@ async def test_a_room_is_asked_again_only_once_it_has_answered(monkeypatch: pyte
             made.want(ROOM)
             await anyio.wait_all_tasks_blocked()
         assert called == 1
-        network.go.set()
+        questions.go.set()
         with anyio.fail_after(30):
-            while network.asked < 2:  # what was wanted meanwhile
+            while questions.asked < 2:  # what was wanted meanwhile
                 await anyio.sleep(0.01)
         group.cancel_scope.cancel()

@@ -20,6 +20,7 @@ from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.identity import EntityKind, make_record
 from sublet.protocol.ezagent.keys import doc_id
+from support.consents import TakesAll
 from support.devices import make_device
 from support.members import SECONDS, question
 from support.memory_network import MemoryHub, MemoryNetwork
@@ -83,7 +84,13 @@ async def test_another_device_gets_it_and_nobody_else(tmp_path: Path) -> None:
     def service(name: str, signer: SigningKey, network: MemoryNetwork) -> MessagingService:
         local = LocalEntity(record, signer, int.from_bytes(os.urandom(4), "big"))
         return MessagingService(
-            tmp_path / name, Registry(WITH), network, [local], lambda: time.time_ns() // 1_000_000, lambda _: True
+            tmp_path / name,
+            Registry(WITH),
+            network,
+            [local],
+            lambda: time.time_ns() // 1_000_000,
+            lambda _: True,
+            consent=TakesAll(),
         )
 
     desk_network, phone_network = hub.join(), hub.join()

@@ -61,15 +61,23 @@ async def test_who_shares_a_room_is_shown_a_picture_and_has_it_from_then_on(tmp_
     hub, data = MemoryHub(), png(3, 3)
     async with AsyncExitStack() as stack:
         alice, bob = await both(stack, hub, tmp_path)
-        none = {"entity_id": alice.id, "media_type": None, "data": None}
+        none = {"entity_id": alice.id, "digest": None, "media_type": None, "data": None}
         assert await alice.bus.profile.picture() == none
         made = await alice.bus.profile.set_picture(data=data)
-        avatar = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        digest = hashlib.sha256(data).hexdigest()
+        avatar = f"sha256:{digest}"
         assert made["frontmatter"] == {"entity_type": "agent", "avatar_hash": avatar}
-        shown = {"entity_id": alice.id, "media_type": "image/png", "data": base64.b64encode(data).decode()}
+        shown = {
+            "entity_id": alice.id,
+            "digest": digest,
+            "media_type": "image/png",
+            "data": base64.b64encode(data).decode(),
+        }
         assert await alice.bus.profile.picture() == shown
         await room_of(alice, bob)
         await named(bob, alice, avatar)
+        known = {**none, "digest": digest}
+        assert await bob.bus.profile.picture(entity=alice.id, known=digest) == known, "it is not even fetched"
         assert await bob.bus.profile.picture(entity=alice.id) == shown
         hub.cut(alice.network, bob.network)
         assert await bob.bus.profile.picture(entity=alice.id) == shown, "from now on it is here"

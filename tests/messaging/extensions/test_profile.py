@@ -12,6 +12,7 @@ from pycrdt import Doc, Map, Text
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.declaring.operations import run_operation
 from sublet.messaging.extensions.profile import MAX_BODY_CHARS, MAX_FIELDS, PROFILES, _rebuild
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.envelope import unpack
@@ -35,6 +36,23 @@ def two() -> tuple[Peer, Peer]:
 def update(peer: Peer, frontmatter: dict[str, Any] | None = None, body: str | None = None) -> dict[str, Any]:
     found: dict[str, Any] = peer.do("profile.update", frontmatter=frontmatter, body=body)
     return found
+
+
+def test_a_message_that_is_being_sent_while_a_profile_comes_is_kept() -> None:
+    """The hook that is told of the profile reads its text, which commits what was written before: not from within."""
+    alice, bob = two()
+    [room] = [one["room_id"] for one in bob.do("room.list")]
+    update(alice, {"display_name": "Alice"}, "one")
+    bob.hear(alice.published())
+    update(alice, {"display_name": "Alice"}, "two")
+    operations, engine = bob.engine.registry.operations, bob.engine
+    sent = run_operation(operations, engine.operating, bob.id, "message.send", {"room_id": room, "body": "kept"})
+    bob.hear(alice.published())  # in the same batch of the engine's thread
+    engine.commit()
+    assert [ref["ref_id"] for ref in bob.do("timeline.list", room_id=room)["refs"]] == [sent["ref_id"]]
+    alice.hear(bob.published())
+    assert alice.bodies(room) == ["kept"]
+    assert bob.do("discovery.search", query="two") == [alice.do("profile.get")]
 
 
 def test_a_profile_is_written_read_changed_and_found() -> None:

@@ -22,6 +22,7 @@ from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.model import Value
+from support.consents import TakesAll
 from support.memory_network import MemoryHub
 from support.rooms import NOW_MS, Peer, local_entity, peers, shared_room
 
@@ -218,7 +219,13 @@ async def test_two_at_home_in_one_daemon_hear_their_own_watches_only(tmp_path: P
     alice, carol = local_entity("alice", 1), local_entity("carol", 2)
     ids = [entity.record.entity_id for entity in (alice, carol)]
     service = MessagingService(
-        tmp_path / "m.db", Registry(WITH), MemoryHub().join(), [alice, carol], lambda: NOW_MS, lambda _: True
+        tmp_path / "m.db",
+        Registry(WITH),
+        MemoryHub().join(),
+        [alice, carol],
+        lambda: NOW_MS,
+        lambda _: True,
+        consent=TakesAll(),
     )
     async with service.running():
         of_alice, of_carol = (service.bus(entity) for entity in ids)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.messaging import service
+from sublet.messaging.membership import looking
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, room_id
 from support.members import Member, member
@@ -43,7 +43,7 @@ async def test_a_room_is_looked_for_until_its_daemon_is_reached(tmp_path: Path, 
 
 
 async def test_what_nobody_tells_of_is_unknown_and_not_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "FIND_SECONDS", 0.1)
+    monkeypatch.setattr(looking, "FIND_SECONDS", 0.1)
     hub = MemoryHub()
     async with member("alice", 1, hub, tmp_path) as alice, member("bob", 2, hub, tmp_path) as bob:
         room = room_id(alice.id, time.time_ns() // 1_000_000, b"\0" * ROOM_SALT_BYTES)

@@ -25,6 +25,7 @@ from sublet.messaging.running.owner import Owner
 from sublet.messaging.running.sender import Reply
 from sublet.messaging.schema.datatypes import QOS_DATA
 from sublet.protocol.errors import SubletError
+from support.asked import answers
 from support.memory_network import MemoryHub
 from support.ports import free_port
 from support.rooms import NOW_MS, MemoryBlobs, local_entity
@@ -98,7 +99,7 @@ def test_c39_callbacks_of_the_network_go_on_while_the_engine_is_busy() -> None:
         listening.subscribe(key, owner.heard)
         listening.subscribe("ezagent/after", heard.put)
         there = listening.serve("ezagent/there", lambda query: query.reply(b""))
-        while not speaking.query("ezagent/there", b"", SECONDS):  # declared last: then all is
+        while not answers(speaking, "ezagent/there", b"", SECONDS):  # declared last: then all is
             time.sleep(0.01)
         there()
         for _ in range(SAMPLES):

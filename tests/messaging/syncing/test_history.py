@@ -14,6 +14,7 @@ from sublet.messaging.bus import Bus
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.ports.network import PeerQuery
 from sublet.messaging.service import MessagingService
+from support.consents import TakesAll
 from support.memory_network import MemoryHub
 from support.rooms import NOW_MS, Clock, local_entity
 
@@ -26,7 +27,9 @@ SECONDS = 30
 @asynccontextmanager
 async def member(name: str, hub: MemoryHub, path: Path, clock: Clock) -> AsyncIterator[tuple[str, Bus]]:
     entity = local_entity(name, len(name))
-    service = MessagingService(path / f"{name}.db", Registry(BUILT_INS), hub.join(), [entity], clock, lambda _: True)
+    service = MessagingService(
+        path / f"{name}.db", Registry(BUILT_INS), hub.join(), [entity], clock, lambda _: True, consent=TakesAll()
+    )
     async with service.running():
         yield entity.record.entity_id, service.bus(entity.record.entity_id)
 

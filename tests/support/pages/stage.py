@@ -12,7 +12,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -135,7 +135,7 @@ class Shell:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()
-        self.process.kill()
+        os.killpg(self.process.pid, signal.SIGKILL)  # and what it has started beside it
         self.process.wait()
         self.process.stdout.close()
 
@@ -164,6 +164,7 @@ class Shell:
             "GIT_COMMITTER_NAME": "Alice",
             "GIT_COMMITTER_EMAIL": "alice@example.net",
             "STAGE_SUBLET": str(SUBLET),
+            "STAGE_TESTS": str(ROOT / "tests"),
             "STAGE_COMMANDS": str(commands),
         }
 
@@ -265,8 +266,10 @@ def staged(base: Path) -> Iterator[Stage]:
                 shells.append(Shell(machine, base / name))
             yield Stage(*shells)
         finally:
-            for shell in shells:
-                for home in {shell.home, *shell.home.glob(".sublet*")}:
-                    named = "" if home == shell.home else f"SUBLET_HOME={home} "
-                    shell.run(f"{named}sublet down")
-                shell.close()
+            with ExitStack() as closing:
+                for shell in shells:
+                    closing.callback(shell.close)
+                for shell in shells:
+                    for home in {shell.home, *shell.home.glob(".sublet*")}:
+                        named = "" if home == shell.home else f"SUBLET_HOME={home} "
+                        shell.run(f"{named}sublet down")

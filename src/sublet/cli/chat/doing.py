@@ -39,6 +39,10 @@ async def do(talk: Talk, typed: str) -> Done:
             talk.timeline.remark(await talk.who())
         case Command("invite", (entity,)):
             await talk.invite(entity)
+        case Command("invitations"):
+            talk.timeline.remark(await talk.invitations())
+        case Command("accept" | "decline" as name, (given,)):
+            talk.timeline.remark(await talk.answer_invitation(given, accept=name == "accept"))
         case Command("attach", (path,)):
             await talk.attach(path)
         case Command("save", arguments):

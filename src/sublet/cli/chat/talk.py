@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from sublet.cli.chat import invited
 from sublet.cli.chat.lines import TAG_CHARS
 from sublet.cli.chat.timeline import Timeline
 from sublet.cli.options.entities import load_names
@@ -316,9 +317,17 @@ class Talk:
         await self._control.call(MODERATE_MESSAGE, request)
 
     async def invite(self, given: str) -> None:
-        """Make somebody a member."""
+        """Invite somebody."""
         request = InviteToRoom(room_id=self.room_id, entity=self.names.entity(given))
         await self._control.call(INVITE_TO_ROOM, request)
+
+    async def invitations(self) -> str:
+        """Return the invitations into other rooms that wait."""
+        return await invited.waiting(self._control, self.names)
+
+    async def answer_invitation(self, given: str, *, accept: bool) -> str:
+        """Come into another room that one is invited to, or say no, and return what became of it."""
+        return await invited.answer(self._control, self.names, given, accept=accept)
 
     async def who(self) -> str:
         """Return the members, how far they have read, and who knocks."""
@@ -331,6 +340,8 @@ class Talk:
             there = next((one for one in self.present if one.entity == entity), None)
             if there is not None:
                 read += ", here" if not there.status else f", here: {there.status}"
+            if self.room.invited.get(entity) == "pending":
+                read = ", has not accepted yet"
             lines.append(f"  {self.names.short(entity)}  {role}{read}  {entity}")
         lines += [
             f"  {self.names.short(entity)} asks to be let in: {text}" for entity, text in self.room.knocks.items()

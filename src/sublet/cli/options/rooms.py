@@ -75,13 +75,27 @@ async def resolve_room(control: Control, given: str, *, open_one: bool = False) 
         from sublet.daemon.api.conversations import MAX_ADDRESS_CHARS, REACH, Reach
 
         if 0 < len(given) <= MAX_ADDRESS_CHARS:
-            return (await control.call(REACH, Reach(to=given, open=open_one))).room_id
+            try:
+                return (await control.call(REACH, Reach(to=given, open=open_one))).room_id
+            except SubletError as error:
+                if error.code is not LocalCode.NOT_FOUND or not await _is_invited(control, given):
+                    raise
+                what = f"you are invited to {clean_line(given, MAX_NAME_CHARS)!r}, and have not said yes"
+                raise SubletError(LocalCode.NOT_FOUND, what, "sublet room accept") from None
     shown = clean_line(given, MAX_NAME_CHARS)
     if not fitting:
         raise SubletError(LocalCode.NOT_FOUND, f"there is no room {shown!r}", "See: sublet room list")
     if len(fitting) > 1:
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"{len(fitting)} rooms are called {shown!r}", "Give its id.")
     return fitting[0]
+
+
+async def _is_invited(control: Control, name: str) -> bool:
+    from sublet.daemon.api.invitations import LIST_INVITATIONS
+    from sublet.daemon.api.operation import Nothing
+
+    found = await control.call(LIST_INVITATIONS, Nothing())
+    return any(one.name == name and one.answer == "pending" for one in found)
 
 
 async def resolve_ref(control: Control, room_id: str, given: str, *, of: str | None = None) -> str:

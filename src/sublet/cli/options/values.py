@@ -25,6 +25,12 @@ _BRANCH = Pattern(r"[A-Za-z0-9_][A-Za-z0-9_./+@=-]*")
 MAX_BRANCH_CHARS = 200
 
 
+def typed(ctx: typer.Context, name: str) -> bool:
+    """Tell whether an option was given, also where it was given its default."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def duration(text: str) -> int:
     """Return the seconds of ``90``, ``90s``, ``15m``, ``2h`` or ``1d``."""
     match = _DURATION.fullmatch(text)

@@ -32,10 +32,13 @@ class EntityNames:
         self._peers = dict(peers)
         self._nodes = {name: node for node, name in peers.items()}
 
+    def is_ours(self, entity: str) -> bool:
+        """Tell whether an entity is of this daemon."""
+        return entity.rpartition(":")[2] == self.me.partition(":")[2]
+
     def is_near(self, entity: str) -> bool:
         """Tell whether an entity is of this daemon or of one that is paired with it."""
-        domain = entity.rpartition(":")[2]
-        return domain == self.me.partition(":")[2] or domain in self._peers
+        return self.is_ours(entity) or entity.rpartition(":")[2] in self._peers
 
     def short(self, entity: str) -> str:
         """Return how a person knows an entity; in full where nobody here knows its daemon."""

@@ -60,7 +60,12 @@ def room(found: RoomDetail, names: EntityNames) -> list[RenderableType]:
     """Return a room with its members and who knocks."""
     title = Text.assemble((room_name(found.name, names), "bold"), f"  {found.room_id}  ({found.policy})")
     rows = [
-        [Text(names.short(entity)), Text(role), Text(str(found.powers.get(entity, ""))), Text(entity, style="dim")]
+        [
+            Text(names.short(entity)),
+            Text(_role(found, entity, role)),
+            Text(str(found.powers.get(entity, ""))),
+            Text(entity, style="dim"),
+        ]
         for entity, role in sorted(found.roles.items())
     ]
     parts: list[RenderableType] = [title, inset(Columns(["member", "role", "power", "entity"], rows), 2)]
@@ -68,6 +73,10 @@ def room(found: RoomDetail, names: EntityNames) -> list[RenderableType]:
         parts.append(Text(f"  {whole_line(entity)} hears nothing yet: {whole_line(why)}", style="yellow"))
     for _, how in sorted(found.clocks.items()):
         parts.append(Text(f"  {whole_line(how)}", style="yellow"))
+    declined = [entity for entity, answer in sorted(found.invited.items()) if answer == "declined"]
+    if declined:
+        parts.append(Text("Declined to come in:"))
+        parts += [inset(Text(whole_line(f"{names.short(entity)}  {entity}")), 2) for entity in declined]
     if found.knocks:
         parts.append(Text("Asking to be let in:"))
         parts += [
@@ -75,6 +84,10 @@ def room(found: RoomDetail, names: EntityNames) -> list[RenderableType]:
             for entity, words in sorted(found.knocks.items())
         ]
     return parts
+
+
+def _role(found: RoomDetail, entity: str, role: str) -> str:
+    return f"{role}, has not accepted yet" if found.invited.get(entity) == "pending" else role
 
 
 def config(found: RoomDetail) -> list[RenderableType]:

@@ -9,10 +9,14 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, mod
 from sublet.daemon.api.base import MAX_WAIT_SECONDS, Request
 from sublet.daemon.api.operation import Asks, AsksInside, Nothing, Operation
 from sublet.policy.model import Action, Decision
+from sublet.protocol.idle_fields import refuse_idle
 from sublet.protocol.lease_terms import MAX_TOOL_NAMES, ToolName
 
 Outcome = Literal["allow", "deny", "needs_grant"]
 MAX_AUDIT_PAGE = 500
+
+
+_OF_A_QUESTION = ("role", "attributes", "at", "granted", "deny", "only")
 
 
 class ExplainRequest(Request):
@@ -43,6 +47,8 @@ class ExplainRequest(Request):
             raise ValueError("give subject, action and resource, or the number of an entry of the audit log")
         if self.entry is not None and any(named):
             raise ValueError("an entry of the audit log names its subject, action and resource")
+        if self.entry is not None:
+            refuse_idle(self, "can't go with entry, which has its own", *_OF_A_QUESTION)
         return self
 
 
@@ -79,7 +85,9 @@ class RuleView(BaseModel):
     resource: str
     conditions: list[str]
     hide: bool
+    record: bool
     reason: str
+    hint: str
 
 
 class PolicyView(BaseModel):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sublet.daemon.api.audit_models import DirectoryChange
 from sublet.daemon.api.base import View
@@ -12,6 +12,7 @@ from sublet.daemon.api.delegation_fields import DELEGATION, BranchName, OneDeleg
 from sublet.daemon.api.delegation_views import ChangeSet
 from sublet.daemon.api.operation import Asks, AsksInside, Operation
 from sublet.policy.model import Action
+from sublet.protocol.idle_fields import refuse_idle
 
 Outcome = Literal["clean", "merged", "conflict", "present"]
 DirectoryOutcome = Literal["clean", "merged", "conflict", "present", "stays"]
@@ -25,6 +26,12 @@ class ApplyResult(OneDelegation):
     branch: BranchName | None = Field(
         default=None, description="Make a new git branch of the result instead, and leave the files as they are"
     )
+
+    @model_validator(mode="after")
+    def _all_say_something(self) -> Self:
+        if self.branch is not None:
+            refuse_idle(self, "can't go with a branch, which has all of it", "partial", "allow_mass_deletion")
+        return self
 
 
 class Conflict(View):

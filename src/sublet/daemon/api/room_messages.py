@@ -18,6 +18,7 @@ from sublet.daemon.api.room_fields import (
     RefId,
 )
 from sublet.policy.model import Action
+from sublet.protocol.idle_fields import refuse_idle
 
 MAX_MESSAGES = 200
 DEFAULT_MESSAGES = 50
@@ -61,6 +62,12 @@ class SendMessage(Words, OneRoom):
     filename: Annotated[str, Field(min_length=1, max_length=255)] | None = None
     """What to call the file, where that is not what the room calls it."""
 
+    @model_validator(mode="after")
+    def _names_a_file(self) -> Self:
+        if self.media is None:
+            refuse_idle(self, "is the name of media: give that too", "filename")
+        return self
+
 
 class ListThreads(OneRoom):
     """Which messages: the last ones, or the last before ``before``."""
@@ -91,6 +98,12 @@ class AskReceipts(OneMessage):
 
     until: Literal["delivered", "read"] | None = None
     wait: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0
+
+    @model_validator(mode="after")
+    def _waits_for_something(self) -> Self:
+        if self.until is None:
+            refuse_idle(self, "can't be without until", "wait")
+        return self
 
 
 class MessageSent(View):

@@ -12,6 +12,7 @@ from sublet.daemon.api.operation import Asks, AsksInside, Nothing, Operation
 from sublet.daemon.api.room_fields import ChannelName, RefId
 from sublet.daemon.api.room_messages import MAX_CHANNELS
 from sublet.policy.model import Action
+from sublet.protocol.idle_fields import refuse_idle
 
 MAX_NEWS = 50
 MAX_NEWS_CHARS = 600
@@ -43,6 +44,9 @@ class FollowNews(Request):
     peek: bool = Field(default=False, description="Receive nothing, and see the caller's own doings too")
 
 
+_OF_A_MESSAGE = ("on_content_edit", "on_reply", "on_thread", "on_reaction")
+
+
 class SetWatch(Request):
     """Be told of replies to a message, its edits, its thread or reactions; or of messages in channels."""
 
@@ -60,6 +64,10 @@ class SetWatch(Request):
     def _one_thing(self) -> Self:
         if (self.ref_id is None) == (not self.channels):
             raise ValueError("give ref_id or channels")
+        if self.ref_id is None:
+            refuse_idle(self, "are of a message, not of channels", *_OF_A_MESSAGE)
+        else:
+            refuse_idle(self, "is of channels, not of a message", "this_room_only")
         return self
 
 

@@ -32,6 +32,12 @@ class NamedProfile(Request):
     entity: Entity | None = None
 
 
+class FindPicture(FindProfile):
+    """Whose picture; of one that the caller has already, ``known`` is the digest, and its bytes are not told again."""
+
+    known: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
 class UpdateProfile(Request):
     """Fields to set, None for those to take away, and the text; None leaves that as it is."""
 
@@ -56,12 +62,13 @@ class SetPicture(Request):
 
 
 class PictureView(View):
-    """The picture of an entity, in base 64; both are null where it has none.
+    """The picture of an entity, in base 64; all are null where it has none.
 
     Its type is what its bytes are, whatever its owner says: PNG, JPEG, GIF or WebP.
     """
 
     entity_id: str
+    digest: str | None = Field(description="SHA-256 of the picture; the only one told where the caller knows it")
     media_type: str | None
     data: str | None
 
@@ -128,7 +135,7 @@ GET_PICTURE = Operation(
     "profiles.picture",
     "GET",
     "/v1/profile/picture",
-    FindProfile,
+    FindPicture,
     PictureView,
     asks=Asks(Action.ROOM_READ),
     summary="Return the picture of a profile, asking its owner's daemon for it where it is not here.",

@@ -52,6 +52,9 @@ class RoomDetail(RoomView):
 
     roles: dict[str, str] = Field(description="Role of each member")
     powers: dict[str, int] = Field(default={}, description="Power of each member")
+    invited: dict[str, str] = Field(
+        default={}, description="Who was invited and has not come in: pending (a member who has not answered), declined"
+    )
     knocks: dict[str, str] = Field(default={}, description="Who asks to be let in, and with what words")
     config: dict[str, JsonValue] = Field(default={})
     apart: dict[str, str] = Field(
@@ -120,7 +123,7 @@ INVITE_TO_ROOM = Operation(
     InviteToRoom,
     RoomChange,
     asks=_MANAGES,
-    summary="Make an entity a member.",
+    summary="Invite an entity, which is in the room once it accepts; removing it takes that back.",
 )
 JOIN_ROOM = Operation(
     "rooms.join",
@@ -129,7 +132,7 @@ JOIN_ROOM = Operation(
     OneRoom,
     RoomChange,
     asks=_MANAGES,
-    summary="Become a member of an open room, asking peers for it where it is not known here.",
+    summary="Become a member of an open room, asking peers for it where it is not known here, or accept an invitation.",
 )
 LEAVE_ROOM = Operation(
     "rooms.leave",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic.alias_generators import to_camel
 
 from sublet.daemon.api.base import MAX_PAGE, Request
@@ -13,6 +13,7 @@ from sublet.policy.guardrail.mask import MAX_FIELDS
 from sublet.policy.guardrail.options import MAX_RETRIES, OnFailure
 from sublet.policy.model import Action
 from sublet.protocol.bounds import MAX_PROMPT_CHARS
+from sublet.protocol.idle_fields import refuse_idle
 from sublet.protocol.ids import SESSION_ID
 from sublet.protocol.lease_terms import MAX_TOOL_NAMES, ToolName
 
@@ -50,6 +51,14 @@ class AskRequest(Request):
     on_failure: OnFailure | None = None
     deny: Annotated[list[ToolName], Field(max_length=MAX_TOOL_NAMES)] = Field(default_factory=list)
     only: Annotated[list[ToolName], Field(max_length=MAX_TOOL_NAMES)] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _all_say_something(self) -> Self:
+        if self.answer_schema is None:
+            refuse_idle(self, "can't be without answer_schema", "mask", "retries", "on_failure")
+        if self.answer:
+            refuse_idle(self, "can't go with an answer: whoever has asked gets it", "agent")
+        return self
 
 
 class Named(BaseModel):

@@ -70,7 +70,7 @@ class ControlClient:
                     elif name == "data":
                         yield kind, value
         except TransportFailed as failed:
-            raise self.unavailable(failed.fault) from None
+            raise self.unavailable(failed.fault, failed.pid) from None
 
     async def _received(self, method: str, path: str, query: Query | None, body: bytes | None) -> bytes:
         home = self._checked_home()
@@ -78,7 +78,7 @@ class ControlClient:
             async with exchange(home.control_socket, method, path, query, body) as answer:
                 received = await answer.body()
         except TransportFailed as failed:
-            raise self.unavailable(failed.fault) from None
+            raise self.unavailable(failed.fault, failed.pid) from None
         if answer.status >= 400:
             raise _failure(answer.status, received)
         return received
@@ -90,11 +90,23 @@ class ControlClient:
             raise self.unavailable(Fault.ABSENT)
         return home
 
-    def unavailable(self, fault: Fault) -> SubletError:
-        """Return the error for a call that got no answer."""
+    def unavailable(self, fault: Fault, pid: int | None = None) -> SubletError:
+        """Return the error for a call that got no answer.
+
+        Args:
+            fault: what kept it from coming.
+            pid: the daemon's process, where that is known.
+        """
+        which = "the daemon" if pid is None else f"the daemon (pid {pid})"
+        if fault is Fault.STOPPED:
+            return SubletError(
+                LocalCode.DAEMON_UNAVAILABLE,
+                f"{which} does not answer, since its process is stopped",
+                f"Let it go on: `kill -CONT {pid}`; or end it: `sublet down`.",
+            )
         if fault is Fault.SILENT:
             return SubletError(
-                LocalCode.DAEMON_UNAVAILABLE, "the daemon does not answer", "See its log, or stop it: `sublet down`."
+                LocalCode.DAEMON_UNAVAILABLE, f"{which} does not answer", "See its log, or stop it: `sublet down`."
             )
         if fault is Fault.ABSENT:
             why = f"no daemon answers for {self._home.root}"

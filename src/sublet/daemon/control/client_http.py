@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import struct
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from urllib.parse import urlencode
 
 import h11
@@ -21,10 +24,15 @@ from sublet.protocol.lines import LineCutter, LineTooLong
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 60.0
 """Longer than any answer may take, long polls included, and than the pause between two heartbeats of a stream."""
+LOOK_SECONDS = 1.0
+"""How often whoever waits looks whether the daemon's process is stopped, and so answers nobody."""
 MAX_ANSWER_BYTES = 64 << 20
 CHUNK = 65536
 HOST = "sublet"
 """What we send as Host. A browser that was lured to the socket by some proxy would send another."""
+
+_CREDENTIALS = struct.Struct("3i")
+"""Process, user and group at the other end of a Unix socket."""
 
 Query = Mapping[str, str | float | bool | None]
 
@@ -34,15 +42,17 @@ class Fault(Enum):
 
     ABSENT = "nobody listens"
     SILENT = "no answer in time"
+    STOPPED = "the process is stopped"
     BROKEN = "the connection broke"
 
 
 class TransportFailed(Exception):
-    """There is no answer, or no end of it."""
+    """There is no answer, or no end of it. ``pid`` is the process that does not answer, where that is known."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: Fault, pid: int | None = None) -> None:
         super().__init__(fault.value)
         self.fault = fault
+        self.pid = pid
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +113,19 @@ async def exchange(
         raise TransportFailed(Fault.SILENT) from None
     except OSError:
         raise TransportFailed(Fault.ABSENT) from None
+    pid = _listener(writer)
     try:
         protocol = h11.Connection(our_role=h11.CLIENT)
         writer.write(_request(protocol, method, _target(path, query or {}), body))
         with contextlib.suppress(OSError):  # a server that refuses early has answered all the same
             async with deadlines.timeout(READ_SECONDS):
                 await writer.drain()
-        head = await _next(protocol, reader)
+        head = await _next(protocol, reader, pid)
         while isinstance(head, h11.InformationalResponse):
-            head = await _next(protocol, reader)
+            head = await _next(protocol, reader, pid)
         if not isinstance(head, h11.Response):
             raise TransportFailed(Fault.BROKEN)
-        yield HttpAnswer(head.status_code, _chunks(protocol, reader))
+        yield HttpAnswer(head.status_code, _chunks(protocol, reader, pid))
     finally:
         writer.transport.abort()
 
@@ -138,22 +149,58 @@ def _request(protocol: h11.Connection, method: str, target: str, body: bytes | N
     return wire + (protocol.send(h11.EndOfMessage()) or b"")
 
 
-async def _chunks(protocol: h11.Connection, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    while not isinstance(event := await _next(protocol, reader), h11.EndOfMessage):
+async def _chunks(protocol: h11.Connection, reader: asyncio.StreamReader, pid: int | None) -> AsyncIterator[bytes]:
+    while not isinstance(event := await _next(protocol, reader, pid), h11.EndOfMessage):
         if not isinstance(event, h11.Data):
             raise TransportFailed(Fault.BROKEN)
         yield bytes(event.data)
 
 
-async def _next(protocol: h11.Connection, reader: asyncio.StreamReader) -> h11.Event:
+async def _next(protocol: h11.Connection, reader: asyncio.StreamReader, pid: int | None) -> h11.Event:
     try:
         while (event := protocol.next_event()) is h11.NEED_DATA:
-            async with deadlines.timeout(READ_SECONDS):
-                protocol.receive_data(await reader.read(CHUNK))
-    except TimeoutError:
-        raise TransportFailed(Fault.SILENT) from None
+            protocol.receive_data(await _read(reader, pid))
     except (OSError, h11.RemoteProtocolError):
         raise TransportFailed(Fault.BROKEN) from None
     if not isinstance(event, h11.Event):
         raise TransportFailed(Fault.BROKEN)
     return event
+
+
+async def _read(reader: asyncio.StreamReader, pid: int | None) -> bytes:
+    """Return what comes next.
+
+    Raises:
+        TransportFailed: nothing comes in time, or the process that would send it is stopped.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + READ_SECONDS
+    while (left := until - loop.time()) > 0:
+        try:
+            async with deadlines.timeout(min(LOOK_SECONDS, left)):
+                return await reader.read(CHUNK)
+        except TimeoutError:
+            if pid is not None and is_stopped(pid):
+                raise TransportFailed(Fault.STOPPED, pid) from None
+    raise TransportFailed(Fault.SILENT, pid)
+
+
+def _listener(writer: asyncio.StreamWriter) -> int | None:
+    """Return the process that listens at the other end of a connection; None where the system does not tell."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    made = writer.get_extra_info("socket")
+    if option is None or made is None:
+        return None
+    with contextlib.suppress(OSError):
+        pid: int = _CREDENTIALS.unpack(made.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))[0]
+        return pid or None
+    return None
+
+
+def is_stopped(pid: int) -> bool:
+    """Tell whether a process was stopped by a signal or a debugger; False where the system does not tell."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[:1] in (["T"], ["t"])

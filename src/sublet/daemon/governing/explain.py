@@ -17,7 +17,7 @@ from sublet.policy.model import Action, Subject
 from sublet.policy.request_rules import narrowing
 from sublet.policy.rule_tests import asked_resource
 from sublet.policy.rules import KINDS, Condition, Rule
-from sublet.policy.subjects import subject_named
+from sublet.policy.subjects import checked, subject_named
 from sublet.policy.times import DAY_MINUTES, DAYS, Times
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
@@ -42,6 +42,8 @@ def explained(
         SubletError: ``INVALID_ARGUMENT``.
     """
     subject = subject_named(request.subject, request.role)
+    if not recorded:
+        checked(subject)
     if subject.kind == "agent" and not subject.role:
         subject = Subject("agent", subject.name, role=role_of(subject.name))
     try:
@@ -52,6 +54,8 @@ def explained(
             f"{clean_line(request.action, 80)!r} is no action",
             f"They are: {', '.join(sorted(Action))}. A tool is the resource of tool.call.",
         ) from None
+    if not recorded:
+        _check_narrowing(request, action)
     attributes = {name: tuple(v) if isinstance(v, list) else v for name, v in request.attributes.items()}
     decision = policy.decide(
         Subject(subject.kind, subject.name, lend_roots, subject.role),
@@ -65,6 +69,20 @@ def explained(
     )
     named = f"{subject.kind}:{subject.name}" if subject.name else subject.kind
     return explanation(decision, named, subject.role, str(action), request.resource)
+
+
+def _check_narrowing(request: ExplainRequest, action: Action) -> None:
+    """Refuse names of tools in a question about something else.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``.
+    """
+    if action is not Action.TOOL_CALL and (request.deny or request.only):
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT,
+            f"a request narrows calls of tools, and {action} is none",
+            "Leave --deny and --only out.",
+        )
 
 
 def asked_in(entry: Mapping[str, JsonValue], args: dict[str, JsonValue]) -> tuple[ExplainRequest, tuple[str, ...]]:
@@ -167,7 +185,9 @@ def _rule(rule: Rule) -> RuleView:
         resource=rule.resource,
         conditions=conditions,
         hide=rule.hide,
+        record=rule.record,
         reason=rule.reason,
+        hint=rule.hint,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sqlite3
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from itertools import starmap
@@ -14,9 +15,12 @@ from types import MappingProxyType
 from sublet.daemon.api.daemon import Check
 from sublet.daemon.config.paths import Home
 from sublet.daemon.health.private_parts import fallen_back
+from sublet.daemon.health.repair import REPAIR, look
+from sublet.daemon.process.own_home import problem
 from sublet.daemon.rooms.clocks import ClockDiffers
 from sublet.daemon.rooms.versions import Apart
-from sublet.daemon.storage.state import versions
+from sublet.daemon.storage.state import ROOM_STORE, versions
+from sublet.messaging.mending.losses import LOST_FILE, Losses
 from sublet.migrations.schema import Schema
 from sublet.protocol.errors import SubletError
 from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, AgentConfig, load_agents
@@ -38,6 +42,7 @@ async def diagnose(
     limits: str = "",
     apart: Mapping[str, Apart] = MappingProxyType({}),
     clocks: Mapping[str, ClockDiffers] = MappingProxyType({}),
+    bus: str | None = None,
     agents: Sequence[AgentConfig] | None = None,
 ) -> list[Check]:
     """Check what this machine has and lacks.
@@ -50,6 +55,7 @@ async def diagnose(
         limits: by what the running daemon holds agents to their limits.
         apart: the peers of the running daemon with which no rooms are shared, by name.
         clocks: the peers of the running daemon whose clocks differ from this machine's, by name.
+        bus: why the running daemon has no bus for rooms; None where it has.
         agents: those that the running daemon offers; without a daemon, those that it would.
     """
     checks = await asyncio.to_thread(_diagnose, home, stores, running, mount_root or Path(home.default_mount_root))
@@ -58,6 +64,7 @@ async def diagnose(
         *checks,
         *ready,
         *([_limits(limits)] if limits else []),
+        *([_bus(bus)] if bus is not None else []),
         *starmap(_rooms, apart.items()),
         *starmap(_clock, clocks.items()),
     ]
@@ -74,6 +81,9 @@ def _diagnose(home: Home, stores: Mapping[str, Schema], running: bool, mount_roo
         _libraries(),
         _disk(Path(home.state_dir)),
         _state(Path(home.state_dir), stores),
+        *look(Path(home.state_dir), stores, running=running),
+        _lost_of_rooms(Path(home.state_dir)),
+        _home(Path(home.state_dir), running),
         _staging(Path(home.state_dir)),
         _mounts(mount_root, running),
     ]
@@ -111,6 +121,11 @@ def _clock(name: str, clock: ClockDiffers) -> Check:
     return Check(name=f"clock of {name}", ok=False, detail=clock.what, fix=clock.remedy, required_for="times in rooms")
 
 
+def _bus(why: str) -> Check:
+    fix = "Mend what it names, or let the daemon use another place: TMPDIR, XDG_RUNTIME_DIR or SUBLET_HOME."
+    return Check(name="bus of rooms", ok=False, detail=why, fix=fix, required_for="rooms with peers")
+
+
 def _state(state_dir: Path, stores: Mapping[str, Schema]) -> Check:
     """Tell which version everything in the state directory has, and which copies of older ones there are."""
     found = versions(state_dir, version("sublet"), stores)
@@ -120,6 +135,34 @@ def _state(state_dir: Path, stores: Mapping[str, Schema]) -> Check:
         ok=problem is None,
         detail=found.detail if problem is None else problem.message,
         fix="" if problem is None else problem.hint,
+        required_for="everything",
+    )
+
+
+def _lost_of_rooms(state_dir: Path) -> Check:
+    """Tell what of rooms was lost here and is not had again yet."""
+    try:
+        lost = Losses(state_dir / f"{Path(ROOM_STORE).stem}{LOST_FILE}").lost()
+    except (OSError, sqlite3.Error) as error:
+        return Check(name="lost messages", ok=False, detail=f"not known: {error}", fix=REPAIR, required_for="rooms")
+    rooms = sorted({one.room_id for one in lost if one.room_id is not None})
+    return Check(
+        name="lost messages",
+        ok=not lost,
+        detail=f"something is missing in rooms {', '.join(rooms)}" if lost else "none",
+        fix="Keep the daemon running: members of these rooms are asked whenever they are there.",
+        required_for="rooms",
+    )
+
+
+def _home(state_dir: Path, running: bool) -> Check:
+    """Tell whether this home is a copy of one that is still there."""
+    found = problem(state_dir) if not running and state_dir.is_dir() else None
+    return Check(
+        name="home",
+        ok=found is None,
+        detail="no copy of another one" if found is None else found.message,
+        fix="" if found is None else found.hint,
         required_for="everything",
     )
 

@@ -16,12 +16,14 @@ from sublet.daemon.approvals.views import approver_remarks
 from sublet.daemon.config.daemon_config import DaemonConfig
 from sublet.daemon.health.stalls import Stalls
 from sublet.daemon.net.last_ports import LastPorts
+from sublet.daemon.peering.homes import Homes
 from sublet.daemon.peering.identity import Identity
 from sublet.daemon.peering.peers import PeerStore, name_remark
 from sublet.daemon.process.places import Places
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.soundness import Soundness
 from sublet.daemon.supervising.offer import Offer
 from sublet.daemon.times import rfc3339
 from sublet.disk.set_aside import SetAside
@@ -54,6 +56,8 @@ class StatusParts:
         peers: who is paired, and who has a doubtful name.
         approver: whose signature counts.
         messaging: rooms.
+        homes: notices daemons that run twice.
+        soundness: looks whether databases are sound.
         data_plane: where leases are served.
         slots: what is at work.
         cages: hold agents to their limits.
@@ -75,6 +79,8 @@ class StatusParts:
     peers: PeerStore
     approver: Approver
     messaging: Messaging
+    homes: Homes
+    soundness: Soundness
     data_plane: DataPlane
     slots: Slots
     cages: Cages
@@ -131,6 +137,8 @@ class Status:
                 *_set_aside_lines(parts.aside),
                 *approver_remarks(parts.approver.pinned),
                 *parts.messaging.remarks(),
+                *parts.homes.remarks(),
+                *parts.soundness.remarks(),
             ],
             services=[_service_view(one) for one in parts.services.health],
             stalls=parts.stalls.newest,

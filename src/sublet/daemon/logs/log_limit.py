@@ -1,7 +1,9 @@
 """Keeps what callers cause from pushing everything else out of the log: a few entries a minute from each place in code.
 
 The place is what is counted, since its number is bounded by the program, whatever words a stranger puts into entries.
-What is left out is counted, and the count is written as soon as the minute is over and anything is logged.
+What is left out is counted, and the count is written as soon as the minute is over and anything is logged. A place of
+which something was left out is counted for twice as long the next time, up to an hour; so one that goes on for days
+writes some entries an hour.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Final
 PER_MINUTE: Final = 20
 """Entries that each place in code writes within a minute."""
 WINDOW_SECONDS: Final = 60.0
+MAX_WINDOW_SECONDS: Final = 3_600.0
 MAX_PLACES: Final = 4_096
 """Places that are counted; a program has some hundreds. Those beyond are counted as one."""
 _COUNTS: Final = "sublet_counts"
@@ -29,7 +32,13 @@ class _Window:
     name: str
     level: int
     began: float
+    seconds: float
     count: int = 0
+
+    @property
+    def was_too_much(self) -> bool:
+        """Whether something was left out."""
+        return self.count > PER_MINUTE
 
 
 class LogLimit(logging.Filter):
@@ -46,6 +55,8 @@ class LogLimit(logging.Filter):
         self._clock = clock
         self._lock = threading.Lock()
         self._windows: dict[_Place, _Window] = {}
+        self._seconds: dict[_Place, float] = {}
+        """For how long places are counted of which something was left out the last time."""
         self._next_look = 0.0
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -67,25 +78,32 @@ class LogLimit(logging.Filter):
         if place not in self._windows and len(self._windows) >= MAX_PLACES:
             place = _BEYOND
         window = self._windows.get(place)
-        if window is None or now - window.began >= WINDOW_SECONDS:
-            window = self._windows[place] = _Window(record.name, record.levelno, now)
+        if window is None:
+            seconds = self._seconds.get(place, WINDOW_SECONDS)
+            window = self._windows[place] = _Window(record.name, record.levelno, now, seconds)
+            self._next_look = min(self._next_look, now + seconds)
         return window
 
     def _over(self, now: float) -> list[tuple[_Place, _Window]]:
         """Forget the windows that are over, and return those in which something was left out."""
         if now < self._next_look:
             return []
-        ended = [one for one in self._windows.items() if now - one[1].began >= WINDOW_SECONDS]
-        for place, _ in ended:
+        ended = [one for one in self._windows.items() if now - one[1].began >= one[1].seconds]
+        for place, window in ended:
             del self._windows[place]
-        starts = [window.began for window in self._windows.values()]
-        self._next_look = min([*starts, now]) + WINDOW_SECONDS
-        return [(place, window) for place, window in ended if window.count > PER_MINUTE]
+            if window.was_too_much:
+                self._seconds[place] = min(2 * window.seconds, MAX_WINDOW_SECONDS)
+            else:
+                self._seconds.pop(place, None)
+        ends = [window.began + window.seconds for window in self._windows.values()]
+        self._next_look = min(ends, default=now + WINDOW_SECONDS)
+        return [(place, window) for place, window in ended if window.was_too_much]
 
 
 def _counted(place: _Place, window: _Window) -> logging.LogRecord:
-    text = "%d more entries like the %d before from here were left out within a minute"
-    arguments = (window.count - PER_MINUTE, PER_MINUTE)
+    text = "%d more entries like the %d before from here were left out within %s"
+    minutes = round(window.seconds / 60)
+    arguments = (window.count - PER_MINUTE, PER_MINUTE, "a minute" if minutes <= 1 else f"{minutes} minutes")
     record = logging.LogRecord(window.name, window.level, place[0], place[1], text, arguments, None)
     setattr(record, _COUNTS, True)
     return record

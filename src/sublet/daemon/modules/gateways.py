@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import secrets
 from collections.abc import Awaitable, Callable
@@ -242,7 +243,7 @@ class Gateways:
     async def send(self, module: str, text: str, ctx: AgentRunContext) -> str:
         """``ModuleHub.send``."""
         found = await self.send_message(module, {"text": text, "requestId": ctx.request_id})
-        return "" if found is None else found if isinstance(found, str) else str(found)
+        return "" if found is None else found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 
     # KnowsGateways
 

@@ -28,12 +28,16 @@ _CLOCK_SKEW = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The daemon's keys. ``key`` signs messages and cards, ``ssh_host_key`` is the data plane's."""
+    """The daemon's keys. ``key`` signs messages and cards, ``ssh_host_key`` is the data plane's.
+
+    ``home`` is what it says of its home in what it signs, by which a copy of it is known; empty for nothing.
+    """
 
     key: SigningKey
     ssh_host_key: asyncssh.SSHKey
     node_id: str
     fingerprint: str
+    home: str = ""
 
     @property
     def public_key(self) -> bytes:

@@ -22,6 +22,7 @@ from nacl.signing import SigningKey, VerifyKey
 from sublet import deadlines
 from sublet.daemon.net.addresses import is_loopback, on_loopback
 from sublet.daemon.net.base_url import check_url
+from sublet.daemon.peering.homes import Homes
 from sublet.daemon.peering.identity import Identity, tls_fingerprint
 from sublet.daemon.peering.pairing import MAX_CERTIFICATE_CHARS, MAX_FIELD_CHARS, OwnAddress
 from sublet.daemon.peering.peers import Peer, PeerStore
@@ -65,6 +66,7 @@ class Whereabouts:
         nonces: so that nothing counts twice.
         clock: Unix time in seconds.
         steady: seconds that never go back.
+        homes: told who refuses this home as a copy of another one.
     """
 
     def __init__(
@@ -76,7 +78,9 @@ class Whereabouts:
         nonces: SharedNonces,
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
+        homes: Homes | None = None,
     ) -> None:
+        self._homes = homes
         self._identity = identity
         self._peers = peers
         self._link = link
@@ -191,10 +195,16 @@ class Whereabouts:
             if not isinstance(error, SubletError | TimeoutError):
                 log.exception("a peer could not be told where this daemon is", peer=peer.name)
                 return True
+            if isinstance(error, SubletError) and error.code is LocalCode.HOME_COPIED:
+                if self._homes is not None:
+                    self._homes.refused_by(peer.name)
+                return False  # until the other one is gone, or a person has paired the two anew
             if isinstance(error, SubletError) and error.code is not LocalCode.PEER_UNREACHABLE:
                 log.info("a peer does not take where this daemon is", peer=peer.name, reason=str(error))
                 return True
             return False
+        if self._homes is not None:
+            self._homes.taken_by(peer.name)
         return True
 
     def _can_tell(self, peer: Peer) -> bool:

@@ -11,7 +11,7 @@ from sublet.daemon.rooms.speaking import Speaking
 from sublet.messaging.calls import room_calls
 from sublet.policy.model import Action, Subject
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
+from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.text import clean_line
 
 
@@ -52,10 +52,12 @@ class RoomFinder:
             known = await self._direct(me, found.entity, caller)
             if known is not None:
                 return known
+            waits = await self._waits(me, found.entity, caller)
             if open_for is None:
-                what = f"there is no conversation with {found.entity} yet"
-                raise SubletError(LocalCode.NOT_FOUND, what, "send_message opens one.")
+                raise _no_conversation(found.entity, waits)
             await self._gate.ask(caller, Action.ROOM_MANAGE, "*")
+            if waits is not None and await (await self._speaking.service()).invited.accept(waits):
+                return waits  # whoever answers somebody says yes to talking with them
             await self._gate.ask(caller, Action.ROOM_SEND, "*", size_bytes=open_for)
             await self.require(found.entity, caller)
             name = direct_name(me, found.entity)
@@ -81,13 +83,13 @@ class RoomFinder:
         Raises:
             SubletError: ``NOT_FOUND``: no such daemon is paired, or it says that it has nobody of that name.
         """
-        domain = entity_domain(entity)
-        if domain == entity_domain(self._speaking.entity(caller)):
+        home = await self._speaking.home(entity)
+        if home == self._speaking.node_id:
             await self._speaking.call(caller, room_calls.get_pubkey, entity_id=entity)
-        elif self._addresses.is_paired(domain):
-            await self._require_there(entity, caller)
+        elif self._addresses.is_paired(home):
+            await self._require_there(entity, home, caller)
         else:
-            raise _nowhere(domain, "See: sublet peers")
+            raise _nowhere(home, "See: sublet peers")
 
     async def require_known(self, entity: EntityId, caller: Subject) -> None:
         """Refuse to invite an entity that does not exist, or of which nothing is known here.
@@ -98,16 +100,16 @@ class RoomFinder:
         Raises:
             SubletError: ``NOT_FOUND``: see ``require``, or it is neither known nor reachable.
         """
-        domain = entity_domain(entity)
-        if domain == entity_domain(self._speaking.entity(caller)) or self._addresses.is_paired(domain):
+        home = await self._speaking.home(entity)
+        if home == self._speaking.node_id or self._addresses.is_paired(home):
             await self.require(entity, caller)
         elif not await self._is_met(entity, caller) and not await self._answers(entity, caller):
             raise _nowhere(
-                domain, "Pair with it (see: sublet peers), or have a member invite them whose daemon is paired with it."
+                home, "Pair with it (see: sublet peers), or have a member invite them whose daemon is paired with it."
             )
 
-    async def _require_there(self, entity: EntityId, caller: Subject) -> None:
-        if await self._answers(entity, caller) or not await self._answers(daemon_of(entity_domain(entity)), caller):
+    async def _require_there(self, entity: EntityId, home: str, caller: Subject) -> None:
+        if await self._answers(entity, caller) or not await self._answers(daemon_of(home), caller):
             return
         if await self._answers(entity, caller):  # whose daemon had only just begun
             return
@@ -133,6 +135,14 @@ class RoomFinder:
             return False
         return True
 
+    async def _waits(self, me: EntityId, other: EntityId, caller: Subject) -> RoomId | None:
+        """Return the room of just these two into which the other one invites; None for none."""
+        name, two = direct_name(me, other), {me, other}
+        for one in await self._speaking.invitations(caller):
+            if one.name == name and one.by == other and set(one.members) == two and one.member_count == len(two):
+                return one.room_id
+        return None
+
     async def _direct(self, me: EntityId, other: EntityId, caller: Subject) -> RoomId | None:
         """Return the room of just these two that one of them has opened; of several, the oldest."""
         name = direct_name(me, other)
@@ -144,6 +154,13 @@ class RoomFinder:
         return None
 
 
-def _nowhere(domain: str, hint: str) -> SubletError:
-    what = f"no paired daemon is {clean_line(domain, MAX_SHOWN_CHARS)!r}"
+def _no_conversation(other: EntityId, waits: RoomId | None) -> SubletError:
+    if waits is not None:
+        what = f"{other} wants to talk with you, and you have not said yes"
+        return SubletError(LocalCode.NOT_FOUND, what, f"sublet room accept {waits}, or answer: sublet send.")
+    return SubletError(LocalCode.NOT_FOUND, f"there is no conversation with {other} yet", "send_message opens one.")
+
+
+def _nowhere(home: str, hint: str) -> SubletError:
+    what = f"no paired daemon is {clean_line(home, MAX_SHOWN_CHARS)!r}"
     return SubletError(LocalCode.NOT_FOUND, what, hint)

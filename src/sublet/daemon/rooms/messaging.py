@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,15 +21,19 @@ import structlog
 from sublet import deadlines
 from sublet.daemon.config.config_file import MessagingConfig
 from sublet.daemon.net.addresses import is_loopback
+from sublet.daemon.peering.homes import Homes
 from sublet.daemon.peering.identity import Identity
 from sublet.daemon.peering.peers import Peer, PeerStore
 from sublet.daemon.ports.peer_link import BUS_WIRE, BusAddress, PeerLink
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.clocks import ClockDiffers, clock_differs, clocks_that_differ
+from sublet.daemon.rooms.entities import daemon_of
 from sublet.daemon.rooms.known_buses import KnownBuses
+from sublet.daemon.rooms.running_rooms import Door, RunningRooms
 from sublet.daemon.rooms.versions import Apart, rooms_apart
+from sublet.daemon.storage.state import ROOM_STORE
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import EntityId, entity_domain, is_entity_id
+from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain, is_entity_id
 from sublet.tasks import Services
 
 if TYPE_CHECKING:
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
     from sublet.messaging.declaring.registry import Registry
     from sublet.messaging.links.links import Links
     from sublet.messaging.links.sockets import Address
+    from sublet.messaging.membership.consent import ConsentRules
+    from sublet.messaging.mending.healing import Healing
     from sublet.messaging.service import MessagingService
 
 LOOK_SECONDS: Final = 15.0
@@ -59,6 +65,9 @@ class Messaging:
         agents: returns the ids of the agents that are served now.
         sockets: directory of the sockets between Zenoh and its links; by default below ``state_dir``.
         services: keeps what messaging runs for as long as it lives.
+        consent: decides which invitations are taken up without anybody's yes; by default none are.
+        homes: knows from which home each peer may come.
+        set_aside: keeps bytes of the database that were damaged (what they were, the bytes, why).
     """
 
     def __init__(
@@ -72,11 +81,18 @@ class Messaging:
         agents: Callable[[], Sequence[str]] = tuple,
         sockets: Path | None = None,
         services: Services | None = None,
+        consent: ConsentRules | None = None,
+        homes: Homes | None = None,
+        set_aside: Callable[[str, bytes, str], object] = lambda *_: None,
     ) -> None:
         self._services = services
+        self._consent = consent
         self._identity = identity
         self._keys_dir = state_dir / "keys"
-        self._database = state_dir / "messaging.db"
+        self._database = state_dir / ROOM_STORE
+        self._homes = homes
+        self._set_aside = set_aside
+        self._healing: Healing | None = None
         self._buses_file = state_dir / "bus_doors.json"
         self._sockets = sockets or state_dir / "bus"
         self._asked: set[str] = set()
@@ -92,6 +108,7 @@ class Messaging:
         """Agents that have their entity."""
         self._service: MessagingService | None = None
         self._failure: SubletError | None = None
+        self._bus_failure: str | None = None
         self._wanted = asyncio.Event()
         self._settled = asyncio.Event()
         self._peers_changed = asyncio.Event()
@@ -121,6 +138,11 @@ class Messaging:
         """Whether it runs now."""
         return self._service is not None
 
+    def expect(self, room_id: RoomId, home: str) -> None:
+        """Take up a room that the daemon with a node id opens for a delegation which was agreed to."""
+        if self._service is not None:
+            self._service.invited.expect(room_id, daemon_of(home), home)
+
     def agents_changed(self) -> None:
         """Look at once which agents are served now."""
         self._peers_changed.set()
@@ -128,7 +150,7 @@ class Messaging:
     async def level(self) -> int | None:
         """Return the compliance level that would be, or is, reached (ezagent 6.3)."""
         try:
-            return (await asyncio.to_thread(_registry, self._settings.extensions)).level
+            return (await asyncio.to_thread(registry_of, self._settings.extensions)).level
         except SubletError as error:
             log.warning("messaging can't begin", reason=str(error))
             return None
@@ -143,20 +165,31 @@ class Messaging:
             self._wanted.set()
         while True:
             await self._wanted.wait()
+            mends = False
             try:
-                async with self._linked() as links, self._running(links) as network:
-                    await self._join(network, links)
+                async with self._linked() as links, self._running(links) as running:
+                    mends = await running.until_damaged(partial(self._join, running.network, links))
             except Exception as error:
+                mends = await self._blame(error)
                 self._failure = SubletError(
                     LocalCode.UNAVAILABLE,
                     f"messaging does not run: {error}",
                     "See the daemon's log; `sublet whoami` tries again.",
                 )
-                raise
+                if not mends:
+                    raise
             finally:
                 self._service = None
                 self._wanted.clear()
                 self._settled.set()
+            if mends:  # at once, and whoever asks meanwhile waits for it
+                self._settled = asyncio.Event()
+                self._wanted.set()
+
+    async def _blame(self, error: Exception) -> bool:
+        """Tell whether a failure is one of the database, which is mended now."""
+        healing, starting = self._healing, self._service is None
+        return healing is not None and await asyncio.to_thread(partial(healing.blame, error, starting=starting))
 
     @asynccontextmanager
     async def _linked(self) -> AsyncIterator[Links]:
@@ -167,7 +200,8 @@ class Messaging:
 
         def make() -> Links:
             key = ed25519.Ed25519PrivateKey.from_private_bytes(bytes(self._identity.key))
-            return Links(LinkKeys(self._keys_dir, key), self._sockets, self.port.listener)
+            door = Door(self._homes) if self._homes is not None else None
+            return Links(LinkKeys(self._keys_dir, key, self._identity.home), self._sockets, self.port.listener, door)
 
         links = await asyncio.to_thread(make)
         try:
@@ -177,17 +211,21 @@ class Messaging:
                 await asyncio.to_thread(links.close)
 
     @asynccontextmanager
-    async def _running(self, links: Links) -> AsyncIterator[ZenohNetwork]:
+    async def _running(self, links: Links) -> AsyncIterator[RunningRooms]:
         from sublet.daemon.rooms.entities import load_entities, load_named
         from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
         from sublet.messaging.delivery.loops import LoopLimits
+        from sublet.messaging.mending.healing import Healing
         from sublet.messaging.service import MessagingService
 
-        registry = await asyncio.to_thread(_registry, self._settings.extensions)
+        registry = await asyncio.to_thread(registry_of, self._settings.extensions)
         self._present = set(self._agents())
         entities = await asyncio.to_thread(load_entities, self._keys_dir, self._identity, sorted(self._present))
+        if self._healing is None:
+            self._healing = Healing(self._database, _now_ms, self._set_aside)
+        healing = self._healing
+        await asyncio.to_thread(healing.mend, registry, entities)
         endpoints = Endpoints(
-            (links.endpoint,),
             relays=tuple(self._settings.relays),
             relay_authority=Path(authority) if (authority := self._settings.relay_authority) is not None else None,
         )
@@ -203,42 +241,55 @@ class Messaging:
             LoopLimits(self._settings.max_hops, self._settings.agent_messages_per_minute),
             daemon_bytes=self._settings.megabytes_of_daemon << 20,
             services=self._services,
+            consent=self._consent,
             make_entity=partial(load_named, self._keys_dir, self._identity),
+            damaged=healing.suspect,
         )
+        loop = asyncio.get_running_loop()
+        network.on_change(lambda: _soon(loop, healing.link_changed))
         async with service.running():
             self._service = service
             self._settled.set()
-            yield network
+            yield RunningRooms(service, network, healing, registry, entities)
 
     async def _join(self, network: ZenohNetwork, links: Links) -> None:
         """Keep to the buses of all paired daemons, until cancelled.
 
         Of two daemons that reach each other the one with the smaller node id calls, so that there is one connection.
         """
-        called: tuple[str, ...] = ()
-        trusted: frozenset[bytes] = frozenset()
         buses = await asyncio.to_thread(KnownBuses, self._buses_file)
+        called: dict[bytes, str] = {}
         while True:
             self._peers_changed.clear()
             await self._admit_agents()
             try:
-                keys = frozenset(peer.public_key for peer in self._peers.list())
-                if keys != trusted:
-                    await asyncio.to_thread(links.trust, keys)
-                    trusted = keys
-                wanted = await asyncio.to_thread(links.call, await self._addresses(buses))
-                if wanted != called:
-                    await asyncio.to_thread(network.call, wanted)
-                    called = wanted
+                await asyncio.to_thread(_admit, network, links, self._peer_keys(), called)
+                called = await asyncio.to_thread(links.call, await self._addresses(buses))
+                await asyncio.to_thread(_admit, network, links, self._peer_keys(), called)
+                self._bus_failure = None
             except OSError as error:
                 log.warning("the bus could not be opened again, which is tried later", reason=str(error))
+                self._bus_failure = str(error)
             with anyio.move_on_after(LOOK_SECONDS):
                 await self._peers_changed.wait()
 
+    def _peer_keys(self) -> dict[str, bytes]:
+        """Return the pinned key of each paired daemon, by node id."""
+        return {peer.node_id: peer.public_key for peer in self._peers.list()}
+
     def remarks(self) -> list[str]:
-        """Return which peers no rooms are shared with, and why, and whose clocks differ."""
-        apart = [f"{apart.what}; {apart.remedy}" for apart in self.apart().values()]
-        return apart + [str(one) for one in self.clocks().values()]
+        """Return what is wrong with rooms here, and with which peers.
+
+        That is why they do not run, who shares none or gives no answers, whose clocks differ, and what was damaged.
+        """
+        found = [why] if (why := self.why_not()) is not None else []
+        found += [f"{apart.what}; {apart.remedy}" for apart in self.apart().values()]
+        asked_last = self._service.asked_last() if self._service is not None else {}
+        for peer in self._peers.list():
+            if (why := asked_last.get(peer.node_id)) is not None:
+                found.append(f"{peer.name} {why} to what rooms ask it, and is asked last; see whether it runs")
+        found += [str(one) for one in self.clocks().values()]
+        return found + (self._healing.remarks() if self._healing is not None else [])
 
     def clocks(self) -> dict[str, ClockDiffers]:
         """Return the peers whose clocks differ from ours, by name, and by how much."""
@@ -254,6 +305,14 @@ class Messaging:
         """Return the same of the daemon of an entity; the peer's name here is not told."""
         ahead_ms = self._service.ahead_ms.get(entity_domain(entity)) if self._service is not None else None
         return "" if ahead_ms is None else clock_differs(f"the clock of {entity}'s daemon", ahead_ms)
+
+    def why_not(self) -> str | None:
+        """Return why rooms don't run, or run without a bus; None where nothing is wrong."""
+        if self._service is None and self._failure is not None:
+            return self._failure.message
+        if self._bus_failure is not None:
+            return f"the bus of rooms could not be opened, which is tried again: {self._bus_failure}"
+        return None
 
     def apart(self) -> dict[str, Apart]:
         """Return the peers with which no rooms are shared since their versions do not fit, by name."""
@@ -330,16 +389,50 @@ class Messaging:
         unreachable = is_loopback(self.port.host) and not is_loopback(host)
         return self._identity.node_id < peer.node_id or unreachable
 
-    def _may_invite(self, entity: EntityId) -> bool:
-        """Tell whether an entity may bring ours into a room: its domain is a pinned key, or our own."""
-        domain = entity_domain(entity)
-        return domain == self._identity.node_id or self._peers.by_node_id(domain) is not None
+    def _may_invite(self, home: str) -> bool:
+        """Tell whether the entities of a daemon may invite ours at all: its key is pinned, or it is this one."""
+        return home == self._identity.node_id or self._peers.by_node_id(home) is not None
 
     def _on_peers(self) -> None:
         self._peers_changed.set()
         if self._peers.list() and self._service is None and not self._wanted.is_set():
             self._settled = asyncio.Event()
             self._wanted.set()
+
+
+def _admit(network: ZenohNetwork, links: Links, peers: Mapping[str, bytes], called: Mapping[bytes, str]) -> None:
+    """Have a session with each paired daemon, let these in and cut all others; blocks.
+
+    Args:
+        network: has the sessions.
+        links: lets in.
+        peers: the pinned keys, by node id.
+        called: where those are reached that we call.
+
+    Raises:
+        OSError: a session can't be opened; who is no peer any more was cut.
+    """
+    from sublet.messaging.backends.zenoh_network import Endpoints
+
+    keys = frozenset(peers.values())
+    if links.trusted - keys:
+        links.trust(links.trusted & keys)
+    try:
+        network.join(
+            {
+                node: Endpoints((links.inbound(key),), (called[key],) if key in called else ())
+                for node, key in peers.items()
+            }
+        )
+    finally:
+        if links.trusted != keys:
+            links.trust(keys)
+
+
+def _soon(loop: asyncio.AbstractEventLoop, run: Callable[[], None]) -> None:
+    """Run something on the event loop, from any thread; once that has ended nothing needs it any more."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(run)
 
 
 async def _resolved(host: str, port: int) -> Sequence[Address]:
@@ -351,7 +444,8 @@ async def _resolved(host: str, port: int) -> Sequence[Address]:
     return tuple(dict.fromkeys(address for _, _, _, _, address in found))
 
 
-def _registry(third_party: Sequence[str]) -> Registry:
+def registry_of(third_party: Sequence[str]) -> Registry:
+    """Return all that is declared: built-ins, extensions, and those of third parties that are configured."""
     from sublet.daemon.rooms.third_party import load_third_party
     from sublet.messaging.builtins import BUILT_INS
     from sublet.messaging.declaring.registry import Registry

@@ -11,6 +11,7 @@ from sublet.daemon.api.room_people import (
     SEARCH_PROFILES,
     SET_PICTURE,
     UPDATE_PROFILE,
+    FindPicture,
     FindProfile,
     MarkRead,
     PictureView,
@@ -44,10 +45,9 @@ class RoomPeopleService(OfRooms):
         return ProfileView.model_validate(changed)
 
     @serves(GET_PICTURE)
-    async def get_picture(self, request: FindProfile, caller: Subject) -> PictureView:
-        return PictureView.model_validate(
-            await self._speaking.call(caller, people_calls.get_picture, entity=request.entity)
-        )
+    async def get_picture(self, request: FindPicture, caller: Subject) -> PictureView:
+        found = await self._speaking.call(caller, people_calls.get_picture, entity=request.entity, known=request.known)
+        return PictureView.model_validate(found)
 
     @serves(SET_PICTURE)
     async def set_picture(self, request: SetPicture, caller: Subject) -> ProfileView:

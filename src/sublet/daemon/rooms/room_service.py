@@ -60,7 +60,11 @@ class RoomService(OfNamedRooms):
 
     @serves(JOIN_ROOM)
     async def join_room(self, request: OneRoom, caller: Subject) -> RoomChange:
-        await (await self._speaking.service()).find_room(request.room_id)
+        service = await self._speaking.service()
+        if any(one.room_id == request.room_id for one in await self._speaking.invitations(caller)):
+            await service.invited.accept(request.room_id)
+        else:
+            await service.find_room(request.room_id)
         joined = await self._speaking.call(caller, room_calls.join, room_id=request.room_id)
         return RoomChange(room_id=request.room_id, name=joined["name"], entity=self._speaking.entity(caller))
 

@@ -19,6 +19,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId, is_room_id
 
 if TYPE_CHECKING:
+    from sublet.messaging.ports.invitation_store import Invitation
     from sublet.messaging.service import MessagingService
 
 
@@ -50,6 +51,19 @@ class Speaking:
         """
         return entity_of(caller, self._node_id)
 
+    @property
+    def node_id(self) -> str:
+        """Return ours."""
+        return self._node_id
+
+    async def home(self, entity: EntityId) -> str:
+        """Return the node id of the daemon at which an entity is at home; its domain is but a namespace.
+
+        Raises:
+            SubletError: as ``service``.
+        """
+        return await (await self.service()).on_engine(lambda engine: engine.keyring.home(entity))
+
     def apart(self, entity: EntityId) -> str:
         """Return why nothing goes to or comes from the daemon of an entity for now; empty where it does, or may."""
         return self._messaging.why_apart_from(entity)
@@ -75,6 +89,16 @@ class Speaking:
         entity = self.entity(caller)
         answer: AnswerT = plain(await (await self.service()).call(entity, operation, *args, **arguments))
         return answer
+
+    async def invitations(self, caller: Subject) -> list[Invitation]:
+        """Return the invitations that a caller answers: the person those of all of ours, others their own alone.
+
+        Raises:
+            SubletError: as ``service`` and ``entity``.
+        """
+        me = self.entity(caller)
+        found = await (await self.service()).invited.all()
+        return [one for one in found if caller.kind == "human" or set(one.whom) == {me}]
 
     async def room_change(self, caller: Subject, room_id: RoomId, entity: EntityId | None = None) -> RoomChange:
         """Return what is told of a change to a room: its name, and whom it is about, the caller by default.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import structlog
@@ -20,9 +20,12 @@ from sublet.daemon.rooms.lent_rooms import RESULT
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.messaging.calls import message_calls, room_calls
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
+from sublet.protocol.ezagent.ids import EntityId, RoomId, is_room_id
 from sublet.protocol.text import clean, clean_line
 from sublet.tasks import start_alone
+
+if TYPE_CHECKING:
+    from sublet.messaging.service import MessagingService
 
 ENTER_SECONDS: Final = 10.0
 """How long the room of a lease may take to come: it is opened while the work begins."""
@@ -77,6 +80,8 @@ class WorkTalk:
     def begins(self, work: TalkingWork) -> None:
         """``Talking.begins``."""
         self._works[work.id] = work
+        if work.room_id is not None and is_room_id(work.room_id):
+            self._messaging.expect(work.room_id, work.delegator)
 
     def ends(self, work: TalkingWork, summary: str | None) -> None:
         """``Talking.ends``."""
@@ -145,7 +150,7 @@ class WorkTalk:
                 found = await service.watch(me, asked.cursor, ANSWER_SECONDS, room)
                 for event in found["events"]:
                     author = str(event.get("author", ""))
-                    if event["kind"] == "message.new" and self._may_answer(author, work):
+                    if event["kind"] == "message.new" and await self._may_answer(service, author, work):
                         ref = await service.call(me, message_calls.get_ref, room_id=room, ref_id=event["ref_id"])
                         if ref.get("body") and _answers(ref, asked) and await service.delivery.steers(me, ref):
                             asked.cursor = event["cursor"]
@@ -155,9 +160,11 @@ class WorkTalk:
             log.info("an agent asks without a room", delegation_id=work.id, reason=str(error))
             return None
 
-    def _may_answer(self, author: EntityId, work: TalkingWork) -> bool:
+    async def _may_answer(self, service: MessagingService, author: EntityId, work: TalkingWork) -> bool:
         """Tell whether somebody speaks for the lending side; its daemon only tells what happens."""
-        return entity_domain(author) == work.delegator and author not in (daemon_of(work.delegator), self._entity(work))
+        if author in (daemon_of(work.delegator), self._entity(work)):
+            return False
+        return await service.on_engine(lambda engine: engine.keyring.home(author)) == work.delegator
 
     # The room
 

@@ -107,6 +107,7 @@ def _damaged(path: Path, why: str) -> SubletError:
     return SubletError(
         LocalCode.UNAVAILABLE,
         f"the database {path} can't be used: {why}",
-        f"Try `sqlite3 {path} .recover | sqlite3 new.db`, or move it and its -wal file aside and start again: peers "
-        "and tokens must then be made anew, and `sublet doctor` finds mounts that were left behind.",
+        "Make it anew from what can be read, which names what could not be: sublet doctor --repair. Or move it and "
+        "its -wal file aside and start again: peers and tokens must then be made anew, and `sublet doctor` finds "
+        "mounts that were left behind.",
     )

@@ -12,7 +12,7 @@ The audit log is a chain of hashes, so no step changes a line of it: a new form 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,9 +22,10 @@ from sublet.daemon.storage.schema import SCHEMA
 from sublet.messaging.backends.schema import SCHEMA as ROOMS
 from sublet.migrations.database import Database
 from sublet.migrations.layout import Layout, LayoutFiles, LayoutStep
+from sublet.migrations.salvage import finish
 from sublet.migrations.schema import Schema
 from sublet.migrations.upgrade import upgrade
-from sublet.protocol.errors import SubletError
+from sublet.protocol.errors import LocalCode, SubletError
 
 STORE: Final = "sublet.db"
 ROOM_STORE: Final = "messaging.db"
@@ -74,6 +75,7 @@ def take_up(state_dir: Path, program: str, faces: Mapping[str, Schema]) -> None:
     """
     files = LayoutFiles(state_dir, LAYOUT, program)
     stores = databases(state_dir, faces)
+    _finish_mending(stores)
     if not (state_dir / STORE).exists():
         upgrade(stores, files)
         return
@@ -86,6 +88,23 @@ def take_up(state_dir: Path, program: str, faces: Mapping[str, Schema]) -> None:
         upgrade(stores, files)
     finally:
         os.close(lock)
+
+
+def _finish_mending(stores: Sequence[Database]) -> None:
+    """Go on with a repair that a kill has interrupted.
+
+    Raises:
+        SubletError: ``UNAVAILABLE``.
+    """
+    for store in stores:
+        try:
+            finish(store.path)
+        except OSError as error:
+            raise SubletError(
+                LocalCode.UNAVAILABLE,
+                f"the repair of {store.path} can't be finished: {error.strerror}",
+                "See that its disk has space and is healthy, and start again.",
+            ) from None
 
 
 def versions(state_dir: Path, program: str, faces: Mapping[str, Schema]) -> StateVersions:

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import structlog
 
 from sublet.daemon.storage.opening import BUSY_MILLISECONDS, open_database
+from sublet.migrations.damage import is_damage
 from sublet.migrations.database import size_of
 from sublet.protocol.errors import LocalCode, SubletError
 
@@ -344,6 +345,12 @@ def _broken() -> SubletError:
 
 
 def _translated(error: Exception) -> Exception:
+    if is_damage(error):
+        return SubletError(
+            LocalCode.UNAVAILABLE,
+            f"the daemon's database is damaged: {error}",
+            "Make it anew from what can be read: sublet down, then sublet doctor --repair.",
+        )
     if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.IntegrityError):
         return SubletError(
             LocalCode.UNAVAILABLE,

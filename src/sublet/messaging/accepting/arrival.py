@@ -27,9 +27,12 @@ class ArrivalReport:
     accepted: int = 0
     gaps: set[str] = field(default_factory=set)
     unknown_signers: set[EntityId] = field(default_factory=set)
+    forged: int = 0
+    """What nobody has signed, or says nothing: no honest peer hands it on."""
 
     def add(self, other: ArrivalReport) -> None:
         """Add what came of another batch."""
         self.accepted += other.accepted
         self.gaps |= other.gaps
         self.unknown_signers |= other.unknown_signers
+        self.forged += other.forged

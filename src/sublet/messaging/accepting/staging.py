@@ -8,7 +8,8 @@ since what it was told of can't be taken back.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from sublet.messaging.accepting.accepted import Accepted, ChangeTeller, entry_row, write_row
@@ -33,6 +34,14 @@ from sublet.protocol.ezagent.yjs.model import Update
 
 Came: TypeAlias = tuple[RoomId, str, int, bool]
 """What was written: the room, the part of it, the client, and whether one of ours wrote it."""
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """Updates of a log that were not taken once more: what they build on is missing, or they are not allowed."""
+
+    gaps: list[bytes] = field(default_factory=list)
+    refused: list[bytes] = field(default_factory=list)
 
 
 class Staging:
@@ -84,6 +93,8 @@ class Staging:
         """Told what was written, once it is durable."""
         self.forgetting: list[Callable[[], None]] = []
         """Called where a transaction has failed: each part goes back to what is durable."""
+        self.losses = 0
+        """How often that was so: whoever has written before then, and was not durable yet, has lost it."""
 
     @property
     def accepted(self) -> int:
@@ -125,11 +136,14 @@ class Staging:
 
         Raises:
             Exception: the store could not; nothing of it is kept.
+            RuntimeError: a hook asks for it while it is being told of a commit; nothing is lost by that.
         """
         if not self._batch:
             self._gathering.committed()
             return
         store = self._store
+        if store.in_transaction:
+            raise RuntimeError("nothing is committed within a commit")
         batch, self._batch = self._batch, Batch()
         accepted, self._accepted = self._accepted, []
         try:
@@ -166,17 +180,31 @@ class Staging:
             for content_id, raw in contents.items():
                 self._batch.contents[document.row.number, content_id] = raw
 
-    def replay(self, name: str, rows: Sequence[tuple[int, bytes]]) -> None:
-        """Take accepted updates of a document once more, by their numbers in the log, and tell nobody."""
+    def replay(self, name: str, rows: Iterable[tuple[int, bytes]], left: LeftOut | None = None) -> None:
+        """Take accepted updates of a document once more, by their numbers in the log, and tell nobody.
+
+        Args:
+            name: the document's id.
+            rows: its updates.
+            left: takes those that can't be taken, where rows may be missing; None where none are.
+        """
         document = self._documents.open(name)
         for seq, raw in rows:
             envelope = unpack(raw)
             update = decode_update(envelope.payload)
+            if left is not None:
+                if document.known(update) or (update.items and update.start < document.next_clock(update.client)):
+                    continue  # it is there twice
+                if document.missing(update):
+                    left.gaps.append(raw)
+                    continue
             try:
                 plan = document.plan(update)
                 refuse_forbidden(self._documents.datatype_of(document), document, envelope.signer, plan)
             except Refused as refused:
                 self._counts[refused.refusal] += 1
+                if left is not None:
+                    left.refused.append(raw)
                 continue
             self.stage(document, envelope, update, plan, seq, local=False)
         batch, self._batch = self._batch, Batch()
@@ -199,6 +227,7 @@ class Staging:
 
     def reset(self) -> None:
         """Go back to what is durable, after a transaction that failed."""
+        self.losses += 1
         self._batch = Batch()
         self._accepted.clear()
         self._updates.staged.clear()

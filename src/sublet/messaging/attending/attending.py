@@ -141,8 +141,12 @@ class Attending:
                 continue
             self._hand_over.soon(self.see, row.room_id)
             entity = row.data.get("entity")
-            if row.kind == "room.member.joined" and isinstance(entity, str) and entity not in keyring.local:
+            if not isinstance(entity, str) or entity in keyring.local:
+                continue
+            if row.kind == "room.member.joined":
                 self._hand_over.soon(self._member_came, row.room_id, entity, row.data.get("local") is True)
+            elif row.data.get("by") in keyring.local:
+                self._hand_over.soon(self._want, f"withdraw:{row.room_id}/{entity}")
 
     async def _member(self, entity: EntityId) -> None:
         await self._declare(self._subscriptions.member, entity)

@@ -129,6 +129,19 @@ CREATE TABLE heads (
     raw BLOB NOT NULL,
     PRIMARY KEY (room_id, entity_id)
 ) WITHOUT ROWID;
+CREATE TABLE invitations (
+    room_id TEXT PRIMARY KEY,
+    home TEXT NOT NULL,
+    inviter TEXT NOT NULL,
+    whom TEXT NOT NULL,
+    name TEXT NOT NULL,
+    members TEXT NOT NULL,
+    member_count INTEGER NOT NULL,
+    answer TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    kept BLOB NOT NULL,
+    told INTEGER NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE forgotten (room_id TEXT PRIMARY KEY, due INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE events (cursor INTEGER PRIMARY KEY, kind TEXT NOT NULL, room_id TEXT, data TEXT NOT NULL);
@@ -169,9 +182,19 @@ def _words(tables: Tables) -> None:
     tables.execute("CREATE VIRTUAL TABLE words USING fts5(body, tokenize = 'unicode61 remove_diacritics 2')")
 
 
+def _invitations(tables: Tables) -> None:
+    """Version 12: a room that somebody brings ours into waits until that is accepted. Rooms that are here stay."""
+    tables.execute(
+        "CREATE TABLE invitations (room_id TEXT PRIMARY KEY, home TEXT NOT NULL, inviter TEXT NOT NULL, "
+        "whom TEXT NOT NULL, name TEXT NOT NULL, members TEXT NOT NULL, member_count INTEGER NOT NULL, "
+        "answer TEXT NOT NULL, at_ms INTEGER NOT NULL, kept BLOB NOT NULL, told INTEGER NOT NULL) WITHOUT ROWID"
+    )
+
+
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     Migration(10, "find messages by their words", _words),
     Migration(11, "order messages by what their writers had seen", rank_messages),
+    Migration(12, "ask before a room is taken up", _invitations),
 )
 """All steps from version 9 on, the first that a release had."""
 

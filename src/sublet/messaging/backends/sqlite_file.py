@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from sublet.messaging.backends.schema import SCHEMA
+from sublet.migrations.damage import is_damage
 from sublet.migrations.database import prepare
+from sublet.protocol.errors import LocalCode, SubletError
 
 CACHE_KIB: Final = 16 << 10
 CHECKPOINT_PAGES: Final = 4_096
@@ -42,3 +45,24 @@ def open_database(path: Path | None) -> sqlite3.Connection:
         database.close()
         raise
     return database
+
+
+def not_kept(error: sqlite3.Error, damaged: Callable[[], None]) -> SubletError:
+    """Return what whoever asked is told where the database can't be read or written just now.
+
+    Args:
+        error: why.
+        damaged: told where that says that the file is damaged.
+    """
+    if is_damage(error):
+        damaged()
+        return SubletError(
+            LocalCode.UNAVAILABLE,
+            f"messages can't be kept or read just now, since their database is damaged: {error}",
+            "It is being mended, and what is missing is asked for from members; `sublet status` tells. Try again soon.",
+        )
+    return SubletError(
+        LocalCode.UNAVAILABLE,
+        f"messages can't be kept or read just now: {error}",
+        "See that there is room on the disk and that the database can be written, then try again.",
+    )

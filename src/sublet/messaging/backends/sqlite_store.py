@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +10,10 @@ from typing import Final
 
 from sublet.messaging.backends.rows import ENTRY_COLUMNS, WRITE_COLUMNS, entry_of, entry_values, write_of, write_values
 from sublet.messaging.backends.sqlite_file import open_database
+from sublet.messaging.backends.sqlite_invitations import SqliteInvitations
 from sublet.messaging.backends.sqlite_ranks import SqliteRanks
 from sublet.messaging.backends.sqlite_removal import SqliteRemoval
+from sublet.messaging.backends.sqlite_rows import SqliteRows
 from sublet.messaging.backends.sqlite_search import SqliteSearch
 from sublet.messaging.backends.sqlite_trust import SqliteTrust
 from sublet.messaging.ports.rows import (
@@ -26,7 +27,6 @@ from sublet.messaging.ports.rows import (
     WriteRow,
 )
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId, is_content_hash
 from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
 
@@ -55,6 +55,11 @@ class SqliteStore:
         self.search = SqliteSearch(self._db)
         self.trust = SqliteTrust(self._db, self.search)
         self.removal = SqliteRemoval(self._db, self.search)
+        self.invitations = SqliteInvitations(self._db)
+
+    def rows(self) -> SqliteRows:
+        """Return the rows as they are, for whoever checks or mends them."""
+        return SqliteRows(self._db)
 
     def document(self, doc_id: str, room_id: RoomId | None, kind: str) -> DocumentRow:
         found = self.find_document(doc_id)
@@ -368,15 +373,6 @@ class SqliteStore:
 
     def close(self) -> None:
         self._db.close()
-
-
-def not_kept(error: sqlite3.Error) -> SubletError:
-    """Return what whoever asked is told where the database can't be read or written just now."""
-    return SubletError(
-        LocalCode.UNAVAILABLE,
-        f"messages can't be kept or read just now: {error}",
-        "See that there is room on the disk and that the database can be written, then try again.",
-    )
 
 
 def _hash(content_id: ContentId) -> bytes:

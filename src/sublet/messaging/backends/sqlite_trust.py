@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from sublet.messaging.backends.rows import WRITE_COLUMNS, write_of
@@ -102,20 +102,20 @@ class SqliteTrust:
         else:
             self._db.execute("DELETE FROM strangers WHERE room_id = ? AND signer = ?", (room_id, signer))
 
-    def documents_of(self, room_id: RoomId, domain: str) -> int:
-        (count,) = self._db.execute(
-            "SELECT count(DISTINCT c.document) FROM documents d JOIN clients c ON c.document = d.number "
-            "WHERE d.room_id = ? AND substr(c.signer, instr(c.signer, ':') + 1) = ?",
-            (room_id, domain),
-        ).fetchone()
-        return int(count)
+    def documents_of(self, room_id: RoomId, is_theirs: Callable[[EntityId], bool]) -> int:
+        rows = self._db.execute(
+            "SELECT DISTINCT c.document, c.signer FROM documents d JOIN clients c ON c.document = d.number "
+            "WHERE d.room_id = ?",
+            (room_id,),
+        )
+        return len({document for document, signer in rows if is_theirs(signer)})
 
     def usage(self) -> dict[tuple[RoomId, str], int]:
         rows = self._db.execute("SELECT room_id, domain, size FROM usage")
         return {(room_id, domain): size for room_id, domain, size in rows}
 
-    def put_usage(self, room_id: RoomId, domain: str, size: int) -> None:
-        self._db.execute("INSERT OR REPLACE INTO usage VALUES (?, ?, ?)", (room_id, domain, size))
+    def put_usage(self, room_id: RoomId, home: str, size: int) -> None:
+        self._db.execute("INSERT OR REPLACE INTO usage VALUES (?, ?, ?)", (room_id, home, size))
 
     def is_deleted(self, document: int, signer: EntityId, cut: Deletion) -> bool:
         (found,) = self._db.execute(

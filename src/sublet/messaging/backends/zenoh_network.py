@@ -1,39 +1,36 @@
-"""The network on Zenoh: a session of peers on the machine or the LAN, and an uplink to a relay as its client.
+"""The network on Zenoh: a session for each peer whose key its link has proven, and an uplink to a relay as its client.
 
-A relay does not join two peers any more, so what crosses it goes through a client session of its own. Chunks that
-begin with ``@`` match no wildcard, so such keys are used exactly. Callbacks come from Zenoh's threads: they only
-enqueue, since a stalled receiver makes every sender to it wait for seconds and then lose what was queued.
+With a session for each peer whatever comes is known to come from that peer, it is asked alone, and what is published
+goes to those it is for. A relay does not join two peers any more, so what crosses it goes through a client session.
+Chunks that begin with ``@`` match no wildcard, so such keys are used exactly. Callbacks come from Zenoh's threads:
+they only enqueue, since a stalled receiver makes every sender to it wait and then lose what was queued.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import structlog
 import zenoh
 
-from sublet.messaging.ports.network import PeerQuery, Priority, Qos, Sample
+from sublet.messaging.backends.zenoh_link import SHARED, UPLINK, Declaration, Link, Question, direct
+from sublet.messaging.ports.network import ANYBODY, Heard, PeerQuery, Priority, Qos, Sample
 from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES
 
 log = structlog.get_logger(__name__)
 
-MAX_REPLIES: Final = 256
-MAX_REPLIES_BYTES: Final = 16 << 20
-"""Answers to one question that are kept."""
-MAX_REPLIES_BYTES_OF_PEER: Final = MAX_BUNDLE_BYTES + (1 << 16)
-"""One answer of the largest size, so that no peer's answers leave no room for those of others."""
-MAX_REPLIES_READ: Final = 1_024
-"""Answers to one question that are looked at."""
-"""Of all answers to one question."""
+MAX_REPLIES: Final = 4_096
+"""Answers to one question of those who are reached over links that prove nobody."""
+MAX_REPLIES_OF_ONE: Final = 64
+"""Of them of each who says to be another one."""
 MAX_MESSAGE_BYTES: Final = MAX_BUNDLE_BYTES + (1 << 16)
 RETRY: Final = {"period_init_ms": 100, "period_max_ms": 1_000, "period_increase_factor": 1.5}
 UPLINK_RETRY_SECONDS: Final = 2.0
@@ -48,8 +45,9 @@ _PRIORITIES: Final = {
 class Endpoints:
     """Where to listen and whom to call, as Zenoh writes it: sockets of ``messaging.links``, or ``tcp/`` in tests.
 
-    ``relays`` are reached as a client; ``relay_authority`` knows them, or a public one does. ``multicast`` looks for
-    peers on the network, and is off unless asked for.
+    Whoever is reached over ``listen``, ``connect`` or ``multicast`` is ``ANYBODY``. ``relays`` are reached as a client;
+    ``relay_authority`` knows them, or a public one does. ``multicast`` looks for peers on the network, and is off
+    unless asked for.
     """
 
     listen: tuple[str, ...] = ()
@@ -60,10 +58,10 @@ class Endpoints:
 
 
 class ZenohNetwork:
-    """See ``engine.network.Network``.
+    """See ``ports.network.Network``. Peers come and go by ``join``.
 
     Args:
-        endpoints: where to listen and whom to call.
+        endpoints: where to listen and whom to call, beside the peers.
 
     Raises:
         OSError: no session can be opened, for example since a port is taken.
@@ -74,20 +72,27 @@ class ZenohNetwork:
         self._endpoints = endpoints
         self._closing = threading.Event()
         self._changed: list[Callable[[], None]] = []
-        self._links: list[_Link] = [_Link(self, _open(_config("peer", endpoints)))]
+        self._lock = threading.Lock()
+        self._declared: dict[int, Declaration] = {}
+        self._numbers = itertools.count()
+        self._links: dict[str, Link] = {}
+        """By peer; those that prove none by a name that is no node id."""
+        self._joined: dict[str, Endpoints] = {}
+        if endpoints.listen or endpoints.connect or endpoints.multicast:
+            self._link(SHARED).opened(_open(_config("peer", endpoints)))
         self._uplink: threading.Thread | None = None
         if endpoints.relays:
-            uplink = _Link(self, None)
-            self._links.append(uplink)
             self._uplink = threading.Thread(
-                target=self._dial, args=(uplink, endpoints), name="messaging-uplink", daemon=True
+                target=self._dial, args=(self._link(UPLINK), endpoints), name="messaging-uplink", daemon=True
             )
             self._uplink.start()
 
-    def publish(self, key: str, payload: bytes, attachment: bytes, qos: Qos) -> None:
-        for link in self._links:
+    def publish(self, key: str, payload: bytes, attachment: bytes, qos: Qos, to: Collection[str] | None = None) -> None:
+        for link in self._all():
             session = link.session
-            if session is not None:
+            if session is None or not (to is None or link.proves_none or link.peer in to):
+                continue
+            with suppress(zenoh.ZError):  # its session was closed meanwhile, and what is missing is asked for
                 session.put(
                     key,
                     payload,
@@ -103,7 +108,9 @@ class ZenohNetwork:
             callback(Sample(str(sample.key_expr), sample.payload.to_bytes(), attachment))
 
         return self._declare(
-            lambda session: session.declare_subscriber(key, _direct(heard), allowed_origin=zenoh.Locality.REMOTE)
+            lambda _: (
+                lambda session: session.declare_subscriber(key, direct(heard), allowed_origin=zenoh.Locality.REMOTE)
+            )
         )
 
     def serve(self, key: str, callback: Callable[[PeerQuery], None]) -> Callable[[], None]:
@@ -111,86 +118,94 @@ class ZenohNetwork:
             callback(_Answer(query))
 
         return self._declare(
-            lambda session: session.declare_queryable(key, _direct(asked), allowed_origin=zenoh.Locality.REMOTE)
+            lambda _: (
+                lambda session: session.declare_queryable(key, direct(asked), allowed_origin=zenoh.Locality.REMOTE)
+            )
         )
 
-    def query(self, key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:
-        """Ask on every link; all answers are returned, since one peer may know what another does not.
+    def linked(self) -> Collection[str]:
+        """Return the peers to which there is a link, and ``ANYBODY`` where others may be reached."""
+        return {ANYBODY if link.proves_none else link.peer for link in self._all() if link.has_neighbour}
 
-        Of more than ``MAX_REPLIES`` the rest is left: whoever answers one question so often means no good.
-        """
-        waiting: list[Any] = []
-        for link in self._links:
-            session = link.session
-            if session is not None:
-                with suppress(zenoh.ZError):  # it was closed meanwhile, and what is missing is asked for again
-                    waiting.append(
-                        session.get(
-                            key,
-                            payload=payload,
-                            target=zenoh.QueryTarget.ALL,
-                            consolidation=zenoh.ConsolidationMode.NONE,
-                            timeout=timeout_seconds,
-                            allowed_destination=zenoh.Locality.REMOTE,
-                        )
-                    )
-        found: list[bytes] = []
-        left, taken = MAX_REPLIES_BYTES, Counter[str]()
-        for reply in islice(chain.from_iterable(waiting), MAX_REPLIES_READ):
-            if reply.ok is None:
-                continue
-            size, peer = len(reply.ok.payload), str(reply.replier_id)
-            if taken[peer] + size > MAX_REPLIES_BYTES_OF_PEER:
-                continue  # its own loss; others are heard all the same
-            if size > left or len(found) >= MAX_REPLIES:
-                break
-            taken[peer] += size
-            left -= size
-            found.append(reply.ok.payload.to_bytes())
-        return found
+    def ask(self, peer: str, key: str, payload: bytes, timeout_seconds: float, heard: Heard) -> Callable[[], None]:
+        links = [link for link in self._all() if (link.proves_none if peer == ANYBODY else link.peer == peer)]
+        sessions = [link.session for link in links if link.session is not None]
+        question = Question(heard, len(sessions), *((MAX_REPLIES, MAX_REPLIES_OF_ONE) if peer == ANYBODY else (1, 1)))
+        for session in sessions:
+            question.put(session, key, payload, timeout_seconds)
+        return question.end
 
     def announce(self, key: str) -> Callable[[], None]:
-        return self._declare(lambda session: session.liveliness().declare_token(key))
+        return self._declare(lambda _: lambda session: session.liveliness().declare_token(key))
 
     def follow(self, key: str, callback: Callable[[bool], None]) -> Callable[[], None]:
         """Hear of a token on all links; one that is opened again begins anew, since what ended meanwhile isn't told."""
-        there: dict[object, set[str]] = {}
+        there: dict[str, set[str]] = {}
         lock = threading.Lock()
 
-        def took(number: object, sample: zenoh.Sample | None) -> None:
+        def took(link: str, sample: zenoh.Sample | None) -> None:
             with lock:
                 before = any(there.values())
-                seen = there.setdefault(number, set())
                 if sample is None:
-                    seen.clear()
+                    there.pop(link, None)
                 elif sample.kind == zenoh.SampleKind.PUT:
-                    seen.add(str(sample.key_expr))
+                    there.setdefault(link, set()).add(str(sample.key_expr))
                 else:
-                    seen.discard(str(sample.key_expr))
+                    there.get(link, set()).discard(str(sample.key_expr))
                 after = any(there.values())
             if before != after:
                 callback(after)
 
-        def on_link(number: int) -> Callable[[zenoh.Session], object]:
+        def on_link(link: str) -> Callable[[zenoh.Session], object]:
             def declare(session: zenoh.Session) -> object:
-                took(number, None)
-                return session.liveliness().declare_subscriber(key, _direct(partial(took, number)), history=True)
+                took(link, None)
+                return session.liveliness().declare_subscriber(key, direct(partial(took, link)), history=True)
 
             return declare
 
-        undo = [link.declare(on_link(number)) for number, link in enumerate(self._links)]
-        return partial(_all_of, undo)
+        return self._declare(on_link, lambda link: took(link, None))
+
+    def join(self, peers: Mapping[str, Endpoints]) -> None:
+        """Have a session with each of these peers and with no others; blocks while sessions are opened and closed.
+
+        Only a peer that is new, or whose endpoints have changed, gets a new session. Where one can't be opened the
+        others are all the same.
+
+        Args:
+            peers: by node id, where to listen for that peer alone, and where to call it.
+
+        Raises:
+            OSError: a session can't be opened, or some of them.
+        """
+        failures: list[OSError] = []
+        before = dict(self._joined)
+        for peer in self._joined.keys() - peers.keys():
+            del self._joined[peer]
+            with self._lock:
+                gone = self._links.pop(peer)
+            gone.close()
+        for peer, endpoints in peers.items():
+            if self._joined.get(peer) == endpoints:
+                continue
+            try:
+                self._link(peer).reopen(partial(_open, _config("peer", endpoints)))
+                self._joined[peer] = endpoints
+            except OSError as error:
+                self._joined[peer] = Endpoints()  # tried again with the next call
+                failures.append(error)
+        if self._joined != before:
+            self.changed()
+        if failures:
+            raise failures[0]
 
     def call(self, connect: tuple[str, ...]) -> None:
-        """Call these from now on, in place of those before; blocks while the session is opened again.
-
-        A session can't be told later whom to call. What is missed meanwhile is asked for as after every change.
+        """Call these from now on, in place of those before, of whom nobody knows who they are; blocks meanwhile.
 
         Raises:
             OSError: no session can be opened; there is none then, until the next call.
         """
         self._endpoints = replace(self._endpoints, connect=connect)
-        self._links[0].reopen(lambda: _open(_config("peer", self._endpoints)))
+        self._link(SHARED).reopen(lambda: _open(_config("peer", self._endpoints)))
         self.changed()
 
     def on_change(self, callback: Callable[[], None]) -> None:
@@ -198,7 +213,7 @@ class ZenohNetwork:
 
     def peers(self) -> int:
         """Return to how many others there is a link."""
-        sessions = [link.session for link in self._links if link.session is not None]
+        sessions = [link.session for link in self._all() if link.session is not None]
         return sum(len(session.info.peers_zid()) + len(session.info.routers_zid()) for session in sessions)
 
     def close(self) -> None:
@@ -206,7 +221,7 @@ class ZenohNetwork:
         self._closing.set()
         if self._uplink is not None:
             self._uplink.join(UPLINK_RETRY_SECONDS)
-        for link in self._links:
+        for link in self._all():
             link.close()
 
     def changed(self) -> None:
@@ -214,12 +229,46 @@ class ZenohNetwork:
         for callback in self._changed:
             callback()
 
-    def _declare(self, declare: Callable[[zenoh.Session], object]) -> Callable[[], None]:
-        undo = [link.declare(declare) for link in self._links]
+    def _all(self) -> list[Link]:
+        with self._lock:
+            return list(self._links.values())
 
-        return partial(_all_of, undo)
+    def _link(self, peer: str) -> Link:
+        """Return the link to a peer, made with all that is declared where there is none."""
+        with self._lock:
+            link = self._links.get(peer)
+            if link is None:
+                link = self._links[peer] = Link(self.changed, peer, dict(self._declared))
+            return link
 
-    def _dial(self, uplink: _Link, endpoints: Endpoints) -> None:
+    def _declare(
+        self,
+        declare: Callable[[str], Callable[[zenoh.Session], object]],
+        gone: Callable[[str], None] = lambda _: None,
+    ) -> Callable[[], None]:
+        """Declare something on all links, those of later too; the result ends it.
+
+        Args:
+            declare: declares it on a session of the link that is named.
+            gone: told of a link that is gone for good.
+        """
+        declaration = Declaration(declare, gone)
+        with self._lock:
+            number, links = next(self._numbers), list(self._links.values())
+            self._declared[number] = declaration
+        for link in links:
+            link.declare(number, declaration)
+
+        def end() -> None:
+            with self._lock:
+                self._declared.pop(number, None)
+                left = list(self._links.values())
+            for link in left:
+                link.undeclare(number)
+
+        return end
+
+    def _dial(self, uplink: Link, endpoints: Endpoints) -> None:
         """Open the uplink as soon as a relay answers; from then on Zenoh reconnects by itself."""
         while not self._closing.is_set():
             try:
@@ -256,72 +305,6 @@ class _Answer:
 
     def drop(self) -> None:
         self._query.drop()  # type: ignore[no-untyped-call]
-
-
-class _Link:
-    """A session with what is declared on it; an uplink's opens later, and then declares everything."""
-
-    def __init__(self, network: ZenohNetwork, session: zenoh.Session | None) -> None:
-        self._network = network
-        self._lock = threading.Lock()
-        self._declared: dict[int, Callable[[zenoh.Session], object]] = {}
-        self._live: dict[int, Any] = {}
-        self._next = 0
-        self.session: zenoh.Session | None = None
-        self._events: Any = None
-        if session is not None:
-            self.opened(session)
-
-    def opened(self, session: zenoh.Session) -> None:
-        with self._lock:
-            changed = _direct(lambda event: self._network.changed())
-            self._events = session.info.declare_transport_events_listener(changed)
-            for number, declare in self._declared.items():
-                self._live[number] = declare(session)
-            self.session = session
-
-    def reopen(self, make: Callable[[], zenoh.Session]) -> None:
-        """Close the session and open another, with all that was declared."""
-        with self._lock:
-            before, self.session = self.session, None
-            self._live.clear()
-        if before is not None:
-            before.close()  # type: ignore[no-untyped-call]
-        self.opened(make())
-
-    def declare(self, declare: Callable[[zenoh.Session], object]) -> Callable[[], None]:
-        with self._lock:
-            number, self._next = self._next, self._next + 1
-            self._declared[number] = declare
-            if self.session is not None:
-                self._live[number] = declare(self.session)
-
-        def end() -> None:
-            with self._lock:
-                self._declared.pop(number, None)
-                live = self._live.pop(number, None)
-            if live is not None and self.session is not None and not self.session.is_closed():
-                live.undeclare()
-
-        return end
-
-    def close(self) -> None:
-        """End the session; what is being declared is first, and what comes later finds none."""
-        with self._lock:
-            session, self.session = self.session, None
-            self._live.clear()
-        if session is not None:
-            session.close()  # type: ignore[no-untyped-call]
-
-
-def _all_of(undo: list[Callable[[], None]]) -> None:
-    for one in undo:
-        one()
-
-
-def _direct(callback: Callable[[Any], None]) -> zenoh.handlers.Callback[Any]:
-    """Let Zenoh's own thread call, where it would start another thread for each declaration, to hand over to it."""
-    return zenoh.handlers.Callback(callback, indirect=False)
 
 
 def _open(config: zenoh.Config) -> zenoh.Session:

@@ -17,6 +17,7 @@ from sublet.messaging.declaring.declaration import (
     Trigger,
 )
 from sublet.messaging.declaring.pre_send import PreSend
+from sublet.messaging.rooms.standing import INVITED_EVENT, JOINED_EVENT
 from sublet.messaging.schema.changes import Intent
 from sublet.messaging.schema.datatypes import QOS_CONFIG, Change, Datatype, Origin
 from sublet.messaging.trust.clocks import CLOCK_EVENT
@@ -150,6 +151,8 @@ ROOM = Declaration(
         Operation(calls.set_power.id, calls.set_power.by(operations.set_power), writes="room_config"),
     ),
     events=(
+        INVITED_EVENT,
+        JOINED_EVENT,
         "room.member.joined",
         "room.member.left",
         "room.knocked",

@@ -9,6 +9,7 @@ from sublet.messaging.builtins.config_values import ENCRYPTION, WINDOW, check_ex
 from sublet.messaging.calls import room_calls as calls
 from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.opening.shards import DEFAULT_REFS_PER_MONTH
+from sublet.messaging.rooms.standing import invited
 from sublet.messaging.schema.datatypes import AnnotationPlace, Origin
 from sublet.messaging.schema.fields import Fields, Written
 from sublet.protocol.errors import LocalCode, SubletError
@@ -99,6 +100,7 @@ def get(context: OperationContext, room_id: RoomId) -> calls.RoomFound:
         "created_by": summary["created_by"],
         "write_level": summary["write_level"],
         "last_activity": summary["last_activity"],
+        "invited": invited(context.parts.store, state, context.parts.keyring.local),
         "config": fields,
         "members": {
             entity: {"role": str(role), "power": state.power(entity)} for entity, role in state.members().items()
@@ -194,10 +196,10 @@ def decline(context: OperationContext, room_id: RoomId, entity: EntityId) -> Non
     _write(context, room_id, [((*KNOCKS, entity), None)])
 
 
-def leave(context: OperationContext, room_id: RoomId) -> None:
+def leave(context: OperationContext, room_id: RoomId, reason: str = "") -> None:
     """Leave a room; what was sent before stays."""
     context.state(room_id)
-    _write(context, room_id, [((*MEMBERS, context.entity), _removal(context, room_id, context.entity))])
+    _write(context, room_id, [((*MEMBERS, context.entity), _removal(context, room_id, context.entity, reason=reason))])
 
 
 def kick(context: OperationContext, room_id: RoomId, entity: EntityId, reason: str = "", ban: bool = False) -> None:

@@ -43,9 +43,13 @@ class ProfileFound(TypedDict):
 
 
 class PictureFound(TypedDict):
-    """The picture of an entity in base 64, and its media type, which its bytes tell; both None where it has none."""
+    """The picture of an entity in base 64, and its media type, which its bytes tell; both None where it has none.
+
+    ``digest`` is what its profile names. Where the caller knows that one already, the others are None.
+    """
 
     entity_id: EntityId
+    digest: str | None
     media_type: str | None
     data: str | None
 
@@ -92,8 +96,8 @@ def set_picture(data: bytes) -> ProfileFound:
 
 
 @engine_call("profile.picture")
-def get_picture(entity: EntityId | None = None) -> PictureFound:
-    """Return the picture of an entity, the caller's own where none is named."""
+def get_picture(entity: EntityId | None = None, known: str | None = None) -> PictureFound:
+    """Return the picture of an entity, the caller's own where none is named; its bytes unless it is the one known."""
     raise NotImplementedError
 
 

@@ -35,13 +35,14 @@ class MemberFound(TypedDict):
 
 
 class RoomFound(RoomNamed):
-    """A room, its config by names with dots, and its members."""
+    """A room, its config by names with dots, and its members; ``invited`` are those who have not come in by now."""
 
     policy: str
     role: str
     created_by: EntityId
     write_level: int
     last_activity: str
+    invited: dict[EntityId, str]
     config: dict[str, Any]
     members: dict[EntityId, MemberFound]
 
@@ -103,7 +104,7 @@ def decline(room_id: RoomId, entity: EntityId) -> None:
 
 
 @engine_call("room.leave")
-def leave(room_id: RoomId) -> None:
+def leave(room_id: RoomId, reason: str = "") -> None:
     """Leave a room."""
 
 

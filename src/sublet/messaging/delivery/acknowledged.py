@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from sublet.messaging.events.events import Events
 from sublet.messaging.identities.epochs import Epochs
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.intake.intake import Intake
@@ -13,6 +14,7 @@ from sublet.messaging.opening.shards import TimelineShards
 from sublet.messaging.ports.rows import IndexEntry
 from sublet.messaging.ports.store import Store
 from sublet.messaging.rooms.here import RoomsHere
+from sublet.messaging.rooms.standing import DELIVERED, JOINED_EVENT, has_joined, joined_entry, pending
 from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.syncing.answers import AnswerParts, behind
 from sublet.protocol.ezagent.acknowledgement import (
@@ -30,7 +32,6 @@ from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.shards import month, previous_month
 from sublet.protocol.ezagent.yjs.model import ItemId
 
-_DELIVERED: Final = "delivered"
 MAX_ROWS: Final = MAX_SHARDS * MAX_CLIENTS
 
 
@@ -39,6 +40,9 @@ class AcknowledgedParts(AnswerParts, Protocol):
 
     @property
     def epochs(self) -> Epochs: ...
+
+    @property
+    def events(self) -> Events: ...
 
     @property
     def here(self) -> RoomsHere: ...
@@ -65,7 +69,7 @@ class AcknowledgedParts(AnswerParts, Protocol):
 def delivered_until(engine: AcknowledgedParts, room_id: RoomId, recipient: EntityId, shard: str, client: int) -> int:
     """Return the clock up to which a recipient holds what one of our processes wrote to a shard; 0 for none of it."""
     below = _rank(shard, client) + "!"
-    found = engine.store.scan_index(_DELIVERED, f"{room_id}/{recipient}", 1, below)
+    found = engine.store.scan_index(DELIVERED, f"{room_id}/{recipient}", 1, below)
     return _clock(found[0]) if found and found[0].rank == _rank(shard, client) else 0
 
 
@@ -80,7 +84,7 @@ def acknowledge(engine: AcknowledgedParts, room_id: RoomId, asked: Clocks) -> li
     Args:
         engine: the engine.
         room_id: the room.
-        asked: shards and clients to tell of; the clocks in it say nothing.
+        asked: shards and clients to tell of; the clocks in it say nothing. Of none, that they are there is told.
     """
     held: dict[str, dict[int, int]] = {}
     for shard, wanted in asked.items():
@@ -89,7 +93,7 @@ def acknowledge(engine: AcknowledgedParts, room_id: RoomId, asked: Clocks) -> li
         vector = {client: ours[client][0] for client in wanted if client in ours}
         if vector:
             held[shard] = vector
-    if not held:
+    if asked and not held:
         return []
     payload, document = Acknowledgement(engine.epochs.own, held).encode(), doc_id("delivery", room_id=room_id)
     return [
@@ -139,11 +143,21 @@ def take(engine: AcknowledgedParts, room_id: RoomId, raw: bytes) -> Taken:
         verify(envelope, keys)
         found = parse_acknowledgement(envelope.payload)
         entries = list(_news(engine, room_id, signer, found.clocks))
+        if not has_joined(engine.store, room_id, signer):
+            _note_joined(engine, room_id, signer)
         engine.store.put_index(entries)
         engine.epochs.learn(signer, found.epoch, envelope.timestamp_ms)
         news = news or bool(entries)
         ahead |= behind_of(engine, _heard(engine, room_id, found.clocks))
     return Taken(news, unknown, ahead)
+
+
+def _note_joined(engine: AcknowledgedParts, room_id: RoomId, signer: EntityId) -> None:
+    with engine.store.transaction():
+        engine.store.put_index([joined_entry(room_id, signer, engine.now_ms())])
+        engine.events.tell(JOINED_EVENT, room_id, {"by": signer})
+        events = engine.events.write()
+    engine.events.publish(events)
 
 
 def behind_of(engine: AcknowledgedParts, held: Clocks) -> Clocks:
@@ -160,7 +174,7 @@ def question(engine: AcknowledgedParts, room_id: RoomId) -> dict[str, dict[int, 
     known = {
         recipient: {
             entry.rank: _clock(entry)
-            for entry in engine.store.scan_index(_DELIVERED, f"{room_id}/{recipient}", MAX_ROWS)
+            for entry in engine.store.scan_index(DELIVERED, f"{room_id}/{recipient}", MAX_ROWS)
         }
         for recipient in recipients
     }
@@ -170,6 +184,11 @@ def question(engine: AcknowledgedParts, room_id: RoomId) -> dict[str, dict[int, 
     return {
         shard: dict(list(open_[shard].items())[-MAX_CLIENTS:]) for shard in sorted(open_, reverse=True)[:MAX_SHARDS]
     }
+
+
+def is_awaited(engine: AcknowledgedParts, room_id: RoomId) -> bool:
+    """Tell whether a member was invited who has not shown to be there, as whoever is there does when asked."""
+    return bool(pending(engine.store, engine.rooms.state(room_id), engine.keyring.local))
 
 
 def answer(engine: AcknowledgedParts, room_id: RoomId, payload: bytes) -> bytes | None:
@@ -217,7 +236,7 @@ def _news(engine: AcknowledgedParts, room_id: RoomId, recipient: EntityId, clock
             clock = min(claimed, written)
             if signer in engine.keyring.local and clock > delivered_until(engine, room_id, recipient, shard, client):
                 key, rank = f"{room_id}/{recipient}", _rank(shard, client)
-                yield IndexEntry(_DELIVERED, key, rank, {"clock": clock, "at_ms": engine.now_ms()})
+                yield IndexEntry(DELIVERED, key, rank, {"clock": clock, "at_ms": engine.now_ms()})
 
 
 def _rank(shard: str, client: int) -> str:

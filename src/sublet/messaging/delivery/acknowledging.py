@@ -7,7 +7,6 @@ from functools import partial
 from typing import Final, Protocol
 
 import anyio
-import anyio.to_thread
 import structlog
 
 from sublet.messaging.delivery import acknowledged
@@ -15,9 +14,10 @@ from sublet.messaging.delivery.acknowledged import AcknowledgedParts
 from sublet.messaging.delivery.heard import AcknowledgementQueue
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.identities.epochs import Epochs
-from sublet.messaging.ports.network import Network
 from sublet.messaging.ports.outbox import Outbox, Outgoing
+from sublet.messaging.rooms.audience import Audience
 from sublet.messaging.schema.datatypes import QOS_LOW
+from sublet.messaging.syncing.asking import Answer, Asking
 from sublet.messaging.syncing.doorkeeper import DoorParts, RoomQuestion, ask
 from sublet.protocol.ezagent.acknowledgement import MAX_CLIENTS, MAX_SHARDS, Acknowledgement, Clocks
 from sublet.protocol.ezagent.errors import Refused
@@ -31,8 +31,6 @@ GATHER_SECONDS: Final = 0.1
 """For how long what arrives is gathered, so that a flood is acknowledged in few statements."""
 LATE_SECONDS: Final = 0.5
 """After which what others hold and we lack is no longer on its way from its writer, who may have no link to us."""
-QUERY_SECONDS: Final = 5.0
-ASKERS: Final = 2
 HEARD_A_TURN: Final = 256
 """Acknowledgements of others that are taken before our own statements and questions have their turn."""
 MAX_ARRIVED: Final = 65_536
@@ -47,6 +45,9 @@ class AcknowledgingParts(AcknowledgedParts, DoorParts, Protocol):
     """The parts of the engine for acknowledging."""
 
     @property
+    def audience(self) -> Audience: ...
+
+    @property
     def epochs(self) -> Epochs: ...
 
     @property
@@ -57,7 +58,7 @@ class Acknowledging:
     """Statements of our own, and those of others.
 
     Args:
-        network: where.
+        asking: asks the others.
         call: runs something with the engine.
         news: told when somebody acknowledges something of ours.
         behind: told of documents of which others hold more than we do.
@@ -66,13 +67,13 @@ class Acknowledging:
 
     def __init__(
         self,
-        network: Network,
+        asking: Asking,
         call: CallEngine,
         news: Callable[[], None],
         behind: Callable[[str], None],
         soon: Callable[..., None],
     ) -> None:
-        self._network = network
+        self._questions = asking
         self._call = call
         self._news = news
         self._behind = behind
@@ -85,7 +86,6 @@ class Acknowledging:
         self._ahead: dict[str, Mapping[int, int]] = {}
         self._ready = anyio.Event()
         self._others_ahead = anyio.Event()
-        self._limiter = anyio.CapacityLimiter(ASKERS)
 
     def arrived(self, room_id: RoomId, shard: str, client: int) -> None:
         """Note that something of somebody else has become durable here."""
@@ -110,6 +110,10 @@ class Acknowledging:
 
     def _wake(self) -> None:
         self._ready.set()
+
+    async def say_here(self, room_id: RoomId) -> None:
+        """Let those who are in a room know that ours are there; who misses it asks."""
+        await self._publish(room_id, {})
 
     def want(self, room_id: RoomId) -> None:
         """Ask the others of a room soon for what they have not acknowledged yet."""
@@ -176,15 +180,14 @@ class Acknowledging:
         asked = await self._call(partial(_question, room_id=room_id))
         if asked is None:
             return
+        question, daemons = asked
+        late = partial(self._take_answer, room_id)
         key = doc_id("delivery", room_id=room_id)
-        answers = await anyio.to_thread.run_sync(
-            self._network.query, key, asked.payload, QUERY_SECONDS, limiter=self._limiter, abandon_on_cancel=True
-        )
-        for raw in answers:
-            await self._safely(partial(self._take_answer, room_id, asked, raw))
+        for answer in await self._questions.ask(key, question.payload, daemons, question.opened, late):
+            await late(answer)
 
-    async def _take_answer(self, room_id: RoomId, asked: RoomQuestion, raw: bytes) -> None:
-        await self._take(room_id, asked.opened(raw))
+    async def _take_answer(self, room_id: RoomId, answer: Answer[bytes]) -> None:
+        await self._safely(partial(self._take, room_id, answer.said))
 
     async def _hear(self, room_id: RoomId, raw: bytes) -> None:
         if (await self._take(room_id, raw)).unknown:
@@ -205,11 +208,14 @@ class Acknowledging:
         return taken
 
 
-def _question(engine: AcknowledgingParts, room_id: RoomId) -> RoomQuestion | None:
+def _question(engine: AcknowledgingParts, room_id: RoomId) -> tuple[RoomQuestion, frozenset[str] | None] | None:
+    """Return a question for what is not acknowledged, and the daemons that may answer it; None where all is."""
     unacknowledged = acknowledged.question(engine, room_id)
-    if not unacknowledged:
+    if not unacknowledged and not acknowledged.is_awaited(engine, room_id):
         return None
-    return ask(engine, doc_id("delivery", room_id=room_id), Acknowledgement(engine.epochs.own, unacknowledged).encode())
+    key = doc_id("delivery", room_id=room_id)
+    question = ask(engine, key, Acknowledgement(engine.epochs.own, unacknowledged).encode())
+    return None if question is None else (question, engine.audience.answers(key, b""))
 
 
 def _acknowledge(engine: AcknowledgingParts, room_id: RoomId, shards: dict[str, dict[int, int]]) -> None:

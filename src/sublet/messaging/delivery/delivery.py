@@ -16,8 +16,9 @@ from sublet.messaging.delivery.acknowledging import Acknowledging
 from sublet.messaging.delivery.receipts import MessageReceipts, Receipt, receipts_of
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.extensions.read_receipts import READ_RECEIPTS
-from sublet.messaging.ports.network import Network, Sample
+from sublet.messaging.ports.network import Sample
 from sublet.messaging.schema.fields import FieldsView
+from sublet.messaging.syncing.asking import Asking
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import parse_doc_id
@@ -29,7 +30,7 @@ class Delivery:
     """What became of our messages.
 
     Args:
-        network: where recipients acknowledge.
+        asking: asks recipients.
         call: runs something with the engine.
         patience_seconds: after which a message that no daemon has acknowledged is undeliverable.
         behind: told of documents of which recipients hold more than we do.
@@ -38,7 +39,7 @@ class Delivery:
 
     def __init__(
         self,
-        network: Network,
+        asking: Asking,
         call: CallEngine,
         patience_seconds: float,
         behind: Callable[[str], None],
@@ -47,7 +48,7 @@ class Delivery:
         self._call = call
         self._patience_seconds = patience_seconds
         self._news = anyio.Event()
-        self._acknowledging = Acknowledging(network, call, self._tell, behind, soon)
+        self._acknowledging = Acknowledging(asking, call, self._tell, behind, soon)
 
     async def run(self) -> None:
         """Acknowledge and ask, until cancelled."""
@@ -56,6 +57,10 @@ class Delivery:
     def want(self, room_id: RoomId) -> None:
         """Ask soon for what the others of a room have not acknowledged."""
         self._acknowledging.want(room_id)
+
+    async def say_here(self, room_id: RoomId) -> None:
+        """Let those who are in a room know that ours are there now."""
+        await self._acknowledging.say_here(room_id)
 
     def heard(self, sample: Sample) -> None:
         """Take what a recipient has published; any thread may call."""

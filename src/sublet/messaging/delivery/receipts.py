@@ -11,6 +11,7 @@ from sublet.messaging.builtins.delivery import AudienceParts, audience
 from sublet.messaging.delivery.acknowledged import AcknowledgedParts, is_delivered
 from sublet.messaging.extensions.read_receipts import ReceiptParts, has_read
 from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.rooms.standing import has_joined, was_invited
 from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
@@ -18,6 +19,8 @@ from sublet.protocol.times import unix_ms
 
 UNDELIVERABLE_SECONDS: Final = 7 * 86_400.0
 """How long a recipient's daemon may be silent before a message to it counts as undeliverable; it is kept anyway."""
+
+NOT_ACCEPTED: Final = "has not accepted the invitation yet"
 
 
 class DeliveredParts(AcknowledgedParts, AudienceParts, ReceiptParts, Protocol):
@@ -83,7 +86,8 @@ def receipts_of(
     shard, node = row.doc_id.rpartition("/")[2], engine.documents.open(row.doc_id).list.nodes[item]
     sent_ms = unix_ms(ref["created_at"]) or 0
     late = engine.now_ms() - sent_ms > patience_seconds * 1_000
-    members = engine.rooms.state(room_id).members()
+    state = engine.rooms.state(room_id)
+    members = state.members()
 
     control = control_of(ref)
 
@@ -92,6 +96,10 @@ def receipts_of(
         epoch = engine.epochs.of(recipient)
         over = control is not None and control[0] == recipient and epoch is not None and epoch.hex() != control[1]
         return "its daemon has been started again since; this steers nothing there now" if over else ""
+
+    def waits(recipient: EntityId) -> bool:
+        """Tell whether a recipient was invited and has not come in."""
+        return was_invited(state, recipient) and not has_joined(engine.store, room_id, recipient)
 
     def of(recipient: EntityId) -> RecipientReceipt:
         if has_read(engine, room_id, recipient, ref_id):
@@ -102,7 +110,9 @@ def receipts_of(
             return RecipientReceipt(recipient, Receipt.UNDELIVERABLE, "is no member of the room any more")
         if late:
             return RecipientReceipt(recipient, Receipt.UNDELIVERABLE, "its daemon has not answered for too long")
-        return RecipientReceipt(recipient, Receipt.QUEUED, gone(recipient))
+        return RecipientReceipt(
+            recipient, Receipt.QUEUED, gone(recipient) or (NOT_ACCEPTED if waits(recipient) else "")
+        )
 
     recipients = tuple(of(member) for member in audience(engine, room_id, node.seq) if member != entity)
     order = list(Receipt)

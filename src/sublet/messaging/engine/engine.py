@@ -41,6 +41,7 @@ from sublet.messaging.quotas.quotas import Quotas
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES, DiskUsage
 from sublet.messaging.reading.authorise import WriterRules
 from sublet.messaging.reading.reading import Reading
+from sublet.messaging.rooms.audience import Audience
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.texts.texts import Texts
@@ -83,6 +84,7 @@ class Engine:
         self.epochs = Epochs(store, self.keyring)
         self.rooms = RoomStates(store)
         self.here = RoomsHere(store, self.rooms, self.keyring)
+        self.audience = Audience(self.rooms, self.here)
         self.events = Events(store)
         self.cursors = Cursors(store, self.events)
         # Documents, and what of them counts.
@@ -91,7 +93,7 @@ class Engine:
         self.shards = TimelineShards(store, self.documents, self.rooms, now_ms)
         self.order = RoomOrder(store, self.documents)
         self.documents.closed.append(self.order.forget)
-        self.usage = DiskUsage(store, daemon_bytes)
+        self.usage = DiskUsage(store, daemon_bytes, self.keyring.home)
         self.quotas = Quotas(store, self.usage, self.rooms, self.here, self.keyring, self.documents, self.shards)
         rules = WriterRules(schema, self.rooms)
         self.reading = Reading(store, self.documents, self.updates, self.rooms, rules)

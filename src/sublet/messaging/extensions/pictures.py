@@ -42,15 +42,20 @@ def keep_picture(parts: OperationParts, data: bytes) -> str:
     return avatar_hash(keep(parts.blobs, data))
 
 
-async def find_picture(context: AskingContext, entity: EntityId) -> calls.PictureFound:
+async def find_picture(context: AskingContext, entity: EntityId, known: str | None = None) -> calls.PictureFound:
     """Return the picture that a profile names, fetched from its owner's daemon where it is not here.
+
+    Args:
+        context: who asks.
+        entity: whose.
+        known: the digest of the picture that the caller has, whose bytes are not told again.
 
     Raises:
         SubletError: ``UNAVAILABLE``: its daemon does not tell it now, or what it tells is none.
     """
     digest, data, rooms = await context.engine(partial(_here, entity=entity))
-    if digest is None:
-        return {"entity_id": entity, "media_type": None, "data": None}
+    if digest is None or digest == known:
+        return {"entity_id": entity, "digest": digest, "media_type": None, "data": None}
     for room in rooms if data is None else ():
         answers = await context.fetch(doc_id("blob", hash=digest), encode_wanted(PieceRequest(room, 0)))
         data = next((found for raw in answers if (found := _whole(raw, digest)) is not None), None)
@@ -62,7 +67,7 @@ async def find_picture(context: AskingContext, entity: EntityId) -> calls.Pictur
         raise SubletError(
             LocalCode.UNAVAILABLE, f"the picture of {entity} can't be had now", "Try again when its daemon is up."
         )
-    return {"entity_id": entity, "media_type": kind, "data": base64.b64encode(data).decode()}
+    return {"entity_id": entity, "digest": digest, "media_type": kind, "data": base64.b64encode(data).decode()}
 
 
 def named_pictures(parts: OperationParts, most: int) -> set[str]:

@@ -178,13 +178,15 @@ async def _set_picture(context: AskingContext, data: bytes) -> calls.ProfileFoun
     return await context.engine(lambda inside: _change(inside, {AVATAR: keep_picture(inside.parts, data)}, None))
 
 
-async def _picture(context: AskingContext, entity: EntityId | None = None) -> calls.PictureFound:
+async def _picture(
+    context: AskingContext, entity: EntityId | None = None, known: str | None = None
+) -> calls.PictureFound:
     """Return the picture of an entity, the caller's own where none is named; errors as ``find_picture``.
 
     Raises:
         SubletError: ``INVALID_ARGUMENT``: that is no entity.
     """
-    return await find_picture(context, _checked(entity or context.entity))
+    return await find_picture(context, _checked(entity or context.entity), known)
 
 
 _BY_FILE: Final = "sublet profile --picture FILE; an empty value takes it away: sublet profile --set avatar_hash="

@@ -6,6 +6,7 @@ place of an older one. Weak: beyond ``MAX_RECORDS`` those of strangers are refus
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,7 +17,7 @@ from sublet.messaging.ports.store import Store
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.identity import EntityRecord, parse_record
-from sublet.protocol.ezagent.ids import EntityId, client_id
+from sublet.protocol.ezagent.ids import CLIENT_NONCE_BITS, EntityId, client_id, entity_domain
 
 MAX_RECORDS: Final = 8_192
 """Identity records; beyond that only those of members and of who has sent something are taken."""
@@ -36,6 +37,11 @@ class LocalEntity:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "client", client_id(self.record.entity_id, self.nonce))
+
+    def with_another_client(self) -> LocalEntity:
+        """Return the same entity as another process, which writes under clocks of its own."""
+        others = (1 << CLIENT_NONCE_BITS) - 1
+        return LocalEntity(self.record, self.key, self.nonce + 1 + secrets.randbelow(others))
 
 
 class Keyring:
@@ -89,6 +95,14 @@ class Keyring:
     def record(self, entity: EntityId) -> EntityRecord | None:
         """Return an entity's record, if it is known."""
         return self._records.get(entity)
+
+    def home(self, entity: EntityId) -> str:
+        """Return the node id of the daemon at which an entity is at home: the one whose key vouches for it.
+
+        Of whose record is not here, that is what the domain says: a namespace, which a daemon of its own may have.
+        """
+        record = self._records.get(entity)
+        return record.home if record is not None else entity_domain(entity)
 
     def keys(self, entity: EntityId) -> tuple[VerifyKey, ...] | None:
         """Return the keys that sign for an entity; None where it is not known."""

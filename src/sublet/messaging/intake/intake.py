@@ -38,6 +38,8 @@ from sublet.protocol.ezagent.yjs.model import ANY, Update
 
 _PASSING: Final = "/ephemeral/"
 MAX_DIGESTS: Final = 4_096
+_FORGED: Final = frozenset({Refusal.BAD_SIGNATURE, Refusal.MALFORMED})
+"""Why something is refused that every peer would have refused before it handed it on."""
 
 
 class Intake:
@@ -181,6 +183,7 @@ class Intake:
                     return
                 self._received(document, envelope, update, self._offers.named_by(update, arrival.contents), outcome)
         except Refused as refused:
+            outcome.forged += refused.refusal in _FORGED
             if refused.refusal is Refusal.QUOTA and self._staging.changes_config:
                 self._deferred.append(arrival)
             else:

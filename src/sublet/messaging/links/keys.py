@@ -34,6 +34,7 @@ _FOREVER: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 _NAME: Final = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sublet bus")])
 _KEY_ID: Final = b"sublet bus authority\0"
 _KEY_ID_BYTES: Final = 20
+_HOME: Final = "sublet-home:"
 _NOBODY: Final = ed25519.Ed25519PrivateKey.generate()
 """Signs authorities: OpenSSL trusts a root for its name and key, and looks at its signature's kind alone."""
 
@@ -44,15 +45,17 @@ class LinkKeys:
     Args:
         directory: private; holds the certificate and its key for OpenSSL, which reads them from files alone.
         identity: the daemon's identity key.
+        home: what the daemon says of its home, by which a copy of it is known; empty for nothing.
 
     Raises:
         OSError: a file can't be written.
     """
 
-    def __init__(self, directory: Path, identity: ed25519.Ed25519PrivateKey) -> None:
+    def __init__(self, directory: Path, identity: ed25519.Ed25519PrivateKey, home: str = "") -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = directory / "bus.pem"
         self._identity = identity
+        self._home = home
         self._authorities: dict[bytes, str] = {}
         self._lock = threading.Lock()
         self._made = datetime.min.replace(tzinfo=UTC)
@@ -117,7 +120,7 @@ class LinkKeys:
         self._made = datetime.now(UTC)
         self._file.unlink(missing_ok=True)
         self._file.touch(mode=0o600)
-        self._file.write_bytes(make_leaf(self._identity))
+        self._file.write_bytes(make_leaf(self._identity, self._home))
 
     def _make_contexts(self, authorities: str) -> None:
         self.server = self._context(ssl.PROTOCOL_TLS_SERVER, authorities)
@@ -136,16 +139,30 @@ class LinkKeys:
         return context
 
 
+def home_of(certificate: bytes | None) -> str:
+    """Return what a certificate, which was proven, says of its daemon's home; empty where it says nothing."""
+    if certificate is None:
+        return ""
+    try:
+        leaf = x509.load_der_x509_certificate(certificate)
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        said = names.get_values_for_type(x509.UniformResourceIdentifier)
+    except Exception:  # the parser has many errors, and a certificate without it is one of an older version
+        return ""
+    return next((one.removeprefix(_HOME) for one in said[:1] if one.startswith(_HOME)), "")
+
+
 def key_id(key: bytes) -> bytes:
     """Return by which name certificates call the authority with a public key: only who knows the key knows whose."""
     return hashlib.sha256(_KEY_ID + key).digest()[:_KEY_ID_BYTES]
 
 
-def make_leaf(identity: ed25519.Ed25519PrivateKey) -> bytes:
-    """Return a new key and a certificate for it, signed by an identity key, in PEM."""
+def make_leaf(identity: ed25519.Ed25519PrivateKey, home: str = "") -> bytes:
+    """Return a new key and a certificate for it, signed by an identity key, in PEM; it says which home it is of."""
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
-    leaf = (
+    said = [x509.UniformResourceIdentifier(_HOME + home)] if home else []
+    builder = (
         x509.CertificateBuilder()
         .subject_name(_NAME)
         .issuer_name(_NAME)
@@ -160,8 +177,10 @@ def make_leaf(identity: ed25519.Ed25519PrivateKey) -> bytes:
         .add_extension(
             x509.AuthorityKeyIdentifier(key_id(identity.public_key().public_bytes_raw()), None, None), critical=False
         )
-        .sign(identity, None)
     )
+    if said:
+        builder = builder.add_extension(x509.SubjectAlternativeName(said), critical=False)
+    leaf = builder.sign(identity, None)
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return pem + leaf.public_bytes(serialization.Encoding.PEM)
 

@@ -1,7 +1,9 @@
 """One link: a TLS connection to a peer and Zenoh's connection to it, and what passes from each to the other.
 
-At most one piece is held for each way; what reads on waits until that was written, so TCP's pressure reaches whoever
-sends. Nothing passes before the handshake is over and the peer's key was found among those that are pinned.
+Of what comes from a peer one piece is held, so TCP's pressure reaches whoever sends. Of what goes to a peer some
+mebibytes are held, since Zenoh makes whoever publishes wait while one reader takes nothing. A reader that does not
+keep up with that is cut, and asks for the difference when it is back. Nothing passes before the handshake is over and
+the peer's key was found among those that are pinned.
 """
 
 from __future__ import annotations
@@ -9,6 +11,9 @@ from __future__ import annotations
 import selectors
 import socket
 import ssl
+import time
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,8 +23,18 @@ PIECES_A_TURN: Final = 16
 """Moved of one link before the others have their turn; TLS gives at most 16 KiB at once."""
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
+MAX_HELD_BYTES_OF_LINK: Final = 8 << 20
+"""Of what goes to a peer that takes it slower than it comes."""
+MAX_HELD_BYTES: Final = 64 << 20
+"""Of what goes to all of them."""
+STOPPED_SECONDS: Final = 0.25
+"""A reader that has taken nothing for so long is cut as soon as no more can be held for it."""
+SLOW_SECONDS: Final = 1.0
+"""A reader for which no more can be held is cut after so long, though it takes some."""
+
 Socket = socket.socket
-Wait = tuple[Socket, int]
+Waits = dict[Socket, int]
+"""What is waited for, of each socket."""
 
 
 class Over(Exception):
@@ -28,7 +43,7 @@ class Over(Exception):
 
 @dataclass(slots=True, eq=False)
 class Way:
-    """Bytes on their way from one socket to the other.
+    """Bytes on their way from one socket to the other, of which one piece is held.
 
     Args:
         source: read from.
@@ -41,7 +56,7 @@ class Way:
     _start: int = 0
     _end: int = 0
 
-    def move(self) -> Wait | None:
+    def move(self) -> Waits | None:
         """Move what can be moved without waiting; return what to wait for, or None where there is more at once.
 
         Raises:
@@ -51,28 +66,156 @@ class Way:
         for _ in range(PIECES_A_TURN):
             if self._start == self._end:
                 self._start = self._end = 0
-                try:
-                    self._end = self.source.recv_into(self._piece)
-                except (BlockingIOError, ssl.SSLWantReadError):
-                    return self.source, READ
-                except ssl.SSLWantWriteError:
-                    return self.source, WRITE
-                except OSError:
-                    raise Over from None
-                if self._end == 0:
-                    raise Over
+                read = _read(self.source, self._piece)
+                if isinstance(read, dict):
+                    return read
+                self._end = read
                 drained = self._end < PIECE_BYTES and not _has_more(self.source)
-            try:
-                self._start += self.sink.send(self._piece[self._start : self._end])
-            except (BlockingIOError, ssl.SSLWantWriteError):
-                return self.sink, WRITE
-            except ssl.SSLWantReadError:
-                return self.sink, READ
-            except OSError:
-                raise Over from None
+            written = _write(self.sink, self._piece[self._start : self._end])
+            if isinstance(written, dict):
+                return written
+            self._start += written
             if drained and self._start == self._end:
-                return self.source, READ  # asking again would cost as much as what was moved
+                return {self.source: READ}  # asking again would cost as much as what was moved
         return None
+
+    def close(self) -> None:
+        """Hold nothing any longer."""
+        self._start = self._end = 0
+
+
+@dataclass(slots=True)
+class Held:
+    """Bytes that are held for readers that are slow, of all links together."""
+
+    size: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class HoldingWay:
+    """Bytes on their way to a reader that may be slow: what it does not take is held, within bounds.
+
+    Args:
+        source: read from.
+        sink: written to.
+        all_held: bytes that are held for all readers.
+        clock: seconds that never go back.
+    """
+
+    source: Socket
+    sink: Socket
+    all_held: Held
+    clock: Callable[[], float] = time.monotonic
+    _piece: memoryview = field(default_factory=lambda: memoryview(bytearray(PIECE_BYTES)))
+    _held: deque[memoryview] = field(default_factory=deque)
+    _size: int = 0
+    _taken: float = 0.0
+    """When the reader has taken something last, or nothing was held for it."""
+    _full_since: float | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more is held for the reader, so that ``move`` has to be called before long."""
+        return self._full_since is not None
+
+    def move(self) -> Waits | None:
+        """Move what can be moved without waiting; return what to wait for, or None where there is more at once.
+
+        Raises:
+            Over: a side has closed, or broken; or the reader takes too little.
+        """
+        for _ in range(PIECES_A_TURN):
+            blocked = self._empty()
+            if self._size >= MAX_HELD_BYTES_OF_LINK or (self._size and self.all_held.size >= MAX_HELD_BYTES):
+                self._judge()
+                return blocked
+            if self._size < MAX_HELD_BYTES_OF_LINK // 2:
+                self._full_since = None
+            read = _read(self.source, self._piece)
+            if isinstance(read, dict):
+                return {**read, **(blocked or {})}
+            drained = read < PIECE_BYTES
+            if blocked is None:
+                written = _write(self.sink, self._piece[:read])
+                rest = self._piece[0 if isinstance(written, dict) else written : read]
+            else:
+                rest = self._piece[:read]
+            if rest:
+                self._hold(rest)
+            elif drained:
+                return {self.source: READ}  # asking again would cost as much as what was moved
+        return None
+
+    def close(self) -> None:
+        """Hold nothing any longer."""
+        self.all_held.size -= self._size
+        self._size = 0
+        self._held.clear()
+
+    def _hold(self, rest: memoryview) -> None:
+        if not self._held:
+            self._taken = self.clock()
+        self._held.append(memoryview(bytes(rest)))
+        self._size += len(rest)
+        self.all_held.size += len(rest)
+
+    def _empty(self) -> Waits | None:
+        """Write what is held; return what to wait for where some is left."""
+        while self._held:
+            written = _write(self.sink, self._held[0])
+            if isinstance(written, dict):
+                return written
+            self._taken = self.clock()
+            self._size -= written
+            self.all_held.size -= written
+            if written == len(self._held[0]):
+                self._held.popleft()
+            else:
+                self._held[0] = self._held[0][written:]
+        return None
+
+    def _judge(self) -> None:
+        """Raise ``Over`` for a reader that takes nothing, or too little."""
+        now = self.clock()
+        if self._full_since is None:
+            self._full_since = now
+        if now - self._taken > STOPPED_SECONDS or now - self._full_since > SLOW_SECONDS:
+            raise Over
+
+
+def _read(source: Socket, piece: memoryview) -> int | Waits:
+    """Read what is there; return how much that is, or what to wait for.
+
+    Raises:
+        Over: the other side has closed, or broken.
+    """
+    try:
+        read = source.recv_into(piece)
+    except (BlockingIOError, ssl.SSLWantReadError):
+        return {source: READ}
+    except ssl.SSLWantWriteError:
+        return {source: WRITE}
+    except OSError:
+        raise Over from None
+    if read == 0:
+        raise Over
+    return read
+
+
+def _write(sink: Socket, piece: memoryview) -> int | Waits:
+    """Write what is taken at once; return how much that is, or what to wait for.
+
+    Raises:
+        Over: the other side has broken.
+    """
+    try:
+        return sink.send(piece)
+    except (BlockingIOError, ssl.SSLWantWriteError):
+        return {sink: WRITE}
+    except ssl.SSLWantReadError:
+        return {sink: READ}
+    except OSError:
+        raise Over from None
 
 
 def _has_more(source: Socket) -> bool:
@@ -98,9 +241,11 @@ class Link:
     tls: ssl.SSLSocket | None = None
     peer: bytes | None = None
     """The pinned key, once it was proven."""
-    waits: dict[Socket, int] = field(default_factory=dict)
+    home: str = ""
+    """What the peer says of its home."""
+    waits: Waits = field(default_factory=dict)
     """What is waited for, of each socket."""
-    _ways: list[tuple[Way, Wait | None]] = field(default_factory=list)
+    _ways: list[tuple[Way | HoldingWay, Waits | None]] = field(default_factory=list)
 
     def connected(self) -> None:
         """Go on after a call: raise ``Over`` where nobody has answered."""
@@ -131,11 +276,16 @@ class Link:
             return True
         return False
 
-    def opened(self, peer: bytes, local: Socket) -> None:
-        """Let bytes pass from now on."""
+    def opened(self, peer: bytes, local: Socket, all_held: Held) -> None:
+        """Let bytes pass from now on; ``all_held`` counts what is held for slow readers."""
         assert self.tls is not None, "begun"
         self.peer, self.local = peer, local
-        self._ways = [(Way(self.tls, local), None), (Way(local, self.tls), None)]
+        self._ways = [(Way(self.tls, local), None), (HoldingWay(local, self.tls, all_held), None)]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its peer takes less than comes for it, so that it has to be looked at before long."""
+        return any(isinstance(way, HoldingWay) and way.is_full for way, _ in self._ways)
 
     def move(self, ready: dict[Socket, int]) -> bool:
         """Move what can be moved; tell whether there is more at once.
@@ -144,15 +294,16 @@ class Link:
             ready: what can be done with which socket.
         """
         more = False
-        for number, (way, wait) in enumerate(self._ways):
-            if wait is None or ready.get(wait[0], 0) & wait[1]:
-                wait = way.move()
-                self._ways[number] = way, wait
-            more = more or wait is None
+        for number, (way, waits) in enumerate(self._ways):
+            holds_full = isinstance(way, HoldingWay) and way.is_full
+            if waits is None or holds_full or any(ready.get(one, 0) & event for one, event in waits.items()):
+                waits = way.move()
+                self._ways[number] = way, waits
+            more = more or waits is None
         self.waits = {}
-        for _, wait in self._ways:
-            if wait is not None:
-                self.waits[wait[0]] = self.waits.get(wait[0], 0) | wait[1]
+        for _, waits in self._ways:
+            for one, event in (waits or {}).items():
+                self.waits[one] = self.waits.get(one, 0) | event
         return more
 
     @property
@@ -162,6 +313,8 @@ class Link:
 
     def close(self) -> None:
         """Close both sides."""
+        for way, _ in self._ways:
+            way.close()
         for one in (self.raw, self.local):
             if one is not None:
                 one.close()

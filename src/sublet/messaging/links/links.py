@@ -1,8 +1,9 @@
 """The links of one daemon: who calls us, whom we call, and Zenoh between them.
 
 Zenoh trusts the public web roots beside the authorities that it is given, names all of these in its handshakes, and
-can't be told while it runs that a peer was added or removed. So it has no port: it listens on a socket in a directory
-that only its own user enters, and its calls go to such sockets too. One thread of this module moves the bytes between
+can't be told while it runs that a peer was added or removed. So it has no port: for each peer it listens on a socket in
+a directory that only its own user enters, and its calls go to such sockets too. So what comes by a socket is known to
+come from one peer. One thread of this module moves the bytes between
 these and TLS connections whose keys it has verified itself. Whoever is not pinned any more is cut at once.
 
 Weak: that thread is Python, so while the interpreter is busy with other threads, what passes waits for its turn.
@@ -23,8 +24,9 @@ from typing import Final
 
 import structlog
 
-from sublet.messaging.links.keys import LinkKeys, key_id
-from sublet.messaging.links.link import READ, WRITE, Link, Over, Socket
+from sublet.messaging.links.doorman import Doorman, Everybody
+from sublet.messaging.links.keys import LinkKeys, home_of, key_id
+from sublet.messaging.links.link import READ, WRITE, Held, Link, Over, Socket
 from sublet.messaging.links.sockets import BACKLOG, Address, private_directory, remove_directory
 
 log = structlog.get_logger(__name__)
@@ -37,7 +39,6 @@ MAX_LINKS_OF_PEER: Final = 4
 ACCEPTED_A_TURN: Final = 16
 PAUSE_SECONDS: Final = 0.1
 """After a failure of the thread, which then goes on."""
-_OURS: Final = "bus"
 
 
 class Links:
@@ -48,12 +49,14 @@ class Links:
         sockets: directory for Zenoh's sockets, made private and emptied. One whose path is too long for a socket, or
             has characters that Zenoh reads otherwise, is replaced by a temporary one.
         listener: the socket at which peers call, which stays the caller's; None where nobody can.
+        doorman: knows from which home a peer may come; None for any.
 
     Raises:
         OSError: the directory can't be made.
     """
 
-    def __init__(self, keys: LinkKeys, sockets: Path, listener: Socket | None) -> None:
+    def __init__(self, keys: LinkKeys, sockets: Path, listener: Socket | None, doorman: Doorman | None = None) -> None:
+        self._doorman: Doorman = doorman or Everybody()
         self._keys = keys
         self._sockets = private_directory(sockets)
         self._listener = listener.dup() if listener is not None else None
@@ -66,6 +69,7 @@ class Links:
         self._pending: OrderedDict[Link, None] = OrderedDict()
         self._open: dict[bytes, list[Link]] = {}
         self._busy: list[Link] = []
+        self._held = Held()
         self._resting: dict[Socket, tuple[float, bytes | None]] = {}
         """Listeners that are left alone until then, and what they are registered with."""
         self._closing = False
@@ -76,14 +80,17 @@ class Links:
         self._thread = threading.Thread(target=self._run, name="bus-links", daemon=True)
         self._thread.start()
 
-    @property
-    def endpoint(self) -> str:
-        """Where Zenoh has to listen."""
-        return f"unixsock-stream/{self._inbound}"
+    def inbound(self, key: bytes) -> str:
+        """Return where Zenoh has to listen for a peer alone."""
+        return f"unixsock-stream/{self._inbound(key)}"
+
+    def _inbound(self, key: bytes) -> Path:
+        return self._sockets / f"{_name(key)}.in"
 
     @property
-    def _inbound(self) -> Path:
-        return self._sockets / "in"
+    def trusted(self) -> frozenset[bytes]:
+        """The keys of those who are let in."""
+        return self._keys.trusted
 
     def trust(self, peers: Iterable[bytes]) -> None:
         """Let these in and nobody else, and cut whoever is not among them. Returns when they are cut.
@@ -96,8 +103,8 @@ class Links:
         finally:
             self._do(self._cut_strangers)
 
-    def call(self, addresses: Mapping[bytes, Sequence[Address]]) -> tuple[str, ...]:
-        """Call these peers from now on; return where Zenoh has to connect for that.
+    def call(self, addresses: Mapping[bytes, Sequence[Address]]) -> dict[bytes, str]:
+        """Call these peers from now on; return where Zenoh has to connect for each of them.
 
         Args:
             addresses: of each daemon by its key, tried in turn. Others than before count from the next call on.
@@ -114,7 +121,7 @@ class Links:
                 self._add_caller(key)
 
         self._do(change)
-        return tuple(sorted(f"unixsock-stream/{self._path(key)}" for key in addresses))
+        return {key: f"unixsock-stream/{self._path(key)}" for key in addresses}
 
     def peers(self) -> list[bytes]:
         """Return the key of each link's peer."""
@@ -177,7 +184,8 @@ class Links:
         ready: dict[Link, dict[Socket, int]] = {link: {} for link in self._busy}
         self._busy = []
         self._rested()
-        wait = 0 if ready else PAUSE_SECONDS if self._resting else 1.0 if self._pending else None
+        full = [link for all_of in self._open.values() for link in all_of if link.is_full]
+        wait = 0 if ready else PAUSE_SECONDS if self._resting or full else 1.0 if self._pending else None
         for key, events in self._selector.select(wait):
             made = key.fileobj
             assert isinstance(made, socket.socket)
@@ -191,6 +199,8 @@ class Links:
                 self._accept(made)
         while self._jobs:
             self._jobs.popleft()()
+        for link in full:  # their readers may take nothing any more
+            ready.setdefault(link, {})
         for link, events_of in ready.items():
             if not link.closed:  # by another one that needed its place
                 self._guarded(link, events_of)
@@ -287,22 +297,27 @@ class Links:
     def _prove(self, link: Link) -> None:
         """Let a link pass bytes if its peer has proven a key that is pinned, and the one that we have called."""
         assert link.tls is not None, "the handshake is over"
-        peer = self._keys.peer_of(link.tls.getpeercert(binary_form=True))
-        if peer is None or link.wanted not in (None, peer):
+        shown = link.tls.getpeercert(binary_form=True)
+        peer, link.home = self._keys.peer_of(shown), home_of(shown)
+        if peer is None or link.wanted not in (None, peer) or not self._doorman.admits(peer, link.home):
             raise Over
+        for other in list(self._open.get(peer, [])):
+            if other.home != link.home and not self._doorman.admits(peer, other.home):
+                self._end(other)  # a copy of the home that has come now
         local = link.local
         if local is None:
             local = socket.socket(socket.AF_UNIX)
             link.local = local
             local.setblocking(False)
             try:
-                local.connect(str(self._inbound))
+                local.connect(str(self._inbound(peer)))
             except OSError:  # Zenoh is not there yet, or has no room
                 raise Over from None
         del self._pending[link]
-        link.opened(peer, local)
+        link.opened(peer, local, self._held)
         links = self._open.setdefault(peer, [])
         links.append(link)
+        self._doorman.opened(peer, link.home)
         if len(links) > MAX_LINKS_OF_PEER:
             self._end(links[0])
         if link.move({}):
@@ -333,6 +348,7 @@ class Links:
         self._pending.pop(link, None)
         if link.peer is not None and link in (links := self._open.get(link.peer, [])):
             links.remove(link)
+            self._doorman.ended(link.peer, link.home)
             if not links:
                 del self._open[link.peer]
         link.close()
@@ -346,7 +362,7 @@ class Links:
                 self._end(link)
 
     def _path(self, key: bytes) -> Path:
-        return self._sockets / key_id(key)[:5].hex()
+        return self._sockets / _name(key)
 
     def _add_caller(self, key: bytes) -> None:
         made = socket.socket(socket.AF_UNIX)
@@ -369,3 +385,8 @@ class Links:
             self._end(link)
         with suppress(OSError):  # what lies there keeps no other peer from being dropped
             self._path(key).unlink()
+
+
+def _name(key: bytes) -> str:
+    """Return how the sockets for a peer are called."""
+    return key_id(key)[:5].hex()

@@ -97,6 +97,7 @@ class CatchingUp:
         await self.everything()
         await self._ask_for_members()
         await self._once_more()
+        await self._joining.tell_again()
 
     async def _once_more(self) -> None:
         """Ask again for rooms of which no member has answered, and for our rooms; once for several changes."""

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.intake.intake import Intake
-from sublet.messaging.ports.store import Store
+from sublet.messaging.membership import consent
+from sublet.messaging.membership.consent import ConsentParts, OfferRead
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import RoomStates
+from sublet.messaging.writing.later import Later
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.identity import parse_record
-from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
+from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.inbox import MAX_KNOWN_ROOMS
 from sublet.protocol.ezagent.keys import parse_doc_id
 
 MAX_ROOMS: Final = 4_096
 MAX_ROOMS_OF_INVITER: Final = 512
-"""Rooms into which the entities of one daemon have brought ours."""
+"""Rooms into which the entities of one daemon have brought ours without a person's yes."""
 
 
-class InvitationParts(Protocol):
+class InvitationParts(ConsentParts, Protocol):
     """The parts of the engine for being brought into rooms."""
 
     @property
@@ -35,21 +36,22 @@ class InvitationParts(Protocol):
     def intake(self) -> Intake: ...
 
     @property
-    def keyring(self) -> Keyring: ...
+    def later(self) -> Later: ...
 
     @property
     def rooms(self) -> RoomStates: ...
 
-    @property
-    def store(self) -> Store: ...
-
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A room's config as somebody has sent it, with who says that they have signed it; nothing is verified."""
+    """A room's config as somebody has sent it, with who says that they have signed it; nothing is verified.
+
+    ``homes`` has the daemons at which those are at home whose records came along, and prove that.
+    """
 
     config: Bundle
     signers: frozenset[EntityId]
+    homes: Mapping[EntityId, str] = field(default_factory=dict)
 
 
 def rooms_in(bundle: Bundle, most: int = MAX_ROOMS) -> dict[RoomId, Offered]:
@@ -74,22 +76,31 @@ def rooms_in(bundle: Bundle, most: int = MAX_ROOMS) -> dict[RoomId, Offered]:
                 signers.setdefault(place.room_id, set()).add(envelope.signer)
     # Each record costs signatures to prove, so there are no more of them than signers.
     who: dict[EntityId, tuple[RecordKind, bytes]] = {}
+    homes: dict[EntityId, str] = {}
     for raw in list(dict.fromkeys(bundle.of(RecordKind.IDENTITY)))[: len(set().union(*signers.values()))]:
         with suppress(Refused):
-            who[parse_record(raw).entity_id] = RecordKind.IDENTITY, raw
+            record = parse_record(raw)
+            who[record.entity_id] = RecordKind.IDENTITY, raw
+            homes[record.entity_id] = record.home
     return {
         room: Offered(
-            Bundle((*(who[one] for one in sorted(signers[room]) if one in who), *config)), frozenset(signers[room])
+            Bundle((*(who[one] for one in sorted(signers[room]) if one in who), *config)),
+            frozenset(signers[room]),
+            {one: homes[one] for one in signers[room] if one in homes},
         )
         for room, config in configs.items()
     }
 
 
 def rooms_known(engine: InvitationParts, entity: EntityId) -> set[RoomId]:
-    """Return the rooms of which one of ours need not be told: those that it is a member of, and what is forgotten."""
-    known = {room_id for room_id in engine.here.ids if engine.here.is_member(entity, room_id)}
-    left = MAX_KNOWN_ROOMS - len(known)  # of what is forgotten, peers keep the newest the longest
-    return known | set(sorted(engine.store.removal.forgotten(), reverse=True)[: max(0, left)])
+    """Return the rooms of which one of ours need not be told.
+
+    Those are the ones that it is a member of, invitations that wait or were declined, and what is forgotten.
+    """
+    found = {room_id for room_id in engine.here.ids if engine.here.is_member(entity, room_id)}
+    found.update(consent.known(engine))
+    left = MAX_KNOWN_ROOMS - len(found)  # of what is forgotten, peers keep the newest the longest
+    return found | set(sorted(engine.store.removal.forgotten(), reverse=True)[: max(0, left)])
 
 
 def is_new(engine: InvitationParts, room_id: RoomId) -> bool:
@@ -99,7 +110,9 @@ def is_new(engine: InvitationParts, room_id: RoomId) -> bool:
     return len(engine.here.ids) < MAX_ROOMS
 
 
-def follow(engine: InvitationParts, room_id: RoomId, bundle: Bundle, by: EntityId | None) -> bool:
+def follow(
+    engine: InvitationParts, room_id: RoomId, bundle: Bundle, by: EntityId | None, *, is_asked: bool = False
+) -> bool:
     """Take up a room, and tell whether it was new here.
 
     Args:
@@ -107,8 +120,11 @@ def follow(engine: InvitationParts, room_id: RoomId, bundle: Bundle, by: EntityI
         room_id: the room.
         bundle: its config.
         by: who has brought ours into it; None for nobody who may.
+        is_asked: whether a person here has accepted, which no number of rooms stands against but ``MAX_ROOMS``.
     """
-    if by is None or not is_new(engine, room_id) or _brought_by(engine, entity_domain(by)) >= MAX_ROOMS_OF_INVITER:
+    if by is None or not is_new(engine, room_id):
+        return False
+    if not is_asked and _brought_by(engine, engine.keyring.home(by)) >= MAX_ROOMS_OF_INVITER:
         return False
     engine.here.ids.add(room_id)
     try:
@@ -116,7 +132,13 @@ def follow(engine: InvitationParts, room_id: RoomId, bundle: Bundle, by: EntityI
     except BaseException:
         engine.here.ids.discard(room_id)  # it could not be kept: the next offer is as new as this one
         raise
+    engine.later.after_commit(lambda: engine.store.invitations.drop(room_id))
     return True
+
+
+def homes_of(engine: InvitationParts, offered: Offered) -> dict[EntityId, str]:
+    """Return at which daemons those are at home who say that they have signed a config."""
+    return {one: offered.homes.get(one) or engine.keyring.home(one) for one in offered.signers}
 
 
 def heard(engine: InvitationParts, room_id: RoomId, bundle: Bundle) -> None:
@@ -125,10 +147,10 @@ def heard(engine: InvitationParts, room_id: RoomId, bundle: Bundle) -> None:
         engine.intake.take_bundle(None, bundle)
 
 
-def inviter(
+def read_offer(
     make_trial: Callable[[], InvitationParts], room_id: RoomId, bundle: Bundle, may_invite: Collection[EntityId]
-) -> EntityId | None:
-    """Return who has brought one of ours into a room, as its config says; None for nobody who may; takes a while.
+) -> OfferRead:
+    """Return what a room's config says to us: who has brought one of ours in, and into what; takes a while.
 
     Args:
         make_trial: makes an engine in memory, where a config is read before anything of it is kept.
@@ -140,7 +162,13 @@ def inviter(
     try:
         trial.here.ids.add(room_id)
         trial.intake.take_bundle(None, bundle)
-        return next((by for by in inviters(trial, room_id) if by in may_invite), None)
+        state = trial.rooms.state(room_id)
+        members = tuple(state.members())
+        whom = tuple(entity for entity in trial.keyring.local if entity in members)
+        by = next((by for by in inviters(trial, room_id) if by in may_invite), None)
+        removed = any(entity in trial.keyring.local and one.removals for entity, one in state.entities.items())
+        home = trial.keyring.home(by) if by is not None else ""
+        return OfferRead(by, home, whom, state.name, state.creator or "", members, removed and not whom)
     finally:
         trial.store.close()
 
@@ -152,8 +180,8 @@ def inviters(engine: InvitationParts, room_id: RoomId) -> list[EntityId]:
     return [grant.by for grant in grants if grant is not None]
 
 
-def _brought_by(engine: InvitationParts, domain: str) -> int:
-    ours = {entity_domain(entity) for entity in engine.keyring.local}
-    if domain in ours:
+def _brought_by(engine: InvitationParts, home: str) -> int:
+    home_of = engine.keyring.home
+    if home in {home_of(entity) for entity in engine.keyring.local}:
         return 0
-    return sum(any(entity_domain(by) == domain for by in inviters(engine, room)) for room in engine.here.ids)
+    return sum(any(home_of(by) == home for by in inviters(engine, room)) for room in engine.here.ids)

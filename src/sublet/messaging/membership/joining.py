@@ -1,9 +1,13 @@
-"""Rooms into which others bring our entities: told as it happens, and asked for by who was away; on the event loop."""
+"""Rooms into which others bring our entities: told as it happens, and asked for by who was away; on the event loop.
+
+Rules: a room is taken up where its rules say so, or a person has said yes. Any other waits (``consent.py``). What a
+daemon tells of is read for as long as there is room for its invitations, and only so much of it at a time.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -12,16 +16,22 @@ import anyio.to_thread
 
 from sublet.messaging.attending.attending import Declaring
 from sublet.messaging.engine.calling import CallEngine
+from sublet.messaging.membership import consent
+from sublet.messaging.membership.consent import Consent, ConsentRules, OfferRead, TellsNo
 from sublet.messaging.membership.invitations import (
     InvitationParts,
+    Offered,
     follow,
     heard,
-    inviter,
+    homes_of,
     is_new,
+    read_offer,
     rooms_in,
     rooms_known,
 )
+from sublet.messaging.membership.offer_limits import OfferLimits
 from sublet.messaging.parts import parts_of
+from sublet.messaging.ports.invitation_store import Answer, Invitation
 from sublet.messaging.ports.network import PeerQuery
 from sublet.messaging.running.fair_queue import ITEM_BYTES, Bounds, FairQueue, claimed_sender
 from sublet.messaging.running.hand_over import HandOver
@@ -45,15 +55,17 @@ MAX_INBOX_PARTS: Final = 64
 
 
 class Joining:
-    """Takes up rooms that ours were invited to.
+    """Takes up rooms that ours were invited to, or has them wait.
 
     Args:
         call: runs something with the engine.
         declare: where answers are given.
         sync: asks for rooms.
-        accept: tells whether an entity may bring ours into a room.
+        accept: tells whether the entities of a daemon, by its node id, may invite ours at all.
+        rules: decides what becomes of invitations of those who may.
         trial: makes an engine in memory, where a config is read before anything of it is kept.
         attend: attends to a room that was taken up.
+        noes: tells those who invite that ours have declined.
         hand_over: takes invitations from the network's threads.
     """
 
@@ -62,19 +74,25 @@ class Joining:
         call: CallEngine,
         declare: Declaring,
         sync: Sync,
-        accept: Callable[[EntityId], bool],
+        accept: Callable[[str], bool],
+        rules: ConsentRules,
         trial: Callable[[], InvitationParts],
         attend: Callable[[RoomId], Awaitable[None]],
+        noes: TellsNo,
         hand_over: HandOver,
     ) -> None:
         self._call = call
         self._declare = declare
         self._sync = sync
         self._accept = accept
+        self._rules = rules
         self._trial = trial
         self._attend = attend
+        self._noes = noes
         self._hand_over = hand_over
+        self.limits = OfferLimits()
         self._trying = anyio.CapacityLimiter(1)
+        self._turn = anyio.Lock()
         self._lock = threading.Lock()
         bounds = Bounds(MAX_INVITATIONS, MAX_INVITATIONS_BYTES, MAX_INVITATIONS_OF_INVITER, MAX_BYTES_OF_INVITER)
         self._waiting: FairQueue[PeerQuery] = FairQueue(bounds)
@@ -93,14 +111,23 @@ class Joining:
     async def ask(self, entity: EntityId) -> None:
         """Ask which other rooms one of ours is a member of, part by part; each room is told of once."""
         await self._read()
-        told = await self._call(partial(rooms_known, entity=entity))
+        told = await self._call(partial(rooms_known, entity=entity)) | self.limits.left_out()
         for _ in range(MAX_INBOX_PARTS):
             before, more = len(told), False
             for bundle in await self._sync.inbox(entity, told):
-                told |= await self._take(bundle, MAX_ROOMS_OF_ANSWER)
-                more |= bundle.more
+                rooms, looked_at = await self._take(bundle, MAX_ROOMS_OF_ANSWER)
+                told |= rooms
+                more |= bundle.more and looked_at  # nobody is asked on who tells of what nobody here looks at
             if not more or len(told) == before:
                 return
+
+    async def tell_again(self) -> None:
+        """Tell of what ours have declined while nobody could be reached."""
+        await self._noes.tell_again()
+
+    async def take_up(self, invitation: Invitation, config: Bundle) -> bool:
+        """Take up a room that somebody here has accepted; return whether that could be done."""
+        return await self._follow(invitation.room_id, config, invitation.by, is_asked=True)
 
     async def _read(self) -> None:
         """Read the invitations that wait; also from time to time, for what found no room to be handed over."""
@@ -118,23 +145,92 @@ class Joining:
             else:
                 await self._declare(query.reply, encode_bundle(()))
 
-    async def _take(self, bundle: Bundle, most: int) -> set[RoomId]:
-        """Take up the rooms that a bundle of configs shows one of ours to be a member of; return all that it holds.
+    async def _take(self, bundle: Bundle, most: int) -> tuple[set[RoomId], bool]:
+        """Take what a bundle of configs tells of; return all rooms that it holds, and whether any was looked at.
 
         Args:
             bundle: the configs, unverified.
             most: how many rooms are looked at.
         """
         rooms = await anyio.to_thread.run_sync(rooms_in, bundle, most, limiter=self._trying)
+        looked_at = False
         for room_id, offered in rooms.items():
-            config, may_invite = offered.config, {signer for signer in offered.signers if self._accept(signer)}
-            if bool(may_invite) and await self._call(partial(is_new, room_id=room_id)):
-                # On a thread of its own, since whoever sends a config makes it as long as they like.
-                tried = partial(inviter, self._trial, room_id, config, may_invite)
-                by = await anyio.to_thread.run_sync(tried, limiter=self._trying)
-                if await self._call(partial(follow, room_id=room_id, bundle=config, by=by)):
-                    await self._attend(room_id)
-                    continue
-            for part in parts_of(config):
+            if await self._call(partial(is_new, room_id=room_id)):
+                async with self._turn:  # or a room that comes by two ways would be read twice
+                    looked_at |= await self._offered(room_id, offered)
+                continue
+            looked_at = True
+            for part in parts_of(offered.config):
                 await self._call(partial(heard, room_id=room_id, bundle=part))
-        return set(rooms)
+        return set(rooms), looked_at
+
+    async def _offered(self, room_id: RoomId, offered: Offered) -> bool:
+        """Take up a room, have it wait, or leave it out; return whether it was looked at."""
+        homes = await self._call(partial(homes_of, offered=offered))
+        may_invite = {signer: home for signer, home in homes.items() if self._accept(home)}
+        found = await self._call(partial(consent.find, room_id=room_id))
+        if found is not None and found.answer is Answer.DECLINED:
+            await self._noes.refuse(found, offered.config)
+            return True
+        if not may_invite:
+            return False
+        if found is None and not await self._may_look(room_id, may_invite):
+            return False
+        if found is not None and found.answer is Answer.PENDING:
+            if found.kept == encode_bundle(offered.config.records):
+                return True
+            if not any(self.limits.may_read_again(home) for home in set(may_invite.values())):
+                return False
+        # On a thread of its own, since whoever sends a config makes it as long as they like.
+        tried = partial(read_offer, self._trial, room_id, offered.config, may_invite)
+        read = await anyio.to_thread.run_sync(tried, limiter=self._trying)
+        found = await self._call(partial(consent.find, room_id=room_id))  # which may have been answered meanwhile
+        if found is not None and found.whom and read.taken_out:
+            await self._call(lambda engine: engine.store.invitations.drop(room_id))
+            self.limits.has_room(found.home)
+        elif read.by is not None:
+            await self._consider(room_id, offered.config, read, found)
+        return True
+
+    async def _consider(self, room_id: RoomId, config: Bundle, read: OfferRead, found: Invitation | None) -> None:
+        """Do with a room that ours are members of what its rules, or somebody here, say."""
+        assert read.by is not None, "nobody has invited"
+        if found is not None and consent.is_agreed(found, read):
+            await self._follow(room_id, config, read.by, is_asked=bool(found.whom))
+            return
+        if found is not None and found.answer is Answer.DECLINED:
+            return
+        decided = await self._rules.decide(read.home, read.whom)
+        if decided is Consent.ACCEPT:
+            await self._follow(room_id, config, read.by)
+        elif decided is Consent.ASK:
+            raw = encode_bundle(config.records)
+            if not await self._call(partial(consent.keep, room_id=room_id, read=read, config=raw, before=found)):
+                self.limits.leave_out(room_id, read.home)
+
+    async def _follow(self, room_id: RoomId, config: Bundle, by: EntityId, *, is_asked: bool = False) -> bool:
+        if not await self._call(partial(follow, room_id=room_id, bundle=config, by=by, is_asked=is_asked)):
+            return False
+        await self._attend(room_id)
+        return True
+
+    async def _may_look(self, room_id: RoomId, may_invite: Mapping[EntityId, str]) -> bool:
+        """Tell whether a room that is new is read: there is room for it, or it would be taken up by itself.
+
+        Args:
+            room_id: the room.
+            may_invite: those who say that they have signed its config, with their homes.
+        """
+        homes = set(may_invite.values())
+        if any(self._rules.foresee(home) is Consent.ACCEPT for home in homes):
+            return True
+        asks = {home for home in homes if self._rules.foresee(home) is Consent.ASK}
+        for by, home in may_invite.items():
+            if home not in asks or await self._call(partial(consent.is_full, by=by, home=home)):
+                continue
+            if self.limits.may_read(home):
+                return True
+            asks.discard(home)
+        for home in homes:
+            self.limits.leave_out(room_id, home)
+        return False

@@ -85,8 +85,8 @@ class Ephemeral:
         self._events = events
         self._outbox = outbox
         self._now_ms = now_ms
-        self._tokens = KeptPassing[None]()
-        self._said = KeptPassing[Passing]()
+        self._tokens = KeptPassing[None](keyring.home)
+        self._said = KeptPassing[Passing](keyring.home)
         self._swept_ms = 0
 
     def take(self, envelope: Envelope) -> None:

@@ -6,6 +6,7 @@ Rules: what takes the place of something counts by what it adds. Weak: what an e
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
@@ -23,10 +24,15 @@ ValueT = TypeVar("ValueT")
 
 
 class KeptPassing(Generic[ValueT]):
-    """Something about entities in rooms, within bounds of each daemon and of all of them."""
+    """Something about entities in rooms, within bounds of each daemon and of all of them.
 
-    def __init__(self) -> None:
-        self._rooms: dict[RoomId, dict[EntityId, tuple[ValueT, int]]] = {}
+    Args:
+        home: returns the daemon at which an entity is at home.
+    """
+
+    def __init__(self, home: Callable[[EntityId], str] = entity_domain) -> None:
+        self._home = home
+        self._rooms: dict[RoomId, dict[EntityId, tuple[ValueT, int, str]]] = {}
         self._counts: Counter[str] = Counter()
         self._sizes: Counter[str] = Counter()
         self.count = self.size = 0
@@ -41,7 +47,7 @@ class KeptPassing(Generic[ValueT]):
 
     def all(self) -> list[tuple[Key, ValueT]]:
         """Return everything that is kept."""
-        return [((room, entity), value) for room, of in self._rooms.items() for entity, (value, _) in of.items()]
+        return [((room, entity), value) for room, of in self._rooms.items() for entity, (value, _, _) in of.items()]
 
     def of_room(self, room_id: RoomId) -> list[Key]:
         """Return the keys of a room."""
@@ -49,22 +55,22 @@ class KeptPassing(Generic[ValueT]):
 
     def has_room(self, key: Key, size: int) -> bool:
         """Tell whether something fits that takes so many bytes, in place of what is kept under its key."""
-        domain, known = entity_domain(key[1]), self._rooms.get(key[0], {}).get(key[1])
+        home, known = self._home(key[1]), self._rooms.get(key[0], {}).get(key[1])
         more, grows = (1, _entry_size(key, size)) if known is None else (0, _entry_size(key, size) - known[1])
         return (grows <= 0 and not more) or (
             self.count + more <= MAX_PRESENT
             and self.size + grows <= MAX_PRESENT_BYTES
-            and self._counts[domain] + more <= MAX_PRESENT_OF_DAEMON
-            and self._sizes[domain] + grows <= MAX_PRESENT_BYTES_OF_DAEMON
+            and self._counts[home] + more <= MAX_PRESENT_OF_DAEMON
+            and self._sizes[home] + grows <= MAX_PRESENT_BYTES_OF_DAEMON
         )
 
     def put(self, key: Key, value: ValueT, size: int) -> None:
         """Keep something in place of what was kept under its key; it takes ``size`` bytes beside its entry."""
         self.drop(key)
-        domain, size = entity_domain(key[1]), _entry_size(key, size)
-        self._rooms.setdefault(key[0], {})[key[1]] = value, size
-        self._counts[domain] += 1
-        self._sizes[domain] += size
+        home, size = self._home(key[1]), _entry_size(key, size)
+        self._rooms.setdefault(key[0], {})[key[1]] = value, size, home
+        self._counts[home] += 1
+        self._sizes[home] += size
         self.count += 1
         self.size += size
 
@@ -76,11 +82,11 @@ class KeptPassing(Generic[ValueT]):
             return
         if not of_room:
             del self._rooms[key[0]]
-        domain, size = entity_domain(key[1]), found[1]
-        self._counts[domain] -= 1
-        self._sizes[domain] -= size
-        if not self._counts[domain]:
-            del self._counts[domain], self._sizes[domain]
+        _, size, home = found
+        self._counts[home] -= 1
+        self._sizes[home] -= size
+        if not self._counts[home]:
+            del self._counts[home], self._sizes[home]
         self.count -= 1
         self.size -= size
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
+
+ANYBODY: Final = ""
+"""Those behind a link of which nobody knows whose it is: a relay, or plain endpoints in tests."""
 
 
 class Priority(Enum):
@@ -46,11 +49,35 @@ class PeerQuery(Protocol):
         """Send none; the peer waits no longer."""
 
 
-class Network(Protocol):
-    """Publish, subscribe, query. Callbacks come from foreign threads and must only enqueue."""
+class Heard(Protocol):
+    """Takes the answers to a question, from foreign threads."""
 
-    def publish(self, key: str, payload: bytes, attachment: bytes, qos: Qos) -> None:
-        """Publish; may block for seconds where a link is congested."""
+    def __call__(self, answer: bytes | None, replier: str = "") -> None:
+        """Take an answer, unopened; None once no more come.
+
+        Args:
+            answer: of the bytes that came.
+            replier: who says to have answered, which nothing proves; for taking turns alone.
+        """
+
+
+class Network(Protocol):
+    """Publish, subscribe, ask. Callbacks come from foreign threads and must only enqueue.
+
+    A peer is the node id of the daemon whose pinned key its link has proven. ``ANYBODY`` stands for all of those
+    that are reached over links without such a key.
+    """
+
+    def publish(self, key: str, payload: bytes, attachment: bytes, qos: Qos, to: Collection[str] | None = None) -> None:
+        """Publish; may block while a link is congested.
+
+        Args:
+            key: under which.
+            payload: what.
+            attachment: sent along.
+            qos: how.
+            to: node ids of the peers that get it; None for all. Whoever is behind ``ANYBODY`` gets everything.
+        """
 
     def subscribe(self, key: str, callback: Callable[[Sample], None]) -> Callable[[], None]:
         """Hear what others publish under an exact key; the result ends it."""
@@ -58,8 +85,22 @@ class Network(Protocol):
     def serve(self, key: str, callback: Callable[[PeerQuery], None]) -> Callable[[], None]:
         """Answer queries of others for an exact key; the result ends it."""
 
-    def query(self, key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:
-        """Ask all others, and return every answer; blocks."""
+    def linked(self) -> Collection[str]:
+        """Return the peers that can be asked now; ``ANYBODY`` among them where there may be others."""
+
+    def ask(self, peer: str, key: str, payload: bytes, timeout_seconds: float, heard: Heard) -> Callable[[], None]:
+        """Ask one peer, or those that are behind ``ANYBODY``; may block while its link is congested.
+
+        Args:
+            peer: one of ``linked``.
+            key: what is asked for.
+            payload: the question.
+            timeout_seconds: after which nobody answers any more.
+            heard: takes the answers.
+
+        Returns:
+            What ends it early; nothing is told any more from then on.
+        """
 
     def announce(self, key: str) -> Callable[[], None]:
         """Let others know that we are there, until the result is called or this process ends."""

@@ -9,12 +9,13 @@ from sublet.messaging.ports.network import Qos
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """Something to be published."""
+    """Something to be published, to the daemons with these node ids; None for all."""
 
     key: str
     payload: bytes
     attachment: bytes
     qos: Qos
+    to: frozenset[str] | None = None
 
 
 class Outbox:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from sublet.messaging.ports.invitation_store import InvitationStore
 from sublet.messaging.ports.rank_store import RankStore
 from sublet.messaging.ports.removal_store import RemovalStore
 from sublet.messaging.ports.rows import (
@@ -61,14 +62,14 @@ class TrustStore(Protocol):
     def put_stranger(self, room_id: RoomId, signer: EntityId, updates: int, size: int) -> None:
         """Keep how much that is; nothing where it is none."""
 
-    def documents_of(self, room_id: RoomId, domain: str) -> int:
-        """Return into how many documents of a room the entities of a domain have written."""
+    def documents_of(self, room_id: RoomId, is_theirs: Callable[[EntityId], bool]) -> int:
+        """Return into how many documents of a room certain entities have written."""
 
     def usage(self) -> dict[tuple[RoomId, str], int]:
-        """Return how many bytes are kept, by room, or an empty text for none, and by domain of who wrote them."""
+        """Return how many bytes are kept, by room, or an empty text for none, and by home of who wrote them."""
 
-    def put_usage(self, room_id: RoomId, domain: str, size: int) -> None:
-        """Keep how many bytes are kept of a domain in a room; inside a transaction."""
+    def put_usage(self, room_id: RoomId, home: str, size: int) -> None:
+        """Keep how many bytes are kept of a daemon in a room; inside a transaction."""
 
     def is_deleted(self, document: int, signer: EntityId, cut: Deletion) -> bool:
         """Tell whether one deletion of a signer, in an update that only deletes, already covers a range.
@@ -104,6 +105,10 @@ class Store(Protocol):
     @property
     def removal(self) -> RemovalStore:
         """Return what removes rooms."""
+
+    @property
+    def invitations(self) -> InvitationStore:
+        """Return what keeps rooms that ours are invited to."""
 
     def document(self, doc_id: str, room_id: RoomId | None, kind: str) -> DocumentRow:
         """Return a document, made if it is new."""

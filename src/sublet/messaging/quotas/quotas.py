@@ -22,7 +22,7 @@ from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.errors import Refusal, Refused
-from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
+from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import DocumentPlace
 from sublet.protocol.ezagent.room.state import RoomState
 from sublet.protocol.ezagent.yjs.model import ItemId, Update
@@ -160,10 +160,10 @@ class Quotas:
             raise Refused(Refusal.QUOTA, "a document that a stranger begins")
         if place.shard_id is not None and not self._shards.may_begin(room_id, place.shard_id):
             raise Refused(Refusal.QUOTA, "a part of the timeline that nobody would look for")
-        key = room_id, entity_domain(signer)
+        key = room_id, self._keyring.home(signer)
         begun = self._documents.get(key)
         if begun is None:
-            begun = self._store.trust.documents_of(*key)
+            begun = self._store.trust.documents_of(room_id, lambda writer: self._keyring.home(writer) == key[1])
         if begun >= MAX_DOCUMENTS_OF_DAEMON:
             raise Refused(Refusal.QUOTA, "more documents than one daemon may begin in a room")
         self._documents[key] = begun + 1
@@ -234,18 +234,19 @@ class Quotas:
         if used is None:
             used = self._statements[room_id] = Counter()
             for clock, writer in document.clients.values():
-                used[entity_domain(writer)] += clock
-        state, domain = self._rooms.state(room_id), entity_domain(signer)
+                used[self._keyring.home(writer)] += clock
+        state, home = self._rooms.state(room_id), self._keyring.home(signer)
         is_admin = state.power(signer) >= state.level("admin").value
         most = MAX_STATEMENTS_OF_ADMINS if is_admin else MAX_STATEMENTS_OF_MEMBERS
         size = update.end - update.start if update.items else 0
-        if used[domain] + size > most and not self._is_ours(signer) and not self._is_needed(document, update):
+        if used[home] + size > most and not self._is_ours(signer) and not self._is_needed(document, update):
             self.pass_over(document, update)
             raise Refused(Refusal.QUOTA, "more statements than one daemon may make in a room's config")
-        used[domain] += size
+        used[home] += size
 
     def _is_ours(self, signer: EntityId) -> bool:
-        return any(entity_domain(entity) == entity_domain(signer) for entity in self._keyring.local)
+        home = self._keyring.home
+        return any(home(entity) == home(signer) for entity in self._keyring.local)
 
     def _is_needed(self, document: Document, update: Update) -> bool:
         """Tell whether a member's update waits for this one, or for one that does."""

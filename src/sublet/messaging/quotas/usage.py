@@ -8,6 +8,7 @@ writer's own loss.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 import structlog
@@ -27,7 +28,7 @@ _NO_ROOM: Final = ""
 log = structlog.get_logger(__name__)
 
 Share: TypeAlias = tuple[RoomId, str]
-"""A room, or nothing for what an entity keeps for all its rooms, and the domain of who wrote it."""
+"""A room, or nothing for what an entity keeps for all its rooms, and the home daemon of who wrote it."""
 
 
 class DiskUsage:
@@ -36,10 +37,14 @@ class DiskUsage:
     Args:
         store: where the counts are kept.
         limit: bytes of one daemon's entities.
+        home: returns the daemon at which an entity is at home.
     """
 
-    def __init__(self, store: Store, limit: int = DEFAULT_DAEMON_BYTES) -> None:
+    def __init__(
+        self, store: Store, limit: int = DEFAULT_DAEMON_BYTES, home: Callable[[EntityId], str] = entity_domain
+    ) -> None:
         self._store = store
+        self._home = home
         self.limit = limit
         self._full: set[str] = set()
         self._load()
@@ -52,28 +57,28 @@ class DiskUsage:
             signer: who wrote it.
             size: bytes.
         """
-        share = room_id or _NO_ROOM, entity_domain(signer)
+        share = room_id or _NO_ROOM, self._home(signer)
         self._unsaved[share] += size
         self._totals[share[1]] += size
 
     def is_full(self, signer: EntityId, *, config: bool = False) -> bool:
         """Tell whether nothing more is taken of somebody; of a room's config a quarter more is."""
-        domain = entity_domain(signer)
+        home = self._home(signer)
         limit = self.limit + self.limit // 4 if config else self.limit
-        full = self._totals[domain] >= limit
-        if full and domain not in self._full:
-            self._full.add(domain)
-            log.warning("a daemon has written as much as is kept of one", domain=domain, bytes=self._totals[domain])
+        full = self._totals[home] >= limit
+        if full and home not in self._full:
+            self._full.add(home)
+            log.warning("a daemon has written as much as is kept of one", home=home, bytes=self._totals[home])
         return full
 
     def in_room(self, room_id: RoomId, signer: EntityId) -> int:
         """Return how many bytes are kept of the daemon of somebody in one room."""
-        share = room_id, entity_domain(signer)
+        share = room_id, self._home(signer)
         return self._saved[share] + self._unsaved[share]
 
-    def total(self, domain: str) -> int:
+    def total(self, home: str) -> int:
         """Return how many bytes are kept of a daemon."""
-        return self._totals[domain]
+        return self._totals[home]
 
     def save(self) -> None:
         """Keep the counts, inside a transaction."""

@@ -32,6 +32,7 @@ class RoomStates:
         self._states: dict[RoomId, RoomState] = {}
         self._plain: dict[RoomId, frozenset[EntityId]] = {}
         self._lengths: dict[RoomId, int] = {}
+        self._before: dict[RoomId, frozenset[EntityId]] = {}
 
     def state(self, room_id: RoomId) -> RoomState:
         """Return a room's state; one without anybody in it where no config is here."""
@@ -49,13 +50,25 @@ class RoomStates:
     def changed(self, room_id: RoomId) -> RoomState | None:
         """Forget what a room's config said; return what it was, if that was known."""
         self._plain.pop(room_id, None)
-        return self._states.pop(room_id, None)
+        before = self._states.pop(room_id, None)
+        if before is not None:
+            self._before[room_id] = self._before.get(room_id, frozenset()).union(before.members())
+        return before
+
+    def members_before(self, room_id: RoomId) -> frozenset[EntityId]:
+        """Return who was a member before a room's config has changed, since ``forget_before``."""
+        return self._before.get(room_id, frozenset())
+
+    def forget_before(self) -> None:
+        """Forget who were members before, once all have been told of what has changed."""
+        self._before.clear()
 
     def forget(self) -> None:
         """Forget all states, to be decided anew."""
         self._states.clear()
         self._plain.clear()
         self._lengths.clear()
+        self._before.clear()
 
     def always_counts(self, room_id: RoomId, signer: EntityId) -> bool:
         """Tell quickly whether all that a member writes counts: never removed, never outside, with power enough."""

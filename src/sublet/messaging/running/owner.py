@@ -87,6 +87,9 @@ class Owner:
         self._outcome = outcome
         self._settle = settle
         self._settled: list[Settled] = []
+        self._done: list[_Call[Any]] = []
+        """Calls of this batch that have what they were for, which is not durable yet."""
+        self._losses = 0
         self._inbox = Arrivals[_Call[Any]](self._no_room)
         self._sender = Sender(network, STOP_SECONDS)
         self._thread = threading.Thread(target=self._run, name="messaging", daemon=True)
@@ -192,6 +195,7 @@ class Owner:
 
     def _do(self, engine: Engine, batch: list[Item[_Call[Any]]]) -> None:
         arrivals: list[Arrival] = []
+        self._done, self._losses = [], engine.staging.losses
         for item in batch:
             if isinstance(item, Sample):
                 arrivals += arrivals_of(item)
@@ -205,7 +209,7 @@ class Owner:
         if engine.intake.gathering.wait_seconds() == 0:
             self._outcome(engine.intake.take_due())
         engine.commit()
-        self._sender.send(engine.outbox.take())
+        self._sender.send(engine.audience.addressed(engine.outbox.take()))
 
     def _take(self, engine: Engine, arrivals: list[Arrival]) -> None:
         if arrivals:
@@ -218,16 +222,27 @@ class Owner:
             return
         try:
             self.settle(call.promise, call.run(engine))
+            self._done.append(call)
         except BaseException as error:
             self._settled.append(Settled(call.promise, None, _failure(error)))
+            self._fail_lost(engine, error)
+
+    def _fail_lost(self, engine: Engine, error: BaseException) -> None:
+        """Tell those who were done in this batch, where a commit failed before its end and their writes are gone."""
+        if engine.staging.losses != self._losses:
+            self._losses = engine.staging.losses
+            failed = [Settled(call.promise, None, _failure(error)) for call in self._done]
+            self._settled = [*failed, *self._settled]  # the first counts
+            self._done = []
 
     def _reply(self, engine: Engine, query: PeerQuery) -> None:
         try:
             reply = self._answer(engine, query)
         except Refused:
             reply = None
-        except BaseException:
+        except BaseException as error:
             log.exception("could not answer a peer", key=query.key)
+            self._fail_lost(engine, error)
             reply = None
         if reply is None:
             query.drop()

@@ -118,7 +118,7 @@ class Sender:
                 return
             try:
                 if isinstance(item, Outgoing):
-                    self._network.publish(item.key, item.payload, item.attachment, item.qos)
+                    self._network.publish(item.key, item.payload, item.attachment, item.qos, item.to)
                 else:
                     item[0].reply(item[1])
             except Exception:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 
@@ -11,6 +12,8 @@ from sublet.messaging.ports.blobs import BlobStore
 from sublet.messaging.ports.rows import DocumentRow, Fork
 from sublet.messaging.ports.store import Store
 from sublet.messaging.rooms.here import RoomsHere
+from sublet.messaging.rooms.standing import was_withdrawn
+from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.trust.heads import HeadExchange
 from sublet.protocol.ezagent.blob import PIECE_BYTES, Piece, encode_piece, parse_wanted
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
@@ -52,6 +55,9 @@ class AnswerParts(Protocol):
 
     @property
     def now_ms(self) -> Callable[[], int]: ...
+
+    @property
+    def rooms(self) -> RoomStates: ...
 
     @property
     def store(self) -> Store: ...
@@ -147,31 +153,66 @@ def piece(engine: AnswerParts, digest: str, offset: int) -> bytes | None:
 def inbox(engine: AnswerParts, entity: EntityId, known: Collection[RoomId]) -> bytes | None:
     """Return the configs of rooms that we know an entity to be a member of, and that it does not; None where none is.
 
+    Of a room that it knows and was taken out of before it came in, it is told that: its invitation is over.
+
     Args:
         engine: the engine.
         entity: a member.
         known: the rooms that it knows itself to be in. There are more where the answer says so.
     """
-    return offer(engine, entity, sorted(engine.here.ids.difference(known)))
+    return offer(engine, entity, sorted(engine.here.ids.difference(known)), engine.here.ids.intersection(known))
 
 
-def offer(engine: AnswerParts, entity: EntityId, rooms: Iterable[RoomId]) -> bytes | None:
-    """Return the configs of those of some rooms that an entity is a member of, until they take ``MAX_ANSWER_BYTES``."""
+def offer(
+    engine: AnswerParts, entity: EntityId, rooms: Iterable[RoomId], over: Collection[RoomId] = ()
+) -> bytes | None:
+    """Return the configs of those of some rooms that an entity is a member of, until they take ``MAX_ANSWER_BYTES``.
+
+    Args:
+        engine: the engine.
+        entity: whom it is for.
+        rooms: the rooms.
+        over: rooms of which it is told where its invitation was taken back.
+    """
     envelopes: list[bytes] = []
     size, more = 0, False
-    for room_id in rooms:
-        row = engine.store.find_document(doc_id("config", room_id=room_id))
-        if row is None or not engine.here.is_member(entity, room_id):
+    for room_id in itertools.chain(rooms, sorted(over)):
+        if engine.here.is_member(entity, room_id):
+            config = _config(engine, room_id) if room_id not in over else []
+        else:
+            config = withdrawn(engine, entity, room_id) if room_id in over else []
+        if not config:
             continue
         if more := size >= MAX_ANSWER_BYTES:
             break
-        config, _ = engine.store.log_after(row.number, {}, MAX_CONFIG_BYTES)
         envelopes += config
         size += sum(map(len, config))
     if not envelopes:
         return None
     records = [(RecordKind.IDENTITY, raw) for raw in _records(engine, envelopes)]
     return encode_bundle(records + [(RecordKind.ENVELOPE, raw) for raw in envelopes], more=more)
+
+
+def withdrawn(engine: AnswerParts, entity: EntityId, room_id: RoomId) -> list[bytes]:
+    """Return a room's config up to where an invitation was taken back; nothing where none was.
+
+    What was said there afterwards is none of the business of who never was in.
+    """
+    state = engine.rooms.state(room_id)
+    if room_id not in engine.here.ids or not was_withdrawn(engine.store, state, entity):
+        return []
+    client, clock = state.entities[entity].removals[-1].id
+    config = _config(engine, room_id)
+    for number, raw in enumerate(config):
+        update = decode_update(unpack(raw).payload)
+        if update.items and update.client == client and update.end > clock:
+            return config[: number + 1]
+    return []
+
+
+def _config(engine: AnswerParts, room_id: RoomId) -> list[bytes]:
+    row = engine.store.find_document(doc_id("config", room_id=room_id))
+    return engine.store.log_after(row.number, {}, MAX_CONFIG_BYTES)[0] if row is not None else []
 
 
 def challenged(engine: AnswerParts, entity: EntityId, raw: bytes) -> bytes | None:

@@ -19,7 +19,7 @@ from sublet.messaging.syncing.replays import SeenQuestions
 from sublet.messaging.trust.clocks import PeerClocks
 from sublet.protocol.ezagent.blob import parse_wanted
 from sublet.protocol.ezagent.errors import Refusal, Refused
-from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
+from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import Channel, DocumentPlace, doc_id, parse_doc_id
 from sublet.protocol.ezagent.question import NONCE_BYTES, Question, encode_question, open_answer, parse_question
 from sublet.protocol.ezagent.room.state import Policy
@@ -160,7 +160,7 @@ class Doorkeeper:
             raise Refused(Refusal.STALE, "whoever asks shows a record that is out of date")
         if not may_ask(engine, question.asker, place, question.body):
             raise Refused(Refusal.FOREIGN_KEY, "whoever asks may not be told")
-        peer, now_ms = entity_domain(question.asker), engine.now_ms()
+        peer, now_ms = engine.keyring.home(question.asker), engine.now_ms()
         if not question.of_now:
             at = engine.clocks.by_its_own(question.asker, place.room_id, question.signed_ms)
             if at is None or not self._seen_elsewhen.is_first(peer, question.nonce, question.signed_ms, at):

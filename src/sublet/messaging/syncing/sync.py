@@ -1,7 +1,8 @@
 """Asks peers for what is missing here, and goes on until nothing more comes.
 
-Rules: what was asked for waits in a queue without doubles, a bounded number of workers ask, and what a peer answers is
-verified like live updates. Weak: whoever answers with nothing is not told apart from who has nothing.
+Rules: what was asked for waits in a queue without doubles, who is asked and for how long is decided by ``asking.py``,
+and what a peer answers is verified like live updates. Weak: whoever answers with nothing is not told apart from who has
+nothing.
 """
 
 from __future__ import annotations
@@ -9,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
-import anyio.to_thread
 import structlog
 
 from sublet.messaging.accepting.arrival import ArrivalReport
@@ -21,9 +21,9 @@ from sublet.messaging.parts import parts_of
 from sublet.messaging.ports.network import Network
 from sublet.messaging.syncing import differences
 from sublet.messaging.syncing.answers import offer
+from sublet.messaging.syncing.asking import Answer, Asking, Late
 from sublet.messaging.syncing.doorkeeper import ask
 from sublet.protocol.ezagent.bundle import Bundle, decode_bundle
-from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.inbox import encode_known
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id, parse_doc_id
@@ -32,9 +32,8 @@ from sublet.protocol.ezagent.yjs.vectors import encode_vector
 from sublet.tasks import start_alone
 
 log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
-WORKERS: Final = 4
-QUERY_SECONDS: Final = 5.0
 OFFERS: Final = 12
 """How often a room is offered, each time after twice as long: for three minutes."""
 BRING_SECONDS: Final = 1.0
@@ -57,10 +56,17 @@ class Sync:
         network: whom to ask.
         call: runs something with the engine.
         known: told whose keys were learnt.
+        recovered: told that a peer answers again that was asked last.
     """
 
-    def __init__(self, network: Network, call: CallEngine, known: Callable[[EntityId], Awaitable[None]]) -> None:
-        self._network = network
+    def __init__(
+        self,
+        network: Network,
+        call: CallEngine,
+        known: Callable[[EntityId], Awaitable[None]],
+        recovered: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.asking = Asking(network, recovered)
         self._call = call
         self._known = known
         self._wanted: dict[str, None] = {}
@@ -68,12 +74,12 @@ class Sync:
         self._again: set[str] = set()
         self._unanswered: set[RoomId] = set()
         self._ready = anyio.Event()
-        self._limiter = anyio.CapacityLimiter(WORKERS)
 
     def want(self, name: str) -> None:
         """Ask for a document, a room (``room:ID``) or a key (``key:ENTITY``) soon; on the event loop.
 
-        ``offer:ROOM/ENTITY`` and ``bring:ROOM/ENTITY`` tell an entity of a room that we, or others, have invited it to.
+        ``offer:ROOM/ENTITY`` and ``bring:ROOM/ENTITY`` tell an entity of a room that we, or others, have invited it to;
+        ``withdraw:ROOM/ENTITY`` that we have taken that back.
         """
         self._wanted[name] = None
         self._ready.set()
@@ -104,6 +110,8 @@ class Sync:
                 await self.key(name.removeprefix("key:"))
             elif name.startswith("offer:"):
                 await self.offer(*name.removeprefix("offer:").split("/", 1))
+            elif name.startswith("withdraw:"):
+                await self.withdraw(*name.removeprefix("withdraw:").split("/", 1))
             elif name.startswith("bring:"):
                 await self.bring(*name.removeprefix("bring:").split("/", 1))
             else:
@@ -123,7 +131,8 @@ class Sync:
         the newest shard always are: those who have left say nothing, but may have the last that was written.
         """
         await self.document(doc_id("config", room_id=room_id))
-        statements = await self._ask(doc_id("heads", room_id=room_id), b"")
+        late = partial(self._late_statement, room_id)
+        statements = await self._ask(doc_id("heads", room_id=room_id), b"", late)
         (self._unanswered.discard if statements else self._unanswered.add)(room_id)
         told: dict[str, bool] = {}
         for statement in statements:
@@ -139,6 +148,13 @@ class Sync:
         for month in (previous_month(this), this, *ahead):
             await self.month(room_id, month, alike - {newest})
         await self._forks(room_id, statements)
+
+    async def _late_statement(self, room_id: RoomId, answer: Answer[Bundle]) -> None:
+        """Ask for what differs from what a member says to have for whose statement nobody has waited."""
+        told = await self._call(partial(differences.alike, room_id=room_id, bundle=answer.said))
+        for name, same in told.items():
+            if not same:
+                self.doubt(name)
 
     def take_unanswered(self) -> set[RoomId]:
         """Return the rooms of which no member has answered since the last call, or is alone in; some may be gone."""
@@ -180,16 +196,17 @@ class Sync:
         total = 0
         for _ in range(MAX_ROUNDS):
             vector = await self._call(partial(differences.vector, name=name))
-            bundles = await self._ask(channel_key(name, Channel.STATE), encode_vector(vector))
+            late = partial(self._late, name)
+            answers = await self._answers(channel_key(name, Channel.STATE), encode_vector(vector), late)
             outcome = ArrivalReport()
-            for bundle in bundles:
-                outcome.add(await self._take(place.room_id, bundle))
+            for answer in answers:
+                outcome.add(await self._take_of(place.room_id, answer))
             for signer in list(outcome.unknown_signers)[:MAX_KEYS]:
                 await self.key(signer)
             total += outcome.accepted
             for other in outcome.gaps - {name}:  # what writers of this document had seen in another one
                 self.doubt(other)
-            if not any(bundle.more for bundle in bundles) and name not in outcome.gaps:
+            if not any(answer.said.more for answer in answers) and name not in outcome.gaps:
                 return total
             if not outcome.accepted and await self._call(partial(differences.vector, name=name)) == vector:
                 return total
@@ -204,9 +221,16 @@ class Sync:
 
     async def offer(self, room_id: RoomId, entity: EntityId) -> None:
         """Tell an entity that it is a member of a room, until it has heard; who is away asks when it comes back."""
+        await self._until(partial(self._offered, room_id, entity))
+
+    async def withdraw(self, room_id: RoomId, entity: EntityId) -> None:
+        """Tell an entity that its invitation to a room was taken back, until it has heard, as with an offer."""
+        await self._until(partial(self._offered, room_id, entity, over=(room_id,)))
+
+    async def _until(self, told: Callable[[], Awaitable[bool]]) -> None:
         wait = SETTLE_SECONDS
         for _ in range(OFFERS):
-            if await self._offered(room_id, entity):
+            if await told():
                 return
             await anyio.sleep(wait)
             wait *= 2
@@ -217,9 +241,9 @@ class Sync:
         if await self._call(lambda engine: not engine.ephemeral.is_present(room_id, entity)):
             await self._offered(room_id, entity)
 
-    async def _offered(self, room_id: RoomId, entity: EntityId) -> bool:
+    async def _offered(self, room_id: RoomId, entity: EntityId, over: Collection[RoomId] = ()) -> bool:
         """Tell an entity of a room; return whether it has heard, or there is nothing to tell."""
-        payload = await self._call(partial(offer, entity=entity, rooms=[room_id]))
+        payload = await self._call(partial(offer, entity=entity, rooms=[] if over else [room_id], over=over))
         key = channel_key(doc_id("inbox", entity_id=entity), Channel.UPDATES)
         return payload is None or bool(await self.ask(key, payload))
 
@@ -228,23 +252,36 @@ class Sync:
         return await self._ask(doc_id("inbox", entity_id=entity), encode_known(known))
 
     async def ask(self, key: str, payload: bytes) -> list[bytes]:
-        """Ask all peers under a key, and return what they answer as it came."""
-        return await anyio.to_thread.run_sync(
-            self._network.query, key, payload, QUERY_SECONDS, limiter=self._limiter, abandon_on_cancel=True
-        )
+        """Ask those who may know what is at a key, and return what they answer as it came."""
+        peers = await self._call(lambda engine: engine.audience.answers(key, b""))
+        return [answer.said for answer in await self.asking.ask(key, payload, peers, _as_it_came)]
 
     async def fetch(self, key: str, body: bytes) -> list[bytes]:
         """Ask as one of ours who may be told, and return the answers, opened; nobody is asked where none may."""
-        asked = await self._call(partial(ask, key=key, body=body))
+        return [answer.said for answer in await self._fetch(key, body, _as_it_came)]
+
+    async def _fetch(
+        self, key: str, body: bytes, opens: Callable[[bytes], T], late: Late[T] | None = None
+    ) -> list[Answer[T]]:
+        asked, peers = await self._call(lambda engine: (ask(engine, key, body), engine.audience.answers(key, body)))
         if asked is None:
             return []
-        opened: list[bytes] = []
-        for answer in await self.ask(key, asked.payload):
-            try:
-                opened.append(asked.opened(answer))
-            except Refused:
-                log.info("a peer gave an answer that is not for us", key=key)
-        return opened
+        return await self.asking.ask(key, asked.payload, peers, lambda raw: opens(asked.opened(raw)), late)
+
+    async def _take_of(self, room_id: RoomId | None, answer: Answer[Bundle]) -> ArrivalReport:
+        """Take an answer, and note where it holds something that nobody has signed."""
+        outcome = await self._take(room_id, answer.said)
+        if outcome.forged:
+            self.asking.forged(answer.peer, sum(len(raw) for _, raw in answer.said.records))
+        return outcome
+
+    async def _late(self, name: str, answer: Answer[Bundle]) -> None:
+        """Take an answer about a document for which nobody has waited, and ask for the rest of it."""
+        outcome = await self._take_of(parse_doc_id(name).room_id, answer)
+        for signer in list(outcome.unknown_signers)[:MAX_KEYS]:
+            self.doubt(f"key:{signer}")
+        if name in outcome.gaps or (answer.said.more and outcome.accepted):
+            self.doubt(name)
 
     async def _take(self, room_id: RoomId | None, bundle: Bundle) -> ArrivalReport:
         """Take an answer part by part, between which the engine's thread has time for others."""
@@ -253,11 +290,12 @@ class Sync:
             outcome.add(await self._call(partial(differences.take, room_id=room_id, bundle=part)))
         return outcome
 
-    async def _ask(self, key: str, body: bytes) -> list[Bundle]:
-        bundles: list[Bundle] = []
-        for answer in await self.fetch(key, body):
-            try:
-                bundles.append(decode_bundle(answer))
-            except Refused:
-                log.info("a peer gave a malformed answer", key=key)
-        return bundles
+    async def _ask(self, key: str, body: bytes, late: Late[Bundle] | None = None) -> list[Bundle]:
+        return [answer.said for answer in await self._answers(key, body, late)]
+
+    async def _answers(self, key: str, body: bytes, late: Late[Bundle] | None = None) -> list[Answer[Bundle]]:
+        return await self._fetch(key, body, decode_bundle, late)
+
+
+def _as_it_came(answer: bytes) -> bytes:
+    return answer

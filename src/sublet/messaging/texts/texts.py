@@ -218,8 +218,12 @@ class Texts:
         return envelope, update, self._counts(document, envelope.signer, update)
 
     def _settle(self, document: Document) -> None:
-        """Put into the log what was written since the last commit."""
-        if document.unsettled:
+        """Put into the log what was written since the last commit.
+
+        A hook reads a text while what it was told of is being committed. That is in the log by then, and what our own
+        entities have written meanwhile waits for the next commit: within this one it could only be lost.
+        """
+        if document.unsettled and not self._store.in_transaction:
             self._writing.flush()
             self._staging.commit()
 

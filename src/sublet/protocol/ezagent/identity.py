@@ -59,6 +59,11 @@ class EntityRecord:
     devices: tuple[Device, ...]
     signature: bytes
 
+    @property
+    def home(self) -> str:
+        """Return the node id of the daemon that vouches for the entity, at which it is at home."""
+        return node_id(self.domain_key)
+
     def verify_keys(self) -> tuple[VerifyKey, ...]:
         """Return every key that may sign for the entity."""
         return VerifyKey(self.key), *(VerifyKey(device.key) for device in self.devices)
@@ -132,7 +137,7 @@ def parse_record(raw: bytes) -> EntityRecord:
 
 
 def _prove(record: EntityRecord) -> None:
-    if node_id(record.domain_key) != entity_domain(record.entity_id):
+    if record.home != entity_domain(record.entity_id):
         raise Refused(Refusal.BAD_SIGNATURE, "the key that vouches for a record is not that of its domain")
     try:
         VerifyKey(record.domain_key).verify(_RECORD_DOMAIN + canonical_json(_fields(record)), record.signature)

@@ -28,6 +28,8 @@ class ToolQuestions:
         self._gate = job.gate
         self._report = report
         self._notes = 0
+        self.refused = 0
+        """How many calls were refused."""
         self._asked: OrderedDict[str, ToolCall] = OrderedDict()
 
     async def may(self, call: ToolCall, shown: str) -> Verdict | None:
@@ -41,6 +43,7 @@ class ToolQuestions:
                 if len(self._asked) > MAX_CALLS:
                     await self.ended(next(iter(self._asked)), "too many calls at once")
                 return None
+        self.refused += 1
         self.note("refused", f"{shown}: {verdict.reason}")
         return verdict
 

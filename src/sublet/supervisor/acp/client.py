@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Set
+from dataclasses import dataclass
 from typing import Any
 
 import acp
@@ -29,16 +30,28 @@ from acp.schema import (
     WriteTextFileResponse,
 )
 
+from sublet.protocol.text import clean_line
 from sublet.supervisor.acp.asking import ToolQuestions
+from sublet.supervisor.acp.call_words import call_line, short_title, subject
 from sublet.supervisor.acp.file_requests import FileRequests
 from sublet.supervisor.acp.terminals import Terminals
-from sublet.supervisor.acp.tool_calls import TooLarge, choose, in_view, tool_call
+from sublet.supervisor.acp.tool_calls import TooLarge, choose, tool_call
 from sublet.supervisor.model import Job
 from sublet.supervisor.output import Capture
-from sublet.supervisor.tool_words import subject_of
+from sublet.supervisor.tool_words import MAX_LINE_CHARS
 
 MAX_CALLS = 256
 """Tool calls of which it is remembered what was told."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call as it was told, or is to be told once it says what it is about."""
+
+    title: str = ""
+    kind: str = ""
+    line: str = ""
+    told: bool = False
 
 
 class AgentClient:
@@ -72,9 +85,8 @@ class AgentClient:
         self._files = files
         self._terminals = terminals
         self._plan = ""
-        self._calls: dict[str, tuple[str, bool]] = {}
-        """The title of each call, and whether it was told what it is about."""
-        self._broken_off = False
+        self._calls: dict[str, _Call] = {}
+        self._broken_off = self._spoke = False
         self.listening = False
         """Whether what it says now is said to us; what it tells of an earlier conversation is not."""
         self.session_id = ""
@@ -103,9 +115,9 @@ class AgentClient:
             return
         if isinstance(update, AgentMessageChunk):
             if isinstance(update.content, TextContentBlock):
-                if self._broken_off:
+                if self._broken_off and self._spoke:
                     self._said.feed(b"\n\n")
-                    self._broken_off = False
+                self._broken_off, self._spoke = False, True
                 self._said.feed(update.content.text.encode("utf-8", "replace"))
         elif isinstance(update, ToolCallStart):
             self._broken_off = True
@@ -188,27 +200,23 @@ class AgentClient:
 
     def _does(self, update: ToolCallStart | ToolCallProgress | ToolCallUpdate) -> None:
         """Tell once what a call is about: its tool, and the command or file, which agents often tell after the tool."""
-        call_id = update.tool_call_id
-        title, told = self._calls.get(call_id, ("", False))
-        title = (update.title or title).partition("\n")[0]
-        if not told:
-            about = self._subject(update)
+        call_id, resources = update.tool_call_id, self._job.resources
+        call = self._calls.get(call_id, _Call())
+        if not call.told:
+            title = short_title(update.title, resources) if update.title else call.title
+            kind = str(update.kind or "") or call.kind
+            about = subject(update, resources)
+            line = clean_line(call_line(title, kind, about), MAX_LINE_CHARS)
             # A bare name of a tool waits for what it is about, and for no longer than the call.
             told = bool(about) or " " in title or update.status in ("completed", "failed")
+            call = _Call(title, kind, line, told)
             if told and title:
-                self._asking.note("tool", title if not about or about in title else f"{title} {about}")
+                self._asking.note("tool", line)
         if update.status == "failed":
-            self._asking.note("failed", title)
-        self._calls[call_id] = (title, told)
+            self._asking.note("failed", call.line or call.title)
+        self._calls[call_id] = call
         if len(self._calls) > MAX_CALLS:
             del self._calls[next(iter(self._calls))]
-
-    def _subject(self, update: ToolCallStart | ToolCallProgress | ToolCallUpdate) -> str:
-        given = update.raw_input if isinstance(update.raw_input, dict) else {}
-        resources = self._job.resources
-        return subject_of(given, str(self._job.workspace)) or next(
-            (in_view(one.path, resources) for one in update.locations or []), ""
-        )
 
     async def _ended(self, update: ToolCallStart | ToolCallProgress) -> None:
         if update.status == "completed":

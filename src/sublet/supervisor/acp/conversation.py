@@ -78,6 +78,11 @@ class AcpPrompt:
         self.failure = ""
         self._prompting = anyio.CancelScope()
 
+    @property
+    def was_refused(self) -> bool:
+        """Whether a call of it was refused."""
+        return self._asking.refused > 0
+
     async def hold(self, conversation: Conversation) -> None:
         """Talk until the prompt has ended, or it is clear that it never will; nothing is raised but a cancellation."""
         try:

@@ -35,9 +35,7 @@ def acp_plan(config: AgentConfig, environ: Mapping[str, str]) -> AcpPlan:
         config: an agent whose provider speaks the Agent Client Protocol.
         environ: the daemon's environment.
     """
-    provider = config.provider.as_acp() if isinstance(config.provider, IflowConfig) else config.provider
-    if not isinstance(provider, AcpConfig):
-        raise TypeError(f"a provider of type {provider.type} does not speak the Agent Client Protocol")
+    provider = _provider(config)
     known = ACP_PRESETS[provider.preset] if provider.preset else None
     preset = known.program if known else None
     program = ProgramPlan(
@@ -53,3 +51,19 @@ def acp_plan(config: AgentConfig, environ: Mapping[str, str]) -> AcpPlan:
     logins = tuple(method for name, method in known.login_methods if environ.get(name)) if known else ()
     meta = known.session_meta if known else {}
     return AcpPlan(program, provider.mode or asking, meta, logins, known is None or known.files)
+
+
+def preset_of(config: AgentConfig) -> str | None:
+    """Return the name of the preset of an agent, where it has one.
+
+    Args:
+        config: an agent whose provider speaks the Agent Client Protocol.
+    """
+    return _provider(config).preset
+
+
+def _provider(config: AgentConfig) -> AcpConfig:
+    provider = config.provider.as_acp() if isinstance(config.provider, IflowConfig) else config.provider
+    if not isinstance(provider, AcpConfig):
+        raise TypeError(f"a provider of type {provider.type} does not speak the Agent Client Protocol")
+    return provider

@@ -12,7 +12,7 @@ import anyio
 
 from sublet.protocol.text import clean
 from sublet.supervisor.acp.conversation import AcpPrompt
-from sublet.supervisor.acp.presets import acp_plan
+from sublet.supervisor.acp.presets import acp_plan, preset_of
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.command import MAX_SUMMARY_CHARS, how_it_ended
 from sublet.supervisor.governance_config import command_namespace
@@ -20,6 +20,7 @@ from sublet.supervisor.lease_files import OpenFiles
 from sublet.supervisor.limits import Limiter, told
 from sublet.supervisor.model import EndReason, Job, Outcome, Output, Report, Sandbox
 from sublet.supervisor.processes import ProcessOwners
+from sublet.supervisor.program_noise import quiet_errors
 from sublet.supervisor.program_run import ProgramEnd, ProgramRunner
 from sublet.supervisor.tool_server.names import named
 from sublet.supervisor.tool_server.opened import OwnTools, interpreter_paths
@@ -78,7 +79,9 @@ class AcpProvider:
         program = self._plan.program
         if source is not None:
             program = replace(program, readable=(*program.readable, *interpreter_paths()))
-        self._runner = ProgramRunner(program, config.limits, sandbox, environment, limiter, own)
+        # Its log is quoted where the work fails: there too without what says nothing.
+        errors = quiet_errors(preset_of(config) or "")
+        self._runner = ProgramRunner(program, config.limits, sandbox, environment, limiter, own, errors=errors)
 
     async def run(self, job: Job, report: Report) -> Outcome:
         """Give ``job`` to the agent and return how it ended, with the session that a later job can go on with.
@@ -120,6 +123,8 @@ class AcpProvider:
         said = clean(end.stdout.end(MAX_SUMMARY_CHARS), MAX_SUMMARY_CHARS).strip()
         if talk.stop_reason and end.met is None:
             reason, detail = _STOPPED.get(talk.stop_reason, ("failed", f"it stopped for {talk.stop_reason!r}"))
+            if reason == "cancelled" and talk.was_refused:
+                reason, detail = "failed", "it ended when a call was refused"
             return Outcome(reason, said, detail=detail, provider_session_id=talk.session_id)
         errors = clean(end.stderr.end(_STDERR_SHARE), _STDERR_SHARE).strip()
         summary = f"{said}\n\n{errors}".strip()[-MAX_SUMMARY_CHARS:]

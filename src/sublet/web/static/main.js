@@ -8,6 +8,7 @@ import { approvals } from "./approvals.js";
 import { denials } from "./denials.js";
 import { events } from "./events.js";
 import { lease, leases } from "./leases.js";
+import { forgetOthers } from "./pictures.js";
 import { room, rooms } from "./rooms.js";
 
 const VIEWS = [
@@ -47,6 +48,7 @@ function outside(failure = null) {
   leave = () => {};
   clearTimeout(badgeTimer);
   frame = null;
+  forgetOthers();
   document.title = "Log in – Sublet";
   fill(app, h("main", { id: "content", class: "outside" },
     h("img", { src: "/favicon.svg", alt: "", width: 48, height: 48 }),

@@ -12,15 +12,32 @@ const PAGE = 100;
 const path = (id) => `/api/rooms/${encodeURIComponent(id)}`;
 
 export function rooms(main) {
-  const problem = h("div"), list = h("div", { class: "cards" }), none = h("div");
-  main.append(heading("Rooms"), problem, list, none);
+  const problem = h("div"), asked = h("div", { class: "cards" }), list = h("div", { class: "cards" }), none = h("div");
+  main.append(heading("Rooms"), problem, asked, list, none);
   const fresh = keepFresh(problem, async (signal) => {
-    const [found, names] = await Promise.all([get("/api/rooms", signal), loadNames(signal)]);
+    const [found, invited, names] = await Promise.all([get("/api/rooms", signal), get("/api/invitations", signal), loadNames(signal)]);
+    reconcile(asked, invited.filter((one) => one.answer === "pending"), (one) => one.room_id, (one) => invitation(one, names, () => fresh.refresh()));
     reconcile(list, found, (one) => one.room_id, (one) => card(one, names));
     fill(none, found.length ? null : empty("No rooms yet.", "In a room, people and agents of paired daemons talk. Open one, and ask somebody in:", h("pre", { class: "command" }, "sublet room create plans\nsublet room invite plans @human:NODE")));
   }, () => false);
   const forget = onNews("", fresh.refresh);
   return () => { forget(); fresh.stop(); };
+}
+
+// A room of which nothing is here: who asks, whom, and who is in it; what it is called is their words.
+function invitation(one, names, done) {
+  const answer = (word, how) => h("button", { class: how, onclick: async (event) => {
+    event.target.disabled = true;
+    try {
+      await post(`/api/invitations/${encodeURIComponent(one.room_id)}/${word}`, {});
+      done();
+    } catch (failure) { say(`${failure.message}. ${failure.hint ?? ""}`, "bad"); event.target.disabled = false; }
+  } }, word === "accept" ? "Accept" : "Decline");
+  const more = one.member_count - one.members.length;
+  return h("div", { class: "card" },
+    h("div", { class: "card-head" }, h("strong", { class: "card-title" }, called(names, one.name)), h("span", { class: "tag" }, "invitation")),
+    h("div", { class: "card-facts" }, h("span", {}, "from ", who(names, one.by, "span")), h("span", {}, "members: ", one.members.map((each) => short(names, each)).join(", "), more > 0 ? ` and ${more} more` : "")),
+    h("div", {}, answer("accept", "small primary"), " ", answer("decline", "small")));
 }
 
 function card(one, names) {
@@ -39,7 +56,7 @@ export function room(main, id) {
   const fresh = keepFresh(problem, async (signal) => {
     const [found, last, known] = await Promise.all([get(path(id), signal), get(`${path(id)}/messages?limit=${PAGE}`, signal), loadNames(signal)]);
     names = known;
-    fill(head, heading(called(names, found.name), h("span", { class: "tag" }, found.role)), members(found.roles, names));
+    fill(head, heading(called(names, found.name), h("span", { class: "tag" }, found.role)), members(found.roles, names, head.querySelector("details.names")?.open));
     if (!messages.length) whole = last.length < PAGE;
     const there = new Set(last.map((one) => one.ref_id));
     // Whatever is older than the last page stays as it was read.
@@ -69,8 +86,8 @@ export function room(main, id) {
   return () => { forget(); fresh.stop(); };
 }
 
-function members(roles, names) {
-  return h("details", { class: "names" }, h("summary", {}, plural(Object.keys(roles).length, "member")), h("ul", {}, Object.entries(roles).map(([one, role]) => h("li", {}, portrait(one), short(names, one) === one ? null : [h("b", {}, short(names, one)), " "], h("code", {}, one), " ", h("span", { class: "tag" }, role)))));
+function members(roles, names, open) {
+  return h("details", { class: "names", open: Boolean(open) }, h("summary", {}, plural(Object.keys(roles).length, "member")), h("ul", {}, Object.entries(roles).map(([one, role]) => h("li", {}, portrait(one), short(names, one) === one ? null : [h("b", {}, short(names, one)), " "], h("code", {}, one), " ", h("span", { class: "tag" }, role)))));
 }
 
 const QUOTED = 120;

@@ -217,7 +217,7 @@ class _Reader:
 
     def _carry_over(self) -> None:
         """Keep what is known of what could not be entered or is mounted over: it must not pass for deleted."""
-        closed = {path for path, _ in self._taken.unread} | self._mounts
+        closed = PathTree((path, True) for path in (*(path for path, _ in self._taken.unread), *self._mounts))
         if not closed:
             return
         for path, record in self._known.items():
@@ -225,12 +225,15 @@ class _Reader:
                 self._taken.manifest[path] = record._replace(stamp=None)
 
 
-def _is_below(path: bytes, directories: set[bytes]) -> bool:
-    end = path.rfind(b"/")
-    while end > 0:
-        if path[:end] in directories:
+def _is_below(path: bytes, directories: PathTree[bool]) -> bool:
+    branch = directories.root
+    for part in path.split(b"/")[:-1]:
+        if part in branch.values:
             return True
-        end = path.rfind(b"/", 0, end)
+        below = branch.below.get(part)
+        if below is None:
+            return False
+        branch = below
     return False
 
 

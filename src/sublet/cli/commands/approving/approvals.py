@@ -43,7 +43,12 @@ def _approvals(
     as_json: JsonFlag = False,
 ) -> None:
     if ctx.invoked_subcommand is not None:
+        if watch or as_json:
+            raise typer.BadParameter(f"that goes behind {ctx.invoked_subcommand}, where it has it")
         return
+    if watch and as_json:
+        scripts = "sublet events --kind approval_required --follow --json"
+        raise typer.BadParameter(f"--watch is for people; for scripts: {scripts}")
     if watch:
         _watch(ctx)
     else:

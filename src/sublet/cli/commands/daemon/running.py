@@ -141,6 +141,7 @@ def down(ctx: typer.Context, as_json: JsonFlag = False) -> None:
                 return None
             pid = owner  # it holds the lock but does not answer
             signal.pidfd_send_signal(handle, signal.SIGTERM)
+            signal.pidfd_send_signal(handle, signal.SIGCONT)  # a process that is stopped would never hear the first
         if handle is not None:
             try:
                 await asyncio.to_thread(_wait_gone, handle, pid)
@@ -168,10 +169,28 @@ def status(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     run(ctx, screen, body)
 
 
-def doctor(ctx: typer.Context, as_json: JsonFlag = False) -> None:
-    """Check what this machine has and lacks, and say how to mend it. Works with and without a daemon."""
+def doctor(
+    ctx: typer.Context,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Make damaged databases anew from what can be read.", show_default=False),
+    ] = False,
+    own_home: Annotated[
+        bool,
+        typer.Option("--own-home", help="Make a copied home a daemon of its own.", show_default=False),
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check what this machine has and lacks, and say how to mend it. Works with and without a daemon.
+
+    With --repair or --own-home no daemon may run: sublet down.
+    """
     screen = Screen(as_json=as_json)
     session = session_of(ctx)
+    if repair or own_home:
+        done = leave(screen, lambda: _repaired(repair=repair, own_home=own_home))
+        _show_checks(screen, done, running=False)
+        return
 
     async def ask() -> tuple[bool, list[Check]]:
         from sublet.daemon.api.daemon import RUN_DOCTOR
@@ -183,21 +202,39 @@ def doctor(ctx: typer.Context, as_json: JsonFlag = False) -> None:
         except SubletError as error:
             if error.code != LocalCode.DAEMON_UNAVAILABLE:
                 raise
-            return False, await _local_checks()
+            silent = [] if session.owner() is None else [_silent(error)]
+            return bool(silent), [*silent, *await _local_checks()]
 
     running, checks = leave(screen, ask)
-    healthy = all(check.ok for check in checks)
-    if as_json:
+    _show_checks(screen, checks, running=running)
+    if not running and not as_json:
+        screen.note("No daemon is running, so only the machine was checked. Start one: sublet up --detach")
+    if not all(check.ok for check in checks):
+        raise typer.Exit(Exit.ERROR)
+
+
+def _show_checks(screen: Screen, checks: list[Check], *, running: bool) -> None:
+    if screen.as_json:
+        healthy = all(check.ok for check in checks)
         body = {"ok": healthy, "daemon": running, "checks": [check.model_dump(mode="json") for check in checks]}
         screen.emit(body)
-    else:
-        from sublet.cli.rendering.peers import check_lines
+        return
+    from sublet.cli.rendering.peers import check_lines
 
-        screen.show(check_lines(checks, screen.symbols))
-        if not running:
-            screen.note("No daemon is running, so only the machine was checked. Start one: sublet up --detach")
-    if not healthy:
-        raise typer.Exit(Exit.ERROR)
+    screen.show(check_lines(checks, screen.symbols))
+
+
+async def _repaired(*, repair: bool, own_home: bool) -> list[Check]:
+    """Mend what is damaged where no daemon runs, and return what became of it."""
+    from sublet.app.stores import FACE_STORES
+    from sublet.daemon.config.paths import resolve_home
+    from sublet.daemon.health import repair as mending
+    from sublet.daemon.logs.logging import configure_logging
+
+    configure_logging("error")  # what was done is told by what is printed
+    home = resolve_home()
+    done = [await asyncio.to_thread(mending.own_home, home)] if own_home else []
+    return [*done, *(await asyncio.to_thread(mending.repair, home, FACE_STORES) if repair else [])]
 
 
 def _detached(screen: Screen, options: UpOptions) -> None:
@@ -259,6 +296,13 @@ def reload(ctx: typer.Context, as_json: JsonFlag = False) -> None:
 
 def _read_or_missing(file: str) -> str:
     return f"Read {file}." if Path(file).exists() else f"There is no {file}."
+
+
+def _silent(error: SubletError) -> Check:
+    """Tell of a daemon that runs and gives no answer."""
+    from sublet.daemon.api.daemon import Check
+
+    return Check(name="daemon", ok=False, detail=error.message, fix=error.hint, required_for="everything")
 
 
 async def _local_checks() -> list[Check]:

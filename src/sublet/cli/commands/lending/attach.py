@@ -14,7 +14,7 @@ import typer
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.options.completion import complete_delegation
 from sublet.cli.options.delegations import resolve
-from sublet.cli.options.values import JsonFlag
+from sublet.cli.options.values import JsonFlag, typed
 from sublet.cli.reaching.connection import either_of, run
 from sublet.cli.rendering.screen import Screen
 
@@ -65,7 +65,11 @@ def attach(
 
     With FILE it sends that file to the room of that name, with --get it fetches one from there; --json is for these.
     """
+    if output is not None and get is None:
+        raise typer.BadParameter("--output goes with --get")
     if file is not None or get is not None:
+        if typed(ctx, "lines"):
+            raise typer.BadParameter("--lines is of a delegation, not of a room's file")
         _of_room(ctx, delegation_id, file, get, output, as_json)
         return
     if as_json:

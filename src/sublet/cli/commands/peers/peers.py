@@ -322,6 +322,8 @@ def allow(
     """
     if remove and directory is None:
         raise typer.BadParameter("--remove needs the directory to take off the list")
+    if list_ and directory is not None:
+        raise typer.BadParameter("--list shows all that is allowed, and goes without DIR")
     screen = Screen(as_json=as_json)
     path = None if directory is None else directory_path(directory)
 

@@ -51,6 +51,8 @@ def audit(
     as_json: JsonFlag = False,
 ) -> None:
     """Report what a delegation changed, and by whom."""
+    if patch and not as_json:
+        raise typer.BadParameter("--patch goes with --json; for people: sublet diff ID")
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
@@ -58,7 +60,7 @@ def audit(
         from sublet.daemon.api.delegations import AUDIT_DELEGATION
 
         found = await resolve(control, delegation_id)
-        report = await control.call(AUDIT_DELEGATION, OneWithPatch(delegation_id=found, patch=patch and as_json))
+        report = await control.call(AUDIT_DELEGATION, OneWithPatch(delegation_id=found, patch=patch))
         if as_json:
             screen.emit({"delegation_id": found, **report.model_dump(mode="json")})
             return

@@ -40,6 +40,8 @@ def review(
 
     Coloured on a terminal, plain in a pipe. Nothing is changed by looking.
     """
+    if stat and patch is not None:
+        raise typer.BadParameter("--stat shows which files, --patch writes what is in them: give one of the two")
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
@@ -60,7 +62,7 @@ def review(
                     screen.err.print(line)
                 screen.note(f"{written[1]:,} bytes written to {clean_name(str(written[0]))}")
             return
-        asked = OneWithPatch(delegation_id=found, patch=as_json or not stat)
+        asked = OneWithPatch(delegation_id=found, patch=not stat)
         report = await control.call(REVIEW_RESULT, asked)
         if as_json:
             screen.emit(report.model_dump(mode="json"))

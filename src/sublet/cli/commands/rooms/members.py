@@ -26,7 +26,10 @@ MAX_REASON_CHARS = 500
 
 @room.command(cls=Sectioned, name="invite", rich_help_panel=MEMBERS)
 def room_invite(ctx: typer.Context, room: RoomArgument, entity: EntityArgument, as_json: JsonFlag = False) -> None:
-    """Make somebody a member; also the yes to who knocks."""
+    """Invite somebody, who is in the room once they accept; also the yes to who knocks.
+
+    `sublet room show` tells who has not answered yet, and `sublet room kick` takes an invitation back.
+    """
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
@@ -43,13 +46,15 @@ def room_invite(ctx: typer.Context, room: RoomArgument, entity: EntityArgument, 
             screen.note("Your daemons are not paired, so the room is not there until they are: sublet pair")
         elif done.apart:
             screen.note(f"Nobody is told yet: {clean_line(done.apart)}")
+        elif not names.is_ours(invited):
+            screen.note("They are in once they accept: sublet room show")
 
     run(ctx, screen, body)
 
 
 @room.command(cls=Sectioned, name="join", rich_help_panel=MEMBERS)
 def room_join(ctx: typer.Context, room: RoomArgument, as_json: JsonFlag = False) -> None:
-    """Become a member of an open room."""
+    """Become a member of an open room, or of one that you are invited to."""
 
     async def join(control: Control, room_id: str) -> RoomChange:
         from sublet.daemon.api.room_fields import OneRoom
@@ -80,19 +85,6 @@ def room_knock(
     _do(ctx, room, knock, "Asked. You are in once somebody there invites you.", as_json)
 
 
-@room.command(cls=Sectioned, name="decline", rich_help_panel=MEMBERS)
-def room_decline(ctx: typer.Context, room: RoomArgument, entity: EntityArgument, as_json: JsonFlag = False) -> None:
-    """Answer a knock with no."""
-
-    async def decline(control: Control, room_id: str) -> RoomChange:
-        from sublet.daemon.api.room_members import DECLINE_KNOCK, DeclineKnock
-
-        target = (await load_names(control)).entity(entity)
-        return await control.call(DECLINE_KNOCK, DeclineKnock(room_id=room_id, entity=target))
-
-    _do(ctx, room, decline, "Declined.", as_json)
-
-
 @room.command(cls=Sectioned, name="leave", rich_help_panel=MEMBERS)
 def room_leave(ctx: typer.Context, room: RoomArgument, as_json: JsonFlag = False) -> None:
     """Leave a room; what you have said stays."""
@@ -110,7 +102,7 @@ def room_leave(ctx: typer.Context, room: RoomArgument, as_json: JsonFlag = False
 def room_kick(
     ctx: typer.Context, room: RoomArgument, entity: EntityArgument, reason: ReasonOption = "", as_json: JsonFlag = False
 ) -> None:
-    """Remove a member of less power than yours."""
+    """Remove a member of less power than yours, or take an invitation back."""
 
     async def kick(control: Control, room_id: str) -> RoomChange:
         from sublet.daemon.api.room_members import KICK_MEMBER, RemoveMember

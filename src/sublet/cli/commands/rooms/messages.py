@@ -174,7 +174,7 @@ def thread(
             root = await resolve_ref(control, room_id, ref)
             request = ReadMessages(room_id=room_id, limit=limit, before=older, thread=root)
             found = await control.call(READ_MESSAGES, request)
-            if older is None and not as_json:
+            if older is None:
                 first = await control.call(GET_MESSAGE, OneMessage(room_id=room_id, ref_id=root))
                 found = [first, *found]
         await _show(control, screen, found)

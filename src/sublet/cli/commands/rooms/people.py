@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from sublet.cli.options.rooms import text_argument
+from sublet.cli.options.rooms import resolve_ref, resolve_room, text_argument
 from sublet.cli.options.values import JsonFlag, wrong_value
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
@@ -36,7 +36,12 @@ def search(
     ] = None,
     before: Annotated[
         str | None,
-        typer.Option("--before", metavar="REF", help="Messages older than this one.", show_default=False),
+        typer.Option(
+            "--before",
+            metavar="REF",
+            help="Messages older than this one; without --room its whole id.",
+            show_default=False,
+        ),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -79,6 +84,9 @@ def _search_messages(ctx: typer.Context, screen: Screen, given: dict[str, Any]) 
     async def body(control: Control) -> None:
         from sublet.daemon.api.conversations import SEARCH_MESSAGES, SearchMessages
 
+        if given["before"] is not None and given["room"] is not None:  # a room's last messages are looked through
+            room_id = await resolve_room(control, given["room"])
+            given.update(room=room_id, before=await resolve_ref(control, room_id, given["before"]))
         try:
             request = SearchMessages.model_validate({name: value for name, value in given.items() if value is not None})
         except ValidationError as error:
@@ -191,9 +199,9 @@ async def _set_picture(control: Control, path: Path) -> ProfileView:
 
 async def _save_picture(control: Control, entity: str, path: Path) -> None:
     from sublet.cli.options.room_files import write_file
-    from sublet.daemon.api.room_people import GET_PICTURE, FindProfile
+    from sublet.daemon.api.room_people import GET_PICTURE, FindPicture
 
-    found = await control.call(GET_PICTURE, FindProfile(entity=entity))
+    found = await control.call(GET_PICTURE, FindPicture(entity=entity))
     if found.data is None:
         raise SubletError(LocalCode.NOT_FOUND, f"{entity} has no picture", "See: sublet profile ENTITY")
     await asyncio.to_thread(write_file, path, base64.b64decode(found.data))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sublet.cli.options.rooms import RoomArgument, resolve_ref, resolve_room
-from sublet.cli.options.values import JsonFlag
+from sublet.cli.options.values import JsonFlag, typed
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.cli.rendering.words import whole_line
@@ -39,6 +39,8 @@ def receipts(
     """
     if until is not None and until not in STATES:
         raise typer.BadParameter(f"{' or '.join(STATES)}", param_hint="--until")
+    if until is None and typed(ctx, "wait"):
+        raise typer.BadParameter("--wait goes with --until: it says what is waited for")
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:

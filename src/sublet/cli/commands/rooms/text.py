@@ -55,6 +55,8 @@ def text_share(
 
     What somebody has written stays when they may not write any more.
     """
+    if all_members and (having or without):
+        raise typer.BadParameter("--all lets all members write, so --with and --without say nothing beside it")
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from sublet.cli.help import Defaulting, Sectioned, group
 from sublet.cli.options.rooms import RoomArgument, resolve_ref, resolve_room
-from sublet.cli.options.values import JsonFlag, wrong_value
+from sublet.cli.options.values import JsonFlag, typed, wrong_value
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import SubletError
@@ -53,6 +53,8 @@ def watch_events(
     Nothing is lost while nobody watches: it comes first the next time. With --since it is everything after a cursor,
     your own doings too, and the next time is as if it had not been. It ends with the cursor to go on with.
     """
+    if peek and since is not None:
+        raise typer.BadParameter("--since receives nothing anyway: leave --peek out")
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
@@ -97,6 +99,9 @@ def watch_events(
     run(ctx, screen, body)
 
 
+_OF_A_MESSAGE = ("edits", "replies", "threads", "reactions")
+
+
 @watch.command(cls=Sectioned, name="set")
 def watch_set(
     ctx: typer.Context,
@@ -123,6 +128,10 @@ def watch_set(
     screen = Screen(as_json=as_json)
     if (ref is None) == (not channel):
         raise typer.BadParameter("give a message, or --channel")
+    if ref is None and (idle := [name for name in _OF_A_MESSAGE if typed(ctx, name)]):
+        raise typer.BadParameter(f"--{idle[0]} is of a message, not of channels")
+    if ref is not None and here:
+        raise typer.BadParameter("--here is of channels, not of a message")
 
     async def body(control: Control) -> None:
         from sublet.daemon.api.room_news import SET_WATCH, SetWatch

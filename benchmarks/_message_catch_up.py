@@ -1,0 +1,95 @@
+"""How long a member needs for what was written while it was away: many messages, of which half were edited since."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from _message_rooms import MAX_REFS
+from _report import Row
+from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.declaring.operations import run_operation
+from sublet.messaging.extensions import EXTENSIONS
+from support.ports import free_port
+from support.room_processes import room_process
+from support.rooms import Clock, Peer, shared_room
+
+MESSAGES: Final = 10_000
+QUICK_MESSAGES: Final = 40
+GOAL_SECONDS: Final = 15.0
+GIVE_UP_SECONDS: Final = 60.0
+BURST: Final = 256
+LOOK_SECONDS: Final = 0.05
+
+
+def _peer(name: str, directory: Path) -> Peer:
+    clock = Clock(time.time_ns() // 1_000_000)
+    declarations = (*BUILT_INS, *EXTENSIONS)
+    return Peer(name, time.time_ns() % 2**40, directory / f"{name}.db", clock=clock, declarations=declarations)
+
+
+def write(directory: Path, count: int) -> str:
+    """Let Alice write so many messages and edit each second one, while Bob, who is a member, knows of none."""
+    alice, bob = _peer("alice", directory), _peer("bob", directory)
+    alice.meet(bob)
+    bob.meet(alice)
+    room = shared_room(alice, bob)
+    alice.do("room.update_config", room_id=room, changes={"timeline": {"max_refs_per_window": MAX_REFS}})
+    bob.hear(alice.published())
+    bob.store.close()
+    operations = alice.engine.registry.operations
+    refs: list[str] = []
+    for begin in range(0, count, BURST):
+        alice.clock.now_ms = time.time_ns() // 1_000_000
+        for number in range(begin, min(begin + BURST, count)):
+            sent = {"room_id": room, "body": f"written {number}"}
+            refs.append(run_operation(operations, alice.engine.operating, alice.id, "message.send", sent)["ref_id"])
+        alice.engine.commit()
+        alice.published()
+    for number, ref in enumerate(refs[::2]):
+        edit = {"room_id": room, "ref_id": ref, "body": f"edited {number}"}
+        run_operation(operations, alice.engine.operating, alice.id, "mutable.update", edit)
+        if number % BURST == 0:
+            alice.engine.commit()
+            alice.published()
+    alice.engine.commit()
+    alice.store.close()
+    return room
+
+
+def catch_up(directory: Path, count: int = MESSAGES) -> Row:
+    """Return how long Bob needs until he shows what Alice shows."""
+    directory.mkdir()
+    room = write(directory, count)
+    wanted = _updates(directory / "alice.db")
+    with ExitStack() as stack:
+        first, second = free_port(), free_port()
+        alice = stack.enter_context(room_process("alice", directory, first, extensions=True, pinned=True))
+        began = time.monotonic()
+        bob = stack.enter_context(room_process("bob", directory, second, first, extensions=True, pinned=True))
+        while _updates(directory / "bob.db") < wanted and time.monotonic() - began < GIVE_UP_SECONDS:
+            time.sleep(LOOK_SECONDS)
+        taken = time.monotonic() - began
+        bodies = [[(ref["ref_id"], ref["body"]) for ref in peer.shown(room)] for peer in (alice, bob)]
+        same = bodies[0] == bodies[1] and len(bodies[0]) == count
+        lacking = sum(one != other for one, other in zip(*bodies, strict=False)) + abs(len(bodies[0]) - len(bodies[1]))
+        detail = "" if same else f"and then {lacking:,} messages were still not as they should be"
+        return Row(
+            f"catching up {count:,} messages, half of them edited, from the start of the daemon",
+            taken,
+            "s",
+            detail,
+            f"≤ {GOAL_SECONDS:g} s",
+            same and taken <= GOAL_SECONDS,
+        )
+
+
+def _updates(database: Path) -> int:
+    """Return how many updates a member has."""
+    with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as db:
+        (count,) = db.execute("SELECT count(*) FROM log").fetchone()
+    db.close()
+    return int(count)

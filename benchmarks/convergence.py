@@ -1,0 +1,142 @@
+"""Random histories of daemons in rooms: whether every member that may have it shows all that was acknowledged, alike.
+
+    python benchmarks/convergence.py [--seeds N] [--operations M] [--only KIND] [--seed S] [--daemons N] [--processes]
+                                     [--shrink SECONDS] [--script FILE] [--minutes M] [--markdown]
+
+A history is made of a seed: two to six daemons do everything that can be done in rooms, and faults of one kind come
+over them. After the last repair every member has to show all that was acknowledged, equal and in the same order, within
+ten seconds. By default the daemons are whole messaging services over Zenoh and pinned links in one process; with
+``--processes`` they are real ones, each in a network namespace, killed by SIGKILL. Kinds are played in turn, so that
+each gets its share of the seeds. ``--only KIND --seed S --seeds 1`` plays one again, ``--shrink`` shortens each that
+fails, and ``--script`` plays what that printed. Exit status 1 where anything was lost or differed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from _report import RELIABILITY, text_table, write_table
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from support.histories.generating import generate
+from support.histories.kinds import KINDS
+from support.histories.playing import play
+from support.histories.shrinking import shrink
+from support.histories.stage import Stage
+from support.histories.staging import in_processes, in_this_process
+from support.histories.steps import History, read_script
+from support.histories.verdict import Verdict
+
+PATIENCE_SECONDS = 10.0
+HEAD = ("fault", "histories", "operations", "lost", "differed", "errors", "time to equal (s), median and longest")
+
+
+@dataclass
+class Tally:
+    """What came of the histories of one kind."""
+
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    def cells(self, kind: str) -> tuple[str, ...]:
+        """Return its row."""
+        times = [one.seconds for one in self.verdicts if one.seconds is not None]
+        late = len(self.verdicts) - len(times)
+        shown = f"{statistics.median(times):.1f}, {max(times):.1f}" if times else ""
+        return (
+            kind,
+            str(len(self.verdicts)),
+            f"{sum(one.operations for one in self.verdicts):,}",
+            str(sum(len(one.promises) for one in self.verdicts)),
+            str(sum(bool(one.differ) for one in self.verdicts)),
+            str(sum(len(one.errors) for one in self.verdicts)),
+            f"{shown}; {late} never" if late else shown,
+        )
+
+
+def main() -> int:
+    """Play the histories, print what came of them, and tell by the status whether all was right."""
+    options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no daemon and no namespace is left
+    return asyncio.run(_run(options))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seeds", type=int, default=200, help="how many histories")
+    parser.add_argument("--operations", type=int, default=500, help="of each, beside its faults")
+    parser.add_argument("--only", choices=list(KINDS), action="append", help="play this kind of faults alone")
+    parser.add_argument("--seed", type=int, default=1, help="the first one")
+    parser.add_argument("--daemons", type=int, help="how many, instead of what each seed says")
+    parser.add_argument("--processes", action="store_true", help="real daemons in network namespaces, which takes root")
+    parser.add_argument("--shrink", type=float, default=0.0, help="seconds for shortening each one that fails")
+    parser.add_argument("--script", type=Path, help="play the history that this file tells, and no other")
+    parser.add_argument("--minutes", type=float, help="begin no further history after that time")
+    parser.add_argument("--markdown", action="store_true", help="write the table into docs/reliability.md as well")
+    return parser.parse_args()
+
+
+def _histories(options: argparse.Namespace) -> Iterator[History]:
+    if options.script:
+        yield read_script(options.script.read_text(encoding="utf-8"))
+        return
+    kinds = itertools.cycle(options.only or list(KINDS))
+    for number, kind in zip(range(options.seeds), kinds, strict=False):
+        yield generate(kind, options.seed + number, options.operations, options.daemons)
+
+
+async def _run(options: argparse.Namespace) -> int:
+    tallies: dict[str, Tally] = {}
+    began = time.monotonic()
+    for history in _histories(options):
+        if options.minutes and time.monotonic() - began > options.minutes * 60:
+            break
+        verdict = await _played(history, options.processes)
+        tallies.setdefault(history.kind, Tally()).verdicts.append(verdict)
+        print(f"{history.kind}, seed {history.seed}, {history.daemons} daemons: {verdict}", flush=True)
+        if not verdict.right and options.shrink:
+            await _shortened(history, verdict, options)
+    rows = [tallies[kind].cells(kind) for kind in KINDS if kind in tallies]
+    print(text_table(HEAD, rows))
+    played = sum(len(tally.verdicts) for tally in tallies.values())
+    if options.markdown:
+        note = f"{played} histories of {options.operations} operations, seeds from {options.seed}."
+        write_table("convergence-daemons" if options.processes else "convergence", HEAD, rows, RELIABILITY, note)
+    return int(not all(one.right for tally in tallies.values() for one in tally.verdicts))
+
+
+async def _played(history: History, processes: bool) -> Verdict:
+    with tempfile.TemporaryDirectory(prefix="cv-") as base:
+        place = Path(base)
+        stage: AbstractAsyncContextManager[Stage] = (in_processes if processes else in_this_process)(place, history)
+        async with stage as ready:
+            return await play(history, ready, PATIENCE_SECONDS, forcing=True)
+
+
+async def _shortened(history: History, verdict: Verdict, options: argparse.Namespace) -> None:
+    """Print a shorter history that fails in the same way."""
+
+    async def fails(shorter: History) -> bool:
+        found = await _played(shorter, options.processes)
+        return bool(found.ways() & verdict.ways())
+
+    def told(shorter: History) -> None:
+        print(f"  {len(shorter.steps)} of {len(history.steps)} steps fail as well", file=sys.stderr, flush=True)
+
+    print(f"The shortest history found that fails in one of these ways: {', '.join(sorted(verdict.ways()))}")
+    print((await shrink(history, fails, options.shrink, told)).script(), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""Rooms while they run: what is looked at beside them, and who may have a link."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from sublet.daemon.peering.homes import Homes
+from sublet.protocol.ids import node_id
+
+if TYPE_CHECKING:
+    from sublet.messaging.backends.zenoh_network import ZenohNetwork
+    from sublet.messaging.declaring.registry import Registry
+    from sublet.messaging.identities.keyring import LocalEntity
+    from sublet.messaging.mending.healing import Healing
+    from sublet.messaging.service import MessagingService
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRooms:
+    """Rooms while they run."""
+
+    service: MessagingService
+    network: ZenohNetwork
+    healing: Healing
+    registry: Registry
+    entities: list[LocalEntity]
+
+    async def until_damaged(self, beside: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Run something until the database is found to be damaged, which is noted and mended at the next opening."""
+        from sublet.messaging.mending.asking_again import Asks
+
+        service = self.service
+        asks = Asks(service.on_engine, service.asking.document, service.asking.key, service.fetch)
+        async with anyio.create_task_group() as group:
+            group.start_soon(beside)
+            await self.healing.watch(self.registry, self.entities, asks)
+            group.cancel_scope.cancel()
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """``Doorman``, by what is known of peers' homes."""
+
+    homes: Homes
+
+    def admits(self, peer: bytes, home: str) -> bool:
+        """``Doorman.admits``."""
+        return self.homes.admits(node_id(peer), home)
+
+    def opened(self, peer: bytes, home: str) -> None:
+        """``Doorman.opened``."""
+        self.homes.opened(node_id(peer), home)
+
+    def ended(self, peer: bytes, home: str) -> None:
+        """``Doorman.ended``."""
+        self.homes.ended(node_id(peer), home)
