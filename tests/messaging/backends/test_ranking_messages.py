@@ -31,6 +31,7 @@ def older(path: Path) -> None:
     database.execute("DROP INDEX entries_by_rank")
     database.execute("ALTER TABLE entries DROP COLUMN rank")
     database.execute("DROP TABLE afters")
+    database.execute("DROP TABLE IF EXISTS invitations")
     database.execute("PRAGMA user_version = 10")
     database.close()
     assert ranked
