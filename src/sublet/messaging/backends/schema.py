@@ -13,7 +13,7 @@ from typing import Final
 from sublet.messaging.backends.ranking_messages import rank_messages
 from sublet.migrations.schema import Migration, Schema, Tables
 
-SCHEMA_VERSION: Final = 11
+SCHEMA_VERSION: Final = 12
 
 _TABLES: Final = """
 CREATE TABLE documents (
