@@ -323,7 +323,7 @@ async def test_what_json_can_not_say_takes_no_page_from_anybody(tmp_path: Path) 
         sent = await at.call(SAY, Say(to=at.its, body="first"), HUMAN)
         strange = {"inner": [{"x": b"\0"}], "text": "\u00e9"}
         sending = partial(at.service.call, at.hers, "message.send", room_id=sent.room_id, body="strange")
-        with pytest.raises(SubletError, match="has no such 'ext.strange'"):
+        with pytest.raises(SubletError, match=r"has no such 'ext\.strange'"):
             await sending(ext={"strange": strange})
         await sending(ext={"strange": {"text": "\u00e9"}})
         page = await at.call(READ_CONVERSATION, ReadConversation(room=sent.room_id), HOST)

@@ -31,7 +31,9 @@ def older(path: Path) -> None:
     database.execute("DROP INDEX entries_by_rank")
     database.execute("ALTER TABLE entries DROP COLUMN rank")
     database.execute("DROP TABLE afters")
-    database.execute("DROP TABLE invitations")
+    for table in ("invitations", "roots", "trees", "leaves", "nodes", "due"):
+        database.execute(f"DROP TABLE IF EXISTS {table}")
+    database.execute("CREATE TABLE heads (room_id TEXT)")
     database.execute("PRAGMA user_version = 10")
     database.close()
     assert ranked
