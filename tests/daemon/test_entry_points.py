@@ -87,6 +87,7 @@ CLI_MAY_IMPORT = {
     "sublet.daemon.config.config_view": "shows the person's own files where no daemon runs",
     "sublet.daemon.control.client": "speaks with the daemon",
     "sublet.daemon.health.diagnosis": "looks at this machine where no daemon runs",
+    "sublet.daemon.health": "mends databases and homes where no daemon runs",
     "sublet.daemon.tasks.failures": "tells failures",
     "sublet.daemon.governing.explain": "reads the person's own policy where no daemon runs",
     "sublet.daemon.lending.end_hook": "the words of a notice",

@@ -38,7 +38,9 @@ def a_rule(**more: object) -> RuleView:
         "resource": "shell.exec",
         "conditions": ["args.command like rm *"],
         "hide": False,
+        "record": False,
         "reason": "reviewers only read",
+        "hint": "",
     }
     return RuleView.model_validate({**base, **more})
 

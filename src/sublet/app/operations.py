@@ -62,7 +62,7 @@ async def _doctor(areas: Areas) -> list[Check]:
         FACE_STORES,
         running=True,
         limits=areas.agents.cages.means,
-        apart=messaging.apart(),
+        apart=messaging.buses.apart(),
         clocks=messaging.clocks(),
         bus=messaging.why_not(),
         agents=ground.offer.now(),
@@ -75,7 +75,7 @@ def _peer_parts(areas: Areas) -> PeerParts:
         gate=governance.gate,
         peers=peering.peers,
         directory=PeerDirectory(
-            peering.peers, peering.link, areas.rooms.messaging.why_apart, areas.rooms.messaging.why_other_clock
+            peering.peers, peering.link, areas.rooms.messaging.buses.why_apart, areas.rooms.messaging.why_other_clock
         ),
         pairing=peering.pairing,
         lend_roots=governance.lend_roots,

@@ -124,17 +124,8 @@ class MessagingService:
         self.delivery = Delivery(self._sync.asking, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
         self._history = History(self._sync, self._call)
         self.invited = Answering(self._call, self._sync, self._stranger, self._hand_over.soon)
-        self._joining = Joining(
-            self._call,
-            declaring,
-            self._sync,
-            accept_invitation,
-            consent or AskAlways(),
-            self._trial,
-            self._enter,
-            self.invited,
-            self._hand_over,
-        )
+        accepting = accept_invitation, consent or AskAlways(), self._trial, self._enter
+        self._joining = Joining(self._call, declaring, self._sync, *accepting, self.invited, self._hand_over)
         self.invited.begin(self._joining)
         self._attending = Attending(
             self._call,

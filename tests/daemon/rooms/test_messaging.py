@@ -18,7 +18,8 @@ from sublet.daemon.ports.peer_link import BusAddress, PeerAddress
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.entities import daemon_of, entity_of, load_entities
 from sublet.daemon.rooms.known_buses import KnownBuses
-from sublet.daemon.rooms.messaging import Messaging, _resolved
+from sublet.daemon.rooms.messaging import Messaging
+from sublet.daemon.rooms.peer_buses import _resolved
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.delivery.loops import LoopLimits
 from sublet.messaging.links.keys import LinkKeys
@@ -147,10 +148,14 @@ async def test_a_peer_whose_bus_has_an_older_form_is_not_called_and_told_of(
                 [remark] = messaging.remarks()
                 assert remark.startswith("bob runs an older Sublet (0.0.9), whose rooms do not reach this one's")
                 assert remark.endswith("update Sublet where bob runs")
-                assert messaging.why_apart("bob") == remark
+                assert messaging.buses.why_apart("bob") == remark
                 entity = f"@human:{there.identity.node_id}"
-                assert messaging.why_apart_from(entity).startswith(f"the daemon of {entity} runs an older Sublet")
-                assert messaging.why_apart_from("@human:node-else") == messaging.why_apart_from("no entity") == ""
+                assert messaging.buses.why_apart_from(entity).startswith(f"the daemon of {entity} runs an older Sublet")
+                assert (
+                    messaging.buses.why_apart_from("@human:node-else")
+                    == messaging.buses.why_apart_from("no entity")
+                    == ""
+                )
 
 
 async def test_a_peer_whose_clock_differs_is_told_of_in_status_doctor_peers_and_rooms_until_it_is_right(

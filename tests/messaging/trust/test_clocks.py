@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from sublet.messaging.trust.clocks import DIFFERS_MS, SURE_MS
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.question import MAX_AGE_MS, NONCE_BYTES, encode_question
+from support.noise import noise
 from support.rooms import Peer, peers, shared_room
 
 DAY_MS = 86_400_000
@@ -22,7 +22,7 @@ class Asked:
 
     def __init__(self, key: str, peer: Peer) -> None:
         self.key = key
-        nonce = os.urandom(NONCE_BYTES)
+        nonce = noise(NONCE_BYTES)
         self.payload = encode_question(key, peer.entity.record, peer.entity.key, peer.clock(), nonce, b"")
 
     def reply(self, payload: bytes) -> None: ...

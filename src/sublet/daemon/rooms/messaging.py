@@ -6,48 +6,42 @@ It is needed once there is a peer, a room, or somebody who asks; until then neit
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 import anyio
 import structlog
 
-from sublet import deadlines
 from sublet.daemon.config.config_file import MessagingConfig
-from sublet.daemon.net.addresses import is_loopback
 from sublet.daemon.peering.homes import Homes
 from sublet.daemon.peering.identity import Identity
-from sublet.daemon.peering.peers import Peer, PeerStore
-from sublet.daemon.ports.peer_link import BUS_WIRE, BusAddress, PeerLink
+from sublet.daemon.peering.peers import PeerStore
+from sublet.daemon.ports.peer_link import PeerLink
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.clocks import ClockDiffers, clock_differs, clocks_that_differ
 from sublet.daemon.rooms.entities import daemon_of
 from sublet.daemon.rooms.known_buses import KnownBuses
+from sublet.daemon.rooms.peer_buses import PeerBuses
 from sublet.daemon.rooms.running_rooms import Door, RunningRooms
-from sublet.daemon.rooms.versions import Apart, rooms_apart
 from sublet.daemon.storage.state import ROOM_STORE
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain, is_entity_id
+from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
 from sublet.tasks import Services
 
 if TYPE_CHECKING:
     from sublet.messaging.backends.zenoh_network import ZenohNetwork
     from sublet.messaging.declaring.registry import Registry
     from sublet.messaging.links.links import Links
-    from sublet.messaging.links.sockets import Address
     from sublet.messaging.membership.consent import ConsentRules
     from sublet.messaging.mending.healing import Healing
     from sublet.messaging.service import MessagingService
 
 LOOK_SECONDS: Final = 15.0
 """How often peers are asked where their bus is: a peer that was started again may have another port."""
-ASK_SECONDS: Final = 5.0
 
 log = structlog.get_logger(__name__)
 
@@ -95,13 +89,9 @@ class Messaging:
         self._healing: Healing | None = None
         self._buses_file = state_dir / "bus_doors.json"
         self._sockets = sockets or state_dir / "bus"
-        self._asked: set[str] = set()
-        """Node ids of peers whose bus is known to have our form."""
-        self._apart: dict[str, BusAddress] = {}
-        """The bus of each peer, by node id, with which no rooms are shared since it has another form than ours."""
+        self.buses = PeerBuses(identity.node_id, port.host, peers, link)
         self.port = port
         self._peers = peers
-        self._link = link
         self._settings = settings
         self._agents = agents
         self._present: set[str] = set()
@@ -264,7 +254,7 @@ class Messaging:
             await self._admit_agents()
             try:
                 await asyncio.to_thread(_admit, network, links, self._peer_keys(), called)
-                called = await asyncio.to_thread(links.call, await self._addresses(buses))
+                called = await asyncio.to_thread(links.call, await self.buses.addresses(buses))
                 await asyncio.to_thread(_admit, network, links, self._peer_keys(), called)
                 self._bus_failure = None
             except OSError as error:
@@ -283,7 +273,7 @@ class Messaging:
         That is why they do not run, who shares none or gives no answers, whose clocks differ, and what was damaged.
         """
         found = [why] if (why := self.why_not()) is not None else []
-        found += [f"{apart.what}; {apart.remedy}" for apart in self.apart().values()]
+        found += [f"{apart.what}; {apart.remedy}" for apart in self.buses.apart().values()]
         asked_last = self._service.asked_last() if self._service is not None else {}
         for peer in self._peers.list():
             if (why := asked_last.get(peer.node_id)) is not None:
@@ -314,21 +304,6 @@ class Messaging:
             return f"the bus of rooms could not be opened, which is tried again: {self._bus_failure}"
         return None
 
-    def apart(self) -> dict[str, Apart]:
-        """Return the peers with which no rooms are shared since their versions do not fit, by name."""
-        found = {peer.name: self._apart.get(peer.node_id) for peer in self._peers.list()}
-        return {name: rooms_apart(name, bus) for name, bus in found.items() if bus is not None}
-
-    def why_apart(self, name: str) -> str:
-        """Return why no rooms are shared with the peer of that name; empty where they are, or may be."""
-        apart = self.apart().get(name)
-        return "" if apart is None else f"{apart.what}; {apart.remedy}"
-
-    def why_apart_from(self, entity: EntityId) -> str:
-        """Return the same of the daemon of an entity; the peer's name here is not told."""
-        bus = self._apart.get(entity_domain(entity)) if is_entity_id(entity) else None
-        return "" if bus is None else rooms_apart(f"the daemon of {entity}", bus).what
-
     async def _admit_agents(self) -> None:
         """Give an entity to agents that are served since the files were loaded anew."""
         from sublet.daemon.rooms.entities import agent_of, load_agent
@@ -337,57 +312,6 @@ class Messaging:
             self._present.add(agent)
             if agent_of(agent, self._identity.node_id) is not None and self._service is not None:
                 await self._service.add(await asyncio.to_thread(load_agent, self._keys_dir, self._identity, agent))
-
-    async def _addresses(self, buses: KnownBuses) -> dict[bytes, Sequence[Address]]:
-        """Return where peers have their buses; of who does not answer, where it was when they last said so."""
-        told: dict[str, BusAddress] = {}
-        found: dict[bytes, Sequence[Address]] = {}
-        peers = self._peers.list()
-
-        async def ask(peer: Peer, host: str) -> None:
-            try:
-                async with deadlines.timeout(ASK_SECONDS):
-                    bus = await self._link.bus(peer.address())
-            except Exception as error:
-                # Whatever a peer answers with, the others are asked.
-                if not isinstance(error, SubletError | TimeoutError):
-                    log.exception("a peer could not be asked where its bus is", peer=peer.name)
-                bus = buses.get(peer.node_id)
-            if bus is None:
-                return
-            told[peer.node_id] = bus
-            self._note_wire(peer, bus)
-            if bus.wire == BUS_WIRE and self._calls(peer, host):
-                found[peer.public_key] = await _resolved(host, bus.port)
-
-        async with anyio.create_task_group() as group:
-            for peer in peers:
-                host = urlsplit(peer.a2a_url).hostname if peer.a2a_url is not None else None
-                # Who calls us is asked once, so that one with another form of bus is told of.
-                if host is not None and (self._calls(peer, host) or peer.node_id not in self._asked):
-                    group.start_soon(ask, peer, host)
-        nodes = {peer.node_id for peer in peers}
-        self._apart = {node: bus for node, bus in self._apart.items() if node in nodes}
-        self._asked &= nodes
-        await asyncio.to_thread(buses.keep, told, nodes)
-        return found
-
-    def _note_wire(self, peer: Peer, bus: BusAddress) -> None:
-        """Tell once of a peer whose bus has another form than ours."""
-        if bus.wire == BUS_WIRE:
-            self._asked.add(peer.node_id)
-            if self._apart.pop(peer.node_id, None) is not None:
-                log.info("rooms are shared with a peer again", peer=peer.name, version=bus.version)
-            return
-        if peer.node_id not in self._apart:
-            apart = rooms_apart(peer.name, bus)
-            log.warning(apart.what, peer=peer.name, version=bus.version, wire=bus.wire, remedy=apart.remedy)
-        self._apart[peer.node_id] = bus
-
-    def _calls(self, peer: Peer, host: str) -> bool:
-        """Tell whether it is on us to call a peer: with the smaller node id, or where the peer can't call us."""
-        unreachable = is_loopback(self.port.host) and not is_loopback(host)
-        return self._identity.node_id < peer.node_id or unreachable
 
     def _may_invite(self, home: str) -> bool:
         """Tell whether the entities of a daemon may invite ours at all: its key is pinned, or it is this one."""
@@ -433,15 +357,6 @@ def _soon(loop: asyncio.AbstractEventLoop, run: Callable[[], None]) -> None:
     """Run something on the event loop, from any thread; once that has ended nothing needs it any more."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(run)
-
-
-async def _resolved(host: str, port: int) -> Sequence[Address]:
-    """Return the addresses of a host, none where its name is not known now."""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):  # what a peer calls its host may be no name at all
-        return ()
-    return tuple(dict.fromkeys(address for _, _, _, _, address in found))
 
 
 def registry_of(third_party: Sequence[str]) -> Registry:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @room_commands.command(cls=Sectioned, name="invitations", rich_help_panel=MEMBERS)
 def room_invitations(ctx: typer.Context, as_json: JsonFlag = False) -> None:
-    """List rooms that others want to bring you, or an agent here, into.
+    """List rooms that you are, or an agent is, invited to.
 
     Nothing of such a room is here before you accept, and nobody in it sees that you have looked.
     """

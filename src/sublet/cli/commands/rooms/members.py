@@ -26,7 +26,7 @@ MAX_REASON_CHARS = 500
 
 @room.command(cls=Sectioned, name="invite", rich_help_panel=MEMBERS)
 def room_invite(ctx: typer.Context, room: RoomArgument, entity: EntityArgument, as_json: JsonFlag = False) -> None:
-    """Invite somebody, who is in the room once they accept; also the yes to who knocks.
+    """Invite somebody, or say yes to who knocks.
 
     `sublet room show` tells who has not answered yet, and `sublet room kick` takes an invitation back.
     """
@@ -54,7 +54,7 @@ def room_invite(ctx: typer.Context, room: RoomArgument, entity: EntityArgument, 
 
 @room.command(cls=Sectioned, name="join", rich_help_panel=MEMBERS)
 def room_join(ctx: typer.Context, room: RoomArgument, as_json: JsonFlag = False) -> None:
-    """Become a member of an open room, or of one that you are invited to."""
+    """Enter an open room, or one that you are invited to."""
 
     async def join(control: Control, room_id: str) -> RoomChange:
         from sublet.daemon.api.room_fields import OneRoom
@@ -102,7 +102,7 @@ def room_leave(ctx: typer.Context, room: RoomArgument, as_json: JsonFlag = False
 def room_kick(
     ctx: typer.Context, room: RoomArgument, entity: EntityArgument, reason: ReasonOption = "", as_json: JsonFlag = False
 ) -> None:
-    """Remove a member of less power than yours, or take an invitation back."""
+    """Remove a less powerful member, or an invitation."""
 
     async def kick(control: Control, room_id: str) -> RoomChange:
         from sublet.daemon.api.room_members import KICK_MEMBER, RemoveMember
