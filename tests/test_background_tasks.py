@@ -60,7 +60,7 @@ OPERATIONS = {
     "daemon.peering.whereabouts:Whereabouts._tell_all",
     "daemon.reloading.watching:Watcher.serve",
     "daemon.rooms.lent_rooms:LentRooms.serve",
-    "daemon.rooms.messaging:Messaging._addresses",
+    "daemon.rooms.peer_buses:PeerBuses.addresses",
     "daemon.rooms.running_rooms:RunningRooms.until_damaged",
     "daemon.process.kept_face:KeptFace._serve",
     "mcp_server.host:McpFace._loaded",

@@ -194,11 +194,13 @@ def test_conflicts_have_a_status_of_their_own(capsys: pytest.CaptureFixture[str]
 def test_options_of_apply_reach_the_daemon(capsys: pytest.CaptureFixture[str]) -> None:
     control = FakeControl(applied=applied(applied=[], branch="bob/work", commit="a" * 40, undo=None))
 
-    status, out, _ = call(control, capsys, "apply", ID, "--partial", "--allow-mass-deletion", "--branch", "bob/work")
+    status, out, _ = call(control, capsys, "apply", ID, "--branch", "bob/work")
 
     assert (status, lines(out)) == (0, ["✓ branch bob/work  at aaaaaaaaaaaa; your files are as they were"])
+    call(control, capsys, "apply", ID, "--partial", "--allow-mass-deletion")
     assert control.requests == [
-        ApplyResult(delegation_id=ID, partial=True, allow_mass_deletion=True, branch="bob/work")
+        ApplyResult(delegation_id=ID, branch="bob/work"),
+        ApplyResult(delegation_id=ID, partial=True, allow_mass_deletion=True),
     ]
 
 

@@ -222,6 +222,7 @@ PROBES: Sequence[Probe] = (
         covers=[
             "messaging.syncing.asking:Asking._of_first",
             "messaging.syncing.asking:Asking.ask",
+            "messaging.syncing.asking:_Question.answered",
         ],
         throw=_an_answer_that_breaks,
     ),

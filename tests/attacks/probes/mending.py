@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 import anyio
 
 from attacks.kit.broken_disk import fail_each
-from attacks.probe import FailureProbe, Probe
+from attacks.kit.within import within
+from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
+from sublet.daemon.peering.homes import MAX_REFUSED, Homes
+from sublet.daemon.peering.peers import Peer
+from sublet.daemon.rooms.running_rooms import RunningRooms
+from sublet.daemon.storage import soundness
 from sublet.daemon.storage.soundness import Soundness
+from sublet.messaging.backends.sqlite_file import open_database
+from sublet.messaging.backends.sqlite_rows import SqliteRows
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.mending import healing
@@ -95,16 +107,80 @@ async def _a_store_that_is_damaged() -> None:
         path = Path(place) / "it.db"
         make_damaged(path)
         flip_pages(path, pages_of(path, "notes")[0])
-        sound = Soundness([path, Path(place) / "missing.db"])
-        await sound._look(path)
-        await sound._look(Path(place) / "missing.db")
+        sound = Soundness([Path(place) / "missing.db", path])
+        with patch.object(soundness, "FIRST_LOOK_SECONDS", 0.0), anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                group.start_soon(sound.serve)
+                while not sound.remarks():
+                    await anyio.sleep(0.01)
+                group.cancel_scope.cancel()
         assert ["it.db" in line for line in sound.remarks()] == [True]
         salvage(path, SCHEMA, "noise")
         await sound._look(path)
         assert sound.remarks() == []
 
 
+async def _a_watch_that_fails() -> None:
+    """What runs beside a watch ends with it, and the failure is told to who opens rooms anew."""
+    ended = anyio.Event()
+
+    async def beside() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    async def watch(*_: object) -> Damage:
+        raise RuntimeError("odd")
+
+    service = SimpleNamespace(on_engine=None, asking=SimpleNamespace(document=None, key=None), fetch=None)
+    running: Any = RunningRooms(service, None, SimpleNamespace(watch=watch), None, [])  # type: ignore[arg-type]
+    with anyio.fail_after(30), contextlib.suppress(ExceptionGroup):
+        await running.until_damaged(beside)
+        raise AssertionError("the failure is told")
+    assert ended.is_set()
+
+
+@asynccontextmanager
+async def _homes(place: Path) -> AsyncIterator[object]:
+    """Let a peer show itself from one home after the other, beside the one that it has."""
+    peer = Peer("bob", bytes(32), None, None)
+    homes = Homes(place / "homes.json", lambda _: peer)
+    for number in range(20 * MAX_REFUSED):
+        said = f"{number:016x}"
+        homes.opened("node", said)
+        homes.admits("node", said)
+    yield homes
+
+
+def _torn(size: int) -> SqliteRows:
+    database = open_database(None)
+    database.executemany(
+        "INSERT INTO events VALUES (?, 'odd', NULL, ?)", [(number, "{" * 80) for number in range(size // 100)]
+    )
+    return SqliteRows(database)
+
+
 PROBES: tuple[Probe, ...] = (
+    CostProbe(
+        name="mending: rows that are torn",
+        covers=("messaging.backends.sqlite_rows:SqliteRows.torn",),
+        make=_torn,
+        run=lambda rows: list(rows.torn()),
+        size=100_000,
+    ),
+    KeptProbe(
+        name="peers: one that shows itself from ever new homes",
+        covers=("daemon.peering.homes:Homes._refuse",),
+        attack=lambda: within(_homes),
+        bound=1 << 20,
+        left=1 << 20,
+    ),
+    FailureProbe(
+        name="mending: a watch that fails",
+        covers=("daemon.rooms.running_rooms:RunningRooms.until_damaged",),
+        throw=_a_watch_that_fails,
+    ),
     FailureProbe(
         name="mending: a disk that fails at each place of a repair",
         covers=[
@@ -131,7 +207,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     FailureProbe(
         name="mending: a store that is damaged while it is used",
-        covers=["daemon.storage.soundness:Soundness._look"],
+        covers=["daemon.storage.soundness:Soundness._look", "daemon.storage.soundness:Soundness.serve"],
         throw=_a_store_that_is_damaged,
     ),
 )

@@ -32,6 +32,11 @@ PROBES: Sequence[Probe] = (
         why="a program of its own in the agent's sandbox, which keeps nothing and ends with either side",
     ),
     Reason(
+        name="commands: answers of the daemon",
+        covers=("daemon.control.client_http:_read", "daemon.control.client_http:is_stopped"),
+        why="a command reads what its own daemon answers, and what the kernel tells of that process",
+    ),
+    Reason(
         name="install: the configuration of MCP hosts",
         covers=("mcp_server.install:_read", "mcp_server.install:_replace"),
         why="runs for its user at the command line alone, on files that the user owns",

@@ -65,7 +65,7 @@ AT_THE_START = (
     "daemon.peering.whereabouts:Whereabouts._tell_all",
     "daemon.reloading.watching:Watcher.serve",
     "daemon.rooms.lent_rooms:LentRooms.serve",
-    "daemon.rooms.messaging:Messaging._addresses",
+    "daemon.rooms.peer_buses:PeerBuses.addresses",
     "messaging.delivery.acknowledging:Acknowledging.run",
     "messaging.service:MessagingService.running",
 )
