@@ -95,7 +95,7 @@ def govern(lender: Daemon) -> None:
     asked = [("New passphrase: ", PASSPHRASE), ("Once more: ", PASSPHRASE)]
     status, shown = typed(lender, "approver", "init", answers=asked)
     assert status == 0, shown
-    grant = ("grants", "create", "--agent", "coder", "--tool", "shell.exec", "--args", '{"command":"make"}')
+    grant = ("grants", "create", "--agent", "shell", "--tool", "shell.exec", "--args", '{"command":"make"}')
     status, shown = typed(lender, *grant, "--ttl", "600", answers=[("Passphrase: ", PASSPHRASE)])
     assert status == 0, shown
     lender.run("token", "create", "reader")

@@ -122,6 +122,7 @@ COPIES: Mapping[str, Mapping[str, str]] = {
     },
     "layout-2": {"messaging.db.v9": "messaging.db"},
     "messages-10": {"messaging.db.v10": "messaging.db"},
+    "messages-13": {},
 }
 """What each frozen state leaves beside it when this version has taken it up, and which file of it that is."""
 
