@@ -16,7 +16,7 @@ from sublet.messaging.extensions import reactions
 from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.mutable import MUTABLES, content_document
 from sublet.messaging.extensions.presence import PRESENCES
-from sublet.protocol import times
+from sublet.protocol import home_token, times
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent import (
     acknowledgement,
@@ -28,6 +28,7 @@ from sublet.protocol.ezagent import (
     identity,
     inbox,
     keys,
+    order,
     question,
     reconciliation,
     writer_rules,
@@ -261,3 +262,16 @@ def _question(data: bytes) -> None:
     key = doc_id("inbox", entity_id=ASKER.id)
     found = question.parse_question(key, data, NOW_MS)
     assert (found.asker, len(found.nonce)) == (ASKER.id, question.NONCE_BYTES)
+
+
+@target("order_after", "protocol.ezagent.order:parse_after")
+def _after(data: bytes) -> None:
+    found = order.parse_after(data.decode("utf-8", "replace"))
+    assert found is None or min(found.item) >= 0
+
+
+@target("home_token", "protocol.home_token:parse_home")
+def _home(data: bytes) -> None:
+    said = data.decode("utf-8", "replace")
+    found = home_token.parse_home(said)
+    assert found is None or found.said == said

@@ -30,6 +30,7 @@ from sublet.messaging.ports.network import PeerQuery, Sample
 from sublet.messaging.service import MessagingService
 from sublet.protocol import ids
 from sublet.protocol.errors import SubletError
+from support.consents import TakesAll
 from support.noise import noise
 from support.rooms import daemon_key, local_entity
 
@@ -99,6 +100,7 @@ class BusMember(OnBus):
             [self.entity],
             lambda: time.time_ns() // 1_000_000,
             lambda _: True,
+            consent=TakesAll(),
         )
         self.bus = self.service.bus(self.id)
 
