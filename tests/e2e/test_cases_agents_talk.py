@@ -13,6 +13,7 @@ import pytest
 from mcp import Client
 
 from sublet.daemon.config.paths import resolve_home
+from support.daemon_rooms import until_known
 from support.daemons import Daemon, two_daemons
 from support.mcp_face import server_of
 from support.tool_answers import facts, text_of
@@ -61,6 +62,7 @@ async def test_c31_c32_and_c37_between_agents_of_two_daemons(daemons: tuple[Daem
     async with host_of(alice) as a, host_of(bob) as b:
         sent = await ask(a, "send_message", to=other, message="hello")
         room, ref = sent["room_id"], sent["ref_id"]
+        await anyio.to_thread.run_sync(until_known, bob, room)
 
         # Bob was idle: it is told first, again while he has not come back with its cursor, and then no more.
         (first,), cursor = await mail(b)

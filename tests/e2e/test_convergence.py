@@ -39,7 +39,6 @@ SEEDS: Final = {
     "deleted rows": 1,
 }
 NOT_YET: Final = {
-    "changes while away": "of what changed only the newest documents are compared, so older ones stay as they were",
     "deleted rows": "rows that are missing are not noticed, and never fetched again",
 }
 """Faults after which something is not right today, and what: each row is to be taken out once its history passes."""

@@ -165,7 +165,7 @@ def of_rooms(take: Played, alice: Typing, bob: Typing, tmp_path: Path) -> None:
     take("read", alice.json("read", room))
     take("read", alice.json("thread", room, ref))
     take("receipts", alice.json("receipts", room, ref))
-    take("watch", bob.json("watch", "--since", "0", "--peek"))
+    take("watch", bob.json("watch", "--since", "0"))
     take("watch set", bob.json("watch", "set", room, ref))
     take("watch set", bob.json("watch", "set", room, "--channel", "ops", "--here"))
     take("watch set", bob.json("watch", "list"))
@@ -207,7 +207,7 @@ NOT_HERE: dict[str, str] = {
         "result.change_set.branch_error result.change_set.branch_left_out result.highlights result.notes "
         "result.prompts unlocked unmountable"
     ),
-    "`peers add`, `show`, `remove`": "agents.description agents.skills agents.why_not note rooms was why_not",
+    "`peers add`, `show`, `remove`": "agents.description agents.skills agents.why_not clock note rooms was why_not",
     "`output`": (
         "agent audit.index_marks audit.refs audit.refs_bring audit.unaudited audit_error cautions condition "
         "deny error follow_ups git_hidden left_behind only remaining_seconds result.change_set "
@@ -227,6 +227,7 @@ NOT_HERE: dict[str, str] = {
     "`agents`": "agents.denied agents.description agents.detail agents.skills",
     "`sessions list`": "sessions",
     "`policy explain`": "role",
+    "`policy show`": "rules.hint",
     "`policy lint`": "problems warnings",
     "`audit verify`": "problem",
     "`room create`, `invite`, `join`, `leave`, `knock`, `decline ROOM ENTITY`, `kick`, `ban`, `unban`": "apart",
@@ -235,7 +236,7 @@ NOT_HERE: dict[str, str] = {
     "`read`, `thread`": "about.reply_preview",
     "`receipts`": "recipients.reason",
     "`presence`": "last_active status",
-    "`room show`, `room config`": "apart",
+    "`room show`, `room config`": "apart clocks",
     "`policy test`": "problems tests.problem",
 }
 """Names that answers here need not fill, or have: they tell of failures, of repositories, or of people who are away, or

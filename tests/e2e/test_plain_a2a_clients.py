@@ -437,10 +437,15 @@ def test_c28_all_else_is_a_private_socket_and_all_ports_are_on_loopback(agent: A
     assert {stat.S_IMODE(path.stat().st_mode) for path in sockets} == {0o600}
     assert stat.S_IMODE(sockets[0].parent.stat().st_mode) == 0o700
     listening = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
-    own = [line.split()[3] for line in listening.splitlines() if f"pid={agent.daemon.pid}," in line]
+    own = {line.split()[3] for line in listening.splitlines() if f"pid={agent.daemon.pid}," in line}
     status = agent.daemon.info
     assert sorted(own) == sorted(
-        [agent.url.removeprefix("http://"), status["sftp"], status["web"].removeprefix("http://")]
+        [
+            agent.url.removeprefix("http://"),
+            status["sftp"],
+            status["web"].removeprefix("http://"),
+            status["bus"].removeprefix("tls/"),
+        ]
     )
     assert all(address.startswith("127.0.0.1:") for address in own)
 

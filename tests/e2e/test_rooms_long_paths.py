@@ -35,4 +35,4 @@ def test_rooms_work_where_tmpdir_is_long(base: Path) -> None:
         room = shared_room(alice, bob)
         alice.run("send", room, "hello")
         wait_for(lambda: bodies(bob, room) == ["hello"], WAIT_SECONDS, "the message")
-        assert alice.json("status")["remarks"] == []
+        assert [one for one in alice.json("status")["remarks"] if "was taken" not in one] == []

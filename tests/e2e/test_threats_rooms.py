@@ -111,7 +111,7 @@ def named(who: Typing, other: Typing) -> list[str]:
 def kinds(who: Typing, kind: str) -> list[dict[str, Any]]:
     found, cursor = [], 0
     while True:
-        answer = who.json("watch", "--since", str(cursor), "--wait", "0", "--peek")
+        answer = who.json("watch", "--since", str(cursor), "--wait", "0")
         found += [event for event in answer["events"] if event["kind"] == kind]
         if not answer["events"]:
             return found
@@ -178,7 +178,7 @@ def test_a_member_who_means_harm_is_named_and_shown_without_effect(world: World)
         wait_for(lambda: len(bodies(alice, room)) == len(bodies(bob, room)) == 2, WAIT_SECONDS, "her first message")
         twin.learn(room)
         # Nothing of hers reaches a terminal as more than text.
-        for command in (["read", room], ["watch", "--since", "0", "--peek"]):
+        for command in (["read", room], ["watch", "--since", "0"]):
             printed = alice.daemon.run(*command).stdout
             assert not set(printed) & set("\x1b\x07\x9b\x00\r\u202e\u2066\u200b"), command
         # She says one thing to Alice and another to Bob.

@@ -146,7 +146,7 @@ def test_a_picture_that_its_owner_changes_or_takes_away_is_not_shown_any_more(tm
         there.json("profile", "--picture", str(tmp_path / "red.png"))
         room = here.json("room", "create", "plans")["room_id"]
         here.json("room", "invite", room, other)
-        wait_for(lambda: knows(there, room), WAIT_SECONDS, "the room at the other side")
+        until_known(there, room)
         wait_for(lambda: _avatar(here, other), WAIT_SECONDS, "the profile")
 
         def opened() -> None:

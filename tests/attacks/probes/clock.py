@@ -162,9 +162,11 @@ def awaited() -> Iterator[object]:
 def clocks() -> Iterator[object]:
     """Daemons without end ask by other clocks."""
     (alice,) = peers("alice")
+    room = shared_room(alice)
     kept = PeerClocks(alice.store, alice.engine.events, alice.clock)
     for number in range(10_000):
-        kept.by_its_own(f"@x:node-{number}", None, NOW_MS + LAST_MS // 2)
+        asked_in = room if number % 16 == 0 else None
+        kept.by_its_own(f"@x:node-{number}", asked_in, NOW_MS + LAST_MS // 2)
         with suppress(ValueError):
             kept.asked(f"@x:node-{number}", None, NOW_MS)
     yield kept
