@@ -256,6 +256,7 @@ class Link:
         """Begin the handshake."""
         try:
             self.raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.raw.getpeername()  # of a caller that is gone again, wrapping fails with the socket open
             self.tls = context.wrap_socket(self.raw, server_side=server, do_handshake_on_connect=False)
         except OSError:
             raise Over from None
