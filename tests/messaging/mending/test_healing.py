@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -11,8 +12,10 @@ from pathlib import Path
 import anyio
 import pytest
 
+from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.registry import Registry
+from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.mending.asking_again import AskingAgain, Asks
 from sublet.messaging.mending.healing import Healing
 from sublet.messaging.mending.inspection import KnownKeys
@@ -26,6 +29,7 @@ from support.rooms import local_entity
 
 pytestmark = pytest.mark.anyio
 MESSAGES = 60
+GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 def now_ms() -> int:
@@ -228,3 +232,16 @@ def test_keys_are_those_that_records_prove() -> None:
     raw = other.record.encode()
     for _ in range(2):
         assert set(known.of([raw, raw[:-9], b""])) == {own.record.entity_id, other.record.entity_id}
+
+
+@pytest.mark.parametrize("version", ["schema-9", "messages-10", "messages-13"])
+def test_what_an_older_version_has_written_is_sound(tmp_path: Path, version: str) -> None:
+    subprocess.run(["tar", "-xzf", GOLDEN / version / "worker.tar.gz", "-C", tmp_path], check=True)
+    path = tmp_path / "worker/state/messaging.db"
+    SqliteStore(path).close()  # which brings it to this version
+    healing, registry, local = Healing(path, now_ms), Registry((*BUILT_INS, *EXTENSIONS)), [local_entity("bob", 3)]
+    looking = Looking(path, lambda: healing._trial(registry, local), local, lambda: None)
+    found = {name: looking.document(name) for name in looking.documents()}
+    assert len(found) > 8
+    assert {name: one.why for name, one in found.items() if one is not None and one.why} == {}
+    assert looking.rows() is None
