@@ -133,6 +133,7 @@ OPERATIONS: list[tuple[Operation[Any, Any], Request, object]] = [
     (REVIEW_RESULT, PATCHED, REVIEW),
     (EXPORT_RESULT, ONE, PATCH),
     (APPLY_RESULT, APPLY, APPLIED),
+    (APPLY_RESULT, ApplyResult(delegation_id="dlg_1", branch="b"), APPLIED),
     (DISCARD_RESULT, ONE, DISCARDED),
     (UNDO_RESULT, ONE, UNDONE),
     (PRUNE, PRUNING, PruneReport(events=1)),
