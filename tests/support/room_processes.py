@@ -46,7 +46,9 @@ class RoomProcess:
     def line(self) -> dict[str, Any]:
         """Return its next answer."""
         assert self.process.stdout is not None
-        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        while not (said := self.process.stdout.readline()).startswith("{"):
+            assert said, "it has ended"  # what else is there was logged
+        answer: dict[str, Any] = json.loads(said)
         return answer
 
     def tell(self, do: str, **arguments: object) -> None:
