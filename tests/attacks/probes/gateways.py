@@ -84,10 +84,13 @@ async def _stream(url: str, headers: Mapping[str, str]) -> None:
             bad = await client.post(f"{url}/messages", headers=headers, content=b"\xff[[[\n{}\n")
             assert bad.status_code in (202, 400)
             assert (await client.post(f"{url}/messages", headers=headers, json=INPUT)).status_code == 202
+            left = {"requestId", '"event"'}  # the answer, and what the feed tells of it
             async for line in lines:
                 if line.startswith("data: "):
-                    assert "requestId" in line
+                    left -= {one for one in left if one in line}
+                if not left:
                     break
+            assert not left
 
 
 async def _socket(url: str, headers: Mapping[str, str]) -> None:
