@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sublet.messaging.ports.outbox import Outgoing
+from sublet.messaging.rooms import audience
 from sublet.messaging.rooms.audience import daemons_of
 from sublet.messaging.schema.datatypes import QOS_DATA
 from sublet.protocol.ezagent.blob import PieceRequest, encode_wanted
@@ -96,3 +97,12 @@ def test_what_is_no_key_of_the_protocol_goes_to_nobody() -> None:
     assert item.to == frozenset()
     assert alice.engine.audience.answers("ezagent/no key", b"") == frozenset()
     assert of(alice) == {entity_domain(alice.id)}
+
+
+def test_of_rooms_without_end_a_bounded_number_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audience, "MAX_ROOMS", 2)
+    alice, bob = peers("alice", "bob")
+    rooms = [shared_room(alice, bob) for _ in range(4)]
+    for _ in range(2):
+        assert [alice.engine.audience.hears(f"ezagent/{room}/root") for room in rooms] == [of(alice, bob)] * 4
+    assert len(alice.engine.audience._told) == 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sublet.protocol.ezagent.blob import parse_wanted
 from sublet.protocol.ezagent.errors import Refused
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from sublet.messaging.rooms.here import RoomsHere
     from sublet.messaging.rooms.states import RoomStates
 
+MAX_ROOMS: Final = 1_024
+"""Rooms of which it is remembered which daemons hear them; what was worked out longest ago goes first."""
 _ENDS = tuple(f"/{channel}" for channel in Channel)
 
 
@@ -94,6 +96,9 @@ class Audience:
     def _of_room(self, room_id: RoomId) -> frozenset[str]:
         state, told = self._states.state(room_id), self._told.get(room_id)
         if told is None or told.state is not state:
+            self._told.pop(room_id, None)
+            if len(self._told) >= MAX_ROOMS:
+                del self._told[next(iter(self._told))]
             told = self._told[room_id] = _Told(state, daemons_of(state.members()))
         return told.daemons
 
