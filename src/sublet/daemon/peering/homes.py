@@ -71,7 +71,7 @@ class Homes:
         self._clock = clock
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = _read(file)
-        self._refusing: dict[str, str] = {}
+        self._refusing: set[str] = set()
         self._linked: dict[str, list[str]] = {}
 
     def opened(self, node_id: str, said: str) -> None:
@@ -126,11 +126,11 @@ class Homes:
         """Note that a peer refuses this home as a copy of another one."""
         if peer not in self._refusing and len(self._refusing) < MAX_REFUSING:
             log.error("a peer says that this home is a copy of another one that runs", peer=peer, remedy=OWN_HOME)
-            self._refusing[peer] = peer
+            self._refusing.add(peer)
 
     def taken_by(self, peer: str) -> None:
         """Note that a peer takes this home for what it is."""
-        self._refusing.pop(peer, None)
+        self._refusing.discard(peer)
 
     def remarks(self) -> list[str]:
         """Return what people should know, one line each."""
