@@ -16,7 +16,7 @@ from typing import Final
 import hypothesis
 import pytest
 
-from mutants.decides import PACKAGE, own_tests
+from mutants.decides import PACKAGE, SETTLED, own_tests
 from mutants.forks import Job, run_forked
 from mutants.kept import Kept
 from mutants.observed import Observed, first_failure, load, observe
@@ -168,23 +168,30 @@ class MutantsPlugin:
     ) -> Sequence[int]:
         """Return the tests that call what is changed, a module's own first, as many as there is time for."""
         file, own = str(PACKAGE / mutant.file), own_tests(mutant.file)
-
-        def calls(seen: Observed) -> bool:
-            return not seen.called.isdisjoint(names) if names else any(one == file for one, _ in seen.called)
-
-        able = [
-            number
-            for number, seen in observed.items()
+        if not names:
             # What happens at import is tested also by what only looks at its names.
-            if calls(seen) or (not names and self._items[number].path.stem in own)
-        ]
+            return self._cheapest(observed, self._of_import(file, own, observed))
+        able = [number for number, seen in observed.items() if not seen.called.isdisjoint(names)]
+        able.sort(key=lambda number: (self._stem(number) not in own, observed[number].seconds))
+        return self._cheapest(observed, able)
+
+    def _of_import(self, file: str, own: Collection[str], observed: Mapping[int, Observed]) -> list[int]:
+        calls = {number: sum(one == file for one, _ in seen.called) for number, seen in observed.items()}
+        able = [number for number, count in calls.items() if count or self._stem(number) in {*own, SETTLED}]
         able.sort(
             key=lambda number: (
-                self._items[number].path.stem not in own,
-                0 if names else -sum(one == file for one, _ in observed[number].called),
+                self._stem(number) != SETTLED,
+                self._stem(number) not in own,
+                -calls[number],
                 observed[number].seconds,
             )
         )
+        return able
+
+    def _stem(self, number: int) -> str:
+        return self._items[number].path.stem
+
+    def _cheapest(self, observed: Mapping[int, Observed], able: Sequence[int]) -> Sequence[int]:
         chosen, seconds = [], 0.0
         for number in able:
             if seconds + observed[number].seconds <= SECONDS_OF_TESTS:
