@@ -21,6 +21,9 @@ from mutants.swapping import Functions, ModuleLevelError, changed_code, swap
 PLACE = "supervisor/router/syntax.py"
 """Small, and tested by tests that start no program."""
 SOURCE = '''
+import re
+from typing import Protocol, cast
+
 LIMIT = 3
 
 

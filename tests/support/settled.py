@@ -35,6 +35,8 @@ FILE: Final = "settled.json"
 WORDS_CHARS: Final = 30
 """A longer text with blanks is words for people."""
 MOST_CHARS: Final = 4_000
+_GROWING: Final = frozenset({"MADE"})
+"""What is added to by whatever is loaded."""
 _FOR_PEOPLE: Final = frozenset({"description", "title", "examples"})
 _FLAGS: Final = (
     "frozen",
@@ -77,7 +79,7 @@ def _short(text: str) -> str:
 
 def _of_module(module: ModuleType) -> Iterator[tuple[str, Any]]:
     for name in _assigned(ast.parse(inspect.getsource(module)).body):
-        if name in vars(module) and not name.startswith("__"):
+        if name in vars(module) and not name.startswith("__") and name not in _GROWING:
             yield name, _shown(vars(module)[name])
     for name, one in vars(module).items():
         if isinstance(one, type) and one.__module__ == module.__name__:

@@ -11,8 +11,10 @@ from sublet.protocol.ezagent.errors import Refused
 from support.own_bytes import RECORD, TRAVELLING, told
 
 KEPT = json.loads((Path(__file__).parent / "vectors" / "own-bytes.json").read_text(encoding="utf-8"))
-SIGNED = {"record", "challenge", "question", "content"}
-"""Whose readers check a signature or a hash themselves."""
+SIGNED = {"record", "challenge"}
+"""Of which a signature covers each byte that its reader takes."""
+LOOSE = {"known rooms", "question"}
+"""Of which a reader takes other forms: rooms in any order, and a bundle that says that there is more."""
 
 
 def test_what_travels_is_written_as_before() -> None:
@@ -49,7 +51,7 @@ def _refused_or_read(name: str, raw: bytes) -> None:
     except Refused:
         return
     assert name not in SIGNED
-    assert one.write(found) == raw
+    assert name in LOOSE or one.write(found) == raw
 
 
 def test_a_record_is_at_home_at_the_daemon_that_vouches_for_it() -> None:
