@@ -28,6 +28,7 @@ SECONDS_OF_TESTS: Final = 3.0
 LEAST_SECONDS: Final = 6.0
 """Processor time that a mutant may take at least before it counts as one that never ends."""
 OBSERVING_SECONDS: Final = 600.0
+"""Of processor time, for one part of the tests."""
 EXAMPLES: Final = 25
 """How many examples a property is tried with: the same ones each time."""
 KILLED, SURVIVED, ANEW = 1, 0, 3
@@ -114,10 +115,10 @@ class MutantsPlugin:
         self._functions = loaded_functions(files)
         began = time.monotonic()
         observed = self._observe(files)
-        print(
-            f"{len(observed)} of {len(self._items)} tests observed in {time.monotonic() - began:.0f} s", file=sys.stderr
-        )
-        jobs = self._jobs(observed)
+        count = len(observed) if observed is not None else "not all"
+        print(f"{count} of {len(self._items)} tests observed in {time.monotonic() - began:.0f} s", file=sys.stderr)
+        # What was observed in part would let survive what the other tests notice.
+        jobs = self._jobs(observed) if observed is not None else iter(())
         for number, code in run_forked(jobs, plan.workers, plan.deadline):
             if code == ANEW:
                 plan.anew.add(number)
@@ -125,8 +126,8 @@ class MutantsPlugin:
                 plan.record(number, code)
         return True
 
-    def _observe(self, files: Collection[str]) -> Mapping[int, Observed]:
-        """Run every test once as things are."""
+    def _observe(self, files: Collection[str]) -> Mapping[int, Observed] | None:
+        """Run every test once as things are; None where there was no time for all."""
         with tempfile.TemporaryDirectory() as scratch:
             shards = max(1, self._plan.workers * 8)
             places = [Path(scratch) / str(shard) for shard in range(shards)]
@@ -134,9 +135,9 @@ class MutantsPlugin:
             for shard, place in enumerate(places):
                 numbers = range(shard, len(self._items), shards)
                 jobs.append(Job(shard, partial(observe, self._items, numbers, files, place), OBSERVING_SECONDS))
-            until = min(self._plan.deadline, time.monotonic() + OBSERVING_SECONDS)
-            for _ in run_forked(jobs, self._plan.workers, until):
-                pass
+            ended = dict(run_forked(jobs, self._plan.workers, self._plan.deadline))
+            if len(ended) < len(jobs):
+                return None
             return {number: seen for place in places if place.exists() for number, seen in load(place).items()}
 
     def _jobs(self, observed: Mapping[int, Observed]) -> Iterator[Job]:
