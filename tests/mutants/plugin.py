@@ -16,10 +16,10 @@ from typing import Final
 import hypothesis
 import pytest
 
-from mutants.decides import PACKAGE, SETTLED, own_tests
+from mutants.decides import PACKAGE, SETTLED, modules, own_tests
 from mutants.forks import Job, run_forked
 from mutants.kept import Kept
-from mutants.observed import Observed, first_failure, load, observe
+from mutants.observed import Observed, Remembered, first_failure, load, observe
 from mutants.operators import Mutant
 from mutants.swapping import Functions, ModuleLevelError, changed_code, loaded_functions, swap
 
@@ -114,7 +114,7 @@ class MutantsPlugin:
         files = {str(PACKAGE / mutant.file) for mutant in plan.left()}
         self._functions = loaded_functions(files)
         began = time.monotonic()
-        observed = self._observe(files)
+        observed = self._observe({str(PACKAGE / file) for file in modules()})
         count = len(observed) if observed is not None else "not all"
         print(f"{count} of {len(self._items)} tests observed in {time.monotonic() - began:.0f} s", file=sys.stderr)
         # What was observed in part would let survive what the other tests notice.
@@ -127,14 +127,34 @@ class MutantsPlugin:
         return True
 
     def _observe(self, files: Collection[str]) -> Mapping[int, Observed] | None:
-        """Run every test once as things are; None where there was no time for all."""
+        """Run every test once as things are, unless it is known; None where there was no time for all."""
+        numbers: dict[Path, list[int]] = {}
+        for number, item in enumerate(self._items):
+            numbers.setdefault(item.path, []).append(number)
+        remembered = Remembered(self._plan.kept.place if self._plan.kept else None)
+        known = {path: remembered.of(path) for path in numbers}
+        left = [number for path, own in numbers.items() if known[path] is None for number in own]
+        new = self._run_all(left, files)
+        if new is None:
+            return None
+        observed = dict(new)
+        for path, own in numbers.items():
+            seen = known[path]
+            if seen is None:
+                remembered.keep(path, {self._items[number].nodeid: new[number] for number in own if number in new})
+            else:
+                ids = {self._items[number].nodeid: number for number in own}
+                observed |= {ids[test]: one for test, one in seen.items() if test in ids}
+        return observed
+
+    def _run_all(self, left: Sequence[int], files: Collection[str]) -> Mapping[int, Observed] | None:
         with tempfile.TemporaryDirectory() as scratch:
             shards = max(1, self._plan.workers * 8)
             places = [Path(scratch) / str(shard) for shard in range(shards)]
-            jobs = []
-            for shard, place in enumerate(places):
-                numbers = range(shard, len(self._items), shards)
-                jobs.append(Job(shard, partial(observe, self._items, numbers, files, place), OBSERVING_SECONDS))
+            jobs = [
+                Job(shard, partial(observe, self._items, left[shard::shards], files, place), OBSERVING_SECONDS)
+                for shard, place in enumerate(places)
+            ]
             ended = dict(run_forked(jobs, self._plan.workers, self._plan.deadline))
             if len(ended) < len(jobs):
                 return None

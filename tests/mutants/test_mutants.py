@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mutants import run
+from mutants import forks, run
 from mutants.decides import AREAS, PACKAGE, ROOT, TESTS, folders_of_tests, modules, own_tests
 from mutants.explained import Explained, load
 from mutants.forks import TIMED_OUT, Job, run_forked
@@ -159,6 +160,16 @@ def test_a_fork_that_never_ends_is_ended_and_the_others_are_told() -> None:
     jobs = [Job(1, lambda: 0, 10), Job(2, lambda: 7, 10), Job(3, forever, 0.1), Job(4, lambda: 1 // 0, 10)]
     assert dict(run_forked(jobs, 2, float("inf"))) == {1: 0, 2: 7, 3: TIMED_OUT, 4: 1}
     assert list(run_forked(jobs, 2, 0.0)) == []
+
+
+def test_a_fork_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forks, "ASK_SECONDS", 0.05)
+
+    def wait() -> int:
+        signal.pause()
+        return 0
+
+    assert dict(run_forked([Job(1, wait, 0.05)], 1, float("inf"))) == {1: TIMED_OUT}
 
 
 def test_each_module_that_decides_is_there_and_has_tests() -> None:
