@@ -96,7 +96,9 @@ def _shown(value: Any) -> str:
         again = "" if value.retry_after_seconds is None else f", again in {value.retry_after_seconds} s"
         return f"{value.code}{again}"
     if isinstance(value, BaseModel):
-        return type(value).__name__
+        return f"{type(value).__name__}{_shown(value.model_dump(mode='json', exclude_defaults=True))}"
+    if isinstance(value, frozenset):
+        return f"{{{', '.join(sorted(map(_shown, value)))}}}"
     if dataclasses.is_dataclass(value):
         return f"{type(value).__name__}({', '.join(f'{name}={_shown(inner)}' for name, inner in _given(value))})"
     if isinstance(value, tuple | list):
