@@ -118,7 +118,7 @@ def _run_one(item: pytest.Item, files: Collection[str]) -> Observed | None:
         passed = first_failure([item]) is None
     finally:
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type] # so it is undone
+        threading.settrace(None)
         signal.setitimer(signal.ITIMER_PROF, 0)
     called = frozenset((code.co_filename, code.co_qualname) for code in codes if code.co_filename in files)
     return Observed(time.process_time() - started, called) if passed else None
