@@ -35,6 +35,7 @@ from sublet.messaging.delivery.delivery import Delivery
 from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
 from sublet.messaging.engine.engine import Engine
+from sublet.messaging.erasing.erasing import Erasing
 from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.membership.answering import Answering
 from sublet.messaging.membership.catching_up import CatchingUp
@@ -149,6 +150,7 @@ class MessagingService:
             self._call, self._attending, self._joining, self._tokens, self._sync, self._history, self._own
         )
         self.forgetting = Forgetting(self._call, self._attending.silence)
+        self.erasing = Erasing(self._call, path, self.fetch)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[MessagingService]:
@@ -168,6 +170,7 @@ class MessagingService:
                 self._start(group, "synchronisation", self._sync.run)
                 self._start(group, "acknowledgements", self.delivery.run)
                 self._start(group, "catching up", self._catching_up.run)
+                self._start(group, "erasing", self.erasing.run)
                 for name, index in self._registry.indexes.items():
                     if index.rebuild is not None and index.every_seconds is not None:
                         self._start(group, f"index {name}", partial(self._rebuild, index.rebuild, index.every_seconds))
@@ -325,6 +328,7 @@ class MessagingService:
         engine.events.listeners.append(partial(self._attending.told, engine.keyring))
         engine.staging.arrived.append(lambda came: self._hand_over.soon(self.delivery.arrived, came))
         engine.clocks.listeners.append(partial(setattr, self, "ahead_ms"))
+        engine.purges.due.append(lambda: self._hand_over.soon(self.erasing.wake))
         engine.missing.append(lambda name: self._hand_over.soon(self._sync.doubt, name))
         engine.here.listeners.append(lambda room_id: self._hand_over.soon(self._attending.room, room_id))
         return engine

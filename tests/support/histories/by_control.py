@@ -14,10 +14,12 @@ from sublet.daemon.api.room_marks import (
     DELETE_MESSAGE,
     EDIT_MESSAGE,
     MODERATE_MESSAGE,
+    PURGE_MESSAGE,
     REMOVE_REACTION,
     DeleteMessage,
     EditMessage,
     Moderate,
+    PurgeMessage,
     React,
 )
 from sublet.daemon.api.room_members import CONFIGURE_ROOM, KICK_MEMBER, ConfigureRoom, RemoveMember
@@ -90,6 +92,10 @@ async def _page(client: ControlClient, room_id: str, limit: int, before: str | N
 def _ref(view: MessageView) -> dict[str, Any]:
     told = view.model_dump(exclude={"ext", "about"})
     return told | {f"ext.{name}": value for name, value in view.ext.items()} | view.about
+
+
+async def _purge(client: ControlClient, room_id: str, ref_id: str) -> Any:
+    return await client.call(PURGE_MESSAGE, PurgeMessage(room_id=room_id, ref_id=ref_id))
 
 
 async def _channels(client: ControlClient) -> Any:
@@ -199,6 +205,7 @@ _DONE: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
     "message.send": _send,
     "mutable.update": _edit,
     "message.delete": _delete,
+    "purge.message": _purge,
     "moderation.redact": _moderate("redact"),
     "moderation.pin": _moderate("pin"),
     "moderation.unpin": _moderate("unpin"),

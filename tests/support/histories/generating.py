@@ -32,6 +32,7 @@ OPERATIONS: Final = {
     "edit": 14,
     "redact": 3,
     "delete": 2,
+    "purge": 3,
     "react": 9,
     "unreact": 4,
     "pin": 3,
@@ -132,6 +133,8 @@ class _Maker:
                 self._step(who, "delete", room=room, of=rnd.choice(mine))
             case "redact" if one is not None and one not in self._texts[room]:
                 self._step(0, "redact", room=room, of=one)
+            case "purge" if one is not None and one not in self._texts[room]:
+                self._step(rnd.choice([0, next(author for number, author in said if number == one)]), "purge", room=room, of=one)
             case "react" | "unreact" if one is not None:
                 self._step(who, do, room=room, of=one, emoji=rnd.choice(EMOJIS))
             case "pin" | "unpin" if one is not None:

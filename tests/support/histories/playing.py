@@ -66,6 +66,7 @@ class _Player:
             "edit many": self._edit_many,
             "delete": self._take_down,
             "redact": self._take_down,
+            "purge": self._purge,
             "react": self._react,
             "unreact": self._react,
             "pin": self._pin,
@@ -215,6 +216,11 @@ class _Player:
         ref = self._of(step)
         await self._do(step, "message.delete" if step.do == "delete" else "moderation.redact", ref_id=ref)
         self._promise(step, ("gone", ref), True)
+
+    async def _purge(self, step: Step) -> None:
+        ref = self._of(step)
+        await self._do(step, "purge.message", ref_id=ref)
+        self._promise(step, ("purged", ref), True)
 
     async def _react(self, step: Step) -> None:
         ref, emoji = self._of(step), step.args["emoji"]

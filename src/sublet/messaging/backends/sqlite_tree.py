@@ -38,7 +38,7 @@ from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.reconciliation import MAX_LISTED
 
-TREE_KINDS: Final = frozenset({"config", "index", "content", "acl", "blob_ref", "ext"})
+TREE_KINDS: Final = frozenset({"config", "index", "content", "acl", "blob_ref", "ext", "purge"})
 """Documents that all members of a room share."""
 BUILT_AT_ONCE: Final = 200
 """Documents of an older version that are taken into the trees with one transaction."""
@@ -128,6 +128,27 @@ class SqliteTree:
         row = self._db.execute("SELECT doc_id, room_id FROM documents WHERE number = ?", (document,)).fetchone()
         if row is not None and row[1] is not None:
             self._remove(self._number(str(row[1])), place_of(str(row[0])))
+
+    def purge(self, document: int, tombstone: str) -> None:
+        """Remove all leaves of a document that is gone; the leaf of its tombstone says how much was written there.
+
+        So a room's root never says less than before, and nobody takes that for somebody who has gone back.
+        """
+        row = self._db.execute("SELECT doc_id, room_id FROM documents WHERE number = ?", (document,)).fetchone()
+        if row is None or row[1] is None:
+            return
+        name, tree, clocks = str(row[0]), self._number(str(row[1])), 0
+        places = {place_of(name)}
+        for (raw,) in self._db.execute("SELECT envelope FROM log WHERE document = ? AND client IS NULL", (document,)):
+            with suppress(Refused):  # damaged, and so it was no leaf
+                places.add(_place_of(name, bytes(raw)))
+        for place in places:
+            leaf = self._leaf(tree, place)
+            clocks += leaf.node.clocks if leaf is not None else 0
+            self._remove(tree, place)
+        above = self._leaf(tree, place_of(tombstone))
+        if above is not None and clocks:
+            self._add(tree, above.place, above.document, Node(0, clocks, 0))
 
     def root(self, room_id: RoomId) -> Node:
         return self._node(self._number(room_id), ())

@@ -211,7 +211,10 @@ def _is_sound(found: Found, rows: SqliteRows, raw: bytes, keys: Keys) -> bool:
 def _note_missing(found: Found, rows: SqliteRows, envelope: Envelope) -> None:
     for content_id in named_contents(decode_update(envelope.payload)):
         digest = bytes.fromhex(content_id.removeprefix("sha256:"))
-        if len(found.missing) < MAX_MISSING and not rows.has_content(found.document.room_id, digest):
+        room_id = found.document.room_id
+        if len(found.missing) < MAX_MISSING and not rows.has_content(room_id, digest):
+            if rows.is_purged(room_id, content_id):
+                continue
             found.missing[content_id] = envelope.raw
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from sublet.messaging.documents.document import Document
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.opening.accepted_updates import AcceptedUpdates
+from sublet.messaging.ports.purge_store import Kind
 from sublet.messaging.ports.store import Store
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.schema.datatypes import Datatype
@@ -78,9 +79,28 @@ class OpenDocuments:
         """
         found = self._open.get(name)
         if found is not None and found.place.kind != "draft":
+            self.refuse_gone(found.place, name)
             self._open.move_to_end(name)
             return found
         return self._load(name, self.wanted_place(name))
+
+    def refuse_gone(self, place: DocumentPlace, name: str) -> None:
+        """Refuse a document that is gone for good.
+
+        Raises:
+            Refused: ``PURGED``.
+        """
+        if self.is_gone(place, name):
+            raise Refused(Refusal.PURGED, "a document that is gone for good")
+
+    def is_gone(self, place: DocumentPlace, name: str) -> bool:
+        """Tell whether a document is gone for good."""
+        if place.room_id is None:
+            return False
+        purges = self._store.purges
+        if place.kind == "content":
+            return purges.is_gone(place.room_id, Kind.DOCUMENT, name)
+        return place.kind == "blob_ref" and purges.is_gone(place.room_id, Kind.FILE, place.hash or "")
 
     def wanted_place(self, name: str) -> DocumentPlace:
         """Return what a document's id says, if updates of it are wanted; see ``wanted``."""
@@ -95,6 +115,7 @@ class OpenDocuments:
             raise Refused(Refusal.UNKNOWN_DOCUMENT, "a document that nobody here wants")
         if self._schema.datatype_at(place.kind, place.ext_id) is None:
             raise Refused(Refusal.UNKNOWN_DOCUMENT, "a document that nothing declares")
+        self.refuse_gone(place, name)
         return place
 
     def is_new(self, name: str) -> bool:
