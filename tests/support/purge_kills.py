@@ -35,7 +35,12 @@ EVERY: Final = 7
 SECRET: Final = "the horse is called Xenophon, and nobody may know of it"
 _TRACED: Final = tuple(
     f"{os.sep}sublet{os.sep}messaging{os.sep}{part}"
-    for part in (f"purging{os.sep}", f"erasing{os.sep}", f"backends{os.sep}sqlite_purges.py", f"builtins{os.sep}purge.py")
+    for part in (
+        f"purging{os.sep}",
+        f"erasing{os.sep}",
+        f"backends{os.sep}sqlite_purges.py",
+        f"builtins{os.sep}purge.py",
+    )
 )
 
 

@@ -1,4 +1,4 @@
-"""What is purged is gone from every store, does not return, and leaves equal members equal; engines without a network."""
+"""What is purged is gone from every store, does not return, and leaves equal members equal; without a network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.encode import Transaction
 from sublet.protocol.times import rfc3339_of_ms
 from support.reconciled import reconcile
-from support.rooms import NOW_MS, Peer, peers, shared_room
+from support.rooms import NOW_MS, Peer, shared_room
 
 ALL = (*BUILT_INS, *EXTENSIONS)
 SECRET = "the horse is called Xenophon, and nobody may know"
@@ -68,7 +68,7 @@ def root(peer: Peer, room: str) -> tuple[int, int]:
 
 def assert_gone(peer: Peer, room: str, ref: str, *texts: str) -> None:
     found = shown(peer, room, ref)
-    assert found["body"] is None and found["content"] is None and found["purged"]["what"] == "message", peer.name
+    assert (found["body"], found["content"], found["purged"]["what"]) == (None, None, "message"), peer.name
     dump = "\n".join(repr(row) for row in all_rows(peer))
     for text in texts or (SECRET,):
         assert text not in dump, (peer.name, text)
@@ -169,7 +169,8 @@ def test_a_tombstone_of_another_form_is_refused(what: str, value: object, more: 
     hear(bob, alice)
     before = root(alice, room)
     take(alice, tombstone(bob, room, ref, what, value, more))
-    assert shown(alice, room, ref)["body"] == SECRET and root(alice, room) == before
+    assert shown(alice, room, ref)["body"] == SECRET
+    assert root(alice, room) == before
     assert alice.refused() == {"wrong_shape": 1}
 
 
@@ -303,9 +304,7 @@ def test_nobody_takes_away_what_another_wrote_by_naming_it() -> None:
     hear(bob, alice, carol)
     content = shown(carol, room, ref)["content_id"]
     name = carol.engine.shards.for_new_ref(room)
-    mine = carol.engine.writing.append(
-        carol.id, name, {"content_type": "immutable", "content_id": content}
-    )["ref_id"]
+    mine = carol.engine.writing.append(carol.id, name, {"content_type": "immutable", "content_id": content})["ref_id"]
     carol.engine.commit()
     purge(carol, room, mine)
     hear(carol, alice, bob)
@@ -326,7 +325,8 @@ def test_who_answers_and_quotes_what_is_gone_sees_that_it_is() -> None:
     assert SECRET in repr(shown(alice, other, quote))
     purge(bob, room, ref)
     hear(bob, alice, carol)
-    assert SECRET not in repr(shown(alice, other, quote)) and SECRET not in repr(shown(alice, room, answer))
+    assert SECRET not in repr(shown(alice, other, quote))
+    assert SECRET not in repr(shown(alice, room, answer))
     assert_gone(alice, room, ref)
     assert shown(alice, room, answer)["body"] == "so it is"
 
@@ -366,7 +366,7 @@ def test_tombstones_of_one_daemon_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     hear(bob, alice)
     for ref in refs[:3]:
         purge(bob, room, ref)
-    with pytest.raises(SubletError, match="as much of the room|all that others take"):
+    with pytest.raises(SubletError, match="all that others take"):
         purge(bob, room, refs[3])
     hear(bob, alice)
     take(alice, tombstone(bob, room, refs[3]))
@@ -406,7 +406,8 @@ def test_what_older_messages_came_with_is_known_by_reading_them_once() -> None:
     assert purge(bob, room, first, files=True) == {"changed": True, "kept_files": [digest.removeprefix("sha256:")]}
     hear(bob, alice, carol)
     assert alice.do("media.list", room_id=room)
-    assert shown(alice, room, first)["body"] == "one" and "ext.media" not in shown(alice, room, first)
+    assert shown(alice, room, first)["body"] == "one"
+    assert "ext.media" not in shown(alice, room, first)
     purge(bob, room, other)
     hear(bob, alice, carol)
     for peer in (alice, bob, carol):

@@ -134,7 +134,12 @@ class _Maker:
             case "redact" if one is not None and one not in self._texts[room]:
                 self._step(0, "redact", room=room, of=one)
             case "purge" if one is not None and one not in self._texts[room]:
-                self._step(rnd.choice([0, next(author for number, author in said if number == one)]), "purge", room=room, of=one)
+                self._step(
+                    rnd.choice([0, next(author for number, author in said if number == one)]),
+                    "purge",
+                    room=room,
+                    of=one,
+                )
             case "react" | "unreact" if one is not None:
                 self._step(who, do, room=room, of=one, emoji=rnd.choice(EMOJIS))
             case "pin" | "unpin" if one is not None:

@@ -73,7 +73,7 @@ def _short(value: object) -> str:
 
 
 def _without(ref: dict[str, Any]) -> dict[str, Any]:
-    """Return a message without what only moderators see of it once it is taken down; of one that is gone, that it is."""
+    """Return a message without what only moderators see of it once it is taken down; of a purged one, that it is."""
     if _is_purged(ref):
         return {"ref_id": ref["ref_id"], "purged": True, "body": ref.get("body")}
     if ref.get("redacted") or ref.get("status") == "deleted_by_author":

@@ -125,7 +125,9 @@ class MessageView(View):
     created_at: ToldTime
     format: Format = "plain"
     ext: dict[str, JsonValue] = Field(default={})
-    about: dict[str, JsonValue] = Field(default={}, description="What is made of it: reactions, replies, redacted, purged, …")
+    about: dict[str, JsonValue] = Field(
+        default={}, description="What is made of it: reactions, replies, redacted, purged, …"
+    )
 
 
 class ChannelView(View):

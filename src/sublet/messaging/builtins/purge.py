@@ -22,7 +22,6 @@ from sublet.messaging.declaring.declaration import (
 from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.ports.purge_store import Kind, PurgedRow
 from sublet.messaging.purging.named import MEDIA, named_by
-from sublet.messaging.purging.purges import NAMED_FILES
 from sublet.messaging.quotas.quotas import MAX_TOMBSTONES_OF_DAEMON
 from sublet.messaging.reading.candidates import Candidate
 from sublet.messaging.schema.changes import Happened
@@ -114,11 +113,11 @@ def _purge(context: OperationContext, room_id: RoomId, ref_id: RefId, files: boo
         if parts.store.find_document(name) is None and _begun(context, room_id) >= MAX_TOMBSTONES_OF_DAEMON:
             raise SubletError(
                 LocalCode.CONFLICT,
-                f"this daemon has purged {MAX_TOMBSTONES_OF_DAEMON} messages of the room, which is all that others take",
+                f"this daemon has purged {MAX_TOMBSTONES_OF_DAEMON} messages of the room, all that others take",
                 "Go on in a new room, and let the others forget this one: sublet room leave ROOM",
             )
         parts.writing.set_fields(context.entity, name, [(None, (str(what),), rfc3339_of_ms(parts.now_ms()))])
-    kept = [digest for digest in named if _is_named_elsewhere(context, room_id, ref_id, digest)]
+    kept = [digest for digest in named if parts.purges.others_with(room_id, ref_id, digest)]
     return {"changed": changed, "kept_files": kept}
 
 
@@ -130,11 +129,6 @@ def _begun(context: OperationContext, room_id: RoomId) -> int:
     home = context.parts.keyring.home
     counts = context.parts.store.purges.begun(room_id)
     return sum(count for signer, count in counts.items() if home(signer) == home(context.entity))
-
-
-def _is_named_elsewhere(context: OperationContext, room_id: RoomId, ref_id: RefId, digest: str) -> bool:
-    entries = context.parts.store.scan_index(NAMED_FILES, f"{room_id}/{digest}", 2)
-    return any(entry.rank != ref_id for entry in entries)
 
 
 PURGE = Declaration(

@@ -18,6 +18,7 @@ from sublet.messaging.ports.blobs import BlobStore
 from sublet.messaging.ports.purge_store import Kind, PurgedRow
 from sublet.messaging.ports.rows import IndexEntry
 from sublet.messaging.ports.store import Store
+from sublet.messaging.purging.purges import Purges
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import RoomStates
@@ -107,6 +108,7 @@ class OperationParts:
     events: Events
     cursors: Cursors
     intake: Intake
+    purges: Purges
     blobs: BlobStore
     hooks: RunsHooks
     now_ms: Callable[[], int]

@@ -188,6 +188,7 @@ class Engine:
             events=self.events,
             cursors=self.cursors,
             intake=self.intake,
+            purges=self.purges,
             blobs=self.blobs,
             hooks=self.hooks,
             now_ms=self.now_ms,

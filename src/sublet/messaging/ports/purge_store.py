@@ -91,7 +91,7 @@ class PurgeStore(Protocol):
         """Note that something is gone no more, since the tombstone counts no more."""
 
     def elements(self, room_id: RoomId, ref_id: RefId) -> list[tuple[DocumentRow, ItemId, EntityId]]:
-        """Return every element of a room's timeline with the id of a message, whether it counts or not, with its author."""
+        """Return all elements of a timeline with the id of a message, whether they count or not, with their authors."""
 
     def elements_with(self, room_id: RoomId, text: str) -> list[tuple[DocumentRow, ItemId, RefId]]:
         """Return the elements of a room's timeline whose updates hold a text; looks at all of the room's log."""
@@ -118,7 +118,7 @@ class PurgeStore(Protocol):
         """Erase an immutable content, and note what is looked for on the disk."""
 
     def detach(self, doc_id: str, tombstone: str) -> None:
-        """Take a document out of its room, its digest tree and everybody's sight; its rows are removed by ``erase_some``.
+        """Take a document out of its room and its digest tree, in sight of nobody; ``erase_some`` removes its rows.
 
         What the room's root says was written gets no less: the tombstone's leaf says it from then on.
 

@@ -1,4 +1,4 @@
-"""What a message names that goes with it: contents, documents that hold what it says, and files. Nothing is read here."""
+"""What a message names that goes with it: contents, documents of what it says, and files. Nothing is read here."""
 
 from __future__ import annotations
 

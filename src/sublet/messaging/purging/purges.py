@@ -207,7 +207,7 @@ class Purges:
         return False
 
     def _erase_drafts(self) -> None:
-        """Erase what ours began to write in rooms where they have purged; what is being written now stays until sent."""
+        """Erase what ours began to write where they have purged; what is being written now stays until it is sent."""
         purges = self._store.purges
         for row in purges.due(Due.DRAFT, AT_ONCE):
             if self._reading.map_document(row.name):
@@ -243,9 +243,12 @@ class Purges:
         for write in self._store.writes(row.number, None):
             one = candidate_of(write)
             item, path = (write.client, write.clock), (one.key,)
-            if one.container is None and is_tombstone(path, one.value):
-                if self._reading.write_counts(document, path, one.signer, item, first=one.origin is None):
-                    counting.append((str(one.value), one.signer, Gone(one.key)))
+            if (
+                one.container is None
+                and is_tombstone(path, one.value)
+                and self._reading.write_counts(document, path, one.signer, item, first=one.origin is None)
+            ):
+                counting.append((str(one.value), one.signer, Gone(one.key)))
         if not counting:
             return None
         whole = [one for one in counting if one[2] is Gone.MESSAGE]
@@ -306,6 +309,13 @@ class Purges:
                 [DueRow(Due.DOCUMENT, room_id, name, ref_id.encode()), DueRow(Due.FILE, room_id, digest)]
             )
 
+    def others_with(self, room_id: RoomId, ref_id: RefId, digest: str) -> bool:
+        """Tell whether another message of a room names a file that is not purged; outside of a transaction."""
+        with self._store.transaction():
+            self._read_files(room_id)
+        entries = self._store.scan_index(NAMED_FILES, f"{room_id}/{digest}", 2)
+        return any(entry.rank != ref_id for entry in entries)
+
     def _read_files(self, room_id: RoomId) -> None:
         """Note which messages name files, once in each room: those of before this was noted as they came."""
         if self._store.scan_index(NAMED_FILES, room_id, 1):
@@ -351,4 +361,3 @@ def _with(gone: PurgedRow, named: Named) -> PurgedRow:
 def _author_of(raw: bytes) -> str:
     """Return whose an immutable content is, which was checked when it came."""
     return str(json.loads(raw).get("author"))
-

@@ -1,8 +1,8 @@
 """Tombstones: what a room keeps of a message, or of its files, that are gone for good.
 
 A tombstone is a document of its own, whose id names the message, so it is a leaf of its own in the room's digest tree.
-It says what is gone and when that was said, and nothing else, whoever writes it. It holds no hash of what is gone: which
-contents belong to a message is told by the message's ref, which stays in the timeline's signed log.
+It says what is gone and when that was said, and nothing else, whoever writes it. It holds no hash of what is gone:
+which contents belong to a message is told by the message's ref, which stays in the timeline's signed log.
 
 Rules: the author of a message is known by its id, so a tombstone may come before the message does. Nobody takes a
 tombstone back: deletions are refused, and what was written over counts as it did before.

@@ -144,9 +144,7 @@ def _term(text: str) -> Term:
     if plain in _OWN_DOCUMENTS:
         return _signer_is(text, "entity_id")
     if plain == "message author or owner":
-        return Term(
-            text, Lasting.CHANGING, lambda facts: facts.named("ref.author") == facts.signer or facts.is_owner()
-        )
+        return Term(text, Lasting.CHANGING, lambda facts: facts.named("ref.author") == facts.signer or facts.is_owner())
     if plain == "message author":
         return _signer_is(text, "ref.author")
     level = _LEVEL.match(plain)

@@ -23,9 +23,7 @@ def room_purge(
     ctx: typer.Context,
     room: RoomArgument,
     ref: RefArgument,
-    file: Annotated[
-        bool, typer.Option("--file", help="Only the files that it came with.", show_default=False)
-    ] = False,
+    file: Annotated[bool, typer.Option("--file", help="Only the files that it came with.", show_default=False)] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Remove a message of yours for good, or any as an owner of the room.
