@@ -98,7 +98,9 @@ class Purges:
         """
         purges = self._store.purges
         gone = self._decided(room_id, ref_id)
-        before = {(row.kind, row.name): row for row in purges.rows_of(room_id, ref_id) if row.kind is not Kind.FILE}
+        before: dict[tuple[Kind, str], PurgedRow] = {
+            (row.kind, row.name): row for row in purges.rows_of(room_id, ref_id) if row.kind is not Kind.FILE
+        }
         named = self._named(room_id, ref_id) if gone is not None or before else []
         now: dict[tuple[Kind, str], PurgedRow] = {}
         if gone is not None:
