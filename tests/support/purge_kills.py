@@ -66,6 +66,13 @@ def finish(peer: Peer) -> None:
 async def finished(peer: Peer) -> None:
     """Do the same where an event loop runs already."""
     peer.engine.commit()
+    tool = erasing(peer)
+    await tool._settle()
+    assert await tool.everything()
+
+
+def erasing(peer: Peer) -> Erasing:
+    """Return what erases over a peer whom nobody answers."""
 
     async def call(run: Callable[[Engine], Any]) -> Any:
         answer = run(peer.engine)
@@ -76,10 +83,7 @@ async def finished(peer: Peer) -> None:
         return []
 
     assert peer.path is not None
-    erasing = Erasing(call, peer.path, fetch)
-
-    await erasing._settle()
-    assert await erasing.everything()
+    return Erasing(call, peer.path, fetch)
 
 
 def make(place: Path) -> tuple[str, str]:
