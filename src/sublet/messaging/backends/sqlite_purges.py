@@ -21,7 +21,7 @@ from sublet.protocol.ezagent.digest_tree import place_of
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.purge import Gone
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 STEP_ROWS: Final = 1_000
 DETACHED: Final = "purged"

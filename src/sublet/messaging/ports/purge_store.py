@@ -10,7 +10,7 @@ from typing import Protocol
 from sublet.messaging.ports.rows import DocumentRow
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
 from sublet.protocol.ezagent.purge import Gone
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 
 class Kind(StrEnum):

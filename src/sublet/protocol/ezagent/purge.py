@@ -15,7 +15,7 @@ from typing import Final
 
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ref_shape import moment_ms
-from sublet.protocol.ezagent.yjs.model import Update
+from sublet.protocol.ezagent.yjs.update import Update
 
 MAX_TOMBSTONE_BYTES: Final = 512
 """Of an update of a tombstone, which holds two keys and a time each."""
