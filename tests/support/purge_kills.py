@@ -1,6 +1,6 @@
 """Kills a purge at every line that it runs, and says what is left each time, and after the next start.
 
-Usage: python -m support.purge_kills DIRECTORY, with ``tests`` on the path. It prints one JSON object: how many kills
+Usage: python -m support.purge_kills DIRECTORY [EVERY], with ``tests`` on the path. It prints one JSON object: how many kills
 there were, in how many of them the message was whole or gone after the next start, or ``wrong`` with what was found.
 """
 
@@ -31,7 +31,8 @@ from sublet.messaging.extensions.media import _keep
 from support.rooms import Peer
 
 MAX_LINES: Final = 20_000
-EVERY: Final = 7
+EVERY: Final = 23
+"""Lines between two kills; all of them are tried with 1 as the second argument."""
 SECRET: Final = "the horse is called Xenophon, and nobody may know of it"
 _TRACED: Final = tuple(
     f"{os.sep}sublet{os.sep}messaging{os.sep}{part}"
@@ -135,13 +136,13 @@ def judge(place: Path, room: str, ref: str) -> str:
     return "gone" if "purged" in found and not left else f"{found.get('purged')} and left in {left}"
 
 
-def main(directory: str) -> int:
+def main(directory: str, every: int = EVERY) -> int:
     base = Path(directory)
     room, ref = make(base / "first")
     found: Counter[str] = Counter()
     wrong: list[str] = []
     kills = 0
-    for kill_at in range(1, MAX_LINES, EVERY):
+    for kill_at in range(1, MAX_LINES, every):
         place = base / "now"
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(base / "first", place)
@@ -161,4 +162,4 @@ def main(directory: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], *map(int, sys.argv[2:])))

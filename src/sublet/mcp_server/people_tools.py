@@ -92,7 +92,8 @@ async def change_message(call: Call, given: Change) -> Answer:
         words = EditMessage(**message, body=given.message, format=given.format)
         done = await call.operations.call(EDIT_MESSAGE, words)
     elif given.purge:
-        done = await call.operations.call(PURGE_MESSAGE, PurgeMessage(room_id=room_id, ref_id=given.ref_id))
+        purged = await call.operations.call(PURGE_MESSAGE, PurgeMessage(room_id=room_id, ref_id=given.ref_id))
+        done = purged
     elif given.emoji is None:
         done = await call.operations.call(DELETE_MESSAGE, DeleteMessage(**message))
     else:
