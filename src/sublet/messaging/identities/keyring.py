@@ -79,6 +79,10 @@ class Keyring:
         """
         return self._own(entity).client
 
+    def begin_anew(self) -> None:
+        """Have all of ours write as another process would, since some of what this one wrote may be gone."""
+        self.local.update({name: entity.with_another_client() for name, entity in self.local.items()})
+
     def _own(self, entity: EntityId) -> LocalEntity:
         found = self.local.get(entity)
         if found is None:
