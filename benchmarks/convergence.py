@@ -31,12 +31,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from _histories_kept import Kept, Results, code
 from _report import RELIABILITY, text_table, write_table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from support.histories.generating import generate
+from support.histories.kept import Kept, Results, code
 from support.histories.kinds import KINDS
 from support.histories.playing import play
 from support.histories.shrinking import shrink

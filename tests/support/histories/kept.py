@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-
 from support.histories.steps import History
 from support.histories.verdict import Verdict, read_verdict
 
-_ROOT: Final = Path(__file__).resolve().parent.parent
+_ROOT: Final = Path(__file__).resolve().parents[3]
 _MATTERS: Final = (
     "src/sublet/messaging",
     "src/sublet/protocol/ezagent",
