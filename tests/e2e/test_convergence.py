@@ -52,6 +52,7 @@ LONG: Final = {
 """Faults that only the benchmark plays, and why."""
 
 
+@pytest.mark.parametrize("kind", SEEDS)
 async def test_what_was_acknowledged_is_shown_to_every_member_alike(kind: str, tmp_path: Path) -> None:
     history = generate(kind, SEEDS[kind], OPERATIONS, DAEMONS)
     async with in_this_process(tmp_path, history) as stage:

@@ -155,7 +155,6 @@ GONE: dict[str, Callable[[Path], object]] = {
         index_of(path),
     ),
     "the last updates with all that follows from them": lambda path: drop_last(path, 5),
-    "what was deleted last": lambda path: execute(path, "DELETE FROM deletions"),
     "a document with all that is kept of it": lambda path: drop_document(path, index_of(path)),
     "the config with all that is kept of it": lambda path: drop_document(path, config_of(path)),
     "a digest": lambda path: execute(path, "DELETE FROM leaves WHERE document = ?", index_of(path)),
