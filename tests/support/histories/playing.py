@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from random import Random
@@ -63,6 +64,8 @@ class _Player:
         self._asking: set[int] = set()
         """Daemons whose person answers invitations by a step of their own."""
         self._declined: set[tuple[RoomId, EntityId]] = set()
+        """Who has said no: that one is asked no more there, and need not show a room into which it is invited again."""
+        self._invited: Counter[tuple[RoomId, EntityId]] = Counter()
         self._verdict = Verdict()
         self._doing: dict[str, Callable[[Step], Awaitable[None]]] = {
             "room": self._room,
@@ -168,6 +171,7 @@ class _Player:
         room = self._rooms[step.number] = made["room_id"]
         for entity in [self._stage.entity(step.who), *others]:
             self._promises.make(Promise(step.number, room, ("member", entity), True), self._writer(step))
+            self._invited[room, entity] += 1
         self._promises.make(Promise(step.number, room, ("name",), step.args["name"]), self._writer(step))
         await self._until_in(room)
 
@@ -301,8 +305,9 @@ class _Player:
     async def _invite(self, step: Step) -> None:
         seen, whom = await self._config_seen(step), self._stage.entity(step.args["whom"])
         await self._do(step, "room.invite", entity=whom)
+        self._invited[self._place(step), whom] += 1
         if (self._place(step), whom) in self._declined:
-            # Who has said no says it again, by itself, but does not where that was forgotten with a home.
+            # Who has said no is asked no more, so it stays invited; its home may have forgotten that.
             self._promises.release(self._place(step), ("member", whom))
         else:
             self._promise(step, ("member", whom), True, seen)
@@ -316,13 +321,15 @@ class _Player:
         await self._do(step, "invitations.accept")
         if (room, me) in self._declined:
             self._promises.release(room, ("member", me))  # whether the no or the yes comes first
+            self._declined.discard((room, me))
 
     async def _decline(self, step: Step) -> None:
         room, me = self._place(step), self._stage.entity(step.who)
         await self._do(step, "invitations.decline")
         self._declined.add((room, me))
         self._promises.release(room, ("member", me))
-        self._promise(step, ("member", me), False)
+        if self._invited[room, me] == 1:  # else it may have been invited again before it was heard
+            self._promise(step, ("member", me), False)
 
     async def _power(self, step: Step) -> None:
         await self._do(step, "room.set_power", entity=self._stage.entity(step.args["whom"]), level=step.args["level"])
@@ -433,6 +440,8 @@ class _Player:
             broken += [(0, promise) for promise in self._promises.broken(room, first)]
             for who in self._members(first):
                 shown = await self._shown(who, room)
+                if shown is None and (room, self._stage.entity(who)) in self._declined:
+                    continue
                 if shown is None:
                     differ.append(f"d{who} does not show {room}")
                     continue
