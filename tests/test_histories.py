@@ -134,7 +134,7 @@ class Forgetful:
         """Faults do nothing here."""
 
     kill = start = cut = heal = save = roll_back = fill = make_room = clock = copy = end_copy = nothing
-    damage = attack = end_attack = repair = reconcile = nothing
+    damage = attack = end_attack = repair = reconcile = ask_first = sum_of = nothing
 
     async def attacker(self) -> str:
         return self.entity(9)

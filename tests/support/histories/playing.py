@@ -153,7 +153,10 @@ class _Player:
     def _promise(self, step: Step, key: tuple[str, ...], value: Any, seen: Shown | None = None) -> None:
         room = self._place(step) if "room" in step.args else ""
         me = ("member", self._stage.entity(step.who))
-        if room and key != me and False in self._promises.value(room, me):
+        is_in = set(self._promises.value(room, me)) if room and key != me else {True}
+        if False in is_in:
+            if True in is_in:  # who brought it back had not seen that it was gone: what it writes may count
+                self._promises.release(room, key)
             return  # whoever was removed and does not know it yet writes what does not count
         self._promises.make(Promise(step.number, room, key, value), self._writer(step), seen)
 
