@@ -104,7 +104,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--patience", type=float, default=PATIENCE_SECONDS, help="seconds until all has to be equal")
     parser.add_argument("--minutes", type=float, help="begin no further history after that time")
     parser.add_argument("--results", type=Path, help="keep what came of each here, and play none that is kept already")
-    parser.add_argument("--of", default=code(), help="show the results of this state of the code")
+    parser.add_argument("--of", action="append", help="show the results of this state of the code, and play nothing")
     parser.add_argument("--markdown", action="store_true", help="write the table into docs/reliability.md as well")
     return parser.parse_args()
 
@@ -113,7 +113,7 @@ def _histories(options: argparse.Namespace) -> Iterator[History]:
     if options.script:
         yield read_script(options.script.read_text(encoding="utf-8"))
         return
-    if options.of != code():
+    if options.of:
         return  # what is played now is of the code as it is now
     kinds = itertools.cycle(options.only or list(KINDS))
     for number, kind in zip(range(options.seeds), kinds, strict=False):
@@ -121,7 +121,8 @@ def _histories(options: argparse.Namespace) -> Iterator[History]:
 
 
 async def _run(options: argparse.Namespace) -> int:
-    results, began = Results(options.results, options.operations, options.processes, options.of), time.monotonic()
+    states = options.of or [code()]
+    results, began = Results(options.results, options.operations, options.processes, states), time.monotonic()
     played = list(results.all())
     for history in _histories(options):
         if options.minutes and time.monotonic() - began > options.minutes * 60:
@@ -147,7 +148,7 @@ async def _run(options: argparse.Namespace) -> int:
         seeds = len({(one.kind, one.seed) for one in played})
         note = (
             f"{len(played)} histories of {options.operations} operations beside faults, of {seeds} seeds; one took "
-            f"{worked:.0f} s of processor where it was played. State of the code: `{options.of}`."
+            f"{worked:.0f} s of processor where it was played. State of the code: {', '.join(states)}."
         )
         write_table("convergence-daemons" if options.processes else "convergence", HEAD, rows, RELIABILITY, note)
     return int(not all(one.verdict.right for one in played))

@@ -73,14 +73,14 @@ def test_a_history_is_played_again_by_what_it_is_told_as() -> None:
 def test_what_came_of_histories_is_kept_for_later_runs(tmp_path: Path) -> None:
     history, verdict = generate("kills", 4, OPERATIONS, DAEMONS), Verdict(7, 2, promises={("sent", 3)}, seconds=0.5)
     path = tmp_path / "results.jsonl"
-    assert list(Results(path, OPERATIONS, False, "a").all()) == []
-    Results(path, OPERATIONS, False, "a").keep(history, verdict, 1.26)
-    again = Results(path, OPERATIONS, False, "a")
+    assert list(Results(path, OPERATIONS, False, ["a"]).all()) == []
+    Results(path, OPERATIONS, False, ["a"]).keep(history, verdict, 1.26)
+    again = Results(path, OPERATIONS, False, ["a"])
     assert again.has(history)
     assert [(one.kind, one.processor_seconds, one.verdict) for one in again.all()] == [("kills", 1.3, verdict)]
     assert not again.has(generate("kills", 5, OPERATIONS, DAEMONS))
     for other in (
-        Results(path, 500, False, "a"),
+        Results(path, 500, False, ["a"]),
         Results(path, OPERATIONS, True, "a"),
         Results(path, OPERATIONS, False, "b"),
     ):

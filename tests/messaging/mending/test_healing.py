@@ -19,7 +19,7 @@ from sublet.messaging.engine.engine import Engine
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.mending.asking_again import AskingAgain, Asks
 from sublet.messaging.mending.healing import Healing
-from sublet.messaging.mending.inspection import KnownKeys
+from sublet.messaging.mending.inspection import Found, KnownKeys
 from sublet.messaging.mending.looking import Looking
 from sublet.messaging.mending.losses import Damage, Losses, Part
 from sublet.messaging.mending.mend import Mended
@@ -274,6 +274,28 @@ async def test_what_nobody_else_has_is_kept_where_it_builds_on_nothing_that_is_g
             bob.bodies = said
             await bob.whole(again)
             await alice.until(bob.room, lambda bodies: bodies == said)
+
+
+async def test_contents_that_nobody_has_do_not_have_the_log_read_again_and_again(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    async with member("alice", 1, hub, tmp_path) as alice:
+        bob = await sick(tmp_path, hub, alice)
+        for path in (bob.path, tmp_path / "alice.db"):
+            execute(path, "DELETE FROM contents WHERE number % 3 = 0")
+        bob.mend()
+        async with member("bob", 3, hub, tmp_path) as again:
+            asking, looked = again.service.asking, list[str]()
+            asks = Asks(again.service.on_engine, asking.document, asking.key, again.service.fetch)
+            looking = Looking(bob.path, lambda: bob.healing._trial(bob.registry, bob.local), bob.local, lambda: None)
+
+            def look(name: str) -> Found | None:
+                looked.append(name)
+                return looking.document(name)
+
+            asks_again = AskingAgain(bob.losses, asks, look)
+            for _ in range(5):
+                assert await asks_again.all(), "it is asked for whenever somebody is there"
+            assert len(looked) == 1
 
 
 async def test_what_is_damaged_again_and_again_is_told_and_left(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -71,12 +71,12 @@ class Results:
         path: the file, made when it is needed.
         asked: how many operations those histories have that count.
         processes: whether their daemons are real ones.
-        state: of which code they are.
+        states: of which states of the code they are; what is kept is of the first.
     """
 
-    def __init__(self, path: Path | None, asked: int, processes: bool, state: str) -> None:
+    def __init__(self, path: Path | None, asked: int, processes: bool, states: Sequence[str]) -> None:
         self._path = path
-        self._asked, self._processes, self._state = asked, processes, state
+        self._asked, self._processes, self._states = asked, processes, states
 
     def all(self) -> Iterator[Kept]:
         """Yield what is kept of histories that count, each once."""
@@ -86,7 +86,7 @@ class Results:
         for line in self._path.read_text(encoding="utf-8").splitlines():
             told = json.loads(line)
             kept = Kept(**told | {"verdict": read_verdict(told["verdict"])})
-            if (kept.asked, kept.processes, kept.code) == (self._asked, self._processes, self._state):
+            if (kept.asked, kept.processes) == (self._asked, self._processes) and kept.code in self._states:
                 found[kept.kind, kept.seed, kept.daemons] = kept
         yield from found.values()
 
@@ -103,7 +103,7 @@ class Results:
             history.daemons,
             self._asked,
             self._processes,
-            self._state,
+            self._states[0],
             round(processor_seconds, 1),
             verdict,
         )
