@@ -81,8 +81,8 @@ def test_what_came_of_histories_is_kept_for_later_runs(tmp_path: Path) -> None:
     assert not again.has(generate("kills", 5, OPERATIONS, DAEMONS))
     for other in (
         Results(path, 500, False, ["a"]),
-        Results(path, OPERATIONS, True, "a"),
-        Results(path, OPERATIONS, False, "b"),
+        Results(path, OPERATIONS, True, ["a"]),
+        Results(path, OPERATIONS, False, ["b"]),
     ):
         assert not other.has(history), "of other code, or made otherwise"
     assert len(code()) == CODE_CHARS
