@@ -39,6 +39,8 @@ SEEDS: Final = {
     "refs ahead": 1,
     "deleted rows": 1,
 }
+SCRIPTS: Final = Path(__file__).parent / "histories"
+"""Histories that have failed, shortened to what it took."""
 LONG: Final = {
     "many while away": "takes a minute",
     "silent answers": "takes seconds for each question",
@@ -58,6 +60,14 @@ async def test_what_was_acknowledged_is_shown_to_every_member_alike(kind: str, t
     async with in_this_process(tmp_path, history) as stage:
         verdict = await play(history, stage, PATIENCE_SECONDS, forcing=True)
     assert verdict.right, f"{verdict}\n\n{history.script()}"
+
+
+@pytest.mark.parametrize("script", sorted(SCRIPTS.glob("*.txt")), ids=lambda path: path.stem)
+async def test_what_random_histories_have_found_stays_mended(script: Path, tmp_path: Path) -> None:
+    history = read_script(script.read_text(encoding="utf-8"))
+    async with in_this_process(tmp_path, history) as stage:
+        verdict = await play(history, stage, PATIENCE_SECONDS)
+    assert verdict.right, str(verdict)
 
 
 def test_every_fault_is_played_here_or_at_length() -> None:
