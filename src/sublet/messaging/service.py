@@ -85,6 +85,7 @@ class MessagingService:
         services: keeps what messaging runs for as long as it lives.
         consent: decides which invitations are taken up without anybody's yes; by default none are.
         damaged: told where SQLite says that the database is damaged.
+        lacking: told where something is found to be gone from the database.
     """
 
     def __init__(
@@ -102,8 +103,9 @@ class MessagingService:
         services: Services | None = None,
         consent: ConsentRules | None = None,
         damaged: Callable[[], None] = lambda: None,
+        lacking: Callable[[], None] = lambda: None,
     ) -> None:
-        self._services, self._damaged = services or Services(), damaged
+        self._services, self._damaged, self._lacking = services or Services(), damaged, lacking
         self._path, self._registry = path, registry
         self.ahead_ms: dict[str, int] = {}  # other clocks that differ, by node id
         self._network = network
@@ -329,6 +331,7 @@ class MessagingService:
         engine.staging.arrived.append(lambda came: self._hand_over.soon(self.delivery.arrived, came))
         engine.clocks.listeners.append(partial(setattr, self, "ahead_ms"))
         engine.purges.due.append(lambda: self._hand_over.soon(self.erasing.wake))
+        engine.documents.lacking.append(lambda _: self._hand_over.soon(self._lacking))
         engine.missing.append(lambda name: self._hand_over.soon(self._sync.doubt, name))
         engine.here.listeners.append(lambda room_id: self._hand_over.soon(self._attending.room, room_id))
         return engine

@@ -234,6 +234,7 @@ class Messaging:
             consent=self._consent,
             make_entity=partial(load_named, self._keys_dir, self._identity),
             damaged=healing.suspect,
+            lacking=healing.lacking,
         )
         loop = asyncio.get_running_loop()
         network.on_change(lambda: _soon(loop, healing.link_changed))

@@ -18,6 +18,8 @@ from sublet.protocol.patterns import Match, Pattern
 
 ROOT: Final = "ezagent"
 MAX_KEY_CHARS: Final = 640
+_PLACES_KEPT: Final = 1_024
+"""Ids of documents of which it is remembered what they say."""
 _EXT = Pattern(r"[a-z][a-z0-9-]{0,31}\Z")
 _HASH = Pattern(r"[0-9a-f]{64}\Z")
 _PLACE = Pattern(r"\{([a-z_]+(?:\|[a-z_]+)*)\}")
@@ -120,6 +122,11 @@ def parse_doc_id(text: str) -> DocumentPlace:
     """
     if len(text) > MAX_KEY_CHARS:
         raise malformed("a document's id is too long")
+    return _parsed(text)
+
+
+@lru_cache(maxsize=_PLACES_KEPT)
+def _parsed(text: str) -> DocumentPlace:
     chunks = text.split("/")
     for kind, pattern in _SPLIT.items():
         if len(pattern) != len(chunks):
