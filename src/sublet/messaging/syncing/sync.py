@@ -74,6 +74,7 @@ class Sync:
         self._unanswered: set[RoomId] = set()
         self._ready = anyio.Event()
         self._told: dict[RoomId, float] = {}
+        self._rooms: dict[RoomId, anyio.Lock] = {}
         self._reconciler = Reconciler(call, self)
 
     def want(self, name: str) -> None:
@@ -95,6 +96,10 @@ class Sync:
             self.want(name)
         elif not name.startswith("key:") and (room_id := parse_doc_id(name).room_id) is not None:
             self.doubt(f"room:{room_id}")
+
+    def patience(self, peer: str) -> float:
+        """``Asks.patience``."""
+        return self.asking.grace((peer,))
 
     def differs(self, room_id: RoomId) -> None:
         """Reconcile a room soon, since a member has stated another root than ours; once in ``AGAIN_SECONDS``."""
@@ -142,8 +147,17 @@ class Sync:
         """Ask for a room's config, and for all that members hold of it and we don't.
 
         The config and the newest shard are asked for in any case: those who have left state nothing, but may have the
-        last that was written. Of a room that is new here the newest months come first.
+        last that was written. Of a room that is new here the newest months come first. One at a time for each room.
         """
+        lock = self._rooms.setdefault(room_id, anyio.Lock())
+        try:
+            async with lock:  # whoever comes second finds what is left
+                await self._room(room_id)
+        finally:
+            if not lock.locked() and not lock.statistics().tasks_waiting:
+                self._rooms.pop(room_id, None)
+
+    async def _room(self, room_id: RoomId) -> None:
         await self.document(doc_id("config", room_id=room_id))
         is_new = await self._call(partial(differences.newest_shard, room_id=room_id)) is None
         if is_new:
