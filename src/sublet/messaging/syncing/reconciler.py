@@ -127,7 +127,7 @@ class Reconciler:
                     began.append(_With(room_id, theirs, self._asks.patience(home)))
                     group.start_soon(self._compared, began[-1])
                     await began[-1].turned.wait()
-            if not await _all_done(began):
+            if not await _all_done(began, len(members)):
                 group.cancel_scope.cancel()
                 self._asks.differs(room_id)
         for other in began:
@@ -220,14 +220,17 @@ class Reconciler:
         return answers[0]
 
 
-async def _all_done(began: Sequence[_With]) -> bool:
-    """Wait until all are done; where one of several is, the others may be silent for ``STALL_SECONDS`` at most."""
+async def _all_done(began: Sequence[_With], members: int) -> bool:
+    """Wait until all are done; tell whether they are.
+
+    Where others are, or have nothing that differs, who is waited for may be silent for ``STALL_SECONDS`` at most.
+    """
     while waited_for := [one for one in began if not one.done.is_set()]:
         before = sum(len(one.left) for one in waited_for)
         with anyio.move_on_after(STALL_SECONDS):
             for one in waited_for:
                 await one.done.wait()
-        if len(waited_for) < len(began) and before == sum(len(one.left) for one in waited_for):
+        if len(waited_for) < members and before == sum(len(one.left) for one in waited_for):
             return all(one.done.is_set() for one in waited_for)
     return True
 
