@@ -60,7 +60,7 @@ def test_one_that_is_read_alone_is_the_same_as_among_all() -> None:
 
 
 def test_who_needs_more_than_a_few_has_all_of_them_read() -> None:
-    _, bob, room, _ = two_with_messages()
+    _, bob, room, refs = two_with_messages()
     document, whole = shard(bob, room), shard(bob, room)
     for node in whole.elements.chain:
         assert document.elements.node(node.id) is not None
