@@ -14,7 +14,7 @@ from sublet.messaging.documents.ranked import RankedList
 from sublet.messaging.documents.sequence import Chain, Node, YataList
 from sublet.messaging.ports.rows import EntryRow
 from sublet.messaging.ports.store import Store
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 READ_ALONE: Final = 64
 """Elements that are read one by one; whoever needs more has all of them read."""
