@@ -155,7 +155,7 @@ class SqliteTree:
             self._remove(tree, place)
         above = self.leaf_at(tree, place_of(tombstone))
         if above is not None and clocks:
-            self._add(tree, above.place, above.document, Node(0, clocks, 0))
+            self._add(tree, [(above.place, above.document, Node(0, clocks, 0))])
 
     def root(self, room_id: RoomId) -> Node:
         return self.node_at(self._number(room_id), ())
