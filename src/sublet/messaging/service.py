@@ -42,6 +42,8 @@ from sublet.messaging.membership.consent import AskAlways, ConsentRules
 from sublet.messaging.membership.forgetting import Forgetting
 from sublet.messaging.membership.joining import Joining
 from sublet.messaging.membership.looking import find_room
+from sublet.messaging.ports.agreed import KeepsAgreed
+from sublet.messaging.ports.invitation_store import Answer
 from sublet.messaging.ports.network import Network, PeerQuery
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES
 from sublet.messaging.running.hand_over import HandOver
@@ -52,10 +54,11 @@ from sublet.messaging.syncing.doorkeeper import Doorkeeper
 from sublet.messaging.syncing.history import History
 from sublet.messaging.syncing.reconciler import differs_at_asker
 from sublet.messaging.syncing.sync import Sync
+from sublet.messaging.syncing.wanted import WantedDocument, WantedKey
 from sublet.messaging.watching.news import EventsFound, News
 from sublet.messaging.watching.watchers import Watchers
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId
+from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, entity_domain
 from sublet.protocol.ezagent.question import seal_answer
 from sublet.protocol.ezagent.yjs.vectors import decode_vector
 from sublet.tasks import Service, Services
@@ -84,6 +87,7 @@ class MessagingService:
         services: keeps what messaging runs for as long as it lives.
         consent: decides which invitations are taken up without anybody's yes; by default none are.
         damaged: told where SQLite says that the database is damaged.
+        agreed: keeps which rooms were agreed to beside the database; None for nowhere.
     """
 
     def __init__(
@@ -101,9 +105,12 @@ class MessagingService:
         services: Services | None = None,
         consent: ConsentRules | None = None,
         damaged: Callable[[], None] = lambda: None,
+        agreed: KeepsAgreed | None = None,
     ) -> None:
+        self._agreed = agreed
         self._services, self._damaged = services or Services(), damaged
         self._path, self._registry = path, registry
+        self._homes: Callable[[EntityId], str] = entity_domain
         self.ahead_ms: dict[str, int] = {}  # other clocks that differ, by node id
         self._network = network
         self._local = list(local)
@@ -291,6 +298,10 @@ class MessagingService:
         """
         await self._call(lambda engine: take_up(engine, entity, cursor, room_id))
 
+    def home(self, entity: EntityId) -> str:
+        """Return the node id of the daemon at which an entity is at home, as far as it is known; from any thread."""
+        return self._homes(entity)
+
     async def cursor(self) -> int:
         """Return the cursor of the last event."""
         return await self._call(lambda engine: engine.events.cursor)
@@ -324,8 +335,11 @@ class MessagingService:
         engine.events.listeners.append(partial(self._watchers.told, engine))
         engine.events.listeners.append(partial(self._attending.told, engine.keyring))
         engine.staging.arrived.append(lambda came: self._hand_over.soon(self.delivery.arrived, came))
+        self._homes = engine.keyring.home
         engine.clocks.listeners.append(partial(setattr, self, "ahead_ms"))
-        engine.missing.append(lambda name: self._hand_over.soon(self._sync.doubt, name))
+        engine.missing.append(lambda name: self._hand_over.soon(self._sync.doubt, WantedDocument(name)))
+        if self._agreed is not None:
+            _keep_agreed(engine, self._agreed)
         engine.here.listeners.append(lambda room_id: self._hand_over.soon(self._attending.room, room_id))
         return engine
 
@@ -346,7 +360,7 @@ class MessagingService:
         if query.key.endswith("/state"):
             name = query.key.removesuffix("/state")
             if answers.behind(engine, name, decode_vector(body or b"\0")):
-                self._hand_over.soon(self._sync.doubt, name)
+                self._hand_over.soon(self._sync.doubt, WantedDocument(name))
         if question is not None and (room_id := differs_at_asker(engine, query.key, body)) is not None:
             self._hand_over.soon(self._sync.differs, room_id)
         found = self.delivery.answer(engine, query.key, body) or answers.answer(engine, query.key, body)
@@ -356,9 +370,9 @@ class MessagingService:
 
     def _outcome(self, outcome: ArrivalReport) -> None:
         for name in outcome.gaps:
-            self._hand_over.soon(self._sync.doubt, name)
+            self._hand_over.soon(self._sync.doubt, WantedDocument(name))
         for entity in outcome.unknown_signers:
-            self._hand_over.soon(self._sync.doubt, f"key:{entity}")
+            self._hand_over.soon(self._sync.doubt, WantedKey(entity))
 
     async def _begin(self) -> None:
         """Let our entities be reached; rooms are attended to from then on, one after the other, however many."""
@@ -394,3 +408,22 @@ class MessagingService:
     async def _enter(self, room_id: RoomId) -> None:
         await self._attending.room(room_id)
         await self.delivery.say_here(room_id)
+
+
+def _keep_agreed(engine: Engine, agreed: KeepsAgreed) -> None:
+    """Want the rooms that were agreed to and that the database has lost, and keep what is agreed to from now on."""
+    store = engine.store
+    answers = [one for one in store.invitations.all() if one.answer is not Answer.PENDING]
+    found = agreed.begin(engine.here.ids, answers, engine.now_ms())
+    for room_id in found.rooms:
+        if store.removal.is_forgotten(room_id):
+            agreed.let_go(room_id)
+        else:
+            engine.here.want(room_id)
+    if found.answers:
+        with store.transaction():
+            for one in found.answers:
+                store.invitations.put(one)
+    engine.here.agreed.append(agreed.taken_up)
+    engine.here.let_go.append(agreed.let_go)
+    engine.answered.append(agreed.answered)

@@ -4,7 +4,8 @@ Zenoh trusts the public web roots beside the authorities that it is given, names
 can't be told while it runs that a peer was added or removed. So it has no port: for each peer it listens on a socket in
 a directory that only its own user enters, and its calls go to such sockets too. So what comes by a socket is known to
 come from one peer. One thread of this module moves the bytes between
-these and TLS connections whose keys it has verified itself. Whoever is not pinned any more is cut at once.
+these and TLS connections whose keys it has verified itself. Whoever is not pinned any more is cut at once, and who
+declares what no daemon does is cut and shut out for a while.
 
 Weak: that thread is Python, so while the interpreter is busy with other threads, what passes waits for its turn.
 """
@@ -24,9 +25,11 @@ from typing import Final
 
 import structlog
 
+from sublet.messaging.links.declared import DeclaredByPeer
 from sublet.messaging.links.doorman import Doorman, Everybody
 from sublet.messaging.links.keys import LinkKeys, home_of, key_id
-from sublet.messaging.links.link import READ, WRITE, Held, Link, Over, Socket
+from sublet.messaging.links.link import READ, WRITE, Held, Link, Offends, Over, Socket
+from sublet.messaging.links.shut_out import ShutOut
 from sublet.messaging.links.sockets import BACKLOG, Address, private_directory, remove_directory
 
 log = structlog.get_logger(__name__)
@@ -70,6 +73,8 @@ class Links:
         self._open: dict[bytes, list[Link]] = {}
         self._busy: list[Link] = []
         self._held = Held()
+        self._declared: dict[bytes, DeclaredByPeer] = {}
+        self._shut_out = ShutOut()
         self._resting: dict[Socket, tuple[float, bytes | None]] = {}
         """Listeners that are left alone until then, and what they are registered with."""
         self._closing = False
@@ -128,6 +133,10 @@ class Links:
         found: list[bytes] = []
         self._do(lambda: found.extend(link.peer for all_of in self._open.values() for link in all_of if link.peer))
         return found
+
+    def shut_out(self) -> dict[bytes, str]:
+        """Return why peers were shut out not long ago, by their keys."""
+        return self._shut_out.told()
 
     def close(self) -> None:
         """End all links, and the thread."""
@@ -281,6 +290,8 @@ class Links:
             elif self._shaken(link):
                 self._prove(link)
             self._watch(link)
+        except Offends as offence:
+            self._offended(link, str(offence))
         except Over:
             self._end(link)
         except Exception:  # such as no descriptor left; the other links go on
@@ -301,6 +312,8 @@ class Links:
         peer, link.home = self._keys.peer_of(shown), home_of(shown)
         if peer is None or link.wanted not in (None, peer) or not self._doorman.admits(peer, link.home):
             raise Over
+        if not self._shut_out.admits(peer):
+            raise Over
         for other in list(self._open.get(peer, [])):
             if other.home != link.home and not self._doorman.admits(peer, other.home):
                 self._end(other)  # a copy of the home that has come now
@@ -314,7 +327,7 @@ class Links:
             except OSError:  # Zenoh is not there yet, or has no room
                 raise Over from None
         del self._pending[link]
-        link.opened(peer, local, self._held)
+        link.opened(peer, local, self._held, self._declared.setdefault(peer, DeclaredByPeer()))
         links = self._open.setdefault(peer, [])
         links.append(link)
         self._doorman.opened(peer, link.home)
@@ -353,7 +366,17 @@ class Links:
                 del self._open[link.peer]
         link.close()
 
+    def _offended(self, link: Link, why: str) -> None:
+        """Cut all links of a peer, and let it have none for a while."""
+        assert link.peer is not None, "nothing is read of a link before that"
+        offence = self._shut_out.note(link.peer, why)
+        log.warning("a peer says on the bus what no daemon says", why=why, shut_out_seconds=offence.seconds)
+        for one in list(self._open.get(link.peer, [])):
+            self._end(one)
+
     def _cut_strangers(self) -> None:
+        self._shut_out.keep(self._keys.trusted)
+        self._declared = {peer: one for peer, one in self._declared.items() if peer in self._keys.trusted}
         for peer in self._open.keys() - self._keys.trusted:
             for link in list(self._open[peer]):
                 self._end(link)
