@@ -13,6 +13,7 @@ from attacks.test_bus import ANN, BOB, DATA, EVE, Bus, joined
 from sublet.messaging.links import declared, shut_out
 from sublet.messaging.links import links as links_module
 from sublet.messaging.links.declared import MAX_ANNOUNCED, MAX_CHANGES, MAX_DECLARED
+from sublet.messaging.links.link import Link
 from support.daemon_rooms import WAIT_SECONDS
 from support.daemons import two_daemons, wait_for
 from support.typed_commands import Typing
@@ -114,7 +115,7 @@ def test_who_is_shut_out_is_let_in_again_and_for_longer_out_each_time(
 
     came: list[bool] = []
 
-    def prove(self: links_module.Links, link: links_module.Link) -> None:
+    def prove(self: links_module.Links, link: Link) -> None:
         try:
             tried(self, link)
         finally:

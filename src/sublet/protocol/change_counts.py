@@ -8,11 +8,12 @@ from typing import Literal, TypeAlias
 ChangeSetStatus: TypeAlias = Literal["pending", "applied", "partly_applied", "discarded", "undone"]
 
 
-@dataclass(frozen=True)
+@dataclass
 class ChangeCounts:
     """How much a change set changes. ``added`` and ``deleted`` leave out the two sides of a rename.
 
-    What is not named after directories counts files and links. It has no slots, so that a view may have these fields.
+    What is not named after directories counts files and links. It has no slots and is not frozen, so that
+    a view may have these fields.
     """
 
     added: int = 0

@@ -92,6 +92,7 @@ class Declarer:
             "connect/retry": {"period_init_ms": 100, "period_max_ms": 1_000, "period_increase_factor": 1.5},
             "scouting/multicast/enabled": False,
             "scouting/gossip/enabled": False,
+            "transport/shared_memory/enabled": False,
         }
         for name, value in values.items():
             config.insert_json5(name, json.dumps(value))

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 
@@ -17,6 +17,7 @@ from sublet.messaging.attending import said_again
 from sublet.messaging.attending.said_again import SaidAgain
 from sublet.messaging.backends.local_keys import LocalKeys
 from sublet.messaging.backends.tokens import Announced, Following, Tokens
+from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.links.batches import BatchReader, Odd
 from sublet.messaging.links.declared import MAX_ANNOUNCED, DeclaredByPeer, DeclaredOnLink
 from sublet.messaging.links.link import Over, Way
@@ -150,8 +151,8 @@ async def _words_that_can_t_be_said() -> None:
     class Parts:
         ephemeral = Breaks()
 
-    async def call(run: Any) -> None:
-        run(Parts())
+    async def call(run: Any) -> Any:
+        return run(Parts())
 
     before, said_again.PAUSE_SECONDS = said_again.PAUSE_SECONDS, 0.01  # type: ignore[misc]
     try:
@@ -161,7 +162,10 @@ async def _words_that_can_t_be_said() -> None:
                 with contextlib.suppress(RuntimeError):
                     await run()
 
-            again = SaidAgain(call, lambda run: group.start_soon(guarded, run))
+            def soon(run: Any) -> None:
+                group.start_soon(guarded, run)
+
+            again = SaidAgain(cast("CallEngine", call), soon)
             again.want(["room"])
             with anyio.fail_after(10):
                 while again._is_at_it:
@@ -178,10 +182,10 @@ async def _a_second_place_that_breaks() -> None:
     """Have the second place be a directory, a damaged file, and on no disk: nobody fails for it."""
     invitation = Invitation("room", "home", "@a:b", ("@c:d",), "name", (), 0, Answer.DECLINED, 1)
     with tempfile.TemporaryDirectory(prefix="agreed") as base:
-        for number, make in enumerate((Path.mkdir, lambda path: path.write_bytes(b"x" * 9_000), lambda _: None)):
-            path = Path(base, str(number)) if number < 2 else Path(base, "gone", "x")
-            make(path)
-            kept = Agreed(path)
+        Path(base, "directory").mkdir()
+        Path(base, "damaged").write_bytes(b"x" * 9_000)
+        for name in ("directory", "damaged", "gone/file"):
+            kept = Agreed(Path(base, name))
             kept.taken_up("room")
             kept.answered(invitation)
             kept.let_go("room")

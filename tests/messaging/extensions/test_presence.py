@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -16,6 +16,7 @@ from sublet.messaging.attending.said_again import SaidAgain
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.extensions.presence import PRESENCES, REFRESH_MS, TYPING_MS, _expire
 from sublet.messaging.passing import kept_passing
 from sublet.messaging.passing.ephemeral import MAX_AGE_MS, MAX_VALUE_BYTES, MIN_PAUSE_MS
@@ -290,12 +291,17 @@ async def test_tokens_that_come_and_go_have_words_said_again_once(tmp_path: Path
     class Parts:
         ephemeral = Passes()
 
-    async def call(run: Any) -> None:
+    async def call(run: Any) -> Any:
         said.append([])
-        run(Parts())
+        return run(Parts())
 
     async with anyio.create_task_group() as group:
-        again = SaidAgain(call, lambda run: (calls.append(run), group.start_soon(run))[0])
+
+        def soon(run: Any) -> None:
+            calls.append(run)
+            group.start_soon(run)
+
+        again = SaidAgain(cast("CallEngine", call), soon)
         for number in range(10_000):
             again.want([f"room {number % 200}"])
         with anyio.fail_after(SECONDS):
