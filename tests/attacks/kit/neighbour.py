@@ -61,7 +61,8 @@ class Neighbour(ZenohNetwork):
         self.links = Links(LinkKeys(place / "keys", key), place / "s", None)
         self.links.trust([called])
         super().__init__(Endpoints())
-        self.join({node_id(called): Endpoints((), tuple(self.links.call({called: [(HOST, port)]}).values()))})
+        self.called = node_id(called)
+        self.join({self.called: Endpoints((), tuple(self.links.call({called: [(HOST, port)]}).values()))})
 
     def close(self) -> None:
         super().close()
