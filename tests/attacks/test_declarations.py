@@ -65,7 +65,7 @@ def test_tokens_without_end_end_with_the_link(tmp_path: Path, stack: ExitStack) 
     for number in range(MAX_DECLARED):
         eve.declare("token", f"{KEY}00/{number}")
     assert refused(ann) == f"more than {MAX_DECLARED:,} declarations"
-    assert ann.links._declared[public(EVE)].count == 0, "Zenoh forgets them with the link"
+    assert ann.links._shut_out.declared[public(EVE)].count == 0, "Zenoh forgets them with the link"
     assert ann.network._tokens.count() == 0
     joined(ann, bob)
 
@@ -153,7 +153,7 @@ def test_however_many_rooms_there_are_one_pattern_is_declared(tmp_path: Path, st
         bob.network.subscribe(f"{KEY}{number}/config/updates", lambda sample: heard.append(sample.key))
         bob.network.serve(f"{KEY}{number}/config/state", lambda query: query.reply(b"yes"))
     joined(ann, bob)
-    assert ann.links._declared[public(BOB)].count < 10
+    assert ann.links._shut_out.declared[public(BOB)].count < 10
     ann.network.publish(f"{KEY}2999/config/updates", b"x", b"", DATA)
     wait_for(lambda: heard == [f"{KEY}2999/config/updates"], what="what is published")
     assert ann.links.shut_out() == {}

@@ -149,7 +149,13 @@ def test_a_stranger_on_the_bus_changes_nothing(world: World) -> None:
         lie = seal(eve.peer.entity.key, friend, doc_id("config", room_id=mine), 1, b"\0\0").raw
         told = Bundle((*decode_bundle(offer).records, (RecordKind.ENVELOPE, lie)))
         for payload in (offer, encode_bundle(told.records), b"garbage", b"\1\0" + b"\xff" * 100):
-            answers(eve.network, channel_key(doc_id("inbox", entity_id=hers), Channel.UPDATES), payload, 2.0, eve.network.called)
+            answers(
+                eve.network,
+                channel_key(doc_id("inbox", entity_id=hers), Channel.UPDATES),
+                payload,
+                2.0,
+                eve.network.called,
+            )
         alice.run("send", room, "still here")
         wait_for(lambda: bodies(bob, room) == ["hello", "still here"], WAIT_SECONDS, "the message")
         assert [one["room_id"] for one in alice.json("room", "list")] == [room]

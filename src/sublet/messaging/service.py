@@ -36,6 +36,7 @@ from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.identities.keyring import LocalEntity
+from sublet.messaging.membership.agreed import keep_agreed
 from sublet.messaging.membership.answering import Answering
 from sublet.messaging.membership.catching_up import CatchingUp
 from sublet.messaging.membership.consent import AskAlways, ConsentRules
@@ -43,7 +44,6 @@ from sublet.messaging.membership.forgetting import Forgetting
 from sublet.messaging.membership.joining import Joining
 from sublet.messaging.membership.looking import find_room
 from sublet.messaging.ports.agreed import KeepsAgreed
-from sublet.messaging.ports.invitation_store import Answer
 from sublet.messaging.ports.network import Network, PeerQuery
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES
 from sublet.messaging.running.hand_over import HandOver
@@ -110,7 +110,7 @@ class MessagingService:
         self._agreed = agreed
         self._services, self._damaged = services or Services(), damaged
         self._path, self._registry = path, registry
-        self._homes: Callable[[EntityId], str] = entity_domain
+        self.home: Callable[[EntityId], str] = entity_domain  # node id of its daemon, as far as it is known
         self.ahead_ms: dict[str, int] = {}  # other clocks that differ, by node id
         self._network = network
         self._local = list(local)
@@ -298,10 +298,6 @@ class MessagingService:
         """
         await self._call(lambda engine: take_up(engine, entity, cursor, room_id))
 
-    def home(self, entity: EntityId) -> str:
-        """Return the node id of the daemon at which an entity is at home, as far as it is known; from any thread."""
-        return self._homes(entity)
-
     async def cursor(self) -> int:
         """Return the cursor of the last event."""
         return await self._call(lambda engine: engine.events.cursor)
@@ -335,11 +331,11 @@ class MessagingService:
         engine.events.listeners.append(partial(self._watchers.told, engine))
         engine.events.listeners.append(partial(self._attending.told, engine.keyring))
         engine.staging.arrived.append(lambda came: self._hand_over.soon(self.delivery.arrived, came))
-        self._homes = engine.keyring.home
+        self.home = engine.keyring.home
         engine.clocks.listeners.append(partial(setattr, self, "ahead_ms"))
         engine.missing.append(lambda name: self._hand_over.soon(self._sync.doubt, WantedDocument(name)))
         if self._agreed is not None:
-            _keep_agreed(engine, self._agreed)
+            keep_agreed(engine, self._agreed)
         engine.here.listeners.append(lambda room_id: self._hand_over.soon(self._attending.room, room_id))
         return engine
 
@@ -408,22 +404,3 @@ class MessagingService:
     async def _enter(self, room_id: RoomId) -> None:
         await self._attending.room(room_id)
         await self.delivery.say_here(room_id)
-
-
-def _keep_agreed(engine: Engine, agreed: KeepsAgreed) -> None:
-    """Want the rooms that were agreed to and that the database has lost, and keep what is agreed to from now on."""
-    store = engine.store
-    answers = [one for one in store.invitations.all() if one.answer is not Answer.PENDING]
-    found = agreed.begin(engine.here.ids, answers, engine.now_ms())
-    for room_id in found.rooms:
-        if store.removal.is_forgotten(room_id):
-            agreed.let_go(room_id)
-        else:
-            engine.here.want(room_id)
-    if found.answers:
-        with store.transaction():
-            for one in found.answers:
-                store.invitations.put(one)
-    engine.here.agreed.append(agreed.taken_up)
-    engine.here.let_go.append(agreed.let_go)
-    engine.answered.append(agreed.answered)

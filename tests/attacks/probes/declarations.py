@@ -249,7 +249,7 @@ PROBES: Sequence[Probe] = (
         size=64 << 10,
     ),
     KeptProbe(
-        name="bus: tokens without end",
+        name="bus: a link over which tokens come without end",
         covers=["messaging.links.link:Way.move", "messaging.links.batches:BatchReader.feed"],
         attack=lambda: _way(_tokens(16 * MEBIBYTE)),
         bound=24 * MEBIBYTE,

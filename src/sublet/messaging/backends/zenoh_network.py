@@ -25,7 +25,16 @@ import zenoh
 
 from sublet.messaging.backends.local_keys import LocalKeys, from_wire, to_wire
 from sublet.messaging.backends.tokens import Announced, Following, Tokens
-from sublet.messaging.backends.zenoh_link import SHARED, UPLINK, Declaration, Link, Question, direct
+from sublet.messaging.backends.zenoh_link import (
+    SHARED,
+    UPLINK,
+    AskedOfUs,
+    Declaration,
+    Link,
+    Question,
+    direct,
+    sample_of,
+)
 from sublet.messaging.links.declared import EVERYTHING
 from sublet.messaging.ports.network import ANYBODY, Heard, PeerQuery, Priority, Qos, Sample
 from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES
@@ -117,7 +126,7 @@ class ZenohNetwork:
 
     def subscribe(self, key: str, callback: Callable[[Sample], None]) -> Callable[[], None]:
         def heard(sample: zenoh.Sample) -> None:
-            callback(_sample(str(sample.key_expr), sample))
+            callback(sample_of(str(sample.key_expr), sample))
 
         return _both(
             self._hearing.add(key, callback),
@@ -130,7 +139,7 @@ class ZenohNetwork:
 
     def serve(self, key: str, callback: Callable[[PeerQuery], None]) -> Callable[[], None]:
         def asked(query: zenoh.Query) -> None:
-            callback(_Answer(query, str(query.key_expr)))
+            callback(AskedOfUs(query, str(query.key_expr)))
 
         return _both(
             self._serving.add(key, callback),
@@ -298,7 +307,7 @@ class ZenohNetwork:
             key = from_wire(str(sample.key_expr))
             takers = self._hearing.of(key)
             if takers:
-                taken = _sample(key, sample)
+                taken = sample_of(key, sample)
                 for take in takers:
                     take(taken)
 
@@ -308,7 +317,7 @@ class ZenohNetwork:
             if not takers:
                 query.drop()  # type: ignore[no-untyped-call]
             for take in takers[:1]:
-                take(_Answer(query, key))
+                take(AskedOfUs(query, key))
 
         def told(sample: zenoh.Sample) -> None:
             self._tokens.took(link, from_wire(str(sample.key_expr)), sample.kind == zenoh.SampleKind.PUT)
@@ -349,36 +358,6 @@ def _both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], No
         other()
 
     return end
-
-
-def _sample(key: str, sample: zenoh.Sample) -> Sample:
-    attachment = sample.attachment.to_bytes() if sample.attachment is not None else b""
-    return Sample(key, sample.payload.to_bytes(), attachment)
-
-
-class _Answer:
-    """A query of a peer.
-
-    Args:
-        query: as Zenoh has it.
-        key: for what, which is escaped in the query of a peer.
-    """
-
-    def __init__(self, query: zenoh.Query, key: str) -> None:
-        self._query = query
-        self.key = key
-        self.payload = query.payload.to_bytes() if query.payload is not None else b""
-
-    def reply(self, payload: bytes) -> None:
-        try:
-            self._query.reply(self._query.key_expr, payload)
-        except zenoh.ZError:
-            log.info("an answer could not be sent", key=self.key)
-        finally:
-            self._query.drop()  # type: ignore[no-untyped-call]
-
-    def drop(self) -> None:
-        self._query.drop()  # type: ignore[no-untyped-call]
 
 
 def _open(config: zenoh.Config) -> zenoh.Session:

@@ -42,7 +42,7 @@ class Odd(Exception):
 
 
 class Declares(Enum):
-    """What a declaration is of."""
+    """The kinds of declarations, by their numbers in Zenoh's protocol; that of their end is one more."""
 
     KEY = 0
     SUBSCRIBER = 2

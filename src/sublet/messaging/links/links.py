@@ -27,10 +27,10 @@ import structlog
 
 from sublet.messaging.links.declared import DeclaredByPeer
 from sublet.messaging.links.doorman import Doorman, Everybody
-from sublet.messaging.links.keys import LinkKeys, home_of, key_id
+from sublet.messaging.links.keys import LinkKeys, home_of
 from sublet.messaging.links.link import READ, WRITE, Held, Link, Offends, Over, Socket
 from sublet.messaging.links.shut_out import ShutOut
-from sublet.messaging.links.sockets import BACKLOG, Address, private_directory, remove_directory
+from sublet.messaging.links.sockets import Address, listening_at, name_of, private_directory, remove_directory
 
 log = structlog.get_logger(__name__)
 
@@ -73,7 +73,6 @@ class Links:
         self._open: dict[bytes, list[Link]] = {}
         self._busy: list[Link] = []
         self._held = Held()
-        self._declared: dict[bytes, DeclaredByPeer] = {}
         self._shut_out = ShutOut()
         self._resting: dict[Socket, tuple[float, bytes | None]] = {}
         """Listeners that are left alone until then, and what they are registered with."""
@@ -90,7 +89,7 @@ class Links:
         return f"unixsock-stream/{self._inbound(key)}"
 
     def _inbound(self, key: bytes) -> Path:
-        return self._sockets / f"{_name(key)}.in"
+        return self._sockets / f"{name_of(key)}.in"
 
     @property
     def trusted(self) -> frozenset[bytes]:
@@ -310,9 +309,9 @@ class Links:
         assert link.tls is not None, "the handshake is over"
         shown = link.tls.getpeercert(binary_form=True)
         peer, link.home = self._keys.peer_of(shown), home_of(shown)
-        if peer is None or link.wanted not in (None, peer) or not self._doorman.admits(peer, link.home):
+        if peer is None or link.wanted not in (None, peer) or not self._shut_out.admits(peer):
             raise Over
-        if not self._shut_out.admits(peer):
+        if not self._doorman.admits(peer, link.home):
             raise Over
         for other in list(self._open.get(peer, [])):
             if other.home != link.home and not self._doorman.admits(peer, other.home):
@@ -327,7 +326,7 @@ class Links:
             except OSError:  # Zenoh is not there yet, or has no room
                 raise Over from None
         del self._pending[link]
-        link.opened(peer, local, self._held, self._declared.setdefault(peer, DeclaredByPeer()))
+        link.opened(peer, local, self._held, self._shut_out.declared.setdefault(peer, DeclaredByPeer()))
         links = self._open.setdefault(peer, [])
         links.append(link)
         self._doorman.opened(peer, link.home)
@@ -376,7 +375,6 @@ class Links:
 
     def _cut_strangers(self) -> None:
         self._shut_out.keep(self._keys.trusted)
-        self._declared = {peer: one for peer, one in self._declared.items() if peer in self._keys.trusted}
         for peer in self._open.keys() - self._keys.trusted:
             for link in list(self._open[peer]):
                 self._end(link)
@@ -385,18 +383,10 @@ class Links:
                 self._end(link)
 
     def _path(self, key: bytes) -> Path:
-        return self._sockets / _name(key)
+        return self._sockets / name_of(key)
 
     def _add_caller(self, key: bytes) -> None:
-        made = socket.socket(socket.AF_UNIX)
-        try:
-            made.bind(str(self._path(key)))
-            made.listen(BACKLOG)
-        except OSError:
-            made.close()
-            raise
-        made.setblocking(False)
-        self._callers[key] = made
+        self._callers[key] = made = listening_at(self._path(key))
         self._selector.register(made, READ, key)
 
     def _drop_caller(self, key: bytes) -> None:
@@ -408,8 +398,3 @@ class Links:
             self._end(link)
         with suppress(OSError):  # what lies there keeps no other peer from being dropped
             self._path(key).unlink()
-
-
-def _name(key: bytes) -> str:
-    """Return how the sockets for a peer are called."""
-    return key_id(key)[:5].hex()

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
+from sublet.messaging.links.declared import DeclaredByPeer
+
 SHUT_OUT_SECONDS: Final = 10.0
 """For the first time; twice as long for each further one."""
 MAX_SHUT_OUT_SECONDS: Final = 600.0
@@ -29,13 +31,14 @@ class Offence:
 
 @dataclass(slots=True, eq=False)
 class ShutOut:
-    """Who is shut out, by key, and why; one entry for each pinned key at most.
+    """Who is shut out, by key, and why, and what each has declared; one entry for each pinned key at most.
 
     Args:
         clock: seconds that never go back.
     """
 
     clock: Callable[[], float] = time.monotonic
+    declared: dict[bytes, DeclaredByPeer] = field(default_factory=dict)
     _of: dict[bytes, Offence] = field(default_factory=dict)
 
     def note(self, peer: bytes, why: str) -> Offence:
@@ -58,4 +61,5 @@ class ShutOut:
 
     def keep(self, peers: Collection[bytes]) -> None:
         """Forget all others."""
+        self.declared = {peer: one for peer, one in self.declared.items() if peer in peers}
         self._of = {peer: offence for peer, offence in self._of.items() if peer in peers}
