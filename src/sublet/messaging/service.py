@@ -27,7 +27,7 @@ from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.bus import Bus, stream
 from sublet.messaging.calls.engine_call import AnswerT, EngineCall, Parameters
 from sublet.messaging.declaring.asking import AskingContext, run_waiting
-from sublet.messaging.declaring.operating import OperationContext, OperationParts
+from sublet.messaging.declaring.operating import OperationParts
 from sublet.messaging.declaring.operations import run_operation
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.delivery.cursors import take_up
@@ -35,6 +35,7 @@ from sublet.messaging.delivery.delivery import Delivery
 from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
 from sublet.messaging.engine.engine import Engine
+from sublet.messaging.engine.rebuilding import rebuild_again
 from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.membership.agreed import keep_agreed
 from sublet.messaging.membership.answering import Answering
@@ -58,15 +59,14 @@ from sublet.messaging.syncing.wanted import WantedDocument, WantedKey
 from sublet.messaging.watching.news import EventsFound, News
 from sublet.messaging.watching.watchers import Watchers
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, entity_domain
+from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
 from sublet.protocol.ezagent.question import seal_answer
 from sublet.protocol.ezagent.yjs.vectors import decode_vector
 from sublet.tasks import Service, Services
 
 log = structlog.get_logger(__name__)
 
-MAX_BLOBS_BYTES: Final = 1 << 30
-"""Of all files of rooms together."""
+MAX_BLOBS_BYTES: Final = 1 << 30  # of all files of rooms together
 ResultT = TypeVar("ResultT")
 
 
@@ -176,8 +176,8 @@ class MessagingService:
                 self._start(group, "acknowledgements", self.delivery.run)
                 self._start(group, "catching up", self._catching_up.run)
                 for name, index in self._registry.indexes.items():
-                    if index.rebuild is not None and index.every_seconds is not None:
-                        self._start(group, f"index {name}", partial(self._rebuild, index.rebuild, index.every_seconds))
+                    if index.rebuild is not None and (every := index.every_seconds) is not None:
+                        self._start(group, f"index {name}", partial(rebuild_again, self._call, index.rebuild, every))
                 await self._begin()
                 yield self
             finally:
@@ -334,8 +334,7 @@ class MessagingService:
         self.home = engine.keyring.home
         engine.clocks.listeners.append(partial(setattr, self, "ahead_ms"))
         engine.missing.append(lambda name: self._hand_over.soon(self._sync.doubt, WantedDocument(name)))
-        if self._agreed is not None:
-            keep_agreed(engine, self._agreed)
+        keep_agreed(engine, self._agreed)
         engine.here.listeners.append(lambda room_id: self._hand_over.soon(self._attending.room, room_id))
         return engine
 
@@ -384,15 +383,6 @@ class MessagingService:
     def _end(self) -> None:
         self._owner.stop()
         self._network.close()
-
-    async def _rebuild(self, rebuild: Callable[[OperationContext], None], every_seconds: float) -> None:
-        """Make a periodic index anew from time to time; one that fails is tried again the next time."""
-        while True:
-            try:
-                await self._call(lambda engine: rebuild(OperationContext(engine.operating, SYSTEM_ENTITY)))
-            except Exception:
-                log.exception("an index could not be made anew")
-            await anyio.sleep(every_seconds)
 
     def _recovered(self) -> None:
         """Ask again for what was not asked of a peer while it gave no good answers."""

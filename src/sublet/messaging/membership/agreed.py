@@ -27,8 +27,10 @@ class AgreedParts(Protocol):
     def store(self) -> Store: ...
 
 
-def keep_agreed(engine: AgreedParts, agreed: KeepsAgreed) -> None:
+def keep_agreed(engine: AgreedParts, agreed: KeepsAgreed | None) -> None:
     """Want the rooms that were agreed to and that the database has lost, and keep what is agreed to from now on."""
+    if agreed is None:
+        return
     store = engine.store
     answers = [one for one in store.invitations.all() if one.answer is not Answer.PENDING]
     found = agreed.begin(engine.here.ids, answers, engine.now_ms())
