@@ -16,7 +16,7 @@ from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
 from sublet.messaging.attending import said_again
 from sublet.messaging.attending.said_again import SaidAgain
 from sublet.messaging.backends.local_keys import LocalKeys
-from sublet.messaging.backends.tokens import Announced, Following, Tokens
+from sublet.messaging.backends.tokens import Announced, Tokens
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.links.batches import BatchReader, Odd
 from sublet.messaging.links.declared import MAX_ANNOUNCED, DeclaredByPeer, DeclaredOnLink
@@ -199,15 +199,6 @@ def _agree(number: int) -> None:
         kept.begin([], [], 1)
 
 
-def _follows() -> list[bool]:
-    told: list[bool] = []
-    following = Following(told.append)
-    for number in range(100):
-        following.took("eve", str(number), there=True)
-    following.gone("eve")
-    return told
-
-
 _READING = [
     "messaging.links.batches:BatchReader.feed",
     "messaging.links.batches:BatchReader._batch",
@@ -254,7 +245,12 @@ PROBES: Sequence[Probe] = (
         attack=lambda: _way(_tokens(16 * MEBIBYTE)),
         bound=24 * MEBIBYTE,
     ),
-    KeptProbe(name="bus: tokens that are heard", covers=[], attack=_heard_tokens, bound=4 * MEBIBYTE),
+    KeptProbe(
+        name="bus: tokens that are heard",
+        covers=["messaging.backends.tokens:Tokens.took"],
+        attack=_heard_tokens,
+        bound=4 * MEBIBYTE,
+    ),
     CostProbe(
         name="bus: a long key among thousands that are heard",
         covers=["messaging.backends.local_keys:LocalKeys.of"],
@@ -271,8 +267,22 @@ PROBES: Sequence[Probe] = (
         size=2_048,
         most=32 << 10,
     ),
-    CostProbe(name="bus: offences", covers=[], make=_same, run=_offences, size=1_024, most=16 << 10),
-    CostProbe(name="rooms: what was agreed to", covers=[], make=_same, run=_agree, size=512, most=8 << 10),
+    CostProbe(
+        name="bus: offences",
+        covers=["messaging.links.shut_out:ShutOut.note"],
+        make=_same,
+        run=_offences,
+        size=1_024,
+        most=16 << 10,
+    ),
+    CostProbe(
+        name="rooms: what was agreed to",
+        covers=["messaging.mending.agreed:Agreed._do"],
+        make=_same,
+        run=_agree,
+        size=512,
+        most=8 << 10,
+    ),
     FailureProbe(
         name="bus: words that can't be said again",
         covers=["messaging.attending.said_again:SaidAgain._run"],
