@@ -12,6 +12,7 @@ from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.reconciling.exchange import MAX_IN_VAIN
 from sublet.messaging.syncing import answers
 from sublet.messaging.syncing.sync import MAX_SINGLE
+from sublet.messaging.syncing.wanted import Wanted, WantedDocument, WantedRoom
 from sublet.protocol.ezagent.digest_tree import FAN_OUT, MAX_DEPTH, PLACE_BYTES
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.reconciliation import (
@@ -102,8 +103,9 @@ async def test_of_very_much_that_is_doubted_at_once_the_room_is_reconciled(
 ) -> None:
     async with member("alice", 1, MemoryHub(), tmp_path) as alice:
         room = (await alice.bus.room.create(name="r"))["room_id"]
-        wanted: list[str] = []
+        wanted: list[Wanted] = []
         monkeypatch.setattr(alice.service._sync, "want", wanted.append)
         for number in range(MAX_SINGLE + 1):
-            alice.service._sync.doubt(doc_id("index", room_id=room, shard_id=f"2026-11-{number + 1:03}"))
-        assert wanted[-1] == f"room:{room}"
+            name = doc_id("index", room_id=room, shard_id=f"2026-11-{number + 1:03}")
+            alice.service._sync.doubt(WantedDocument(name))
+        assert wanted[-1] == WantedRoom(room)
