@@ -102,7 +102,7 @@ async def test_what_it_is_sent() -> None:
         text="x" * (MAX_TEXT_SENT + 1),
         candidates=(
             Candidate.model_validate({"agent_id": "coder", "skills": skills}),
-            Candidate(agent_id="full", load=1.5),
+            Candidate(agent_id="full", load=1),
             Candidate(agent_id="writer", load=0.5),
         ),
     )
@@ -118,7 +118,8 @@ async def test_what_it_is_sent() -> None:
     ]
     messages = [{"role": "system"}, {"role": "user", "content": "x" * 8_000}]
     assert body == {"model": "small", "temperature": 0, "max_tokens": 500, "messages": messages}
-    assert (sent.method, sent.headers["accept-encoding"]) == ("POST", "identity")
+    assert sent.method == "POST"
+    assert {(b"Accept-Encoding", b"identity"), (b"Authorization", b"Bearer secret")} <= set(sent.headers.raw)
     await asked.aclose()
 
 
@@ -172,7 +173,7 @@ async def test_an_answer_has_a_bound_and_comes_in_pieces() -> None:
 
 def test_the_object_in_its_answer_counts_and_its_words_are_cleaned() -> None:
     proposal = {**GOOD, "reason": "a\nb {x}", "reply": "c\x1b[1m\n{d}"}
-    found = guarded(f"Sure: {json.dumps(proposal)} I hope so.", REQUEST)
+    found = guarded(f"Sure: {json.dumps(proposal)}. I hope so.", REQUEST)
     assert found == Classification.model_validate({**GOOD, "reason": "a b {x}", "reply": "c\n{d}"})
     longest = {**GOOD, "reason": "r" * 300, "reply": "s" * 4_000}
     assert guarded(json.dumps(longest), REQUEST) == Classification.model_validate(longest)
