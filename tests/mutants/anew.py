@@ -24,6 +24,8 @@ MOST_FILES: Final = 4
 def run_anew(plan: Plan) -> None:
     """Run what of the plan can't be swapped in. Nothing of ours may have been imported."""
     assert not any(name == "sublet" or name.startswith("sublet.") for name in sys.modules)
+    for number in plan.anew:
+        plan.chosen[number] = _of_few_files(plan.chosen[number])
     jobs = (
         Job(number, partial(_try, plan.mutants[number], plan.chosen[number]), SECONDS) for number in sorted(plan.anew)
     )
@@ -40,7 +42,10 @@ def _try(mutant: Mutant, tests: Sequence[str]) -> int:
         return compile(mutant.source, path, "exec", dont_inherit=True)
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
-    files = list(dict.fromkeys(test.partition("::")[0] for test in tests))[:MOST_FILES]
-    chosen = [test for test in tests if test.partition("::")[0] in files]
-    arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *QUIET, *chosen]
+    arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *QUIET, *tests]
     return SURVIVED if pytest.main(arguments) == pytest.ExitCode.OK else KILLED
+
+
+def _of_few_files(tests: Sequence[str]) -> list[str]:
+    files = list(dict.fromkeys(test.partition("::")[0] for test in tests))[:MOST_FILES]
+    return [test for test in tests if test.partition("::")[0] in files]

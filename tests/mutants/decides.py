@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from support.quick import is_quick
+
 TESTS: Final = Path(__file__).parent.parent
 ROOT: Final = TESTS.parent
 PACKAGE: Final = ROOT / "src" / "sublet"
@@ -41,6 +43,16 @@ def folders_of_tests(files: Iterable[str]) -> list[str]:
     areas = {area for file in files for area in AREAS if file == area or file.startswith(f"{area}/")}
     folders = {folder for area in areas for folder in AREAS[area]}
     return [f"tests/{folder}" for folder in sorted(folders) if not _below(folder, folders)]
+
+
+def further_tests(folders: Iterable[str]) -> list[str]:
+    """Return the test modules outside of these folders that start no program."""
+    places = [ROOT / folder for folder in folders]
+    return [
+        path.relative_to(ROOT).as_posix()
+        for path in sorted(TESTS.rglob("test_*.py"))
+        if "mutants" not in path.parts and not any(path.is_relative_to(place) for place in places) and is_quick(path)
+    ]
 
 
 def own_tests(file: str) -> frozenset[str]:

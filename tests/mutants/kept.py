@@ -1,9 +1,9 @@
 """Keeps what mutants have shown, so that a whole run goes on where it was stopped and tries only what changed.
 
-Of each module there is a file of lines, named by the module and by the hash of its text and of what makes and tries
-mutants (``TOOLS``). A line holds one mutant. That it was killed holds as long as the files of the tests that it was
-given are as they were; that it survived, as long as all tests are that a run would look among. What the product's other
-modules say is left out of this: ``--anew`` tries everything again.
+Of each module there is a file of lines, named by the module and by the hash of its text and of what tries mutants
+(``TOOLS``). A line holds one mutant, named by the hash of its text. That it was killed holds as long as the file of the
+test that has noticed is as it was; that it survived, as long as all tests of its own place are. What the product's
+other modules and tests of other places say is left out of this: ``--anew`` tries everything again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,8 +20,8 @@ from mutants.decides import PACKAGE, ROOT
 from mutants.operators import Mutant
 
 PLACE: Final = ROOT / ".cache" / "mutants"
-TOOLS: Final = ("operators.py", "swapping.py", "forks.py", "observed.py", "plugin.py", "anew.py")
-"""The modules here that decide what a mutant is and whether it survives."""
+TOOLS: Final = ("swapping.py", "forks.py", "observed.py", "plugin.py", "anew.py")
+"""The modules here that decide whether a mutant survives."""
 MOST_TEXTS: Final = 8
 """Of so many texts of one module the results are kept: branches share the directory."""
 SHORT: Final = 20
@@ -36,6 +35,8 @@ class Shown:
     survived: bool
     tests: tuple[str, ...] = ()
     """Ids of the tests that it was given, if it survived."""
+    further: bool = False
+    """Whether it survived also the tests of other places."""
 
 
 class Kept:
@@ -64,22 +65,24 @@ class Kept:
                 rows = _rows(self._path(file))
             row = rows.get(_digest(mutant.source))
             if row is not None and self._holds(row):
-                found[number] = Shown(row["survived"], tuple(row["tests"]))
+                found[number] = Shown(row["survived"], tuple(row["tests"]), row["further"])
         return found
 
-    def note(self, mutant: Mutant, *, survived: bool, tests: Sequence[str]) -> None:
+    def note(self, mutant: Mutant, *, survived: bool, tests: Sequence[str], further: bool = False) -> None:
         """Keep what a mutant has shown just now.
 
         Args:
             mutant: which.
             survived: whether no test noticed.
-            tests: ids of the tests that it was given.
+            tests: ids of the tests that it was given, or of the one that has noticed.
+            further: whether these are of other places.
         """
         files = dict.fromkeys(test.partition("::")[0] for test in tests)
         row = {
             "mutant": _digest(mutant.source),
             "survived": survived,
             "tests": list(tests) if survived else [],
+            "further": survived and further,
             "by": self._folders if survived else {file: _of_file(self._root / file) for file in files},
         }
         path = self._path(mutant.file)
@@ -120,7 +123,7 @@ def _forget_oldest(folder: Path) -> None:
 def _of_module(path: Path) -> str:
     here = Path(__file__).parent
     tools = "".join(_of_file(here / name) for name in TOOLS)
-    return _digest(tools + version("mutmut") + path.read_text(encoding="utf-8"))
+    return _digest(tools + path.read_text(encoding="utf-8"))
 
 
 @cache

@@ -67,7 +67,7 @@ def _run_one(item: pytest.Item, files: Collection[str]) -> Observed | None:
     threading.setprofile(note)
     sys.setprofile(note)
     try:
-        passed = run_items([item])
+        passed = first_failure([item]) is None
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
@@ -75,13 +75,13 @@ def _run_one(item: pytest.Item, files: Collection[str]) -> Observed | None:
     return Observed(time.process_time() - started, frozenset(called)) if passed else None
 
 
-def run_items(items: Sequence[pytest.Item]) -> bool:
-    """Run items in this process until one fails, and tell whether all passed."""
+def first_failure(items: Sequence[pytest.Item]) -> int | None:
+    """Run items in this process until one fails, and return which, or None where all pass."""
     for number, item in enumerate(items):
         session = item.session
         failed = session.testsfailed
         following = items[number + 1] if number + 1 < len(items) else None
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.testsfailed > failed:
-            return False
-    return True
+            return number
+    return None

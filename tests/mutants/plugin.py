@@ -19,7 +19,7 @@ import pytest
 from mutants.decides import PACKAGE, own_tests
 from mutants.forks import Job, run_forked
 from mutants.kept import Kept
-from mutants.observed import Observed, load, observe, run_items
+from mutants.observed import Observed, first_failure, load, observe
 from mutants.operators import Mutant
 from mutants.swapping import Functions, ModuleLevelError, changed_code, loaded_functions, swap
 
@@ -31,6 +31,9 @@ OBSERVING_SECONDS: Final = 600.0
 EXAMPLES: Final = 25
 """How many examples a property is tried with: the same ones each time."""
 KILLED, SURVIVED, ANEW = 1, 0, 3
+KILLED_BY: Final = 10
+"""From here on an exit code says which of a mutant's tests has noticed it."""
+LAST_CODE: Final = 255
 QUIET: Final = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 """Libraries with plugins have been imported already."""
 
@@ -56,6 +59,10 @@ class Plan:
     """Where results are kept, and come from."""
     known: int = 0
     """How many results were there from before."""
+    further: bool = False
+    """Whether the tests are those of other places, for who survived the tests of its own."""
+    tried_further: set[int] = field(default_factory=set)
+    """Who survived these as well."""
 
     def recall(self) -> None:
         """Take the results that are kept and hold still."""
@@ -63,6 +70,8 @@ class Plan:
             self.results[number], self.chosen[number] = shown.survived, list(shown.tests)
             if shown.survived and not shown.tests:
                 self.untested.add(number)
+            if shown.further:
+                self.tried_further.add(number)
         self.known = len(self.results)
 
     def left(self) -> Sequence[Mutant]:
@@ -73,10 +82,17 @@ class Plan:
         """Note the end of a mutant's fork; a survivor is told at once, since a whole run takes hours."""
         mutant, survived = self.mutants[number], code == SURVIVED
         self.results[number] = survived
+        tests = self.chosen.get(number, [])
+        if KILLED_BY <= code < LAST_CODE:
+            tests = tests[code - KILLED_BY :][:1]
         if self.kept:
-            self.kept.note(mutant, survived=survived, tests=self.chosen.get(number, ()))
+            self.kept.note(mutant, survived=survived, tests=tests, further=self.further)
         if survived:
             print(f"survives: {mutant.file} {mutant.name}", file=sys.stderr, flush=True)
+
+    def doubtful(self) -> list[int]:
+        """Return who survived the tests of its own place, and was not tried with others."""
+        return [number for number, survived in self.results.items() if survived and number not in self.tried_further]
 
 
 class MutantsPlugin:
@@ -118,7 +134,8 @@ class MutantsPlugin:
             for shard, place in enumerate(places):
                 numbers = range(shard, len(self._items), shards)
                 jobs.append(Job(shard, partial(observe, self._items, numbers, files, place), OBSERVING_SECONDS))
-            for _ in run_forked(jobs, self._plan.workers, time.monotonic() + OBSERVING_SECONDS):
+            until = min(self._plan.deadline, time.monotonic() + OBSERVING_SECONDS)
+            for _ in run_forked(jobs, self._plan.workers, until):
                 pass
             return {number: seen for place in places if place.exists() for number, seen in load(place).items()}
 
@@ -161,7 +178,13 @@ class MutantsPlugin:
             # What happens at import is tested also by what only looks at its names.
             if calls(seen) or (not names and self._items[number].path.stem in own)
         ]
-        able.sort(key=lambda number: (self._items[number].path.stem not in own, observed[number].seconds))
+        able.sort(
+            key=lambda number: (
+                self._items[number].path.stem not in own,
+                0 if names else -sum(one == file for one, _ in observed[number].called),
+                observed[number].seconds,
+            )
+        )
         chosen, seconds = [], 0.0
         for number in able:
             if seconds + observed[number].seconds <= SECONDS_OF_TESTS:
@@ -174,7 +197,8 @@ class MutantsPlugin:
             swap(pairs, self._functions)
         except ModuleLevelError:
             return ANEW
-        return SURVIVED if run_items([self._items[number] for number in tests]) else KILLED
+        by = first_failure([self._items[number] for number in tests])
+        return SURVIVED if by is None else min(KILLED_BY + by, LAST_CODE)
 
 
 def collect_and_run(plan: Plan, folders: Sequence[str]) -> None:

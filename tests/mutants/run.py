@@ -7,8 +7,9 @@
     make mutants ARGS="--all policy/globs.py"        every mutant of some files, or of all below a directory
 
 mutmut's operators change one place of one function; the tests that call that function run in a fork, where the changed
-code has taken the place of the loaded (``swapping``). What is outside of functions is imported anew. A mutant that
-survives is killed by a better test, or listed with its reason in ``explained.toml``. A test that fails without a
+code has taken the place of the loaded (``swapping``). What is outside of functions is imported anew. Who survives the
+tests of its own place (``decides``) is tried with those of all other places that start no program. A mutant that
+survives these is killed by a better test, or listed with its reason in ``explained.toml``. A test that fails without a
 change, or takes long, kills nothing here.
 
 What ``--all`` has shown is kept (``kept``): the next run tries only what changed since.
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from mutants.anew import run_anew
-from mutants.decides import ROOT, folders_of_tests, modules
+from mutants.decides import ROOT, folders_of_tests, further_tests, modules
 from mutants.explained import load
 from mutants.kept import PLACE, Kept
 from mutants.plugin import Plan, collect_and_run
@@ -78,11 +79,11 @@ def main() -> int:
         plan.recall()
     known = f", {plan.known} of which are known from before" if plan.known else ""
     print(f"{total} mutants of {len(counts)} modules; {len(mutants)} are tried{known}", flush=True)
+    folders = folders_of_tests(files if asked.all else (mutant.file for mutant in mutants))
     if plan.left():
-        plan = _apart(plan, folders_of_tests(files if asked.all else (mutant.file for mutant in mutants)))
-        for library in LIBRARIES:
-            importlib.import_module(library)
-        run_anew(plan)
+        plan = _tried(plan, folders)
+    if _doubtful(plan):
+        _try_further(plan, further_tests(folders))
     if asked.all:
         print("\n".join(of_modules(plan)))
     code = tell(plan)
@@ -98,6 +99,31 @@ def _asked_for(file: str, places: Sequence[str]) -> bool:
 
 def _kept(asked: argparse.Namespace, files: Sequence[str]) -> Kept | None:
     return Kept(asked.kept.absolute(), folders_of_tests(files)) if asked.all else None
+
+
+def _tried(plan: Plan, tests: Sequence[str]) -> Plan:
+    done = _apart(plan, tests)
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    run_anew(done)
+    return done
+
+
+def _doubtful(plan: Plan) -> list[int]:
+    left = set(survivors(plan))
+    return [number for number in plan.doubtful() if number in left]
+
+
+def _try_further(plan: Plan, tests: Sequence[str]) -> None:
+    """Try who survived the tests of its own place with the quick tests of all others."""
+    numbers = _doubtful(plan)
+    mutants = [plan.mutants[number] for number in numbers]
+    done = _tried(Plan(mutants, plan.workers, plan.deadline, kept=plan.kept, further=True), tests)
+    for number, survived in done.results.items():
+        plan.results[numbers[number]] = survived
+        plan.chosen.setdefault(numbers[number], []).extend(done.chosen.get(number, ()))
+        if number not in done.untested:
+            plan.untested.discard(numbers[number])
 
 
 def _apart(plan: Plan, folders: Sequence[str]) -> Plan:

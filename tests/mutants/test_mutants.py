@@ -39,6 +39,23 @@ class Counter:
 
 def refuse():
     raise ValueError("words for people")
+
+
+def telling(name, there):
+    log.warning("left aside", name=name, limit=3)
+    if name not in there:
+        hint = f"It has {', '.join(there[:3]) or 'none'}."
+        raise Refused(Code.MISSING, f"no {name}"[:60], hint=hint, retry=5)
+    return cast("Some", there.get("some", None)).encode("utf-8")
+
+
+class Deciding(Protocol):
+    def decide(self, most=7): ...
+
+
+Some = dict[str, int]
+NAMES = "move move.file mv"
+SIZE = re.compile(r"[0-9]+ kb")
 '''
 
 
@@ -71,8 +88,41 @@ def test_a_mutant_has_a_name_that_says_what_is_changed_and_where(tmp_path: Path)
     assert all(mutant.source != SOURCE for mutant in module_of(tmp_path))
 
 
+def changes_of(tmp_path: Path, function: str) -> list[str]:
+    return [mutant.after for mutant in module_of(tmp_path) if mutant.function == function]
+
+
 def test_words_for_people_are_no_mutants(tmp_path: Path) -> None:
-    assert not [mutant for mutant in module_of(tmp_path) if mutant.function == "refuse"]
+    assert changes_of(tmp_path, "refuse") == []
+    assert not [mutant for mutant in module_of(tmp_path) if "log.warning" in mutant.before]
+
+
+def test_codes_keys_and_what_else_an_error_is_given_are_mutants(tmp_path: Path) -> None:
+    changed = changes_of(tmp_path, "telling")
+    assert "if name in there:" in changed
+    raising = [change for change in changed if change.startswith("raise")]
+    assert {change.replace("Code.MISSING", "None") for change in raising} >= set(raising)
+    assert len(raising) == 5  # The code and the number, each as None, gone, and the number as another.
+    assert [change for change in changed if change.startswith("return")] == [
+        'return cast("Some", there.get("some", None)).encode(None)',
+        'return cast("Some", None).encode("utf-8")',
+        'return cast("Some", there.get(None, None)).encode("utf-8")',
+        'return cast("Some", there.get(None)).encode("utf-8")',
+        'return cast("Some", there.get("XXsomeXX", None)).encode("utf-8")',
+        'return cast("Some", there.get("SOME", None)).encode("utf-8")',
+    ]
+
+
+def test_what_only_the_type_checker_reads_is_no_mutant(tmp_path: Path) -> None:
+    outside = changes_of(tmp_path, "")
+    assert not [change for change in outside if change.startswith("Some")]
+    assert changes_of(tmp_path, "Deciding.decide") == []
+
+
+def test_lists_of_names_and_patterns_are_no_words(tmp_path: Path) -> None:
+    outside = changes_of(tmp_path, "")
+    assert 'NAMES = "MOVE MOVE.FILE MV"' in outside
+    assert 'SIZE = re.compile(r"[0-9]+ KB")' in outside
 
 
 def test_a_loaded_function_runs_the_changed_code_and_stays_itself(tmp_path: Path) -> None:
