@@ -474,6 +474,29 @@ def test_the_default_provider_is_the_default_and_the_only_agent_is_taken() -> No
     assert routed("hello", THIRD, BUSY).rule == "default"
 
 
+@pytest.mark.parametrize(
+    ("candidates", "text", "target"),
+    [
+        ((ONE, OTHER, THIRD), "let @other and @third", "other"),
+        ((agent("one", "docs", load=0.55), agent("other", "docs", load=0.45)), "docs", "one"),
+    ],
+)
+def test_who_wants_no_question_gets_the_first(candidates: tuple[Candidate, ...], text: str, target: str) -> None:
+    route = routed(text, *candidates, config={"minConfidence": 0.3})
+    assert (route.target, route.confidence) == (target, 0.3)
+
+
+def test_who_is_to_be_asked_is_asked_however_little_is_enough() -> None:
+    config: dict[str, object] = {"minConfidence": 0, "defaultRoute": "ask_human"}
+    assert routed("hello", ONE, OTHER, config=config).options == ("one", "other")
+    proposal = Classification(decision="ask_human", confidence=1)
+    request = RouteRequest.model_validate({"text": "hello", "candidates": (ONE, OTHER), "config": {"minConfidence": 0}})
+    assert decide(request, proposal).decision == "dispatch_agent"  # the default was sure enough
+    config["minConfidence"] = 0.75
+    sure = {"text": "hello", "candidates": (ONE, OTHER), "config": config, "last_route": last("other")}
+    assert decide(RouteRequest.model_validate(sure), proposal).rule == "remembered"
+
+
 WHY = "a classifier says: because"
 
 
@@ -570,6 +593,10 @@ def test_reasons_have_a_bound() -> None:
     assert repr("n" * 80) + " here;" in routed("hello", ONE, agent="n" * 81).reason
     assert "did you mean 'other'?" in routed("@othr", ONE, OTHER).reason
     assert decide(RouteRequest(text="@a")).reason == "there is no agent 'a' here; there are: none"
+
+
+def test_it_is_never_quite_sure_of_skills() -> None:
+    assert routed("docs", ONE, THIRD).confidence == 0.95
 
 
 def test_a_person_is_asked_about_so_many() -> None:

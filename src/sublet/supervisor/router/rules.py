@@ -58,7 +58,8 @@ def decide(request: RouteRequest, classified: Classification | None = None) -> R
     if chosen is None or chosen.confidence < request.config.min_confidence:
         proposed = _classified(request, open_, classified) if classified is not None else None
         chosen = proposed or chosen or _default(request, open_)
-    if chosen.confidence < request.config.min_confidence and chosen.decision != "reject":
+    unsure = chosen.confidence < request.config.min_confidence and chosen.decision != "reject"
+    if unsure or chosen.decision == "ask_human":
         return _question(request, chosen, open_)
     return chosen
 
@@ -202,7 +203,7 @@ def _default(request: RouteRequest, open_: Sequence[Candidate]) -> Route:
     if wanted == "reject":
         return _rejected("default", "nothing here fits, and the default route is to reject")
     if wanted == "ask_human":
-        return _agent(request, open_[0], 0.0, "default", "nothing here fits, and the default route is to ask")
+        return _asking("default", "nothing here fits, and the default route is to ask")
     if wanted:
         found = next((one for one in open_ if one.agent_id == wanted), None)
         if found is None:
@@ -216,7 +217,7 @@ def _default(request: RouteRequest, open_: Sequence[Candidate]) -> Route:
 
 def _classified(request: RouteRequest, open_: Sequence[Candidate], found: Classification) -> Route | None:
     """Return a proposal as a route, as far as it names what is there and allowed: it can grant nothing."""
-    why = f"a classifier says: {found.reason}"[:500] if found.reason else "a classifier says so"
+    why = f"a classifier says: {found.reason}" if found.reason else "a classifier says so"
     match found.decision:
         case "dispatch_agent":
             target = next((one for one in open_ if one.agent_id == found.target), None)
@@ -228,7 +229,7 @@ def _classified(request: RouteRequest, open_: Sequence[Candidate], found: Classi
         case "reject":
             return Route(decision="reject", confidence=found.confidence, reason=why, rule="classifier")
         case "ask_human":
-            return _agent(request, open_[0], 0.0, "classifier", why)
+            return _asking("classifier", why)
     return None  # modules are reached by /hub alone, which a person writes
 
 
@@ -258,6 +259,11 @@ def _agent(request: RouteRequest, candidate: Candidate, confidence: float, rule:
             "message": request.text,
         }
     )
+
+
+def _asking(rule: str, reason: str) -> Route:
+    """Return the route to a person, without the question yet."""
+    return Route.model_validate({"decision": "ask_human", "confidence": 0, "reason": reason, "rule": rule})
 
 
 def _rejected(rule: str, reason: str) -> Route:
