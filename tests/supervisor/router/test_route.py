@@ -97,7 +97,7 @@ def test_a_model_is_made_when_it_is_needed() -> None:
 )
 def test_bounds(model: type[RouterPart], field: str, values: list[object], others: list[object]) -> None:
     for value in values:
-        assert model.model_validate({**LEAST[model], field: value})
+        model.model_validate({**LEAST[model], field: value})
     for value in others:
         with pytest.raises(ValidationError):
             model.model_validate({**LEAST[model], field: value})

@@ -414,7 +414,12 @@ ALONE = (0.55 + 0.4, FITS)
             rejected("default", "nothing here fits, and the default agent busy is not to be had"),
         ),
         ("hello", (BUSY,), {}, rejected("none", "all agents that this caller may have are busy; ask again later")),
-        ("hello", (ONE, OTHER), {"config": {"defaultRoute": "reject", "minConfidence": 1}}, None),
+        (
+            "hello",
+            (ONE, OTHER),
+            {"config": {"defaultRoute": "reject", "minConfidence": 1}},
+            rejected("default", "nothing here fits, and the default route is to reject"),
+        ),
         (
             "/help",
             (agent("a", denied="no"), ONE, Candidate(agent_id="b"), BUSY),
@@ -438,7 +443,6 @@ ALONE = (0.55 + 0.4, FITS)
     ],
 )
 def test_whole_routes(text: str, candidates: tuple[Candidate, ...], more: dict[str, object], route: Route) -> None:
-    route = route or rejected("default", "nothing here fits, and the default route is to reject")
     assert routed(text, *candidates, **more) == route.model_copy(update={"confidence": pytest.approx(route.confidence)})
 
 
@@ -491,7 +495,7 @@ def test_who_is_to_be_asked_is_asked_however_little_is_enough() -> None:
     assert routed("hello", ONE, OTHER, config=config).options == ("one", "other")
     proposal = Classification(decision="ask_human", confidence=1)
     request = RouteRequest.model_validate({"text": "hello", "candidates": (ONE, OTHER), "config": {"minConfidence": 0}})
-    assert decide(request, proposal).decision == "dispatch_agent"  # the default was sure enough
+    assert decide(request, proposal).decision == "ask_human"
     config["minConfidence"] = 0.75
     sure = {"text": "hello", "candidates": (ONE, OTHER), "config": config, "last_route": last("other")}
     assert decide(RouteRequest.model_validate(sure), proposal).rule == "remembered"

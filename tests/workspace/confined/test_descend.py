@@ -15,17 +15,16 @@ Shut = list[tuple[bytes, ...]]
 
 def entered(level: Level) -> None:
     """Want everything that is below, in order, and mark what is below ``marked``."""
-    for name in sorted(os.listdir(level.fd), reverse=True):
-        level.enter.append((name.encode(), name == "marked"))
+    level.enter += [(name.encode(), name == "marked") for name in sorted(os.listdir(level.fd), reverse=True)]
 
 
 def test_each_directory_is_met_once_in_order_and_closed_when_it_is_done(tmp_path: Path) -> None:
-    for path in ("a/x/y", "a/z", "marked/m/n", "plain"):
-        (tmp_path / path).mkdir(parents=True)
+    for name in ("a/x/y", "a/z", "marked/m/n", "plain"):
+        (tmp_path / name).mkdir(parents=True)
     (tmp_path / "file").write_text("x")
     (tmp_path / "link").symlink_to("a")
     fds, shut = len(os.listdir("/proc/self/fd")), Shut()
-    met, most = [], 0
+    met, most = list[tuple[bytes, bool]](), 0
     for level in descend(os.open(tmp_path, os.O_RDONLY), (b"top",), shut.append):
         path = b"/".join(level.parts)
         met.append((path, level.marked))
@@ -90,5 +89,5 @@ def test_who_stops_early_leaves_nothing_open(tmp_path: Path) -> None:
     levels = descend(os.open(tmp_path, os.O_RDONLY), (), lambda _: None)
     for _ in range(3):
         entered(next(levels))
-    levels.close()
+    del levels
     assert len(os.listdir("/proc/self/fd")) == fds

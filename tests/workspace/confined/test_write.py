@@ -117,15 +117,15 @@ class Twins:
     def simple(self) -> tuple[list[Parts], Callable[[], None], Callable[[], set[Parts]]]:
         parts, mode = self.path(), 0o700 | self.random.choice(MODES)
         target = self.random.choice(NAMES)
-        ours, plain = self.random.choice(
-            (
-                (lambda: self.fs.remove(parts), lambda: os.unlink(self.at(parts))),
-                (lambda: self.fs.rmdir(parts), lambda: os.rmdir(self.at(parts))),
-                (lambda: self.fs.mkdir(parts, mode), lambda: os.mkdir(self.at(parts), mode & 0o777)),
-                (lambda: self.fs.mkdir(parts, mode), lambda: os.mkdir(self.at(parts), mode & 0o777)),
-                (lambda: self.fs.symlink(target, parts), lambda: os.symlink(target, self.at(parts))),
-            )
-        )
+        at = self.at(parts)
+        choices: list[tuple[Callable[[], None], Callable[[], None]]] = [
+            (lambda: self.fs.remove(parts), lambda: os.unlink(at)),
+            (lambda: self.fs.rmdir(parts), lambda: os.rmdir(at)),
+            (lambda: self.fs.mkdir(parts, mode), lambda: os.mkdir(at, mode & 0o777)),
+            (lambda: self.fs.mkdir(parts, mode), lambda: os.mkdir(at, mode & 0o777)),
+            (lambda: self.fs.symlink(target, parts), lambda: os.symlink(target, at)),
+        ]
+        ours, plain = self.random.choice(choices)
 
         def did() -> set[Parts]:
             plain()

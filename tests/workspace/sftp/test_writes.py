@@ -129,8 +129,9 @@ def test_the_tables_are_what_a_read_only_session_has_not() -> None:
 )
 def test_flags_become_those_of_the_system(flags: int, system: int) -> None:
     view = Asked()
-    assert made(view).open(OLD, flags, NOTHING) == "open_write"
-    assert made(view).open(OLD, flags, NOTHING._replace(permissions=0o4640)) == "open_write"
+    for attributes_sent in (NOTHING, NOTHING._replace(permissions=0o4640)):
+        opened: object = made(view).open(OLD, flags, attributes_sent)
+        assert opened == "open_write"
     assert view.calls == [("open_write", OLD, system, 0o666 & ~UMASK), ("open_write", OLD, system, 0o4640)]
     if flags != 0x3F:
         with pytest.raises(OSError, match=os.strerror(errno.EINVAL)):

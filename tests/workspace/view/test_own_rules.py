@@ -47,8 +47,8 @@ QUESTIONS = sorted(
 def test_all_else_is_as_the_rules_have_it(question: str, own: OwnNames) -> None:
     for answer in (True, False):
         rules = Asked(answer)
-        arguments = [OWN] if "parts" in inspect.signature(getattr(ViewRules, question)).parameters else []
-        arguments = [b"name"] if question == "notable" else arguments
+        asked = inspect.signature(getattr(ViewRules, question)).parameters
+        arguments: list[object] = [OWN] if "parts" in asked else [b"name"] if "name" in asked else []
         assert getattr(OwnShown(rules, own), question)(*arguments) is answer  # type: ignore[arg-type]
         assert rules.calls == [(question, *arguments)]
 

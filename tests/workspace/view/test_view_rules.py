@@ -281,10 +281,15 @@ def test_the_rules_without_a_repository_are_the_same_but_for_that() -> None:
 def test_a_number_of_patterns_of_all_kinds_together_is_taken() -> None:
     assert MAX_PATTERNS == 1_000
     most = ["a"] * 125
-    kinds = dict.fromkeys(("carried", "unlocked", "include", "exclude", "writable"), most)
-    Rules(most, most, most, **kinds)
+
+    def made(*hidden: str) -> Rules:
+        return Rules(
+            hidden, most, most, carried=most, unlocked=most, include=most, exclude=most, writable=most, folds=True
+        )
+
+    made(*most)
     with pytest.raises(SubletError, match="more than 1000 patterns") as refused:
-        Rules([*most, "a"], most, most, **kinds)
+        made(*most, "a")
     assert refused.value.code is LocalCode.INVALID_ARGUMENT
 
 
