@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -15,6 +16,7 @@ import pytest
 from sublet.disk.openat2 import rename_noreplace
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.model import ViewRules
 from sublet.workspace.quota import Quota
 from support.sftp_client import PathRules
 
@@ -254,3 +256,149 @@ def test_the_same_requests_leave_the_same_tree_and_are_counted_and_told(twins: T
         if stat.S_ISLNK(status.st_mode):
             assert twins.fs.readlink(parts) == os.readlink(path)
     assert len(os.listdir("/proc/self/fd")) == fds
+
+
+# One by one
+
+
+Make = Callable[..., WritableFs]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    made: list[WritableFs] = []
+
+    def lend(rules: ViewRules | None = None, quota: Quota | None = None, **more: object) -> WritableFs:
+        told: list[Parts] = []
+        fs = WritableFs(
+            ConfinedFs.open_root(tmp_path),
+            rules or PathRules(),
+            quota or Quota(ROOM, ROOM),
+            lambda parts: told.append(tuple(parts)),
+            **more,  # type: ignore[arg-type]
+        )
+        made.append(fs)
+        return fs
+
+    (tmp_path / "file").write_bytes(b"content")
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "link").symlink_to("file")
+    yield lend
+    for fs in made:
+        fs.close()
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o777])
+def test_what_is_made_has_the_mode_that_is_asked_for_whatever_the_umask(tmp_path: Path, make: Make, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        fs = make()
+        for number, mode in enumerate((0o644, 0o7777, 0o000, 0o321)):
+            fs.open_write([b"f%d" % number], os.O_WRONLY | os.O_CREAT, mode).close()
+            fs.mkdir([b"d%d" % number], mode)
+            assert stat.S_IMODE((tmp_path / f"f{number}").stat().st_mode) == mode & 0o777 | 0o400
+            assert stat.S_IMODE((tmp_path / f"d{number}").stat().st_mode) == mode & 0o777 | 0o500
+    finally:
+        os.umask(before)
+
+
+def test_a_twin_goes_on_when_the_first_is_closed(make: Make) -> None:
+    quota = Quota(ROOM, ROOM)
+    fs = make(quota=quota)
+    twin = fs.twin()
+    fs.close()
+    twin.mkdir([b"new"], 0o700)
+    assert quota.files == 1
+    assert twin.lstat([b"file"]).st_size == 7
+    twin.close()
+    assert code_of(lambda: twin.lstat([])) == errno.EBADF
+
+
+def test_a_time_is_set_to_the_nanosecond_a_links_own(tmp_path: Path, make: Make) -> None:
+    fs = make(PathRules(locked=(b"dir",)))
+    for name in ("file", "link"):
+        fs.set_modified([name.encode()], 1_234_567_891)
+        assert (tmp_path / name).lstat().st_mtime_ns == (tmp_path / name).lstat().st_atime_ns == 1_234_567_891
+    assert (tmp_path / "file").stat().st_mtime_ns == 1_234_567_891
+    assert code_of(lambda: fs.set_modified([b"dir"], 1)) == errno.EACCES
+    assert code_of(lambda: fs.set_modified([b"none"], 1)) == errno.ENOENT
+
+
+def test_modes_that_hide_from_the_audit_are_refused(tmp_path: Path, make: Make) -> None:
+    fs = make()
+    for name, mode in ((b"file", 0o277), (b"dir", 0o677), (b"dir", 0o377)):
+        before = os.lstat(tmp_path / os.fsdecode(name)).st_mode
+        assert code_of(lambda name=name, mode=mode: fs.set_attributes([name], mode=mode)) == errno.EACCES  # type: ignore[misc]
+        assert os.lstat(tmp_path / os.fsdecode(name)).st_mode == before
+    assert code_of(lambda: fs.set_attributes([b"link"], mode=0o600, follow=False)) == errno.EOPNOTSUPP
+    fs.set_attributes([b"link"], mode=0o640)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("rules", [PathRules(hidden=(b"dir", b"file")), PathRules(locked=(b"dir", b"file"))])
+def test_what_rules_shut_is_changed_by_nothing(tmp_path: Path, make: Make, rules: PathRules) -> None:
+    quota, denied = Quota(ROOM, ROOM), list[object]()
+    fs = make(rules, quota, on_refused=lambda *what: denied.append(what))
+    before = tree(os.fsencode(tmp_path))
+    actions: list[Callable[[], object]] = []
+    for name in ([b"file"], [b"dir"], [b"dir", b"new"]):
+        flags = (os.O_WRONLY, os.O_WRONLY | os.O_CREAT, os.O_RDWR | os.O_TRUNC, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        actions += [partial(fs.open_write, name, one, 0o600) for one in flags]
+        actions += [
+            partial(fs.remove, name),
+            partial(fs.rmdir, name),
+            partial(fs.mkdir, name, 0o700),
+            partial(fs.symlink, b"x", name),
+            partial(fs.set_attributes, name, size=1, follow=False),
+            partial(fs.set_attributes, name, mode=0o777, follow=False),
+            partial(fs.set_attributes, name, times=(1, 1), follow=False),
+            partial(fs.set_modified, name, 1),
+            partial(fs.link, name, [b"free"]),
+            partial(fs.link, [b"link"], name),
+            partial(fs.rename, name, [b"free"], replace=True),
+            partial(fs.rename, [b"link"], name, replace=True),
+            partial(fs.rename, [b"link"], name, replace=False),
+        ]
+    for action in actions:
+        denied.clear()
+        assert code_of(action) == errno.EACCES, action
+        assert len(denied) == 1, action
+    assert tree(os.fsencode(tmp_path)) == before
+    assert (quota.bytes, quota.files) == (0, 0)
+
+
+def test_quotas_end_what_grows_and_nothing_else(tmp_path: Path, make: Make) -> None:
+    quota = Quota(10, 2, max_file_bytes=9)
+    fs = make(quota=quota)
+    file = fs.open_write([b"new"], os.O_RDWR | os.O_CREAT, 0o600)
+    file.write(b"123456789", 0)
+    grow: list[Callable[[], object]] = [
+        partial(file.write, b"0", 9),
+        partial(file.truncate, 10),
+        partial(fs.set_attributes, [b"file"], size=9),
+    ]
+    for action in grow:
+        assert code_of(action) == errno.EDQUOT
+    assert (quota.bytes, quota.files, (tmp_path / "new").stat().st_size) == (9, 1, 9)
+    file.write(b"x" * 9, 0)
+    file.write(b"", 100)
+    file.truncate(3)
+    file.write(b"45", 3)
+    assert (quota.bytes, (tmp_path / "new").read_bytes()) == (5, b"xxx45")
+    fs.set_attributes([b"file"], size=9)
+    assert quota.bytes == 7
+    fs.symlink(b"file", [b"second"])
+    more: list[Callable[[], object]] = [
+        partial(fs.mkdir, [b"third"], 0o700),
+        partial(fs.symlink, b"file", [b"third"]),
+        partial(fs.link, [b"file"], [b"third"]),
+        partial(fs.open_write, [b"third"], os.O_WRONLY | os.O_CREAT, 0o600),
+    ]
+    for action in more:
+        assert code_of(action) == errno.EDQUOT
+        assert not os.path.lexists(tmp_path / "third")
+    fs.rename([b"second"], [b"third"], replace=False)
+    fs.remove([b"third"])
+    fs.mkdir([b"third"], 0o700)
+    file.close()
+    assert quota.files == 2
