@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from support.quick import is_quick
+from support.quick import starts_programs
 
 TESTS: Final = Path(__file__).parent.parent
 ROOT: Final = TESTS.parent
@@ -28,6 +28,8 @@ AREAS: Final = {
     "messaging/reading/authorise.py": ("messaging/reading", "messaging/trust", "messaging/extensions"),
 }
 """What decides, below ``src/sublet``, and where below ``tests`` its tests are: directories, and single modules."""
+SETTLED: Final = "test_settled"
+"""Test modules that look at what all modules of their place settle as they are loaded."""
 
 
 def modules() -> Iterator[str]:
@@ -51,7 +53,9 @@ def further_tests(folders: Iterable[str]) -> list[str]:
     return [
         path.relative_to(ROOT).as_posix()
         for path in sorted(TESTS.rglob("test_*.py"))
-        if "mutants" not in path.parts and not any(path.is_relative_to(place) for place in places) and is_quick(path)
+        if "mutants" not in path.parts
+        and not any(path.is_relative_to(place) for place in places)
+        and not starts_programs(path)
     ]
 
 

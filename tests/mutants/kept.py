@@ -51,8 +51,8 @@ class Kept:
             root: of the repository.
             package: below which the modules are.
         """
-        self._place, self._root, self._package = place, root, package
-        self._folders = {folder: _of_folder(root / folder) for folder in folders}
+        self.place, self._root, self._package = place, root, package
+        self._folders = {folder: digest_of_folder(root / folder) for folder in folders}
 
     def known(self, mutants: Iterable[Mutant]) -> dict[int, Shown]:
         """Return what is known of these mutants and holds still, by their numbers."""
@@ -88,7 +88,7 @@ class Kept:
         path = self._path(mutant.file)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            _forget_oldest(path.parent)
+            forget_oldest(path.parent)
         with path.open("a", encoding="utf-8") as written:
             written.write(json.dumps(row) + "\n")
 
@@ -99,7 +99,7 @@ class Kept:
         return all(_of_file(self._root / file) == digest for file, digest in by.items())
 
     def _path(self, file: str) -> Path:
-        return self._place / file.replace("/", ".") / f"{_of_module(self._package / file)}.jsonl"
+        return self.place / file.replace("/", ".") / f"{_of_module(self._package / file)}.jsonl"
 
 
 def _rows(path: Path) -> dict[str, Mapping[str, Any]]:
@@ -113,8 +113,9 @@ def _rows(path: Path) -> dict[str, Mapping[str, Any]]:
     return rows
 
 
-def _forget_oldest(folder: Path) -> None:
-    paths = sorted(folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)
+def forget_oldest(folder: Path, suffix: str = ".jsonl") -> None:
+    """Leave room for one file more of a few."""
+    paths = sorted(folder.glob(f"*{suffix}"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in paths[MOST_TEXTS - 1 :]:
         path.unlink(missing_ok=True)
 
@@ -131,7 +132,8 @@ def _of_file(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:SHORT] if path.is_file() else ""
 
 
-def _of_folder(folder: Path) -> str:
+def digest_of_folder(folder: Path) -> str:
+    """Return a hash of all files below a directory, or of a single file."""
     paths = [folder] if folder.is_file() else sorted(folder.rglob("*"))
     files = (path for path in paths if path.is_file() and "__pycache__" not in path.parts)
     return _digest("".join(f"{path.relative_to(folder)} {_of_file(path)}\n" for path in files))

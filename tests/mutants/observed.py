@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import sys
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
 import pytest
+
+from mutants.decides import PACKAGE, ROOT
+from mutants.kept import digest_of_folder, forget_oldest
 
 MOST_SECONDS: Final = 3.0
 """Of processor time, with its calls being noted: a test that takes longer is left aside."""
@@ -41,6 +45,50 @@ def observe(items: Sequence[pytest.Item], numbers: Sequence[int], files: Collect
                 written.write(json.dumps([number, seen.seconds, sorted(seen.called)]) + "\n")
                 written.flush()
     return 0
+
+
+class Remembered:
+    """What was observed before, by test module, as long as neither it nor the product nor helpers of tests change.
+
+    Args:
+        place: a directory; None remembers nothing.
+    """
+
+    def __init__(self, place: Path | None) -> None:
+        self._place = place
+        trees = "" if place is None else "".join(digest_of_folder(ROOT / tree) for tree in ("src", "tests/support"))
+        self._others = trees
+
+    def of(self, module: Path) -> dict[str, Observed] | None:
+        """Return what was observed, by the ids of tests; None where a module has to be observed."""
+        path = self._path(module)
+        if path is None or not path.exists():
+            return None
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            test: Observed(seconds, frozenset((str(PACKAGE / file), name) for file, name in called))
+            for test, (seconds, called) in rows.items()
+        }
+
+    def keep(self, module: Path, found: Mapping[str, Observed]) -> None:
+        """Remember a module."""
+        path = self._path(module)
+        if path is None:
+            return
+        rows = {
+            test: [seen.seconds, sorted([str(Path(file).relative_to(PACKAGE)), name] for file, name in seen.called)]
+            for test, seen in found.items()
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        forget_oldest(path.parent, ".json")
+        path.write_text(json.dumps(rows), encoding="utf-8")
+
+    def _path(self, module: Path) -> Path | None:
+        if self._place is None:
+            return None
+        name = module.relative_to(ROOT).as_posix().replace("/", ".")
+        digest = hashlib.sha256(self._others.encode() + module.read_bytes()).hexdigest()[:20]
+        return self._place / "observed" / name / f"{digest}.json"
 
 
 def load(path: Path) -> dict[int, Observed]:

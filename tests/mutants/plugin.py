@@ -16,10 +16,10 @@ from typing import Final
 import hypothesis
 import pytest
 
-from mutants.decides import PACKAGE, own_tests
+from mutants.decides import PACKAGE, SETTLED, modules, own_tests
 from mutants.forks import Job, run_forked
 from mutants.kept import Kept
-from mutants.observed import Observed, first_failure, load, observe
+from mutants.observed import Observed, Remembered, first_failure, load, observe
 from mutants.operators import Mutant
 from mutants.swapping import Functions, ModuleLevelError, changed_code, loaded_functions, swap
 
@@ -28,6 +28,7 @@ SECONDS_OF_TESTS: Final = 3.0
 LEAST_SECONDS: Final = 6.0
 """Processor time that a mutant may take at least before it counts as one that never ends."""
 OBSERVING_SECONDS: Final = 600.0
+"""Of processor time, for one part of the tests."""
 EXAMPLES: Final = 25
 """How many examples a property is tried with: the same ones each time."""
 KILLED, SURVIVED, ANEW = 1, 0, 3
@@ -113,11 +114,11 @@ class MutantsPlugin:
         files = {str(PACKAGE / mutant.file) for mutant in plan.left()}
         self._functions = loaded_functions(files)
         began = time.monotonic()
-        observed = self._observe(files)
-        print(
-            f"{len(observed)} of {len(self._items)} tests observed in {time.monotonic() - began:.0f} s", file=sys.stderr
-        )
-        jobs = self._jobs(observed)
+        observed = self._observe({str(PACKAGE / file) for file in modules()})
+        count = len(observed) if observed is not None else "not all"
+        print(f"{count} of {len(self._items)} tests observed in {time.monotonic() - began:.0f} s", file=sys.stderr)
+        # What was observed in part would let survive what the other tests notice.
+        jobs = self._jobs(observed) if observed is not None else iter(())
         for number, code in run_forked(jobs, plan.workers, plan.deadline):
             if code == ANEW:
                 plan.anew.add(number)
@@ -125,18 +126,38 @@ class MutantsPlugin:
                 plan.record(number, code)
         return True
 
-    def _observe(self, files: Collection[str]) -> Mapping[int, Observed]:
-        """Run every test once as things are."""
+    def _observe(self, files: Collection[str]) -> Mapping[int, Observed] | None:
+        """Run every test once as things are, unless it is known; None where there was no time for all."""
+        numbers: dict[Path, list[int]] = {}
+        for number, item in enumerate(self._items):
+            numbers.setdefault(item.path, []).append(number)
+        remembered = Remembered(self._plan.kept.place if self._plan.kept else None)
+        known = {path: remembered.of(path) for path in numbers}
+        left = [number for path, own in numbers.items() if known[path] is None for number in own]
+        new = self._run_all(left, files)
+        if new is None:
+            return None
+        observed = dict(new)
+        for path, own in numbers.items():
+            seen = known[path]
+            if seen is None:
+                remembered.keep(path, {self._items[number].nodeid: new[number] for number in own if number in new})
+            else:
+                ids = {self._items[number].nodeid: number for number in own}
+                observed |= {ids[test]: one for test, one in seen.items() if test in ids}
+        return observed
+
+    def _run_all(self, left: Sequence[int], files: Collection[str]) -> Mapping[int, Observed] | None:
         with tempfile.TemporaryDirectory() as scratch:
             shards = max(1, self._plan.workers * 8)
             places = [Path(scratch) / str(shard) for shard in range(shards)]
-            jobs = []
-            for shard, place in enumerate(places):
-                numbers = range(shard, len(self._items), shards)
-                jobs.append(Job(shard, partial(observe, self._items, numbers, files, place), OBSERVING_SECONDS))
-            until = min(self._plan.deadline, time.monotonic() + OBSERVING_SECONDS)
-            for _ in run_forked(jobs, self._plan.workers, until):
-                pass
+            jobs = [
+                Job(shard, partial(observe, self._items, left[shard::shards], files, place), OBSERVING_SECONDS)
+                for shard, place in enumerate(places)
+            ]
+            ended = dict(run_forked(jobs, self._plan.workers, self._plan.deadline))
+            if len(ended) < len(jobs):
+                return None
             return {number: seen for place in places if place.exists() for number, seen in load(place).items()}
 
     def _jobs(self, observed: Mapping[int, Observed]) -> Iterator[Job]:
@@ -168,23 +189,30 @@ class MutantsPlugin:
     ) -> Sequence[int]:
         """Return the tests that call what is changed, a module's own first, as many as there is time for."""
         file, own = str(PACKAGE / mutant.file), own_tests(mutant.file)
-
-        def calls(seen: Observed) -> bool:
-            return not seen.called.isdisjoint(names) if names else any(one == file for one, _ in seen.called)
-
-        able = [
-            number
-            for number, seen in observed.items()
+        if not names:
             # What happens at import is tested also by what only looks at its names.
-            if calls(seen) or (not names and self._items[number].path.stem in own)
-        ]
+            return self._cheapest(observed, self._of_import(file, own, observed))
+        able = [number for number, seen in observed.items() if not seen.called.isdisjoint(names)]
+        able.sort(key=lambda number: (self._stem(number) not in own, observed[number].seconds))
+        return self._cheapest(observed, able)
+
+    def _of_import(self, file: str, own: Collection[str], observed: Mapping[int, Observed]) -> list[int]:
+        calls = {number: sum(one == file for one, _ in seen.called) for number, seen in observed.items()}
+        able = [number for number, count in calls.items() if count or self._stem(number) in {*own, SETTLED}]
         able.sort(
             key=lambda number: (
-                self._items[number].path.stem not in own,
-                0 if names else -sum(one == file for one, _ in observed[number].called),
+                self._stem(number) != SETTLED,
+                self._stem(number) not in own,
+                -calls[number],
                 observed[number].seconds,
             )
         )
+        return able
+
+    def _stem(self, number: int) -> str:
+        return self._items[number].path.stem
+
+    def _cheapest(self, observed: Mapping[int, Observed], able: Sequence[int]) -> Sequence[int]:
         chosen, seconds = [], 0.0
         for number in able:
             if seconds + observed[number].seconds <= SECONDS_OF_TESTS:

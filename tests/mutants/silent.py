@@ -72,7 +72,8 @@ def same_meaning(node: cst.CSTNode, changed: cst.CSTNode) -> bool:
         method, before, after = node.func.attr.value, node.args, changed.args
         if method in ("encode", "decode"):
             return len(before) == 1 and not after and m.matches(before[0].value, m.SimpleString('"utf-8"'))
-        return method == "get" and len(before) == 2 and len(after) == 1 and m.matches(before[1].value, m.Name("None"))
+        if method == "get" and len(before) == 2 and len(after) == 1 and m.matches(before[1].value, m.Name("None")):
+            return after[0] is before[0]
     return False
 
 

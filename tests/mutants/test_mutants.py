@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mutants import run
+from mutants import forks, run
 from mutants.decides import AREAS, PACKAGE, ROOT, TESTS, folders_of_tests, modules, own_tests
 from mutants.explained import Explained, load
 from mutants.forks import TIMED_OUT, Job, run_forked
@@ -21,6 +22,9 @@ from mutants.swapping import Functions, ModuleLevelError, changed_code, swap
 PLACE = "supervisor/router/syntax.py"
 """Small, and tested by tests that start no program."""
 SOURCE = '''
+import re
+from typing import Protocol, cast
+
 LIMIT = 3
 
 
@@ -100,17 +104,16 @@ def test_words_for_people_are_no_mutants(tmp_path: Path) -> None:
 def test_codes_keys_and_what_else_an_error_is_given_are_mutants(tmp_path: Path) -> None:
     changed = changes_of(tmp_path, "telling")
     assert "if name in there:" in changed
-    raising = [change for change in changed if change.startswith("raise")]
-    assert {change.replace("Code.MISSING", "None") for change in raising} >= set(raising)
-    assert len(raising) == 5  # The code and the number, each as None, gone, and the number as another.
-    assert [change for change in changed if change.startswith("return")] == [
-        'return cast("Some", there.get("some", None)).encode(None)',
-        'return cast("Some", None).encode("utf-8")',
-        'return cast("Some", there.get(None, None)).encode("utf-8")',
-        'return cast("Some", there.get(None)).encode("utf-8")',
-        'return cast("Some", there.get("XXsomeXX", None)).encode("utf-8")',
-        'return cast("Some", there.get("SOME", None)).encode("utf-8")',
+    assert [change for change in changed if change.startswith("raise")] == [
+        'raise Refused(None, f"no {name}"[:60], hint=hint, retry=5)',
+        'raise Refused(Code.MISSING, f"no {name}"[:60], hint=hint, retry=None)',
+        'raise Refused(f"no {name}"[:60], hint=hint, retry=5)',
+        'raise Refused(Code.MISSING, f"no {name}"[:60], hint=hint, )',
+        'raise Refused(Code.MISSING, f"no {name}"[:60], hint=hint, retry=6)',
     ]
+    for part in (".encode(None)", "there.get(None)", 'there.get("SOME", None)', '"XXutf-8XX"'):
+        assert [change for change in changed if part in change]
+    assert not [change for change in changed if "encode()" in change or 'get("some")' in change or "UTF-8" in change]
 
 
 def test_what_only_the_type_checker_reads_is_no_mutant(tmp_path: Path) -> None:
@@ -157,6 +160,16 @@ def test_a_fork_that_never_ends_is_ended_and_the_others_are_told() -> None:
     jobs = [Job(1, lambda: 0, 10), Job(2, lambda: 7, 10), Job(3, forever, 0.1), Job(4, lambda: 1 // 0, 10)]
     assert dict(run_forked(jobs, 2, float("inf"))) == {1: 0, 2: 7, 3: TIMED_OUT, 4: 1}
     assert list(run_forked(jobs, 2, 0.0)) == []
+
+
+def test_a_fork_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forks, "ASK_SECONDS", 0.05)
+
+    def wait() -> int:
+        signal.pause()
+        return 0
+
+    assert dict(run_forked([Job(1, wait, 0.05)], 1, float("inf"))) == {1: TIMED_OUT}
 
 
 def test_each_module_that_decides_is_there_and_has_tests() -> None:
