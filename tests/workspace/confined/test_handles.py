@@ -69,10 +69,10 @@ def opened(root: Path, tree: Tree) -> Directory:
 
 
 def test_a_listing_shows_what_the_tree_shows_each_with_its_own_status(tmp_path: Path, tree: Tree) -> None:
-    for name in ("plain", "hidden", "own", "mounted", "only-file", "two"):
-        (tmp_path / name).write_text(name)
-    for name in ("only-directory", "directory"):
-        (tmp_path / name).mkdir()
+    for file in ("plain", "hidden", "own", "mounted", "only-file", "two"):
+        (tmp_path / file).write_text(file)
+    for made in ("only-directory", "directory"):
+        (tmp_path / made).mkdir()
     (tmp_path / "second").hardlink_to(tmp_path / "two")
     (tmp_path / "link").symlink_to("plain")
     tree.gone = [b"only-file"]

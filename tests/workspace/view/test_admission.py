@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -319,10 +321,12 @@ def test_what_is_allowed_is_allowed_to_the_last_byte(tmp_path: Path, limits: dic
         put(tmp_path / str(number), **names)
     put(tmp_path / "2", c=6)
     lent = [LentDirectory(name, tmp_path / name, "rw", PLAIN) for name in ("1", "2")]
-    for ask in (
-        lambda: scan(tmp_path / "0", PLAIN, AdmissionLimits(**limits)),  # type: ignore[arg-type]
-        lambda: scan_all(lent, AdmissionLimits(**limits)),  # type: ignore[arg-type]
-    ):
+    bounds = replace(AdmissionLimits(), **limits)  # type: ignore[arg-type]
+    asks: list[Callable[[], Admission]] = [
+        partial(scan, tmp_path / "0", PLAIN, bounds),
+        partial(scan_all, lent, bounds),
+    ]
+    for ask in asks:
         if fits:
             ask()
             continue
@@ -353,7 +357,7 @@ def test_time_is_for_all_directories_together(tmp_path: Path, monkeypatch: pytes
         return scan(root, PLAIN, AdmissionLimits())
 
     monkeypatch.setattr(admission, "scan", noted)
-    monkeypatch.setattr(admission.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     lent = [LentDirectory(name, put(tmp_path / name, a=1), "rw", PLAIN) for name in ("a", "b", "c", "d")]
     scan_all(lent, AdmissionLimits(max_seconds=9.5))
     assert asked == [9.5, 5.5, 1.5, 0.0]
