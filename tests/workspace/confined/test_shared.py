@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +68,7 @@ def done(action: Callable[[], object], *, patient: bool) -> int | None:
 def test_a_file_is_shown_where_no_name_is_hidden_and_changed_where_the_view_shows_it_alone(
     tmp_path: Path, seed: int, patient: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     files = lay_out(tmp_path, Random(seed))
     fs = WritableFs(ConfinedFs.open_root(tmp_path / "lent"), RULES, Quota(None, None), lambda _: None, patient=patient)
     fds = len(os.listdir("/proc/self/fd"))
@@ -120,7 +121,7 @@ class Known:
 
 @pytest.fixture
 def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Known]:
-    monkeypatch.setattr(shared.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     monkeypatch.setattr(shared, "CLOCK_NS", -(10**12))  # all that was there before a look is older than it
     fd = os.open(tmp_path, os.O_RDONLY)
     looks: list[int] = []
