@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sublet.policy.decider import decide_by_rules
+from sublet.policy.decision import Action, Decision, Kind, Resource, Subject
 from sublet.policy.limits import Limits
-from sublet.policy.model import Action, Decision, Kind, Resource, Subject
 from sublet.policy.rules import Effect, Layer, Rule
 from sublet.policy.table import RuleTable
 

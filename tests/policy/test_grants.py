@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sublet.policy.decision import Resource
 from sublet.policy.grants import (
     MAX_ARGUMENT_BYTES,
     MAX_CONDITIONS,
@@ -25,7 +26,6 @@ from sublet.policy.grants import (
     consumed,
     refusal,
 )
-from sublet.policy.model import Resource
 from sublet.protocol.canonical import MAX_DEPTH
 from sublet.protocol.errors import LocalCode, SubletError
 

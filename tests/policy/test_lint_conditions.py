@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sublet.policy.attributes import attribute_of
+from sublet.policy.decision import Action, Kind
 from sublet.policy.lint_conditions import lint_conditions
-from sublet.policy.model import Action, Kind
 from sublet.policy.rules import Condition, Effect, Rule
 from sublet.protocol.bounds import MAX_TTL_SECONDS
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 from sublet.policy.path_conditions import path_faults, settled_condition
 from sublet.policy.rules import Condition
 

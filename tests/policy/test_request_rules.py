@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 from sublet.policy.request_rules import NOT_NARROWED, Narrowing, narrowing, told_narrowing
 from sublet.policy.rules import KINDS, Rule
 from sublet.protocol.errors import LocalCode, SubletError

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from sublet.policy.decision import Action, Resource, Subject
 from sublet.policy.effects import may_only_look, only_looks
-from sublet.policy.model import Action, Resource, Subject
 from sublet.policy.named_peers import NamedPeers
 from sublet.policy.rules import Condition, Rule
 from sublet.policy.sizes import size_written

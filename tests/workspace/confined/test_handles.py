@@ -11,7 +11,7 @@ import pytest
 
 from sublet.workspace.confined.handles import Directory, Parent, ReadFile
 from sublet.workspace.confined.later import NotKnownYet
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.viewpath import Parts
 from support.sftp_client import PathRules
 

@@ -16,7 +16,7 @@ import pytest
 from sublet.disk.openat2 import rename_noreplace
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.quota import Quota
 from support.sftp_client import PathRules
 

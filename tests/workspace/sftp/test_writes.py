@@ -14,8 +14,8 @@ import pytest
 
 from sublet.workspace.confined.file import process_umask
 from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.export import LeaseUsage
 from sublet.workspace.git.take import Looking
-from sublet.workspace.model import LeaseUsage
 from sublet.workspace.sftp.handles import HandleBudget, Handles
 from sublet.workspace.sftp.reply import Reply, SlowReply
 from sublet.workspace.sftp.wire import MAX_OFFSET, Attributes, OpenFlag, Reader, Status, pack_error, pack_status

@@ -15,7 +15,7 @@ import pytest
 
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.workspace.confined.nested_mounts import NestedMounts
-from sublet.workspace.model import LentDirectory
+from sublet.workspace.export import LentDirectory
 from sublet.workspace.view import admission
 from sublet.workspace.view import walk as walk_module
 from sublet.workspace.view.admission import Admission, AdmissionLimits, scan, scan_all

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from sublet.workspace.birth import Identity
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.view.own_rules import OwnShown, with_own
 

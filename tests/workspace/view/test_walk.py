@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sublet.workspace.confined.nested_mounts import NestedMounts
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.view import walk as module
 from sublet.workspace.view.rules import Rules
 from sublet.workspace.view.walk import Budget, Directory, Unread, WalkOverrunError, open_root, walk

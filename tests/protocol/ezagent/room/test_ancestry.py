@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sublet.protocol.ezagent.room.ancestry import Ancestry, KnownWrites
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 OUTSIDE: ItemId = (99, 99)
 Origins = dict[ItemId, ItemId | None]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sublet.protocol.ezagent.room.seen import CONFIG, MAX_DOCUMENTS, covers, parse_seen, seen_value
-from sublet.protocol.ezagent.yjs.model import MAX_CLIENT, MAX_CLOCK, Value
+from sublet.protocol.ezagent.yjs.update import MAX_CLIENT, MAX_CLOCK, Value
 
 CLOCKS = st.dictionaries(st.integers(0, MAX_CLIENT), st.integers(0, MAX_CLOCK), min_size=1, max_size=3)
 

@@ -25,7 +25,7 @@ from sublet.protocol.ezagent.room.state import (
     Role,
     RoomState,
 )
-from sublet.protocol.ezagent.yjs.model import ItemId, Value
+from sublet.protocol.ezagent.yjs.update import ItemId, Value
 
 ROOM = room_id("@a:b", 1_771_668_300_000, b"s" * 16)
 A, B, C = "@a:b", "@b:b", "@c:b"

@@ -18,7 +18,7 @@ from sublet.protocol.ezagent.room.state import (
 )
 from sublet.protocol.ezagent.room.statements import NESTED_MAP, NestedMap, Path, Statement
 from sublet.protocol.ezagent.room.table import ADMIN_FIELDS, MAX_NAME_CHARS, allowed, level_of
-from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.ezagent.yjs.update import Value
 
 ROOM = room_id("@owner:a", 1_771_668_300_000, b"s" * 16)
 OWNER, ADMIN, BOB, EVE, BANNED = "@owner:a", "@admin:a", "@bob:a", "@eve:a", "@banned:a"
