@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import subprocess
@@ -425,3 +426,21 @@ def test_a_policy_that_refuses_tells_the_first_names(tmp_path: Path) -> None:
     (tmp_path / "git/.GIT").mkdir(parents=True)
     (tmp_path / "git/left").mkdir()
     assert scan(tmp_path / "git", PLAIN, strict).hidden == (".GIT",)
+
+
+def test_each_hidden_name_is_counted_whatever_comes_before_it(tmp_path: Path) -> None:
+    put(tmp_path, **{f"{kind}{number}": 1 for kind in ("secret", "left") for number in range(6)})
+    found = scan(tmp_path, Rules(["secret*"], [], [], exclude=["left*"]), AdmissionLimits())
+    assert (found.hidden_count, found.left_out, found.files) == (6, 6, 0)
+
+
+def test_a_directory_that_goes_while_it_is_looked_at_is_invalid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> object:
+        raise OSError(errno.ESTALE, "words")
+
+    monkeypatch.setattr(admission, "walk", gone)
+    error = refused(tmp_path)
+    assert error.code is ErrorCode.WORKSPACE_INVALID
+    assert error.message == f"{tmp_path} can't be lent: {os.strerror(errno.ESTALE)}"

@@ -164,7 +164,15 @@ def test_the_longest_patterns_are_taken() -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "path"),
-    [("src", "/src"), ("./src", "/src"), ("docs/*.md", "/docs/*.md"), ("**/x", "**/x"), ("**", "/**"), ("x~", "/x~")],
+    [
+        ("src", "/src"),
+        ("./src", "/src"),
+        ("docs/*.md", "/docs/*.md"),
+        ("**/x", "**/x"),
+        ("**", "/**"),
+        ("x~", "/x~"),
+        (" ", "/ "),
+    ],
 )
 def test_what_is_writable_is_named_from_the_root(pattern: str, path: str) -> None:
     assert from_the_root(pattern) == path
