@@ -29,6 +29,8 @@ LEAST_SECONDS: Final = 6.0
 """Processor time that a mutant may take at least before it counts as one that never ends."""
 OBSERVING_SECONDS: Final = 600.0
 """Of processor time, for one part of the tests."""
+MODULES_A_FORK: Final = 4
+"""How many test modules are observed in one fork."""
 EXAMPLES: Final = 25
 """How many examples a property is tried with: the same ones each time."""
 KILLED, SURVIVED, ANEW = 1, 0, 3
@@ -60,6 +62,8 @@ class Plan:
     """Where results are kept, and come from."""
     known: int = 0
     """How many results were there from before."""
+    in_part: bool = False
+    """Whether the tests are only some of those that a mutant should be given, so that surviving shows nothing."""
     further: bool = False
     """Whether the tests are those of other places, for who survived the tests of its own."""
     tried_further: set[int] = field(default_factory=set)
@@ -86,7 +90,7 @@ class Plan:
         tests = self.chosen.get(number, [])
         if KILLED_BY <= code < LAST_CODE:
             tests = tests[code - KILLED_BY :][:1]
-        if self.kept:
+        if self.kept and not (survived and self.in_part):
             self.kept.note(mutant, survived=survived, tests=tests, further=self.further)
         if survived:
             print(f"survives: {mutant.file} {mutant.name}", file=sys.stderr, flush=True)
@@ -132,33 +136,40 @@ class MutantsPlugin:
         for number, item in enumerate(self._items):
             numbers.setdefault(item.path, []).append(number)
         remembered = Remembered(self._plan.kept.place if self._plan.kept else None)
-        known = {path: remembered.of(path) for path in numbers}
-        left = [number for path, own in numbers.items() if known[path] is None for number in own]
-        new = self._run_all(left, files)
-        if new is None:
-            return None
-        observed = dict(new)
+        observed: dict[int, Observed] = {}
+        left: list[Path] = []
         for path, own in numbers.items():
-            seen = known[path]
+            seen = remembered.of(path)
             if seen is None:
-                remembered.keep(path, {self._items[number].nodeid: new[number] for number in own if number in new})
+                left.append(path)
             else:
                 ids = {self._items[number].nodeid: number for number in own}
                 observed |= {ids[test]: one for test, one in seen.items() if test in ids}
-        return observed
-
-    def _run_all(self, left: Sequence[int], files: Collection[str]) -> Mapping[int, Observed] | None:
+        parts = [left[at : at + MODULES_A_FORK] for at in range(0, len(left), MODULES_A_FORK)]
         with tempfile.TemporaryDirectory() as scratch:
-            shards = max(1, self._plan.workers * 8)
-            places = [Path(scratch) / str(shard) for shard in range(shards)]
             jobs = [
-                Job(shard, partial(observe, self._items, left[shard::shards], files, place), OBSERVING_SECONDS)
-                for shard, place in enumerate(places)
+                Job(
+                    key,
+                    partial(
+                        observe,
+                        self._items,
+                        [n for path in part for n in numbers[path]],
+                        files,
+                        Path(scratch, str(key)),
+                    ),
+                    OBSERVING_SECONDS,
+                )
+                for key, part in enumerate(parts)
             ]
-            ended = dict(run_forked(jobs, self._plan.workers, self._plan.deadline))
-            if len(ended) < len(jobs):
-                return None
-            return {number: seen for place in places if place.exists() for number, seen in load(place).items()}
+            ended = 0
+            for key, code in run_forked(jobs, self._plan.workers, self._plan.deadline):
+                ended += 1
+                place = Path(scratch, str(key))
+                new = load(place) if place.exists() else {}
+                observed |= new
+                for path in parts[key] if code == 0 else ():
+                    remembered.keep(path, {self._items[n].nodeid: new[n] for n in numbers[path] if n in new})
+        return observed if ended == len(jobs) else None
 
     def _jobs(self, observed: Mapping[int, Observed]) -> Iterator[Job]:
         for number, mutant in enumerate(self._plan.mutants):

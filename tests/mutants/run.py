@@ -5,6 +5,7 @@
     make mutants ARGS="--all --seconds 1800"         no longer than this; the next run goes on
     make mutants ARGS="--seed other --sample 200"    another sample
     make mutants ARGS="--all policy/globs.py"        every mutant of some files, or of all below a directory
+    make mutants ARGS="--all policy/globs.py --tests tests/policy/test_globs.py"    with these tests alone, quickly
 
 mutmut's operators change one place of one function; the tests that call that function run in a fork, where the changed
 code has taken the place of the loaded (``swapping``). What is outside of functions is imported anew. Who survives the
@@ -12,7 +13,8 @@ tests of its own place (``decides``) is tried with those of all other places tha
 survives these is killed by a better test, or listed with its reason in ``explained.toml``. A test that fails without a
 change, or takes long, kills nothing here.
 
-What ``--all`` has shown is kept (``kept``): the next run tries only what changed since.
+What ``--all`` has shown is kept (``kept``): the next run tries only what changed since. With ``--tests``, only who was
+killed is kept.
 """
 
 from __future__ import annotations
@@ -65,6 +67,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, metavar="N", help="begin no mutant after so long")
     parser.add_argument("--kept", type=Path, default=PLACE, metavar="DIR", help="where the results of --all are kept")
+    parser.add_argument("--tests", action="append", default=[], metavar="FILE", help="only with these tests, quickly")
     parser.add_argument("--anew", action="store_true", help="try again also what is kept")
     asked = parser.parse_args()
     began = time.monotonic()
@@ -74,15 +77,15 @@ def main() -> int:
     total = sum(counts.values())
     mutants = sample(counts, total if asked.all else asked.sample, asked.seed, asked.workers)
     seconds = asked.seconds or (float("inf") if asked.all else DEADLINE_SECONDS)
-    plan = Plan(mutants, asked.workers, began + seconds, kept=_kept(asked, files))
+    plan = Plan(mutants, asked.workers, began + seconds, kept=_kept(asked, files), in_part=bool(asked.tests))
     if not asked.anew:
         plan.recall()
     known = f", {plan.known} of which are known from before" if plan.known else ""
     print(f"{total} mutants of {len(counts)} modules; {len(mutants)} are tried{known}", flush=True)
     folders = folders_of_tests(files if asked.all else (mutant.file for mutant in mutants))
     if plan.left():
-        plan = _tried(plan, folders)
-    if _doubtful(plan):
+        plan = _tried(plan, asked.tests or folders)
+    if _doubtful(plan) and not asked.tests:
         _try_further(plan, further_tests(folders))
     if asked.all:
         print("\n".join(of_modules(plan)))

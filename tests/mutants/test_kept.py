@@ -13,7 +13,7 @@ from mutants import kept, run
 from mutants.decides import ROOT, TESTS
 from mutants.kept import Kept, Shown
 from mutants.operators import Mutant
-from mutants.plugin import KILLED_BY, Plan
+from mutants.plugin import KILLED, KILLED_BY, SURVIVED, Plan
 
 FILE = "policy/some.py"
 KILLER = "tests/policy/test_some.py"
@@ -84,6 +84,13 @@ def test_only_the_test_that_has_noticed_is_remembered(tree: Path) -> None:
     assert list(kept_in(tree).known(MUTANTS)) == [0]
     (tree / KILLER).write_text("changed")
     assert kept_in(tree).known(MUTANTS) == {}
+
+
+def test_who_survived_some_tests_alone_has_shown_nothing(tree: Path) -> None:
+    plan = Plan(MUTANTS, 1, 0.0, kept=kept_in(tree), in_part=True)
+    plan.record(0, SURVIVED)
+    plan.record(1, KILLED)
+    assert kept_in(tree).known(MUTANTS) == {1: Shown(False)}
 
 
 def test_who_survived_fewer_tests_is_tried_with_more(shown: Path) -> None:

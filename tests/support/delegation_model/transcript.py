@@ -18,6 +18,8 @@ from pydantic import BaseModel
 from sublet.protocol.assignment import core as executor_core
 from sublet.protocol.delegation import core as delegator_core
 from sublet.protocol.errors import SubletError
+from sublet.protocol.messages import Accept, Done
+from sublet.protocol.prompt_state import PromptState
 from sublet.protocol.times import Now
 from support.delegation_model.schedule import play
 from support.delegation_model.world import WALL, Weather
@@ -95,8 +97,10 @@ def _shown(value: Any) -> str:
     if isinstance(value, SubletError):
         again = "" if value.retry_after_seconds is None else f", again in {value.retry_after_seconds} s"
         return f"{value.code}{again}"
-    if isinstance(value, BaseModel):
+    if isinstance(value, Accept | Done | PromptState):
         return f"{type(value).__name__}{_shown(value.model_dump(mode='json', exclude_defaults=True))}"
+    if isinstance(value, BaseModel):
+        return type(value).__name__
     if isinstance(value, frozenset):
         return f"{{{', '.join(sorted(map(_shown, value)))}}}"
     if dataclasses.is_dataclass(value):
