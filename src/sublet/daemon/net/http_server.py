@@ -145,7 +145,7 @@ class QuietServer(uvicorn.Server):
         drain = self.config.timeout_graceful_shutdown
         try:
             async with deadlines.timeout(None if drain is None else within(drain)):
-                while self.server_state.connections or self.server_state.tasks:
+                while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110 - uvicorn tells nobody
                     await asyncio.sleep(DRAIN_LOOK_SECONDS)
         except TimeoutError:
             log.warning("requests are cut off by the stop", requests=len(self.server_state.tasks))
