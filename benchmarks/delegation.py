@@ -53,7 +53,7 @@ from sublet.daemon.api.delegations import (
 )
 from sublet.daemon.config.paths import resolve_home
 from sublet.daemon.control.client import ControlClient
-from sublet.workspace.model import Export, LentDirectory, MountTarget
+from sublet.workspace.export import Export, LentDirectory, MountTarget
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules

@@ -29,8 +29,8 @@ import asyncssh
 
 import sftp
 from _report import Row, add_options, show
+from sublet.workspace.export import Export, ExportLimits, LentDirectory
 from sublet.workspace.git.repository import look_at
-from sublet.workspace.model import Export, ExportLimits, LentDirectory
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 

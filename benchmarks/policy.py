@@ -27,10 +27,10 @@ from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.policy.config import PolicyConfig
+from sublet.policy.decision import Action, Kind, Resource, Subject
 from sublet.policy.defaults import CEILING
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Kind, Resource, Subject
 from sublet.policy.rules import KINDS, Condition, Layer, Rule
 
 RULES = 1_000

@@ -33,7 +33,7 @@ from typing import IO
 import asyncssh
 
 from _report import Row, add_options, show
-from sublet.workspace.model import Export, ExportLimits, LentDirectory, MountTarget
+from sublet.workspace.export import Export, ExportLimits, LentDirectory, MountTarget
 from sublet.workspace.mount.mount import OPTIONS
 from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.serving.listener import DataPlane

@@ -32,7 +32,7 @@ from sublet.workspace.archive.carrier import ArchiveCarrier
 from sublet.workspace.archive.tar_format import TarLimits
 from sublet.workspace.bundles.carrier import GitCarrier
 from sublet.workspace.carrier import Carrier
-from sublet.workspace.model import Export, LentDirectory, MountTarget
+from sublet.workspace.export import Export, LentDirectory, MountTarget
 from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect

@@ -12,7 +12,7 @@ from typing import Any
 import asyncssh
 
 from attacks.flood import Target
-from sublet.workspace.model import LeaseUsage
+from sublet.workspace.export import LeaseUsage
 from sublet.workspace.serving.listener import DataPlane
 from support.sftp_client import export
 

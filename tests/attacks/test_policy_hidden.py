@@ -13,9 +13,9 @@ from sublet.daemon.api.sessions import LIST_AGENTS
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.document import declarations
 from sublet.policy.config import parse
+from sublet.policy.decision import Action, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Subject
 from sublet.supervisor.tool_gate import ToolCall
 from support.approvals import desk
 

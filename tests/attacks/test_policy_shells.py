@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sublet.policy.config import parse
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.policy.path_denies import PathDenies, path_denies
 from sublet.protocol.errors import SubletError
 from sublet.supervisor import closed_paths as closing
@@ -21,7 +21,7 @@ from sublet.supervisor.capabilities.registry import read_capabilities
 from sublet.supervisor.capabilities.runs import CapabilityRuns
 from sublet.supervisor.closed_paths import closed_paths
 from sublet.supervisor.confined_runs import ConfinedRuns
-from sublet.supervisor.model import Job
+from sublet.supervisor.job import Job
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox
 from support.gates import ListGate
 from support.jobs import command, job

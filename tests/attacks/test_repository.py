@@ -35,7 +35,7 @@ from sublet.workspace.bundles.carrier import GitCarrier
 from sublet.workspace.bundles.exchange import GitExchange
 from sublet.workspace.bundles.runs import GitRuns
 from sublet.workspace.changes.branch import export_branch
-from sublet.workspace.model import Export, ExportLimits, LentDirectory, MountTarget
+from sublet.workspace.export import Export, ExportLimits, LentDirectory, MountTarget
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect

@@ -14,8 +14,8 @@ import asyncssh
 import pytest
 
 from attacks.test_repository_rw import RULES, git, one_commit
+from sublet.workspace.export import Export, LentDirectory, MountTarget
 from sublet.workspace.git.repository import look_at
-from sublet.workspace.model import Export, LentDirectory, MountTarget
 from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.mount.table import mounted_below
 from sublet.workspace.serving.listener import DataPlane

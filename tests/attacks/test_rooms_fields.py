@@ -35,7 +35,7 @@ from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import own_ref_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.encode import Nested, Transaction
-from sublet.protocol.ezagent.yjs.model import Deletion
+from sublet.protocol.ezagent.yjs.update import Deletion
 from support.rooms import NOW_MS, Peer, peers, shared_room
 
 ALL = (*BUILT_INS, *EXTENSIONS)

@@ -15,7 +15,7 @@ from sublet.messaging.opening import shards
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.order import AFTER
 from sublet.protocol.ezagent.ref_shape import LAST_MS
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 from support.rooms import NOW_MS, Peer, peers, shared_room
 
 ALL = (*BUILT_INS, *EXTENSIONS)

@@ -11,7 +11,7 @@ import pytest
 from attacks.kit.view_lease import served
 from attacks.test_view_names import CHANGES, READ, WRITE
 from sublet.protocol.errors import SubletError
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.view.led_to import MAX_PLACES, MAX_ROUNDS, guarded
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.sftp_client import attributes, string

@@ -12,7 +12,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from sublet.workspace.model import Export, LentDirectory, MountTarget
+from sublet.workspace.export import Export, LentDirectory, MountTarget
 from sublet.workspace.mount.mount import Mount
 from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.mount.table import mounted_below

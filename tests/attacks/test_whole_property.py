@@ -22,7 +22,7 @@ from attacks.kit.audited_lease import account, names_of, plain_account
 from attacks.kit.view_lease import served
 from attacks.test_view_property import MARK, act, guarded, operation, paths, shown, trees
 from sublet.workspace.audit.auditor import Auditor
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.view.led_to import guarded as with_what_is_led_to
 from sublet.workspace.view.own_rules import with_own
 from sublet.workspace.view.rules import DEFAULT_CARRIED, DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules

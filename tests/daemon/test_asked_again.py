@@ -21,15 +21,15 @@ from sublet.daemon.approvals.run_gate import RunGate
 from sublet.daemon.governing.explain import asked_in, explained
 from sublet.policy.attributes import ATTRIBUTES
 from sublet.policy.config import parse
+from sublet.policy.decision import Action, Subject, Value
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Subject, Value
 from sublet.policy.rules import KINDS
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKeys
-from sublet.supervisor.model import Deadline, JobResource
+from sublet.supervisor.job import Deadline, JobResource
 from sublet.supervisor.tool_gate import ToolCall
 from support.approvals import Desk, desk
 

@@ -50,8 +50,8 @@ from sublet.daemon.rooms.room_service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.text_service import RoomTextService
 from sublet.mcp_server.context import McpContext
+from sublet.policy.decision import Action, Kind, Subject
 from sublet.policy.defaults import CEILING, DEFAULT_RULES
-from sublet.policy.model import Action, Kind, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.web.context import WebContext
 from sublet.web.room_routes import OF_ROOMS

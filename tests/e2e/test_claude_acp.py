@@ -13,7 +13,7 @@ from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.capabilities.registry import read_capabilities
 from sublet.supervisor.capabilities.runs import CapabilityRuns
 from sublet.supervisor.capabilities.tool_source import CapabilityTools
-from sublet.supervisor.model import Outcome
+from sublet.supervisor.job import Outcome
 from sublet.supervisor.tools import ToolSource
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox
 from support import claude_code

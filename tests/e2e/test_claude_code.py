@@ -11,7 +11,7 @@ import pytest
 
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.command import CommandProvider
-from sublet.supervisor.model import Sandbox
+from sublet.supervisor.launch import Sandbox
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, Unsandboxed
 from support import claude_code
 from support.daemons import SUBLET, Daemon, pair

@@ -25,7 +25,7 @@ from fields.walking import ROOM, ROOM_FIELDS, ROOTS, closure, name_of
 from sublet.a2a_server.handler import SubletRequestHandler
 from sublet.protocol.ezagent.room import fold
 from sublet.protocol.ezagent.room.statements import NestedMap, Statement
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 _ABSENT: Final = object()
 READ_BY_VALIDATION: Final = frozenset(

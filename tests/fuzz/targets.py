@@ -43,13 +43,13 @@ from sublet.mcp_server import connection as mcp_connection
 from sublet.policy import config as policy_config
 from sublet.policy.capabilities import module_file
 from sublet.policy.config import PolicyConfig
+from sublet.policy.decision import Action, Resource, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.globs import is_literal
 from sublet.policy.guardrail import check, extract
 from sublet.policy.guardrail.repair import repaired
 from sublet.policy.guardrail.schema import CheckedSchema
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Resource, Subject
 from sublet.policy.names import plain, skeleton
 from sublet.policy.rules import Rule
 from sublet.policy.tool_calls import tool_resource
@@ -73,11 +73,11 @@ from sublet.workspace.changes import record as change_record
 from sublet.workspace.changes import transaction_plan
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.export import LeaseUsage
 from sublet.workspace.git import config as git_config
 from sublet.workspace.git import place as git_place
 from sublet.workspace.git import refs as git_refs
 from sublet.workspace.kept import log as kept_log
-from sublet.workspace.model import LeaseUsage
 from sublet.workspace.mount import relay as sftp_relay
 from sublet.workspace.quota import Quota
 from sublet.workspace.serving import lease_memory

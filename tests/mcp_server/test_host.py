@@ -16,7 +16,7 @@ import pytest
 from sublet import unix_sockets
 from sublet.daemon.config.paths import Home
 from sublet.mcp_server import host, tool_calls
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.fake_daemon_api import FakeDaemonApi
 from support.mcp_face import BARE, INITIALIZE, INITIALIZED, face_context, raw_host, served

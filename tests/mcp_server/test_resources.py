@@ -14,7 +14,7 @@ from mcp.types import ResourceUpdatedNotification, TextResourceContents
 from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.config.paths import Home
 from sublet.mcp_server.session import MAX_ROOTS, MAX_SUBSCRIPTIONS, HostSession, local_paths
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from support.fake_daemon_api import FakeDaemonApi
 from support.fake_rooms import ROOM
 from support.mcp_face import served, server_of

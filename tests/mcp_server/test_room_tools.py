@@ -16,7 +16,7 @@ from sublet.daemon.api.invitations import InvitationView
 from sublet.daemon.api.room_marks import EditMessage
 from sublet.daemon.api.room_people import ProfileView
 from sublet.daemon.config.paths import Home
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.fake_daemon_api import FakeDaemonApi
 from support.fake_rooms import BOB, ME, ROOM, FakeRooms

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from sublet.policy.agent_rules import AgentTools, agent_rules
+from sublet.policy.decision import Action, Resource, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Resource, Subject
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.errors import LocalCode, SubletError
 

@@ -9,10 +9,10 @@ import pytest
 
 from sublet.policy.commands import words
 from sublet.policy.config import parse
+from sublet.policy.decision import Action, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.grants import conditions_hold
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Subject
 from sublet.policy.tool_calls import tool_resource
 
 WORKER = Subject("agent", "worker", role="executor")

@@ -10,9 +10,9 @@ import pytest
 
 from sublet.policy import config
 from sublet.policy.config import PolicyConfig, load
+from sublet.policy.decision import Action, Resource, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 
 

@@ -8,9 +8,9 @@ from typing import get_args
 import pytest
 
 from sublet.policy.config import parse
+from sublet.policy.decision import Action, Kind, Resource, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Kind, Resource, Subject
 from sublet.protocol.canonical import JsonValue
 
 DELEGATION = {action for action in Action if action.value.startswith("delegation.")}

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sublet.policy.config import PolicyConfig, parse
+from sublet.policy.decision import Action, Decision, Kind, Resource, Subject
 from sublet.policy.defaults import CEILING
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.limits import Limits
-from sublet.policy.model import Action, Decision, Kind, Resource, Subject
 from sublet.policy.names import plain, skeleton
 from sublet.policy.rules import KINDS, Effect, Layer, Rule
 

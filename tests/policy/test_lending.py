@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from sublet.policy.decision import Action, Decision, Resource, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected, decide_lending
-from sublet.policy.model import Action, Decision, Resource, Subject
 
 HUMAN = Subject("human")
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sublet.policy.config import parse
+from sublet.policy.decision import Action
 from sublet.policy.lint_shadows import Shadows, cells_of
-from sublet.policy.model import Action
 from sublet.policy.rules import Rule
 
 TOOL: dict[str, Any] = {"effect": "deny", "action": "tool.call", "subject": {"kind": "agent"}, "resource": "file.*"}

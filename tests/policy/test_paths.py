@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from sublet.policy.config import BadPolicy, PolicyConfig, parse
+from sublet.policy.decision import Action, Decision, Resource, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.grants import check_terms, conditions_hold
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Decision, Resource, Subject
 from sublet.policy.paths import lent_path, lent_paths
 from sublet.policy.rule_tests import asked_resource
 from sublet.policy.tool_calls import tool_resource

@@ -11,9 +11,9 @@ from sublet.daemon.api.policy import ExplainRequest
 from sublet.daemon.governing.explain import explained
 from sublet.policy.attributes import Attribute, attribute_of
 from sublet.policy.config import BadPolicy, parse
+from sublet.policy.decision import Action
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action
 from sublet.policy.sizes import size_written
 from sublet.policy.subjects import checked, subject_named
 from sublet.protocol.errors import LocalCode, SubletError

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sublet.policy.config import BadPolicy, parse
+from sublet.policy.decision import Action, Decision, Resource, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.globs import components, covers, matcher, path_matcher
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Decision, Resource, Subject
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.errors import SubletError
 

@@ -9,9 +9,9 @@ import pytest
 
 from sublet.policy.agent_rules import AgentTools, agent_rules
 from sublet.policy.config import parse
+from sublet.policy.decision import Action, Decision, Resource, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Decision, Resource, Subject
 from sublet.policy.rules import Rule
 from sublet.policy.tool_calls import tool_resource
 

@@ -12,7 +12,7 @@ from nacl.signing import SigningKey
 
 from sublet.a2a_wire.card import make_card
 from sublet.daemon.governing.agent_rules import rules_of
-from sublet.policy.model import Decision
+from sublet.policy.decision import Decision
 from sublet.protocol import ids
 from sublet.supervisor.a2a_config import A2aConfig
 from sublet.supervisor.acp.presets import acp_plan
@@ -20,8 +20,8 @@ from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.chat.mcp_server import McpServer
 from sublet.supervisor.command import plan
 from sublet.supervisor.confined_runs import ConfinedRuns
+from sublet.supervisor.job import Job
 from sublet.supervisor.limits import Cage
-from sublet.supervisor.model import Job
 from sublet.supervisor.remote_agent import RemoteAgentProvider, RemoteNews
 from sublet.supervisor.supervisor_agent import candidate_of
 from sublet.workspace.sandbox.bubblewrap import Unsandboxed

@@ -16,7 +16,8 @@ import asyncssh
 import pytest
 
 from sublet.supervisor.command import CommandProvider
-from sublet.supervisor.model import Job, JobResource, Output, Sandbox
+from sublet.supervisor.job import Job, JobResource, Output
+from sublet.supervisor.launch import Sandbox
 from sublet.workspace.mount.mount import Mount
 from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, Unsandboxed

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.decision import Action, Resource, Subject
 from sublet.policy.recorded import Record
 from sublet.protocol.chain import Chain, address
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -19,7 +19,7 @@ from sublet.protocol.events import EventKeys, EventKind
 from sublet.supervisor.agent import AgentRunContext, UnifiedAgent, UnifiedAgentInput
 from sublet.supervisor.agent_config import AgentConfig, load_agents
 from sublet.supervisor.dispatch import CallLimits, Dispatcher
-from sublet.supervisor.model import Deadline, Job, Outcome, Report
+from sublet.supervisor.job import Deadline, Job, Outcome, Report
 from sublet.supervisor.sessions.control import SessionControl
 from sublet.supervisor.slots import Slots
 from sublet.supervisor.super_agent import SuperAgent

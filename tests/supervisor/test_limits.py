@@ -11,8 +11,9 @@ import anyio
 import pytest
 
 from sublet.supervisor.command import CommandProvider
+from sublet.supervisor.job import Outcome
+from sublet.supervisor.launch import Sandbox
 from sublet.supervisor.limits import Limiter
-from sublet.supervisor.model import Outcome, Sandbox
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, Unsandboxed
 from sublet.workspace.sandbox.cage import Cages
 from sublet.workspace.sandbox.cgroups import Cgroups

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from sublet.supervisor import output
-from sublet.supervisor.model import Output
+from sublet.supervisor.job import Output
 from sublet.supervisor.output import Capture, flushed_regularly
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import pytest
 
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.command import CommandProvider
-from sublet.supervisor.model import Sandbox
+from sublet.supervisor.launch import Sandbox
 from sublet.supervisor.presets import PRESETS
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, Unsandboxed
 from support.jobs import Log, job

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.supervisor.model import Deadline, Job
+from sublet.supervisor.job import Deadline, Job
 from sublet.supervisor.run_time import RunTime
 from support.jobs import job
 

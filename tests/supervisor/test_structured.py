@@ -11,7 +11,7 @@ from sublet.policy.guardrail.options import GuardOptions, GuardrailFailed
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.events import EventKind
 from sublet.supervisor.agent import UnifiedAgentInput
-from sublet.supervisor.model import Job, Outcome, Output, Report
+from sublet.supervisor.job import Job, Outcome, Output, Report
 from sublet.supervisor.worker import WorkerAgent
 from support.jobs import Log, command
 from support.supervising import Events, context, control

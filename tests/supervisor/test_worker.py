@@ -10,7 +10,7 @@ from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.supervisor.agent import UnifiedAgentInput
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.model import Job, Outcome, Report
+from sublet.supervisor.job import Job, Outcome, Report
 from sublet.supervisor.worker import WorkerAgent
 from support.jobs import command
 from support.supervising import Events, context, control

@@ -27,7 +27,7 @@ from sublet.a2a_wire.parts import to_part
 from sublet.a2a_wire.signer import signed
 from sublet.daemon.ports.given_to_a2a import AskedBack, KnownPeer, PairReply, PairRequest
 from sublet.daemon.ports.peer_link import PeerAddress
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.protocol import ids
 from sublet.protocol.chain import Chain

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from sublet.daemon.api.operation import AnswerT, AnyOperation, EventT, Feed, NumberedT, Operation, RequestT, Streaming
 from sublet.daemon.operations.table import Bound, OperationTable
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 
 ServiceT = TypeVar("ServiceT")
 ANSWERS = "answers_operation"

@@ -26,10 +26,10 @@ from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.disk.set_aside import SetAside
 from sublet.policy.config import parse
+from sublet.policy.decision import Subject
 from sublet.policy.engine import Policy
 from sublet.policy.grants import Moment
 from sublet.policy.lending import Protected
-from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
 from sublet.protocol.encoding import b64
@@ -37,7 +37,7 @@ from sublet.protocol.events import EventKeys
 from sublet.protocol.sealed_key import seal
 from sublet.protocol.statement_signing import sign_statement
 from sublet.protocol.statements import Statement
-from sublet.supervisor.model import Deadline, JobResource
+from sublet.supervisor.job import Deadline, JobResource
 from sublet.supervisor.tool_gate import ToolCall
 from support.decisions import KeptDecisions, gatekeeper
 

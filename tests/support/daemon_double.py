@@ -11,7 +11,7 @@ from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.operation import Feed
 from sublet.daemon.operations.document import declarations
 from sublet.daemon.operations.table import Bound, OperationTable
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.lifecycle import DelegationState
 
 STATUS = StatusView(

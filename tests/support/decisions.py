@@ -7,11 +7,11 @@ from pathlib import Path
 
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.storage.journal import Journal
+from sublet.policy.decision import Action, Resource, Subject
 from sublet.policy.defaults import DEFAULT_RULES
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.limits import Limits
-from sublet.policy.model import Action, Resource, Subject
 from sublet.policy.recorded import Record
 from sublet.policy.rule_set import RuleSet
 from sublet.protocol.canonical import JsonValue

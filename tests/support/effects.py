@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from sublet.policy.decision import Action, Decision, Resource, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Decision, Resource, Subject
 
 LOOKED_UP = ("results.workspaces", "peers.unknown", "peers.get")
 """What is known without asking anybody, or looked up between two questions."""

@@ -38,7 +38,7 @@ from sublet.daemon.api.results import (
     Undone,
 )
 from sublet.daemon.times import rfc3339
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.ids import new_delegation_id

@@ -75,7 +75,7 @@ from sublet.daemon.api.room_people import (
     UpdateProfile,
 )
 from sublet.daemon.api.rooms import WHOAMI, RoomChange, WhoAmI
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.answering import answers
 

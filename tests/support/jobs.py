@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.model import Job, JobResource, Output
+from sublet.supervisor.job import Job, JobResource, Output
 
 
 class Log:

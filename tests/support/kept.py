@@ -17,11 +17,11 @@ from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.changes.taking_back import KEPT, make_taking_back
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.export import ViewRules
 from sublet.workspace.kept.account import Account, settle
 from sublet.workspace.kept.budget import KeptBudget
 from sublet.workspace.kept.keeper import CLOCK_NS, OverwriteKeeper
 from sublet.workspace.kept.log import begin, open_place
-from sublet.workspace.model import ViewRules
 from sublet.workspace.quota import Quota
 from sublet.workspace.staging.private_views import Staging
 from sublet.workspace.staging.staged_result import Applied

@@ -20,8 +20,8 @@ from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.daemon.storage.store import Store
+from sublet.policy.decision import Subject
 from sublet.policy.limits import AdmissionLimits
-from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.ids import fingerprint
 from sublet.workspace.audit.auditor import Auditor

@@ -18,7 +18,7 @@ from sublet.daemon.api.call_api import AskedCall, Became, Begun, CallApi, OpenQu
 from sublet.daemon.config.paths import Home
 from sublet.mcp_server import host, relay
 from sublet.mcp_server.context import McpContext
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.tasks import Services
 from support.answering import AnsweringTable
 from support.fake_daemon_api import FakeDaemonApi

@@ -13,7 +13,7 @@ from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.chat.conversations import Conversations
 from sublet.supervisor.chat.endpoint import Endpoint
 from sublet.supervisor.chat.provider import ModelProvider, ModelTools
-from sublet.supervisor.model import Job, Outcome
+from sublet.supervisor.job import Job, Outcome
 from sublet.supervisor.model_config import ModelConfig
 from sublet.supervisor.tools import ToolSource
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox

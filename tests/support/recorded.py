@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from sublet.policy.config import parse
+from sublet.policy.decision import Action, Resource, Subject
 from sublet.policy.defaults import DEFAULT_RULES
 from sublet.policy.guardrail.evidence import evidence
 from sublet.policy.guardrail.mask import Mask
 from sublet.policy.guardrail.schema import CheckedSchema
-from sublet.policy.model import Action, Resource, Subject
 from sublet.policy.recorded import DECIDED, Record
 from sublet.policy.rule_set import RuleSet
 from sublet.policy.tool_calls import tool_resource

@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 import asyncssh
 
-from sublet.workspace.model import WORKSPACE, Export, LentDirectory
+from sublet.workspace.export import WORKSPACE, Export, LentDirectory
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.sftp.core import SftpCore
 from sublet.workspace.sftp.reply import Reply

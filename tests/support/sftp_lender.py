@@ -14,7 +14,7 @@ from pathlib import Path
 
 import asyncssh
 
-from sublet.workspace.model import MountTarget
+from sublet.workspace.export import MountTarget
 
 LEASE = "lease-1"
 Files = Callable[[asyncssh.SSHServerChannel[bytes]], asyncssh.SFTPServer]

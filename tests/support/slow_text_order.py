@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sublet.protocol.ezagent.yjs.model import Item, ItemId
+from sublet.protocol.ezagent.yjs.update import Item, ItemId
 
 
 @dataclass(slots=True, eq=False)

@@ -13,7 +13,7 @@ from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.changes.apply import Applier
 from sublet.workspace.changes.change_set import ChangeSets
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.staging.private_views import Staging
 from sublet.workspace.staging.staged_result import ChangeSet
 from support.views import default_rules

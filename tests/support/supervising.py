@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
 from sublet.protocol.documents import Document, unpacked

@@ -24,12 +24,12 @@ from sublet.policy.lending import Protected
 from sublet.protocol.bounds import TransportName
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
 from sublet.supervisor.confinement import Confinement
-from sublet.supervisor.model import Job, Outcome, Report
+from sublet.supervisor.job import Job, Outcome, Report
 from sublet.supervisor.slots import Slots
 from sublet.workspace.archive.carrier import ArchiveCarrier
 from sublet.workspace.archive.tar_format import TarLimits
 from sublet.workspace.carrier import Carrier
-from sublet.workspace.model import Export, ExportLimits, LentDirectory
+from sublet.workspace.export import Export, ExportLimits, LentDirectory
 from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.mount.table import mounted_below
 from sublet.workspace.requirements import require_transport

@@ -14,7 +14,7 @@ import pytest
 from sublet.daemon.api.approvals import DenyApproval
 from sublet.daemon.api.delegation_views import ErrorView
 from sublet.daemon.api.delegations import CreateDelegation
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.web import routes
 from support.approvals import PASSPHRASE, call, desk

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace import locks
+from sublet.workspace.export import AccessMode
 from sublet.workspace.locks import DirectoryLocks, LockRequest, LockTable
-from sublet.workspace.model import AccessMode
 
 pytestmark = pytest.mark.anyio
 

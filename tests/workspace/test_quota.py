@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
-from sublet.workspace.model import LeaseUsage
+from sublet.workspace.export import LeaseUsage
 from sublet.workspace.quota import Quota, QuotaMet, TreeSize
 from sublet.workspace.sftp.core import SftpCore
 from sublet.workspace.sftp.handles import HandleBudget, Handles

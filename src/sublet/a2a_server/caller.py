@@ -14,7 +14,7 @@ from a2a.utils.constants import VERSION_HEADER
 from starlette.requests import Request
 
 from sublet.daemon.ports.given_to_a2a import KnownPeer
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.ids import node_id
 
 SCOPE_KEY = "sublet.caller"

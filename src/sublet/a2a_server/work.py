@@ -11,7 +11,7 @@ from a2a.server.context import ServerCallContext
 from a2a.types import Task
 
 from sublet.daemon.ports.given_to_a2a import KnownPeer
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.policy.request_rules import Narrowing
 from sublet.protocol.chain import Chain
 from sublet.protocol.messages import Error, Invite, Start

@@ -33,7 +33,7 @@ from sublet.policy.lending import KEY_DIRECTORIES
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.agent_questions import AgentQuestions
 from sublet.supervisor.confinement import Confinement, confinement
-from sublet.supervisor.model import Sandbox
+from sublet.supervisor.launch import Sandbox
 from sublet.supervisor.providers import ProviderTools, make_provider
 from sublet.supervisor.slots import Slots
 from sublet.supervisor.tools import JoinedTools

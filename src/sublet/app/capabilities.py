@@ -13,8 +13,8 @@ from sublet.app.ground import Ground
 from sublet.daemon.modules.capabilities import CapabilityRegistry, CapabilityService
 from sublet.supervisor.capabilities.runs import CapabilityRuns
 from sublet.supervisor.capabilities.tool_source import CapabilityTools
+from sublet.supervisor.launch import Sandbox
 from sublet.supervisor.limits import Limiter
-from sublet.supervisor.model import Sandbox
 
 CAPABILITIES: Final = "capabilities"
 """Below the configuration directory; directories that are named in ``config.json`` count before it."""

@@ -22,14 +22,14 @@ from sublet.daemon.supervising.runs import Runs
 from sublet.daemon.supervising.service import SupervisorParts, SupervisorService
 from sublet.daemon.supervising.super_provider import super_provider
 from sublet.daemon.times import rfc3339
+from sublet.policy.decision import Action, Decision, Resource, Subject
 from sublet.policy.guardrail.options import GuardOptions
-from sublet.policy.model import Action, Decision, Resource, Subject
 from sublet.protocol.chain import Chain
 from sublet.supervisor.agent import Emit
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.agent_questions import AgentQuestions
 from sublet.supervisor.dispatch import CallLimits, Dispatcher, ModuleHub, NoModules
-from sublet.supervisor.model import Provider
+from sublet.supervisor.job import Provider
 from sublet.supervisor.router.classifier import ChatClassifier
 from sublet.supervisor.router.route import RouterConfig
 from sublet.supervisor.sessions.control import SessionControl

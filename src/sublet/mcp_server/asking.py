@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from sublet.daemon.api.call_api import AskedCall
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sublet.daemon.api.call_api import CallApi, OpenQuestion
     from sublet.mcp_server.session import HostSession
-    from sublet.policy.model import Subject
+    from sublet.policy.decision import Subject
     from sublet.protocol.canonical import JsonValue
 
 log = structlog.get_logger(__name__)

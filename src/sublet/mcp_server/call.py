@@ -13,7 +13,7 @@ from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.delegations import GET_DELEGATION, WAIT_FOR_END, WaitForEnd
 from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.daemon.operations.calling import Calls
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
 from sublet.protocol.text import clean_line

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sublet.daemon.api.call_api import CallApi
 from sublet.daemon.operations.calling import Calls
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.tasks import Services
 
 

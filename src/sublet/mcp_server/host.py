@@ -17,7 +17,7 @@ import structlog
 from sublet.daemon.config.paths import MCP_SOCKET
 from sublet.daemon.net.slots import Slots, Standing
 from sublet.daemon.net.unix_socket import bind_private, remove
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.stop_time import within
 from sublet.tasks import Service, start_alone
 from sublet.unix_sockets import UnixStream, accept

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from sublet.mcp_server import asking
 from sublet.mcp_server.session import Context, local_paths
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.text import clean_line
 
 log = structlog.get_logger(__name__)

@@ -32,7 +32,7 @@ from sublet.mcp_server.room_resources import (
 )
 from sublet.mcp_server.session import MAX_SUBSCRIPTIONS, Context, HostSession
 from sublet.mcp_server.tool_calls import ToolCalls
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
 

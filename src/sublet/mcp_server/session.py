@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from mcp.server.session import ServerSession
 
-    from sublet.policy.model import Subject
+    from sublet.policy.decision import Subject
 
 MAX_SUBSCRIPTIONS = 256
 MAX_ROOTS = 64

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from sublet.daemon.api.call_api import AskedCall, CallApi
     from sublet.daemon.operations.calling import Calls
-    from sublet.policy.model import Subject
+    from sublet.policy.decision import Subject
 
 log = structlog.get_logger(__name__)
 

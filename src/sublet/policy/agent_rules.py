@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from sublet.policy.decision import Action, Kind
 from sublet.policy.globs import covers, defect
-from sublet.policy.model import Action, Kind
 from sublet.policy.rules import Effect, Rule
 from sublet.policy.tool_names import FAMILIES, LOOKING_TOOLS, READING_TOOLS, WRITING_TOOLS, tool_defect, tool_pattern
 from sublet.protocol.errors import LocalCode, SubletError

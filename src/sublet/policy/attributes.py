@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from sublet.policy.model import Action, Value
+from sublet.policy.decision import Action, Value
 from sublet.policy.names import skeleton
 from sublet.protocol.bounds import MAX_TTL_SECONDS
 from sublet.protocol.events import EventKind

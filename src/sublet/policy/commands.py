@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from sublet.policy.attributes import AROUND_A_COMMAND, UNCLEAR, WORDS_BESIDE
+from sublet.policy.decision import Value
 from sublet.policy.globs import defect, matcher
-from sublet.policy.model import Value
 
 COMMAND_LINES: Final = frozenset({"args.command", "args.cmd", "args.command_line", "args.commandline"})
 """Attributes that hold what a shell reads."""

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from sublet.disk.plain_file import read_plain
 from sublet.policy.attributes import PATH_RESOURCES
+from sublet.policy.decision import Action, Subject
 from sublet.policy.defaults import CEILING, DEFAULT_RULES
 from sublet.policy.effects import may_only_look
 from sublet.policy.file_model import ConditionModel, FileModel, RuleModel, SubjectModel, TestModel
@@ -18,7 +19,6 @@ from sublet.policy.globs import matcher
 from sublet.policy.limits import AdmissionLimits, Limits
 from sublet.policy.lint import lint
 from sublet.policy.lint_warnings import lint_warnings
-from sublet.policy.model import Action, Subject
 from sublet.policy.names import plain
 from sublet.policy.path_conditions import settled_condition
 from sublet.policy.paths import LENDING, PATH, expanded, led_to

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from sublet.policy.decision import Action, Decision, Resource, Subject
 from sublet.policy.defaults import CEILING
 from sublet.policy.globs import components
 from sublet.policy.limits import Limits
-from sublet.policy.model import Action, Decision, Resource, Subject
 from sublet.policy.rules import Rule
 from sublet.policy.table import LAYERS, Cell, Question, RuleTable, question
 from sublet.policy.tool_names import READING_TOOLS, WRITING_TOOLS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from sublet.policy.model import Action, Kind
+from sublet.policy.decision import Action, Kind
 from sublet.policy.rules import Condition, Rule
 
 _DELEGATION: Final = frozenset(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sublet.policy.model import Action, Resource
+from sublet.policy.decision import Action, Resource
 from sublet.policy.tool_names import LOOKING_TOOLS, tool_plain
 
 _LISTED: Final = frozenset({Action.PEER_MANAGE, Action.TOKEN_MANAGE, Action.LEND_ROOT_MANAGE})

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from sublet.policy.config import PolicyConfig, load
 from sublet.policy.decider import decide_by_rules
+from sublet.policy.decision import Action, Decision, Kind, Resource, Subject
 from sublet.policy.defaults import DEFAULT_RULES
 from sublet.policy.globs import matcher
 from sublet.policy.lending import Protected, decide_lending
 from sublet.policy.limits import Limits
-from sublet.policy.model import Action, Decision, Kind, Resource, Subject
 from sublet.policy.names import skeleton
 from sublet.policy.paths import settled
 from sublet.policy.rule_set import RuleSet

@@ -17,8 +17,8 @@ from pydantic import (
     model_validator,
 )
 
+from sublet.policy.decision import Kind
 from sublet.policy.limits import MAX_FILES, Limits
-from sublet.policy.model import Kind
 from sublet.policy.rules import Effect
 from sublet.policy.sizes import size_written
 from sublet.policy.times import DAYS, Times, minute_of_day, zone_named

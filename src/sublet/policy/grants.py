@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, cast
 
+from sublet.policy.decision import Action, Resource
 from sublet.policy.lint_conditions import lint_conditions
-from sublet.policy.model import Action, Resource
 from sublet.policy.names import plain, skeleton
 from sublet.policy.rules import Condition, Rule
 from sublet.policy.tool_names import tool_plain

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sublet.policy.model import Decision, Subject
+from sublet.policy.decision import Decision, Subject
 
 KEY_DIRECTORIES: Final = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config", ".password-store", ".pki", ".cargo", ".gem",

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from sublet.policy.attributes import FIXED_RESOURCES, PATH_RESOURCES
+from sublet.policy.decision import Action
 from sublet.policy.defaults import DEFAULT_RULES
 from sublet.policy.globs import defect, matcher
 from sublet.policy.lint_conditions import lint_conditions
 from sublet.policy.lint_shadows import Shadows, cells_of
-from sublet.policy.model import Action
 from sublet.policy.names import plain, skeleton
 from sublet.policy.rules import Rule
 from sublet.policy.table import resource_pattern

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from sublet.policy.decision import Action, Kind
 from sublet.policy.defaults import CEILING
 from sublet.policy.globs import covers
-from sublet.policy.model import Action, Kind
 from sublet.policy.names import skeleton
 from sublet.policy.pattern_index import PatternIndex
 from sublet.policy.rules import Rule

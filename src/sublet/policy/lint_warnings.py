@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from sublet.policy.commands import COMMAND_LINES
+from sublet.policy.decision import Action
 from sublet.policy.globs import covers
-from sublet.policy.model import Action
 from sublet.policy.names import skeleton
 from sublet.policy.path_denies import CHANGES, READS, is_path_deny, speaks_of
 from sublet.policy.paths import PATH

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from sublet.policy.decision import Action
 from sublet.policy.globs import matcher
-from sublet.policy.model import Action
 from sublet.policy.names import skeleton
 from sublet.policy.rules import Condition, Rule
 

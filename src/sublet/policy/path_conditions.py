@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+from sublet.policy.decision import Action
 from sublet.policy.globs import components, defect, path_defect
-from sublet.policy.model import Action
 from sublet.policy.paths import HOME, Language, expanded, language_of, led_to
 from sublet.policy.rules import Condition
 

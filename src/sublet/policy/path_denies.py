@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from sublet.policy.decision import Action, Subject, Value
 from sublet.policy.globs import matcher
-from sublet.policy.model import Action, Subject, Value
 from sublet.policy.names import skeleton
 from sublet.policy.paths import PATH
 from sublet.policy.rules import Condition, Rule

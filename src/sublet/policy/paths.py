@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from sublet.policy.attributes import PATH_RESOURCES
+from sublet.policy.decision import Action, Resource, Value
 from sublet.policy.globs import is_literal, literal_directory, path_defect
-from sublet.policy.model import Action, Resource, Value
 from sublet.policy.tool_names import READING_TOOLS, WRITING_TOOLS, tool_plain
 from sublet.protocol.canonical import JsonValue
 

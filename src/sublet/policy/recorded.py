@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 from pydantic.alias_generators import to_camel
 
 from sublet.policy.attributes import ARGUMENT_PREFIX
-from sublet.policy.model import Action, Decision, Kind, Resource, Subject, Value
+from sublet.policy.decision import Action, Decision, Kind, Resource, Subject, Value
 from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.policy.rule_set import RuleSet
 from sublet.protocol.canonical import JsonValue

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from sublet.policy.model import Action, Kind
+from sublet.policy.decision import Action, Kind
 from sublet.policy.rules import KINDS, Effect, Rule
 from sublet.policy.tool_names import FAMILIES, tool_defect
 from sublet.protocol.canonical import JsonValue

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sublet.policy.attributes import ARGUMENT_PREFIX
 from sublet.policy.decider import decide_by_rules
+from sublet.policy.decision import Action, Decision, Kind, Resource, Subject
 from sublet.policy.limits import Limits
-from sublet.policy.model import Action, Decision, Kind, Resource, Subject
 from sublet.policy.rules import Rule
 from sublet.policy.table import RuleTable
 from sublet.policy.times import zone_name

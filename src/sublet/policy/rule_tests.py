@@ -9,8 +9,8 @@ from typing import Final
 
 from sublet.policy.attributes import ATTRIBUTES, UNNAMED, attribute_of
 from sublet.policy.decider import decide_by_rules
+from sublet.policy.decision import Action, Decision, Resource, Subject, Value
 from sublet.policy.limits import Limits
-from sublet.policy.model import Action, Decision, Resource, Subject, Value
 from sublet.policy.paths import PATH, settled, touched_by, written
 from sublet.policy.sizes import size_written
 from sublet.policy.table import RuleTable

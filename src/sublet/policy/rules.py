@@ -9,8 +9,8 @@ from typing import ClassVar, Final, Literal, get_args
 
 from sublet.policy.attributes import ARGUMENT_PREFIX, SIFTED
 from sublet.policy.commands import COMMAND_LINES, command_matcher, command_of, words
+from sublet.policy.decision import Action, Kind, Resource
 from sublet.policy.globs import components, matcher, may_match_below, path_matcher, within
-from sublet.policy.model import Action, Kind, Resource
 from sublet.policy.names import plain, skeleton
 from sublet.policy.times import READ_STRICTLY, Times
 from sublet.policy.tool_names import TREE_TOOLS, tool_plain

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.policy.rules import KINDS
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line

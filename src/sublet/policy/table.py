@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from sublet.policy.decision import Action, Kind, Resource, Subject
 from sublet.policy.globs import components, matcher
-from sublet.policy.model import Action, Kind, Resource, Subject
 from sublet.policy.names import MAX_FORMS, MAX_REMEMBERED_CHARS, plain, skeleton
 from sublet.policy.pattern_index import PatternIndex
 from sublet.policy.rules import Layer, Rule

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from sublet.policy.attributes import ARGUMENT_PREFIX, AROUND_A_COMMAND, SIFTED, UNCLEAR, WORDS_BESIDE
-from sublet.policy.model import Resource, Value
+from sublet.policy.decision import Resource, Value
 from sublet.protocol.canonical import JsonValue
 
 MAX_ARGUMENT_ATTRIBUTES: Final = 256

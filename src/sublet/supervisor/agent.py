@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from sublet.policy.decision import Subject
 from sublet.policy.guardrail.options import GuardOptions
-from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
 from sublet.protocol.documents import Document, Documented
 from sublet.protocol.events import EventKeys, EventKind
-from sublet.supervisor.model import Job, Outcome, Report
+from sublet.supervisor.job import Job, Outcome, Report
 from sublet.supervisor.router.route import Route
 
 Decision = Literal["direct_reply", "dispatch_agent", "dispatch_module", "ask_human", "reject"]

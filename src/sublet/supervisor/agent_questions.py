@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.text import clean, clean_line
-from sublet.supervisor.model import Job
+from sublet.supervisor.job import Job
 from sublet.supervisor.router.route import MAX_OPTIONS
 from sublet.supervisor.tool_gate import ToolCall
 from sublet.supervisor.tools import ASK_HUMAN, ToolAnswer, ToolOffer

@@ -14,7 +14,7 @@ from sublet.disk.openat2 import DIRECTORY_PATH, choose_opener
 from sublet.policy.path_denies import PathDenies
 from sublet.policy.paths import LENT
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.supervisor.model import Job
+from sublet.supervisor.job import Job
 
 MAX_LOOKED_AT: Final = 50_000
 """Entries of the lent directories that are looked at before a program is started."""

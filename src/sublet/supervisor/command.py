@@ -15,8 +15,9 @@ from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.claude_events import ClaudeEvents
 from sublet.supervisor.codex_events import CodexEvents
 from sublet.supervisor.gemini_events import GeminiEvents
+from sublet.supervisor.job import EndReason, Job, Outcome, Report
+from sublet.supervisor.launch import Sandbox
 from sublet.supervisor.limits import Limiter, told
-from sublet.supervisor.model import EndReason, Job, Outcome, Report, Sandbox
 from sublet.supervisor.output import Translate
 from sublet.supervisor.presets import PRESETS
 from sublet.supervisor.processes import ProcessOwners

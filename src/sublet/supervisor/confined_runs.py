@@ -18,9 +18,10 @@ from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.closed_paths import closed_paths
 from sublet.supervisor.guarded_process import NO_INPUT, Ended, GuardedProcess
 from sublet.supervisor.held_job import HeldJob
+from sublet.supervisor.job import Job, Output
 from sublet.supervisor.job_env import job_environment, make_home
+from sublet.supervisor.launch import Launch, Sandbox
 from sublet.supervisor.limits import Cage, GuardAlone, Limiter, told
-from sublet.supervisor.model import Job, Launch, Output, Sandbox
 from sublet.supervisor.output import Capture, drain
 from sublet.supervisor.processes import Own
 from sublet.supervisor.program import program_paths

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import anyio
 import structlog
 
-from sublet.policy.model import Action, Subject
+from sublet.policy.decision import Action, Subject
 from sublet.policy.recorded import DECIDED, Record
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain, address, check_call
@@ -20,7 +20,7 @@ from sublet.protocol.events import EventKeys, EventKind
 from sublet.protocol.ids import new_lease_id
 from sublet.protocol.text import clean
 from sublet.supervisor.agent import AgentRunContext, UnifiedAgent, UnifiedAgentInput, UnifiedAgentOutput
-from sublet.supervisor.model import Deadline
+from sublet.supervisor.job import Deadline
 
 MAX_SUMMARY_CHARS: Final = 4_000
 """Of an answer that the journal keeps."""

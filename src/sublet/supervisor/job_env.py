@@ -10,7 +10,7 @@ from typing import Final
 
 from sublet.disk.plain_file import read_plain
 from sublet.disk.private_dir import PrivateDir
-from sublet.supervisor.model import Job, JobResource
+from sublet.supervisor.job import Job, JobResource
 
 ALWAYS: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ")
 """Variables of the daemon's that every program gets."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from sublet.supervisor.model import Job
+from sublet.supervisor.job import Job
 
 ViewPath = tuple[str, ...]
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import anyio
 
 from sublet.protocol.text import clean_line
-from sublet.supervisor.model import Output, Report, Stream
+from sublet.supervisor.job import Output, Report, Stream
 
 REPORT_SECONDS = 0.1
 """At most one piece per stream in this time, as long as a piece is not full."""

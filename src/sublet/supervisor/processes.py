@@ -18,7 +18,7 @@ from typing import Final
 from sublet.protocol.chain import Chain, address
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.guarded_process import GUARD
-from sublet.supervisor.model import Job
+from sublet.supervisor.job import Job
 
 MAX_ANCESTORS: Final = 128
 """Of a process that lies deeper none can tell whose it is: each connection looks through all, and agents nest them."""

@@ -18,9 +18,10 @@ from sublet.supervisor.agent_config import LimitsConfig
 from sublet.supervisor.closed_paths import ClosedPath, closed_paths
 from sublet.supervisor.guarded_process import NO_INPUT, Ended, GuardedProcess
 from sublet.supervisor.held_job import HeldJob
+from sublet.supervisor.job import Job, Output, Report, Stream
 from sublet.supervisor.job_env import PROMPT, copy_login, job_environment, make_home, write_prompt
+from sublet.supervisor.launch import Launch, Sandbox
 from sublet.supervisor.limits import Cage, GuardAlone, Limiter
-from sublet.supervisor.model import Job, Launch, Output, Report, Sandbox, Stream
 from sublet.supervisor.output import Capture, Translate, Translated, drain, flush_regularly
 from sublet.supervisor.processes import Own
 from sublet.supervisor.program import program_paths

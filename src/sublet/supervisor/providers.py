@@ -13,9 +13,10 @@ from sublet.supervisor.a2a_config import A2aConfig
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.chat.conversations import Conversations
 from sublet.supervisor.command import CommandProvider
+from sublet.supervisor.job import Job, Provider
+from sublet.supervisor.launch import Sandbox
 from sublet.supervisor.lease_files import OpenFiles
 from sublet.supervisor.limits import Limiter
-from sublet.supervisor.model import Job, Provider, Sandbox
 from sublet.supervisor.model_config import ModelConfig
 from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.provider_config import AcpConfig, IflowConfig, SuperConfig

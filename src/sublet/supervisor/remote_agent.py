@@ -15,7 +15,7 @@ from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean
 from sublet.supervisor.a2a_config import A2aConfig
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.model import Job, Outcome, Report
+from sublet.supervisor.job import Job, Outcome, Report
 from sublet.supervisor.output import Capture, flushed_regularly
 from sublet.supervisor.run_time import RunTime
 from sublet.supervisor.tool_gate import ToolCall

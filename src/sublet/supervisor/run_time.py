@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from sublet import deadlines
-from sublet.supervisor.model import Deadline, Job
+from sublet.supervisor.job import Deadline, Job
 
 
 class RunTime:

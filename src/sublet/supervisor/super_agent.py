@@ -12,7 +12,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from sublet.disk.private_dir import PrivateDir
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean
 from sublet.supervisor.agent import (
@@ -24,7 +24,7 @@ from sublet.supervisor.agent import (
 )
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.dispatch import Dispatcher
-from sublet.supervisor.model import Job, Outcome, Output, Report, on_the_way
+from sublet.supervisor.job import Job, Outcome, Output, Report, on_the_way
 from sublet.supervisor.provider_config import SuperConfig, SuperStep
 
 MAX_HANDED_CHARS: Final = 32_000

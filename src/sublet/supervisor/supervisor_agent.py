@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from sublet.policy.decision import Action, Decision, Subject
 from sublet.policy.guardrail.options import GuardrailFailed
-from sublet.policy.model import Action, Decision, Subject
 from sublet.policy.recorded import DECIDED
 from sublet.protocol.canonical import JsonValue, canonical_json
 from sublet.protocol.errors import LocalCode, SubletError

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.supervisor.model import Job
+from sublet.supervisor.job import Job
 from sublet.supervisor.tool_gate import ToolCall
 
 FILE_READ: Final = "file.read"

@@ -23,7 +23,7 @@ from sublet.supervisor.agent import (
 )
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.agent_questions import AgentQuestion, AgentQuestions
-from sublet.supervisor.model import Outcome, Provider, on_the_way
+from sublet.supervisor.job import Outcome, Provider, on_the_way
 from sublet.supervisor.prompt_kind import prompt_kind
 from sublet.supervisor.readiness import lacks
 from sublet.supervisor.sessions.control import SessionControl

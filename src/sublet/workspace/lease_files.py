@@ -25,8 +25,8 @@ from sublet import deadlines
 from sublet.workspace.archive.tree_pack import AllVisible
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.export import AccessMode
 from sublet.workspace.lease_search import Matches, Parts, Search, in_full, walk
-from sublet.workspace.model import AccessMode
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import refused
 

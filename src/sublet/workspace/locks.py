@@ -14,7 +14,7 @@ from typing import Final
 
 from sublet import deadlines
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.workspace.model import AccessMode
+from sublet.workspace.export import AccessMode
 
 MAX_WAITING: Final = 1_000
 """Requests that may queue at once; one more is refused."""

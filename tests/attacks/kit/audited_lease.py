@@ -12,7 +12,7 @@ from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
-from sublet.workspace.model import LeaseUsage, ViewRules
+from sublet.workspace.export import LeaseUsage, ViewRules
 from sublet.workspace.quota import Quota
 from sublet.workspace.sftp.core import SftpCore
 from sublet.workspace.sftp.handles import HandleBudget, Handles

@@ -12,7 +12,7 @@ from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.ids import own_ref_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.encode import Nested, Transaction
-from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
+from sublet.protocol.ezagent.yjs.update import Deletion, ItemId
 from support.rooms import NOW_MS, Peer
 
 NO_CONTENT: Final = "sha256:" + "0" * 64

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 
 import asyncssh
 
-from sublet.workspace.model import MountTarget
+from sublet.workspace.export import MountTarget
 from sublet.workspace.sftp.wire import Op, ReplyType, Status
 from support.sftp_lender import LEASE, public_line
 

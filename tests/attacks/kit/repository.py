@@ -14,7 +14,7 @@ import asyncssh
 
 from sublet.workspace.archive.tar_format import END, Entry, header, padding
 from sublet.workspace.archive.wire import Frame, data_frames, frame
-from sublet.workspace.model import MountTarget
+from sublet.workspace.export import MountTarget
 from support.sftp_lender import LEASE, public_line
 
 Kind = Literal["commit", "tree", "blob", "tag"]

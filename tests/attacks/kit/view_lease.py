@@ -11,7 +11,7 @@ from pathlib import Path
 
 import asyncssh
 
-from sublet.workspace.model import Export, ExportLimits, LeaseUsage, LentDirectory, ViewRules
+from sublet.workspace.export import Export, ExportLimits, LeaseUsage, LentDirectory, ViewRules
 from sublet.workspace.serving.lease_memory import LeaseMemory, recall
 from sublet.workspace.serving.served_lease import ServedLease
 from sublet.workspace.sftp.reply import SlowReply

@@ -46,16 +46,16 @@ from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.documents.held import HeldUpdate, Need
 from sublet.messaging.documents.sequence import Node, YataList
 from sublet.messaging.quotas.quotas import Quotas
+from sublet.policy.decision import Subject
 from sublet.policy.engine import Policy
 from sublet.policy.grants import _within
 from sublet.policy.lending import Protected
-from sublet.policy.model import Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import EventKeys, EventKind
-from sublet.protocol.ezagent.yjs.model import STRING, Item, Update
+from sublet.protocol.ezagent.yjs.update import STRING, Item, Update
 from sublet.supervisor.a2a_config import A2aConfig
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.model import Job
+from sublet.supervisor.job import Job
 from sublet.supervisor.remote_agent import RemoteAgentProvider, RemoteNews
 from supervisor import test_dispatch
 from support.a2a_world import world

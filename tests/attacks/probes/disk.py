@@ -41,12 +41,12 @@ from sublet.workspace.changes.branch import export_branch
 from sublet.workspace.changes.export import export_patch, not_carried
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.export import Export, LentDirectory, MountTarget
 from sublet.workspace.folding import may_fold
 from sublet.workspace.git.place import find
 from sublet.workspace.git.refs import read_refs
 from sublet.workspace.git.repository import look_at
 from sublet.workspace.lease_files import MountedFiles
-from sublet.workspace.model import Export, LentDirectory, MountTarget
 from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.quota import Quota
 from sublet.workspace.sandbox.cgroups import Cgroups

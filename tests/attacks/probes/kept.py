@@ -26,10 +26,10 @@ from sublet.daemon.rooms.answered import Answered
 from sublet.daemon.storage.store import Store
 from sublet.messaging.delivery.loops import Loops
 from sublet.policy.config import parse
+from sublet.policy.decision import Action, Resource, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.globs import MAX_MATCHERS, matcher, path_matcher
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Resource, Subject
 from sublet.policy.request_rules import MAX_NAMES, told_narrowing
 from sublet.protocol.assignment.prompts import Prompts
 from sublet.protocol.errors import SubletError

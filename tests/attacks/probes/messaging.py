@@ -43,7 +43,7 @@ from sublet.protocol.ezagent.room.fold import evaluate
 from sublet.protocol.ezagent.room.statements import Statement
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.encode import Transaction
-from sublet.protocol.ezagent.yjs.model import STRING, Deletion, Item, ItemId, Update
+from sublet.protocol.ezagent.yjs.update import STRING, Deletion, Item, ItemId, Update
 from sublet.protocol.ezagent.yjs.vectors import decode_vector, encode_vector
 from sublet.protocol.ezagent.yjs.writer import write_number
 from support.rooms import Peer, entity_key, peers, shared_room

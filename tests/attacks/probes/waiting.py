@@ -34,7 +34,7 @@ from sublet.messaging.running.sender import Reply, Sender
 from sublet.messaging.schema.datatypes import QOS_LOW
 from sublet.messaging.syncing import replays
 from sublet.messaging.syncing.doorkeeper import Doorkeeper, ask
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id

@@ -13,9 +13,9 @@ from sublet.daemon.api.call_api import AskedCall, Begun, OpenQuestion
 from sublet.daemon.approvals.call_gate import MAX_NAME_CHARS, CallGate, caller_key
 from sublet.daemon.approvals.gate_parts import GateParts
 from sublet.policy.config import parse
+from sublet.policy.decision import Action, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Subject
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError

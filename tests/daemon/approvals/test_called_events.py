@@ -15,8 +15,8 @@ from sublet.daemon.approvals.called_events import (
     ended,
     path_names,
 )
+from sublet.policy.decision import Action, Decision, Resource, Subject
 from sublet.policy.limits import Limits
-from sublet.policy.model import Action, Decision, Resource, Subject
 from sublet.policy.recorded import DECIDED, Record
 from sublet.policy.rule_set import RuleSet
 from sublet.protocol.canonical import JsonValue

@@ -14,7 +14,7 @@ from sublet.daemon.approvals.run_facts import RunFacts
 from sublet.policy.request_rules import NOT_NARROWED, Narrowing, narrowing
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.events import EventKeys
-from sublet.supervisor.model import Deadline, JobResource
+from sublet.supervisor.job import Deadline, JobResource
 from sublet.supervisor.tool_gate import ToolCall
 from sublet.supervisor.tools import FILE_READ, FILE_SEARCH
 from support.approvals import AGENT, Desk, desk

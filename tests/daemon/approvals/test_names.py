@@ -11,7 +11,7 @@ from acp.schema import ToolCallUpdate
 
 from sublet.policy.agent_rules import AgentTools, agent_rules
 from sublet.supervisor.acp.tool_calls import tool_call
-from sublet.supervisor.model import JobResource
+from sublet.supervisor.job import JobResource
 from sublet.supervisor.tool_gate import ToolCall
 from support.approvals import AGENT, Desk, desk
 

@@ -13,8 +13,8 @@ from sublet.daemon.approvals.questions import (
     Approval,
     QuestionOrigin,
 )
+from sublet.policy.decision import Action, Resource
 from sublet.policy.grants import Call, Grant, arguments_digest, canonical_arguments
-from sublet.policy.model import Action, Resource
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKeys

@@ -9,7 +9,7 @@ import pytest
 
 from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.approvals.run_gate import RunGate
-from sublet.policy.model import Action, Resource
+from sublet.policy.decision import Action, Resource
 from sublet.policy.recorded import DECIDED, decide_again, recorded_in
 from sublet.policy.request_rules import Narrowing, narrowing, told_narrowing
 from sublet.protocol.errors import LocalCode, SubletError

@@ -29,8 +29,8 @@ from sublet.daemon.api.approvals import (
 from sublet.daemon.approvals import run_gate
 from sublet.daemon.approvals.grant_store import UNKNOWN_OUTCOME, Called
 from sublet.daemon.approvals.questions import MAX_PENDING_PER_AGENT, QuestionOrigin, Questions
+from sublet.policy.decision import Action, Resource, Subject
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
-from sublet.policy.model import Action, Resource, Subject
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain

@@ -58,7 +58,7 @@ from sublet.daemon.control.client import ControlClient
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.net.unix_socket import bind_private
 from sublet.daemon.operations.answers import OWNER
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import AssignmentState

@@ -107,9 +107,9 @@ from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.governing.lend_root_service import LendRootService
 from sublet.daemon.operations.answers import OWNER
 from sublet.daemon.operations.table import OperationTable
+from sublet.policy.decision import Kind, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Kind, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.statements import SignedStatement, Statement
 from support.daemon_double import STATUS, DaemonDouble

@@ -26,9 +26,9 @@ from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import served_by
 from sublet.daemon.storage.records import ResourceRecord
 from sublet.daemon.working.assignment_service import AssignmentService
+from sublet.policy.decision import Kind, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Kind, Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import Event, EventFilter, EventKind

@@ -20,7 +20,7 @@ from sublet.daemon.storage.store import Store
 from sublet.daemon.web_access.logins import WebLogins
 from sublet.daemon.web_access.service import WebService
 from sublet.daemon.working.assignment_service import AssignmentService
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKeys, EventKind
 from support.decisions import gatekeeper

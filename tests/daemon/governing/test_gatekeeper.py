@@ -10,7 +10,7 @@ import pytest
 
 from sublet.daemon.governing import gatekeeper as gatekeepers
 from sublet.daemon.governing.gatekeeper import MAX_AUDITED_VALUES, MAX_JOURNALLED_CHARS, Gatekeeper, looked_up, who
-from sublet.policy.model import Action, Resource, Subject, Value
+from sublet.policy.decision import Action, Resource, Subject, Value
 from sublet.policy.recorded import DECIDED
 from sublet.policy.request_rules import narrowing
 from sublet.protocol.canonical import JsonValue

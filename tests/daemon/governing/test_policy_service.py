@@ -21,9 +21,9 @@ from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.policy.config import parse
+from sublet.policy.decision import Subject
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Subject
 from support.decisions import KeptDecisions
 
 pytestmark = pytest.mark.anyio

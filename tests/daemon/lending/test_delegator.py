@@ -21,7 +21,7 @@ from sublet.daemon.ports.peer_link import NotConnected
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.daemon.storage.resource_log import NOTHING, ResourceChange
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.delegation import opening
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -31,7 +31,7 @@ from sublet.protocol.messages import Accept, Invite
 from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.audit.manifest import Manifest
 from sublet.workspace.audit.reporting import AuditResult
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from support.lender import Lender, lender
 from support.scripted_link import BOB, UNREACHABLE, Script, accept, accepting, failing, hanging, refusing
 

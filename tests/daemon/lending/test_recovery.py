@@ -28,7 +28,7 @@ from sublet.protocol.lifecycle import (
     is_terminal,
 )
 from sublet.workspace.audit.auditor import Auditor
-from sublet.workspace.model import LeaseUsage
+from sublet.workspace.export import LeaseUsage
 from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.lender import trees

@@ -11,13 +11,13 @@ import pytest
 
 from sublet.daemon.times import rfc3339
 from sublet.policy.config import PolicyConfig
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 from sublet.policy.rules import Condition, Rule
 from sublet.protocol.assignment.prompts import MAX_WAITING_FOLLOW_UPS
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Done, FollowUp, Progress, Start
 from sublet.protocol.times import unix_seconds
-from sublet.supervisor.model import Job, Outcome, Report
+from sublet.supervisor.job import Job, Outcome, Report
 from support.worker import ALICE, HERE, MALLORY, Worker, worker
 
 pytestmark = pytest.mark.anyio

@@ -25,7 +25,7 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.messages import AcceptExtension
 from sublet.workspace.changes.apply import Applier
-from sublet.workspace.model import LeaseUsage
+from sublet.workspace.export import LeaseUsage
 from sublet.workspace.staging.overlay import why_no_overlay
 from support.lender import Lender, lender
 from support.scripted_link import accepting, refusing

@@ -17,7 +17,7 @@ from sublet.daemon.modules.capabilities import CapabilityRegistry, CapabilitySer
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
-from sublet.policy.model import Action, Subject
+from sublet.policy.decision import Action, Subject
 from sublet.protocol.errors import SubletError
 from sublet.supervisor.capabilities.runs import CapabilityRuns
 from support.decisions import KeptDecisions, gatekeeper

@@ -21,7 +21,7 @@ from sublet.daemon.modules.gateways import Gateways
 from sublet.daemon.operations.table import OperationTable
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.gateway import GatewayInput
 from sublet.supervisor.gateways.module_file import GatewayModule

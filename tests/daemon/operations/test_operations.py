@@ -24,7 +24,7 @@ from sublet.daemon.operations.answers import OWNER
 from sublet.daemon.operations.calling import Calls, read_answer, write_request
 from sublet.daemon.operations.routes import written
 from sublet.daemon.operations.table import OperationTable, serves
-from sublet.policy.model import Action, Subject
+from sublet.policy.decision import Action, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.decisions import KeptDecisions, gatekeeper
 

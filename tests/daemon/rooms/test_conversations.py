@@ -54,7 +54,7 @@ from sublet.daemon.rooms.room_service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.mcp_server.room_pages import MAX_TEXT_BYTES, with_attachment
 from sublet.messaging.service import MessagingService
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import entity_domain
 from sublet.tasks import Service, Services

@@ -20,7 +20,7 @@ from sublet.daemon.rooms.entities import (
     load_named,
 )
 from sublet.daemon.rooms.messaging import Messaging
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import SubletError
 from sublet.tasks import Service, Services
 from support.pairing import side

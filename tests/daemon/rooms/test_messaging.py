@@ -24,7 +24,7 @@ from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.delivery.loops import LoopLimits
 from sublet.messaging.links.keys import LinkKeys
 from sublet.messaging.links.links import Links
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.tasks import Service, Services
 from support.pairing import Side, side

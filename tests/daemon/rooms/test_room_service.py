@@ -33,7 +33,7 @@ from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.news_service import NewsService
 from sublet.daemon.rooms.room_service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import entity_domain
 from sublet.tasks import Service, Services

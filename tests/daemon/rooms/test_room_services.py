@@ -46,7 +46,7 @@ from sublet.daemon.rooms.people_service import RoomPeopleService
 from sublet.daemon.rooms.presence_service import RoomPresenceService
 from sublet.daemon.rooms.room_service import RoomService
 from sublet.daemon.rooms.text_service import RoomTextService
-from sublet.policy.model import Kind, Subject
+from sublet.policy.decision import Kind, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.decisions import KeptDecisions, gatekeeper
 from support.pairing import side

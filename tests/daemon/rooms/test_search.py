@@ -25,7 +25,7 @@ from sublet.messaging.backends import sqlite_search
 from sublet.messaging.builtins import search as search_module
 from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.engine.engine import Engine
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY
 

@@ -45,7 +45,7 @@ from sublet.daemon.rooms.presence_service import RoomPresenceService
 from sublet.daemon.rooms.room_service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.text_service import RoomTextService
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import SubletError
 from sublet.tasks import Service, Services
 from support.decisions import KeptDecisions, gatekeeper

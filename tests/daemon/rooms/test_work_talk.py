@@ -25,7 +25,7 @@ from sublet.messaging.service import MessagingService
 from sublet.protocol.assignment.prompts import Prompts
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.messages import FollowUp
-from sublet.supervisor.model import Deadline
+from sublet.supervisor.job import Deadline
 from sublet.supervisor.tool_gate import ToolCall
 from sublet.tasks import Service, Services
 from support import jobs

@@ -18,13 +18,13 @@ from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.daemon.supervising.messages import MessageAnswerer
 from sublet.daemon.supervising.runs import MAX_PENDING_PIECES
+from sublet.policy.decision import Subject
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.model import Job, Outcome, Output, Report
+from sublet.supervisor.job import Job, Outcome, Output, Report
 from sublet.supervisor.slots import Slots
 from support.decisions import gatekeeper
 from support.jobs import command

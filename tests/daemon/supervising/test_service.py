@@ -30,10 +30,10 @@ from sublet.daemon.storage.store import Store
 from sublet.daemon.supervising.older_sessions import TAKEN_OVER
 from sublet.daemon.supervising.prune_store import KeptSessions
 from sublet.policy.config import PolicyConfig, parse
+from sublet.policy.decision import Subject
 from sublet.policy.engine import Policy
 from sublet.policy.guardrail.options import GuardOptions
 from sublet.policy.lending import Protected
-from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
@@ -42,7 +42,7 @@ from sublet.supervisor.agent import AgentRunContext
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.dispatch import CallLimits
 from sublet.supervisor.gateways.module_file import GatewayModule
-from sublet.supervisor.model import Job, Outcome, Provider, Report
+from sublet.supervisor.job import Job, Outcome, Provider, Report
 from sublet.supervisor.provider_config import AcpConfig
 from sublet.supervisor.router.classifier import ChatClassifier
 from sublet.supervisor.router.route import Route, RouterConfig, RouteRequest

@@ -7,7 +7,7 @@ import pytest
 from sublet.daemon.api.web_logins import CreateWebLogin
 from sublet.daemon.web_access.logins import MAX_LINKS, MAX_WRONG_SECRETS, UNKNOWN_PER_MINUTE, WebLogins
 from sublet.daemon.web_access.service import WebService
-from sublet.policy.model import Kind, Subject
+from sublet.policy.decision import Kind, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.decisions import gatekeeper
 

@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 from sublet.daemon.working.acceptance import choose_transport
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Accept, Done, Invite, Start
-from sublet.supervisor.model import Job, Outcome, Report
+from sublet.supervisor.job import Job, Outcome, Report
 from support.worker import ALICE, HERE, Worker, invite, work_for_ever, worker
 
 pytestmark = pytest.mark.anyio

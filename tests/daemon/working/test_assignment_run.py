@@ -18,8 +18,8 @@ from sublet.protocol.assignment.events import StopCame
 from sublet.protocol.assignment.outputs import Output as Wanted
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Progress, Start
-from sublet.supervisor.model import Job, Outcome, Output, Report
-from sublet.workspace.model import ExportLimits
+from sublet.supervisor.job import Job, Outcome, Output, Report
+from sublet.workspace.export import ExportLimits
 from support.gates import ListGate
 from support.worker import ALICE, HERE, Worker, work_for_ever, worker
 

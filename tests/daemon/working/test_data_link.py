@@ -18,8 +18,8 @@ from sublet.daemon.working import data_link
 from sublet.daemon.working.assignment_run import MAX_LAUNCHES
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Done, Progress
-from sublet.supervisor.model import Job, Outcome, Report
-from sublet.workspace.model import Export
+from sublet.supervisor.job import Job, Outcome, Report
+from sublet.workspace.export import Export
 from sublet.workspace.mount.mount import Mount
 from sublet.workspace.serving.listener import DataPlane
 from support.worker import ALICE, HERE, HOST_KEY, Worker, work_for_ever, worker

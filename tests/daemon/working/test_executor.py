@@ -19,14 +19,14 @@ from sublet.daemon.storage.resource_log import NOTHING, ResourceChange
 from sublet.daemon.working import data_link
 from sublet.daemon.working import executor as executor_module
 from sublet.policy.config import PolicyConfig
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 from sublet.policy.rules import Rule
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import AgentEnd, ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import AssignmentState
 from sublet.protocol.messages import Done, Progress, Start
-from sublet.supervisor.model import Job, Outcome, Output, Report
+from sublet.supervisor.job import Job, Outcome, Output, Report
 from sublet.workspace.mount import mount as mount_module
 from sublet.workspace.mount import mounts as mounts_module
 from sublet.workspace.mount.mount import Mount

@@ -13,8 +13,8 @@ from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.working import onward
 from sublet.daemon.working.onward import OnwardTools
+from sublet.policy.decision import Subject
 from sublet.policy.guardrail.schema import CheckedSchema
-from sublet.policy.model import Subject
 from sublet.policy.request_rules import narrowing
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError

@@ -8,7 +8,7 @@ import pytest
 
 from sublet.messaging.extensions.watch import WATCH
 from sublet.protocol.errors import SubletError
-from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.ezagent.yjs.update import Value
 from support.rooms import Peer, peers, shared_room
 
 NO_EFFECT: tuple[tuple[str, Value], ...] = (

@@ -12,7 +12,7 @@ from sublet.messaging.delivery.receipts import receipts_of
 from sublet.messaging.extensions.read_receipts import RECEIPTS
 from sublet.messaging.extensions.reply_to import REPLY_TO
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.ezagent.yjs.update import Value
 from support.rooms import Peer, peers, shared_room
 
 WITH = (*BUILT_INS, REPLY_TO, RECEIPTS)

@@ -20,7 +20,7 @@ from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.bundle import decode_bundle
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.keys import doc_id
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 from support.rooms import Peer, peers, shared_room
 
 MARKS = Declaration(

@@ -6,7 +6,7 @@ import pytest
 
 from sublet.messaging.documents.plan import Located, NewEntry, put
 from sublet.protocol.ezagent.errors import Refusal, Refused
-from sublet.protocol.ezagent.yjs.model import ANY, MAP, TYPE, Item
+from sublet.protocol.ezagent.yjs.update import ANY, MAP, TYPE, Item
 
 
 def field(clock: int, key: str) -> Item:

@@ -21,7 +21,7 @@ from sublet.messaging.texts import text_replay, texts
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.yjs.decode import decode_update
-from sublet.protocol.ezagent.yjs.model import Update
+from sublet.protocol.ezagent.yjs.update import Update
 from sublet.protocol.ezagent.yjs.writer import write_number
 from support.members import SECONDS, member
 from support.memory_network import MemoryHub

@@ -21,7 +21,7 @@ from sublet.messaging.extensions.watch import WATCHES
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.keys import doc_id
-from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.ezagent.yjs.update import Value
 from support.consents import TakesAll
 from support.memory_network import MemoryHub
 from support.rooms import NOW_MS, Peer, local_entity, peers, shared_room

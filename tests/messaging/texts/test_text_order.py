@@ -11,7 +11,7 @@ from sublet.messaging.texts.text_body import TextBody
 from sublet.messaging.texts.text_order import TextOrder
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.encode import Transaction
-from sublet.protocol.ezagent.yjs.model import STRING, Item, ItemId
+from sublet.protocol.ezagent.yjs.update import STRING, Item, ItemId
 from support.pycrdt_text import PycrdtTexts
 from support.slow_text_order import SlowTextOrder
 

@@ -17,7 +17,7 @@ from sublet.protocol.ezagent.room.statements import (
     Path,
     Statement,
 )
-from sublet.protocol.ezagent.yjs.model import ItemId, Value
+from sublet.protocol.ezagent.yjs.update import ItemId, Value
 
 OWNER, ADMIN, BOB, EVE = "@owner:a", "@admin:a", "@bob:a", "@eve:a"
 SALT = b"s" * 16

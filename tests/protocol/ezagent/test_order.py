@@ -19,7 +19,7 @@ from sublet.protocol.ezagent.order import (
     stands_at_ms,
 )
 from sublet.protocol.ezagent.ref_shape import LAST_MS
-from sublet.protocol.ezagent.yjs.model import MAX_CLIENT, MAX_CLOCK
+from sublet.protocol.ezagent.yjs.update import MAX_CLIENT, MAX_CLOCK
 
 NOW_MS = 1_795_852_800_000
 ROOM, ANN = "r", "@ann:a"

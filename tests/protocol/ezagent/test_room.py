@@ -11,7 +11,7 @@ from sublet.protocol.ezagent.room.fold import evaluate
 from sublet.protocol.ezagent.room.seen import parse_seen
 from sublet.protocol.ezagent.room.state import MAX_REMOVALS
 from sublet.protocol.ezagent.room.statements import NESTED_MAP
-from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.ezagent.yjs.update import Value
 
 
 def test_a_room_begins_with_its_owner() -> None:

@@ -14,7 +14,7 @@ from pycrdt import Array, Doc, Map
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.encode import Nested, Transaction
-from sublet.protocol.ezagent.yjs.model import ANY, TYPE, Value
+from sublet.protocol.ezagent.yjs.update import ANY, TYPE, Value
 from sublet.protocol.ezagent.yjs.vectors import decode_vector, encode_vector
 
 VECTORS = Path(__file__).parent / "vectors"

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from sublet.supervisor.acp import conversation as conversation_module
 from sublet.supervisor.acp.provider import AcpProvider
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.model import Outcome
+from sublet.supervisor.job import Outcome
 from sublet.workspace.sandbox.bubblewrap import Unsandboxed
 from support import acp_agent
 from support.gates import ListGate

@@ -19,7 +19,7 @@ from sublet.supervisor.acp import presets, provider
 from sublet.supervisor.acp.presets import AcpPlan
 from sublet.supervisor.acp.provider import AcpProvider
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.model import Outcome
+from sublet.supervisor.job import Outcome
 from sublet.workspace.sandbox.bubblewrap import Unsandboxed
 from support import recorded_acp
 from support.gates import ListGate

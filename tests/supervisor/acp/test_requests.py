@@ -15,7 +15,8 @@ from sublet.daemon.working.job_files import job_files
 from sublet.supervisor.acp.provider import AcpProvider
 from sublet.supervisor.acp.tool_calls import MAX_PATHS, TooLarge, tool_call
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.model import Outcome, Sandbox
+from sublet.supervisor.job import Outcome
+from sublet.supervisor.launch import Sandbox
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, Unsandboxed
 from support import acp_agent
 from support.gates import ListGate

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sublet.policy.decision import Resource
 from sublet.policy.guardrail.mask import Mask
-from sublet.policy.model import Resource
 from sublet.policy.recorded import DECIDED, MAX_VALUE_CHARS
 from sublet.policy.rule_set import RuleSet, rule_set_of
 from sublet.protocol.canonical import JsonValue

@@ -22,7 +22,7 @@ from sublet.protocol.ezagent.ids import EntityId, RoomId, own_ref_id
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
 from sublet.protocol.ezagent.shards import month_of
 from sublet.protocol.ezagent.yjs.encode import Transaction
-from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.ezagent.yjs.update import Value
 from support.rooms import Clock, Peer
 
 JUNK_BYTES: Final = 256

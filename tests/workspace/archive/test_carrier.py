@@ -18,7 +18,7 @@ from sublet.workspace.archive.client import ArchiveChannel
 from sublet.workspace.archive.tar_format import END, Entry, TarLimits, header
 from sublet.workspace.archive.unpacked import UnpackedView
 from sublet.workspace.archive.wire import Planned
-from sublet.workspace.model import AccessMode, Export, ExportLimits, LeaseUsage, LentDirectory, MountTarget
+from sublet.workspace.export import AccessMode, Export, ExportLimits, LeaseUsage, LentDirectory, MountTarget
 from sublet.workspace.serving.lease_memory import LeaseMemory, recall
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.serving.login import MAX_BLOCKED_INPUT, LeaseConnection

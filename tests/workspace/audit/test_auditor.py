@@ -20,7 +20,7 @@ from sublet.workspace.audit import snapshot as snapshot_module
 from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.audit.shadow_git import PLAIN, SYMLINK, ShadowGit, mask, unmask
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.view import walk as walk_module
 from sublet.workspace.view.rules import Rules
 from support.views import default_rules

@@ -22,8 +22,8 @@ from sublet.workspace.bundles import exchange
 from sublet.workspace.bundles.carrier import GitCarrier
 from sublet.workspace.bundles.exchange import BRANCH, GitExchange
 from sublet.workspace.bundles.runs import GitRuns, Halted
+from sublet.workspace.export import Export, ExportLimits, LentDirectory, MountTarget
 from sublet.workspace.git_runner import git_environment
-from sublet.workspace.model import Export, ExportLimits, LentDirectory, MountTarget
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect

@@ -18,7 +18,7 @@ import pytest
 from sublet.disk.openat2 import Opener, choose_opener, open_beneath, walk_beneath
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.quota import Quota
 from sublet.workspace.view import walk
 from sublet.workspace.viewpath import link_stays, split

@@ -11,8 +11,8 @@ import asyncssh
 import pytest
 
 from sublet.supervisor.command import CommandProvider
-from sublet.supervisor.model import Job, JobResource, Outcome
-from sublet.workspace.model import AccessMode, Export, LentDirectory, MountTarget
+from sublet.supervisor.job import Job, JobResource, Outcome
+from sublet.workspace.export import AccessMode, Export, LentDirectory, MountTarget
 from sublet.workspace.mount.mount import Mount
 from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox

@@ -20,7 +20,7 @@ import asyncssh
 import pytest
 
 from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.workspace.model import MountTarget
+from sublet.workspace.export import MountTarget
 from sublet.workspace.mount.mount import OPTIONS, Mount, options
 from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.mount.table import is_mounted, mounted_below

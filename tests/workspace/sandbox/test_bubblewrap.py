@@ -15,7 +15,7 @@ import asyncssh
 import pytest
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.supervisor.model import Launch, Sandbox
+from sublet.supervisor.launch import Launch, Sandbox
 from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, PlainLaunch, Unsandboxed
 from sublet.workspace.ssh.connection import connect

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from sublet.workspace.export import LentDirectory
 from sublet.workspace.git.config import read_config
 from sublet.workspace.git.take import QUICK_BYTES, Looking
-from sublet.workspace.model import LentDirectory
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.leases import tree
 from support.sftp_client import NO_ATTRIBUTES, Packet, RawChannel, attributes, lender, open_channel, string

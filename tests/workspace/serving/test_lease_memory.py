@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.workspace.model import LeaseUsage
+from sublet.workspace.export import LeaseUsage
 from sublet.workspace.quota import QuotaMet
 from sublet.workspace.serving import lease_memory
 from sublet.workspace.serving.lease_memory import LeaseMemory, recall

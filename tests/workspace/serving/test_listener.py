@@ -16,7 +16,7 @@ import asyncssh
 import pytest
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.workspace.model import ExportLimits, LentDirectory
+from sublet.workspace.export import ExportLimits, LentDirectory
 from sublet.workspace.quota import QuotaMet
 from sublet.workspace.serving import listener as sftp_listener
 from sublet.workspace.serving import sockets, take_up

@@ -10,7 +10,7 @@ from typing import cast
 import asyncssh
 import pytest
 
-from sublet.workspace.model import ExportLimits
+from sublet.workspace.export import ExportLimits
 from sublet.workspace.serving import login
 from sublet.workspace.serving.archive_session import ArchiveSession
 from sublet.workspace.serving.login import MAX_BLOCKED_INPUT, MAX_LOGIN_ATTEMPTS, MAX_STRANGER_BYTES, LeaseConnection

@@ -13,7 +13,7 @@ import asyncssh
 import pytest
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.workspace.model import WORKSPACE, ExportLimits, LentDirectory
+from sublet.workspace.export import WORKSPACE, ExportLimits, LentDirectory
 from sublet.workspace.serving import served_lease
 from sublet.workspace.serving.lease_memory import LeaseMemory, recall
 from sublet.workspace.serving.served_lease import OfPeer, ServedLease

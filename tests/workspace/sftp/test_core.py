@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
-from sublet.workspace.model import LeaseUsage
+from sublet.workspace.export import LeaseUsage
 from sublet.workspace.quota import Quota
 from sublet.workspace.sftp.core import ProtocolAbort, SftpCore
 from sublet.workspace.sftp.handles import MAX_LISTINGS, HandleBudget, Handles

@@ -8,7 +8,7 @@ import asyncssh
 import pytest
 
 from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.workspace.model import MountTarget
+from sublet.workspace.export import MountTarget
 from sublet.workspace.ssh.connection import connect
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from typing import Any, cast
 import asyncssh
 import pytest
 
-from sublet.workspace.model import MountTarget
+from sublet.workspace.export import MountTarget
 from sublet.workspace.serving.login import CIPHERS, LeaseConnection
 from sublet.workspace.ssh import lane as ssh_lane
 from sublet.workspace.ssh import tuning as ssh_tuning

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.workspace.model import LentDirectory
+from sublet.workspace.export import LentDirectory
 from sublet.workspace.view import walk as walk_module
 from sublet.workspace.view.admission import Admission, AdmissionLimits, scan, scan_all
 from sublet.workspace.view.rules import Rules

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.workspace.model import LentDirectory
+from sublet.workspace.export import LentDirectory
 from sublet.workspace.view import change_watch
 from sublet.workspace.view.change_watch import Changed, ChangeWatch
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sublet.policy.limits import AdmissionLimits
 from sublet.protocol.bounds import GitMode
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.workspace.model import LentDirectory
+from sublet.workspace.export import LentDirectory
 from sublet.workspace.view.admission import scan, scan_all
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.views import default_rules

@@ -8,8 +8,8 @@ from pydantic import Field, JsonValue
 
 from sublet.daemon.api.base import MAX_PAGE, Request, View
 from sublet.daemon.api.operation import Asks, AsksInside, Nothing, Operation, Segment
+from sublet.policy.decision import Action
 from sublet.policy.grants import DEFAULT_MAX_USES, DEFAULT_TTL_SECONDS
-from sublet.policy.model import Action
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.statements import SignedStatement
 

@@ -8,7 +8,7 @@ from sublet.daemon.api.base import View
 from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation
 from sublet.daemon.api.delegation_views import ErrorView
 from sublet.daemon.api.operation import Asks, Hides, Operation
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 from sublet.protocol.bounds import AccessMode
 from sublet.protocol.lifecycle import AssignmentState
 

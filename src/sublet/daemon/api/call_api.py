@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.decision import Action, Resource, Subject
 from sublet.protocol.canonical import JsonValue
 
 

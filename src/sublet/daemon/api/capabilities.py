@@ -10,7 +10,7 @@ from sublet.daemon.api.base import Request, View
 from sublet.daemon.api.operation import Asks, AsksInside, Nothing, Operation, Segment
 from sublet.policy.capabilities.disclosure import MAX_BUDGET
 from sublet.policy.capabilities.module_file import MODULE_ID, TOOL_PREFIX, Argument
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 
 MAX_STDIN_CHARS = 200_000
 

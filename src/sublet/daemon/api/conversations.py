@@ -16,7 +16,7 @@ from sublet.daemon.api.room_fields import ChannelName, MessageId, RefId
 from sublet.daemon.api.room_files import BlobHash
 from sublet.daemon.api.room_messages import MessageSent, MessageView, RecipientReceipt, Words
 from sublet.daemon.api.rooms import RoomChange, RoomDetail
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 
 MAX_ADDRESS_CHARS = 400
 MAX_ATTACHMENTS = 16

@@ -24,7 +24,7 @@ from sublet.daemon.api.delegation_fields import (
 )
 from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.operation import Asks, AsksInside, Hides, Operation
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 from sublet.policy.request_rules import narrowing
 from sublet.protocol.bounds import (
     DEMAND,

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from sublet.daemon.api.base import MAX_PAGE, MAX_WAIT_SECONDS, Request, View
 from sublet.daemon.api.operation import AsksInside, Feed, Operation
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 from sublet.protocol.events import Event, EventFilter, EventKind
 
 

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from sublet.daemon.api.base import Request, View
 from sublet.daemon.api.operation import Asks, Hides, Nothing, Operation, Segment
 from sublet.policy.capabilities.module_file import MODULE_ID
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 from sublet.protocol.gateway import DeliveryMode
 
 State = Literal["connected", "starting", "stopped", "failed"]

@@ -9,7 +9,7 @@ from pydantic import Field
 from sublet.daemon.api.base import View
 from sublet.daemon.api.operation import Asks, Hides, Nothing, Operation
 from sublet.daemon.api.room_fields import OneRoom
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 
 
 class InvitationView(View):

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from sublet.daemon.api.base import Request
 from sublet.daemon.api.operation import Asks, Nothing, Operation
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 
 
 class LendRoot(Request):

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from pydantic import BaseModel
 
 from sublet.daemon.api.base import Request
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line

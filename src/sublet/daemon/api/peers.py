@@ -9,7 +9,7 @@ from pydantic import Field
 from sublet.daemon.api.base import Request, View
 from sublet.daemon.api.delegation_views import SandboxView
 from sublet.daemon.api.operation import ANY_SEGMENT, Asks, Hides, Nothing, Operation, Segment
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 
 DEFAULT_LINK_SECONDS = 600
 """How long a pairing link is valid."""

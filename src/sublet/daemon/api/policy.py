@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, mod
 
 from sublet.daemon.api.base import MAX_WAIT_SECONDS, Request
 from sublet.daemon.api.operation import Asks, AsksInside, Nothing, Operation
-from sublet.policy.model import Action, Decision
+from sublet.policy.decision import Action, Decision
 from sublet.protocol.idle_fields import refuse_idle
 from sublet.protocol.lease_terms import MAX_TOOL_NAMES, ToolName
 

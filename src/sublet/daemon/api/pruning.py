@@ -9,7 +9,7 @@ from pydantic import Field
 from sublet.daemon.api.base import Request, View
 from sublet.daemon.api.delegation_fields import Bound
 from sublet.daemon.api.operation import Asks, Operation
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 
 
 class PruneRequest(Request):

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, JsonValue
 from sublet.daemon.api.base import View
 from sublet.daemon.api.operation import Asks, Operation
 from sublet.daemon.api.sessions import OneSession
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 
 MAX_REPLAYED_EVENTS = 20_000
 """Of one session; a longer one is not replayed."""

@@ -11,7 +11,7 @@ from sublet.daemon.api.base import View
 from sublet.daemon.api.delegation_fields import DELEGATION, BranchName, OneDelegation, OneWithPatch
 from sublet.daemon.api.delegation_views import ChangeSet
 from sublet.daemon.api.operation import Asks, AsksInside, Operation
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 from sublet.protocol.idle_fields import refuse_idle
 
 Outcome = Literal["clean", "merged", "conflict", "present"]

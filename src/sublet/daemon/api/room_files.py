@@ -9,7 +9,7 @@ from pydantic import Base64Bytes, Field, StringConstraints
 from sublet.daemon.api.base import View
 from sublet.daemon.api.operation import Asks, Operation
 from sublet.daemon.api.room_fields import OneRoom
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 
 MAX_FILE_BYTES = 16 << 20
 MAX_UPLOAD_BYTES = 24 << 20

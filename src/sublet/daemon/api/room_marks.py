@@ -10,7 +10,7 @@ from sublet.daemon.api.base import View, size_of
 from sublet.daemon.api.operation import Asks, Operation
 from sublet.daemon.api.room_fields import MAX_BODY_CHARS, Format, OneMessage, Reason
 from sublet.daemon.api.room_messages import MessageView
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 
 MAX_EMOJI_CHARS = 64
 

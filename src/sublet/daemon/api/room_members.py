@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue
 from sublet.daemon.api.operation import Asks, Operation
 from sublet.daemon.api.room_fields import Entity, OneRoom, Reason, RoomName
 from sublet.daemon.api.rooms import RoomChange, RoomDetail
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 
 MAX_CHANGES = 64
 

@@ -17,7 +17,7 @@ from sublet.daemon.api.room_fields import (
     OneRoom,
     RefId,
 )
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 from sublet.protocol.idle_fields import refuse_idle
 
 MAX_MESSAGES = 200

@@ -11,7 +11,7 @@ from sublet.daemon.api.conversations import Address, ConversationMessage
 from sublet.daemon.api.operation import Asks, AsksInside, Nothing, Operation
 from sublet.daemon.api.room_fields import ChannelName, RefId
 from sublet.daemon.api.room_messages import MAX_CHANNELS
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 from sublet.protocol.idle_fields import refuse_idle
 
 MAX_NEWS = 50

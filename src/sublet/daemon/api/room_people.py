@@ -10,7 +10,7 @@ from sublet.daemon.api.base import Request, View
 from sublet.daemon.api.operation import Asks, Operation
 from sublet.daemon.api.room_fields import Entity, OneRoom, RefId
 from sublet.daemon.api.rooms import RoomChange
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 
 MAX_PROFILE_CHARS = 65_536
 MAX_PROFILE_FIELDS = 64

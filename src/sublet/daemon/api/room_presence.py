@@ -10,7 +10,7 @@ from sublet.daemon.api.base import ToldLine, ToldTime, View, size_of
 from sublet.daemon.api.operation import Asks, Operation
 from sublet.daemon.api.room_fields import MAX_BODY_CHARS, OneRoom, RefId
 from sublet.daemon.api.rooms import RoomChange
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 
 MAX_STATUS_CHARS = 200
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from sublet.daemon.api.base import Request, ToldTime, View, size_of
 from sublet.daemon.api.operation import Asks, Operation
 from sublet.daemon.api.room_fields import MAX_BODY_CHARS, Entity, OneMessage
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 
 MAX_EDITORS = 256
 MAX_EDITS = 64

@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 from sublet.daemon.api.base import Request, View
 from sublet.daemon.api.operation import Asks, Hides, Nothing, Operation
 from sublet.daemon.api.room_fields import Entity, OneRoom, RoomName
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 
 
 class CreateRoom(Request):

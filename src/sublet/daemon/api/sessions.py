@@ -9,9 +9,9 @@ from pydantic.alias_generators import to_camel
 
 from sublet.daemon.api.base import MAX_PAGE, Request
 from sublet.daemon.api.operation import Asks, Hides, Nothing, Operation, Segment, Streaming
+from sublet.policy.decision import Action
 from sublet.policy.guardrail.mask import MAX_FIELDS
 from sublet.policy.guardrail.options import MAX_RETRIES, OnFailure
-from sublet.policy.model import Action
 from sublet.protocol.bounds import MAX_PROMPT_CHARS
 from sublet.protocol.idle_fields import refuse_idle
 from sublet.protocol.ids import SESSION_ID

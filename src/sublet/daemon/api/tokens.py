@@ -8,7 +8,7 @@ from pydantic import Field
 
 from sublet.daemon.api.base import Request, View
 from sublet.daemon.api.operation import ANY_SEGMENT, Asks, Nothing, Operation, Segment
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 
 TokenName = Annotated[str, Segment(ANY_SEGMENT.fits, "name of a token", "See: sublet token list")]
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sublet.daemon.api.base import Request
 from sublet.daemon.api.operation import Asks, Operation
-from sublet.policy.model import Action
+from sublet.policy.decision import Action
 
 DEFAULT_LINK_SECONDS = 120
 MAX_LINK_SECONDS = 3600

@@ -18,8 +18,8 @@ from sublet.daemon.approvals.grant_store import Called
 from sublet.daemon.approvals.questions import Approval, QuestionOrigin
 from sublet.daemon.operations.asking import decisions_noted, note_decision
 from sublet.daemon.storage.event_log import Recorder
+from sublet.policy.decision import Action, Subject
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
-from sublet.policy.model import Action, Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKeys

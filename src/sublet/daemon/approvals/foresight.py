@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from sublet.daemon.approvals.run_facts import RunFacts
 from sublet.daemon.governing.gatekeeper import Gatekeeper
-from sublet.policy.model import Action, Decision, Resource, Value
+from sublet.policy.decision import Action, Decision, Resource, Value
 from sublet.policy.path_denies import PathDenies
 from sublet.policy.paths import lent_paths
 from sublet.policy.tool_calls import tool_resource

@@ -10,13 +10,13 @@ from sublet.daemon.approvals.gate_parts import GateParts
 from sublet.daemon.approvals.run_facts import RunFacts
 from sublet.daemon.approvals.run_gate import RunGate
 from sublet.daemon.storage.records import AssignmentRecord
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.policy.names import plain
 from sublet.protocol.chain import Chain
 from sublet.protocol.events import EventKeys
 from sublet.supervisor.agent import AgentRunContext
 from sublet.supervisor.agent_config import AgentConfig, check_governed
-from sublet.supervisor.model import Deadline, JobResource
+from sublet.supervisor.job import Deadline, JobResource
 from sublet.supervisor.provider_config import SuperConfig
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.protocol.chain import Chain
 from sublet.protocol.events import EventKeys
-from sublet.supervisor.model import Deadline, JobResource
+from sublet.supervisor.job import Deadline, JobResource
 
 Waiting = Callable[[str | None], None]
 """Is told what a run waits for, and None once it does not any more."""

@@ -21,8 +21,8 @@ from sublet.daemon.approvals.grant_store import Called
 from sublet.daemon.approvals.questions import Approval, QuestionOrigin
 from sublet.daemon.approvals.run_facts import RunFacts
 from sublet.daemon.operations.asking import decisions_noted
+from sublet.policy.decision import Action, Decision, Subject
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
-from sublet.policy.model import Action, Decision, Subject
 from sublet.policy.path_denies import PathDenies
 from sublet.policy.recorded import DECIDED, Record
 from sublet.protocol.canonical import JsonValue

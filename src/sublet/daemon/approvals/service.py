@@ -45,8 +45,8 @@ from sublet.daemon.approvals.views import approval_view, approver_view, grant_vi
 from sublet.daemon.governing.gatekeeper import Gatekeeper, who
 from sublet.daemon.operations.table import serves
 from sublet.daemon.tasks.background import in_background
+from sublet.policy.decision import Action, Subject
 from sublet.policy.grants import Grant, arguments_digest, canonical_arguments, check_issuer, conditions_hold
-from sublet.policy.model import Action, Subject
 from sublet.policy.names import plain
 from sublet.policy.tool_calls import tool_resource
 from sublet.policy.tool_names import tool_defect, tool_plain

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.supervisor.processes import ProcessOwners

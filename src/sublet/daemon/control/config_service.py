@@ -10,7 +10,7 @@ from sublet.daemon.config.config_view import config_view
 from sublet.daemon.config.daemon_config import DaemonConfig
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 
 
 class ConfigService:

@@ -45,8 +45,8 @@ from sublet.daemon.operations.table import serves
 from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.results.staged_results import StagedResults
 from sublet.daemon.storage.records import ResourceRecord
+from sublet.policy.decision import Action, Resource, Subject
 from sublet.policy.engine import Policy
-from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.chain import Chain, address, check_call
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import AGENT_ID, new_follow_up_id

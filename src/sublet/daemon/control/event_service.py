@@ -10,7 +10,7 @@ from sublet.daemon.api.events import FOLLOW_EVENTS, READ_EVENTS, EventPage, Foll
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.storage.event_log import EventLog
-from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.decision import Action, Resource, Subject
 from sublet.protocol.events import Event
 
 HEARTBEAT_SECONDS: Final = 15.0

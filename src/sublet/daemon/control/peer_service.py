@@ -31,7 +31,7 @@ from sublet.daemon.peering.pairing import PairingService
 from sublet.daemon.peering.peer_directory import PeerDirectory
 from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.working.executor import Executor
-from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.decision import Action, Resource, Subject
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from sublet.daemon.api.pruning import PRUNE, PruneReport, PruneRequest
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.storage.pruning import Pruning
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 
 
 class PruneService:

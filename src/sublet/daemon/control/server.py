@@ -19,7 +19,7 @@ from sublet.daemon.net.http_server import QuietServer, server_config
 from sublet.daemon.net.unix_socket import bind_private, remove
 from sublet.daemon.operations.answers import OWNER
 from sublet.daemon.operations.table import OperationTable
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.unix_sockets import peer_pid, peer_uid
 
 MAX_CONNECTIONS = 256

@@ -17,7 +17,7 @@ from sublet.daemon.api.daemon import (
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 
 
 class StateService:

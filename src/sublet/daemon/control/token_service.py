@@ -7,7 +7,7 @@ from sublet.daemon.api.tokens import CREATE_TOKEN, LIST_TOKENS, REVOKE_TOKEN, Cr
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.peering.tokens import TokenStore
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 
 
 class TokenService:

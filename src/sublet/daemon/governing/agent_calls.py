@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sublet.daemon.governing.gatekeeper import Gatekeeper
-from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.decision import Action, Resource, Subject
 
 
 class AgentCalls:

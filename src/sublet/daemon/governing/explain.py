@@ -10,10 +10,10 @@ from typing import Any, Final, cast
 from sublet.daemon.api.policy import ExplainRequest, Explanation, PolicyView, RuleView, explanation
 from sublet.daemon.config.daemon_config import DaemonConfig
 from sublet.daemon.governing.agent_rules import rules_of
+from sublet.policy.decision import Action, Subject
 from sublet.policy.defaults import DEFAULT_RULES
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Subject
 from sublet.policy.request_rules import narrowing
 from sublet.policy.rule_tests import asked_resource
 from sublet.policy.rules import KINDS, Condition, Rule

@@ -10,9 +10,9 @@ from sublet.daemon.operations.asking import note_decision
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.tasks.background import in_background
 from sublet.policy.attributes import ARGUMENT_PREFIX
+from sublet.policy.decision import Action, Decision, Kind, Resource, Subject, Value
 from sublet.policy.effects import only_looks
 from sublet.policy.engine import Policy
-from sublet.policy.model import Action, Decision, Kind, Resource, Subject, Value
 from sublet.policy.path_denies import PathDenies, path_denies
 from sublet.policy.recorded import DECIDED, Record
 from sublet.policy.request_rules import NOT_NARROWED, Narrowing

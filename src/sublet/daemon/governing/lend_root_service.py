@@ -9,7 +9,7 @@ from sublet.daemon.api.operation import Nothing
 from sublet.daemon.governing.gatekeeper import Gatekeeper, looked_up
 from sublet.daemon.governing.lend_roots import LendRoots, real_directory
 from sublet.daemon.operations.table import serves
-from sublet.policy.model import Action, Subject
+from sublet.policy.decision import Action, Subject
 
 
 class LendRootService:

@@ -27,8 +27,8 @@ from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.governing.explain import asked_in, explained, shown
 from sublet.daemon.governing.gatekeeper import Gatekeeper, looked_up
 from sublet.daemon.operations.table import serves
+from sublet.policy.decision import Action, Subject
 from sublet.policy.engine import Policy
-from sublet.policy.model import Action, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 
 

@@ -17,9 +17,9 @@ from sublet.daemon.tasks.background import in_background
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.audit.reporting import MAX_PATCH_BYTES, AuditResult, Patch
+from sublet.workspace.export import LeaseUsage, LentDirectory
 from sublet.workspace.git.history import UNKNOWN, brought
 from sublet.workspace.git.refs import MovedRef
-from sublet.workspace.model import LeaseUsage, LentDirectory
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.view.own_rules import with_own
 

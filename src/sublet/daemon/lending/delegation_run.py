@@ -61,7 +61,7 @@ from sublet.protocol.delegation.state import Delegation
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.messages import Accept, Error
-from sublet.workspace.model import LentDirectory
+from sublet.workspace.export import LentDirectory
 from sublet.workspace.view.admission import Admission, scan_all
 
 HELD_HERE = ("lock", "lease")

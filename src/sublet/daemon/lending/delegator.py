@@ -30,7 +30,7 @@ from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.daemon.tasks.background import in_background
 from sublet.daemon.tasks.own_tasks import OwnTasks
 from sublet.disk.set_aside import SetAside
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.delegation.events import CancelCame, ReadAsOver
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError

@@ -8,7 +8,7 @@ from sublet.daemon.api.delegation_views import LeaseUsageView
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.protocol.lease_terms import LeaseTerms
 from sublet.protocol.messages import DataPath
-from sublet.workspace.model import LeaseUsage
+from sublet.workspace.export import LeaseUsage
 from sublet.workspace.quota import QuotaMet
 
 

@@ -32,8 +32,8 @@ from sublet.protocol.bounds import MAX_TTL_SECONDS, AccessMode
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Accept, ActiveLease, DataPath, Endpoint, FollowUp, Mount, Start, StartExtension
 from sublet.protocol.times import unix_seconds
+from sublet.workspace.export import Export, ExportLimits, LeaseUsage, LentDirectory
 from sublet.workspace.locks import DirectoryLocks
-from sublet.workspace.model import Export, ExportLimits, LeaseUsage, LentDirectory
 from sublet.workspace.quota import QuotaMet
 from sublet.workspace.serving.lease_memory import LeaseMemory, recall
 from sublet.workspace.serving.listener import DataPlane

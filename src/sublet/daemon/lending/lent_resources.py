@@ -13,9 +13,9 @@ from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.protocol.bounds import AccessMode
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import LentResource
+from sublet.workspace.export import META, WORKSPACE, LentDirectory
 from sublet.workspace.folding import may_fold
 from sublet.workspace.git.repository import NO_REPOSITORY, look_at
-from sublet.workspace.model import META, WORKSPACE, LentDirectory
 from sublet.workspace.view.led_to import guarded
 
 

@@ -25,9 +25,9 @@ from sublet.workspace.audit.comparing import ChangedFile, changes
 from sublet.workspace.audit.manifest import Manifest
 from sublet.workspace.audit.reporting import author_of
 from sublet.workspace.confined.left_drafts import remove_drafts
+from sublet.workspace.export import LeaseUsage, LentDirectory
 from sublet.workspace.kept import log as kept_log
 from sublet.workspace.kept.account import Account, settle
-from sublet.workspace.model import LeaseUsage, LentDirectory
 
 log = structlog.get_logger(__name__)
 

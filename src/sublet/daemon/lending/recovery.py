@@ -12,7 +12,7 @@ from sublet.daemon.storage.resource_log import NOTHING, ResourceChange
 from sublet.daemon.tasks.background import in_background
 from sublet.protocol.delegation.events import Failed, Settled, TakenOver
 from sublet.protocol.delegation.reasons import interrupted
-from sublet.workspace.model import LeaseUsage
+from sublet.workspace.export import LeaseUsage
 
 
 async def release_held(journal: Journal, trees: Trees) -> None:

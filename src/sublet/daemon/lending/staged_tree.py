@@ -28,7 +28,7 @@ from sublet.workspace.audit.comparing import ChangedDirectory, ChangedFile
 from sublet.workspace.audit.reporting import AuditResult
 from sublet.workspace.changes.apply import Applier
 from sublet.workspace.changes.change_set import ChangeSets
-from sublet.workspace.model import LeaseUsage, LentDirectory
+from sublet.workspace.export import LeaseUsage, LentDirectory
 from sublet.workspace.staging.private_views import Staging
 from sublet.workspace.staging.staged_result import ChangedPath, ChangeSet, StagedView, no_result
 from sublet.workspace.view.own_rules import with_own

@@ -30,7 +30,7 @@ from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.policy.capabilities.disclosure import disclose
 from sublet.policy.capabilities.module_file import TOOL_PREFIX, Level
-from sublet.policy.model import Action, Subject
+from sublet.policy.decision import Action, Subject
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError

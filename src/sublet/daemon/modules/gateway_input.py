@@ -8,7 +8,7 @@ from typing import Final
 from sublet.daemon.api.sessions import AskAnswer
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.supervising.asking import AdmittedRequest, AsksAgents
-from sublet.policy.model import Action, Subject
+from sublet.policy.decision import Action, Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.gateway import GatewayInput

@@ -20,7 +20,7 @@ from sublet.daemon.api.operation import Nothing
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.modules.gateways import Gateway, Gateways
 from sublet.daemon.operations.table import serves
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 
 
 class GatewayService:

@@ -27,7 +27,7 @@ from sublet.supervisor.agent import AgentRunContext
 from sublet.supervisor.gateways.module_file import GatewayModule, GatewaySet, HealthChecks, read_gateways
 from sublet.supervisor.gateways.session import GatewaySession
 from sublet.supervisor.gateways.stdio import StdioGateway
-from sublet.supervisor.model import Sandbox
+from sublet.supervisor.launch import Sandbox
 from sublet.tasks import Service, Services, start_alone
 
 GATEWAYS: Final = "gateways"

@@ -15,7 +15,7 @@ from sublet.daemon.api.operation import AnyOperation, Feed, Operation, RequestT,
 from sublet.daemon.operations.answers import Endpoint, sse, sse_error
 from sublet.daemon.operations.reading import read_request
 from sublet.daemon.operations.table import OperationTable
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import SubletError
 from sublet.turns import Turns
 

@@ -33,7 +33,7 @@ from sublet.daemon.api.operation import (
     Streaming,
 )
 from sublet.daemon.operations.asking import asked_operation, asked_stream
-from sublet.policy.model import Action, Subject
+from sublet.policy.decision import Action, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKeys
 from sublet.protocol.text import clean_line

@@ -10,7 +10,7 @@ from sublet.daemon.peering.identity import Identity
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import address
 from sublet.protocol.signed_chain import CHAIN_KEY, sign_chain
-from sublet.supervisor.model import Job
+from sublet.supervisor.job import Job
 from sublet.supervisor.providers import SignChain
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from sublet.protocol.messages import FollowUp
-from sublet.supervisor.model import Deadline
+from sublet.supervisor.job import Deadline
 
 
 class FollowUps(Protocol):

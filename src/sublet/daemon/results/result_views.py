@@ -15,7 +15,7 @@ from sublet.daemon.api.results import (
     ReviewedFile,
 )
 from sublet.protocol.text import clean_name
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.staging import staged_result as workspace_changes
 
 

@@ -40,7 +40,7 @@ from sublet.daemon.rooms.of_rooms import OfNamedRooms
 from sublet.daemon.rooms.speaking import may_read
 from sublet.daemon.rooms.views import conversation_of, in_order, placed_message
 from sublet.messaging.calls import message_calls, people_calls, room_calls
-from sublet.policy.model import Action, Subject
+from sublet.policy.decision import Action, Subject
 from sublet.protocol.ezagent.ids import RoomId
 
 RECEIPT_SECONDS: Final = 1.0

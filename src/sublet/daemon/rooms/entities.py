@@ -15,7 +15,7 @@ from nacl.signing import SigningKey
 
 from sublet.daemon.peering.identity import Identity, load_seed
 from sublet.messaging.identities.keyring import LocalEntity
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.identity import EntityKind, make_record
 from sublet.protocol.ezagent.ids import EntityId, is_entity_id

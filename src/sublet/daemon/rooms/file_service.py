@@ -8,7 +8,7 @@ from sublet.daemon.api.room_files import FETCH_FILE, UPLOAD_FILE, FetchFile, Fil
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.of_rooms import OfRooms
 from sublet.messaging.calls import people_calls
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 
 
 class RoomFileService(OfRooms):

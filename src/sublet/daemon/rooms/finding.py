@@ -9,7 +9,7 @@ from sublet.daemon.rooms.addressing import MAX_SHOWN_CHARS, Addresses, direct_na
 from sublet.daemon.rooms.entities import daemon_of
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.messaging.calls import room_calls
-from sublet.policy.model import Action, Subject
+from sublet.policy.decision import Action, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.text import clean_line

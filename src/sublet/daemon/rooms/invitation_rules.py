@@ -13,7 +13,7 @@ from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.rooms.entities import DAEMON, HUMAN, MCP
 from sublet.messaging.membership.consent import Consent
-from sublet.policy.model import Action, Decision, Resource, Subject
+from sublet.policy.decision import Action, Decision, Resource, Subject
 from sublet.protocol.ezagent.ids import EntityId
 
 UNMATCHED: Final = "unmatched"

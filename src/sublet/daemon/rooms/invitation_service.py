@@ -16,7 +16,7 @@ from sublet.daemon.api.room_fields import OneRoom
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.of_rooms import OfRooms
 from sublet.daemon.rooms.speaking import may_read
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.times import rfc3339_of_ms
 

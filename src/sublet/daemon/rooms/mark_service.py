@@ -27,7 +27,7 @@ from sublet.daemon.rooms.of_rooms import OfRooms
 from sublet.daemon.rooms.speaking import may_read
 from sublet.daemon.rooms.views import message_view
 from sublet.messaging.calls import message_calls
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 
 DECISIONS: Final = {"redact": message_calls.redact, "pin": message_calls.pin, "unpin": message_calls.unpin}
 

@@ -21,7 +21,7 @@ from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.of_rooms import OfRooms
 from sublet.daemon.rooms.views import detail_of
 from sublet.messaging.calls import message_calls, room_calls
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 
 MODERATION: Final = "moderation"

@@ -25,7 +25,7 @@ from sublet.daemon.rooms.of_rooms import OfRooms
 from sublet.daemon.rooms.speaking import may_read
 from sublet.daemon.rooms.views import message_view
 from sublet.messaging.calls import message_calls
-from sublet.policy.model import Action, Subject
+from sublet.policy.decision import Action, Subject
 
 
 class MessageService(OfRooms):

@@ -38,7 +38,7 @@ from sublet.daemon.rooms.of_rooms import OfNamedRooms
 from sublet.daemon.rooms.speaking import Speaking, may_read
 from sublet.daemon.rooms.views import placed_message, shortened
 from sublet.messaging.calls import message_calls
-from sublet.policy.model import Action, Subject
+from sublet.policy.decision import Action, Subject
 from sublet.protocol.errors import SubletError
 
 NEWS_MESSAGE_KEYS: Final = ("new_ref_id", "ref_id", "watched_ref")

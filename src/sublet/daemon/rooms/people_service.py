@@ -25,7 +25,7 @@ from sublet.daemon.api.rooms import RoomChange
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.of_rooms import OfRooms
 from sublet.messaging.calls import people_calls
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 
 
 class RoomPeopleService(OfRooms):

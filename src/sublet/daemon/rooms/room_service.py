@@ -24,7 +24,7 @@ from sublet.daemon.rooms.of_rooms import OfNamedRooms
 from sublet.daemon.rooms.speaking import may_read
 from sublet.daemon.rooms.views import detail_of, room_views
 from sublet.messaging.calls import room_calls
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 
 
 class RoomService(OfNamedRooms):

@@ -14,7 +14,7 @@ from sublet.daemon.rooms.plain import plain
 from sublet.daemon.rooms.views import receipts_view
 from sublet.messaging.calls import message_calls, room_calls
 from sublet.messaging.calls.engine_call import AnswerT, EngineCall, Parameters
-from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.decision import Action, Resource, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId, is_room_id
 

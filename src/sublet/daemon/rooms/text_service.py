@@ -16,7 +16,7 @@ from sublet.daemon.api.room_texts import (
 from sublet.daemon.operations.table import serves
 from sublet.daemon.rooms.of_rooms import OfRooms
 from sublet.messaging.calls import message_calls as texts
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 
 
 class RoomTextService(OfRooms):

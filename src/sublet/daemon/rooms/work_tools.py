@@ -9,7 +9,7 @@ from typing import Any, Final
 from sublet.daemon.rooms.work_talk import WorkTalk
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.text import clean, clean_line
-from sublet.supervisor.model import Job
+from sublet.supervisor.job import Job
 from sublet.supervisor.tool_gate import ToolCall
 from sublet.supervisor.tools import SEND_MESSAGE, WATCH, ToolAnswer, ToolOffer
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.protocol.bounds import GitMode
-from sublet.workspace.model import WORKSPACE, LentDirectory
+from sublet.workspace.export import WORKSPACE, LentDirectory
 from sublet.workspace.view.rules import DEFAULT_CARRIED, DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 
 

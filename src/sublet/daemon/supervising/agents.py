@@ -11,7 +11,7 @@ from sublet.supervisor.agent import AgentInitContext, AgentRunContext, UnifiedAg
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.agent_questions import AgentQuestions
 from sublet.supervisor.dispatch import Dispatcher
-from sublet.supervisor.model import Provider
+from sublet.supervisor.job import Provider
 from sublet.supervisor.provider_config import SuperConfig
 from sublet.supervisor.sessions.control import SessionControl
 from sublet.supervisor.super_agent import SuperAgent

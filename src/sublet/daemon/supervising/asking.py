@@ -11,8 +11,8 @@ from pydantic import JsonValue
 
 from sublet.daemon.api.sessions import AskAnswer, AskBegun, AskOutput
 from sublet.daemon.supervising.runs import Runs
+from sublet.policy.decision import Subject
 from sublet.policy.guardrail.options import GuardOptions
-from sublet.policy.model import Subject
 from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import SubletError
@@ -20,7 +20,7 @@ from sublet.protocol.events import EventKeys
 from sublet.protocol.ids import new_request_id, new_session_id
 from sublet.supervisor.agent import AgentRunContext, Emit, UnifiedAgentInput, UnifiedAgentOutput
 from sublet.supervisor.dispatch import Dispatcher
-from sublet.supervisor.model import Job, Output, Report
+from sublet.supervisor.job import Job, Output, Report
 from sublet.supervisor.sessions.control import SessionControl
 from sublet.supervisor.supervisor_agent import SupervisorAgent
 

@@ -9,7 +9,7 @@ from sublet.daemon.api.sessions import AskAnswer, AskOutput
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.ports.given_to_a2a import AskedBack
 from sublet.daemon.supervising.asking import AdmittedRequest, AsksAgents
-from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.decision import Action, Resource, Subject
 from sublet.policy.request_rules import NOT_NARROWED, Narrowing
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError

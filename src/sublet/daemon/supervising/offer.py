@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.model import Provider
+from sublet.supervisor.job import Provider
 
 
 class Offer:

@@ -9,7 +9,7 @@ from sublet.daemon.ports.peer_link import PeerAddress, TextLink
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import fingerprint
 from sublet.supervisor.a2a_config import A2aConfig
-from sublet.supervisor.model import Job
+from sublet.supervisor.job import Job
 from sublet.supervisor.providers import SignChain
 from sublet.supervisor.remote_agent import RemoteNews
 

@@ -10,8 +10,8 @@ from sublet.daemon.api.replays import MAX_REPLAYED_EVENTS, REPLAY, ReplayRequest
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.storage.journal import Journal
+from sublet.policy.decision import Action, Subject
 from sublet.policy.engine import Policy
-from sublet.policy.model import Action, Subject
 from sublet.policy.rule_set import RuleSet
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError

@@ -19,7 +19,7 @@ from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import new_delegation_id
 from sublet.supervisor.agent import UnifiedAgentOutput
-from sublet.supervisor.model import Deadline, Job, JobResource, Output, Report
+from sublet.supervisor.job import Deadline, Job, JobResource, Output, Report
 
 MAX_PENDING_PIECES = 256
 HEARTBEAT_SECONDS = 15.0

@@ -39,9 +39,9 @@ from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.supervising.agents import AgentSet
 from sublet.daemon.supervising.asking import OWNER, AdmittedRequest, AsksAgents
+from sublet.policy.decision import Subject
 from sublet.policy.guardrail.mask import Mask
 from sublet.policy.guardrail.options import GuardOptions
-from sublet.policy.model import Subject
 from sublet.policy.request_rules import narrowing
 from sublet.protocol.chain import Chain
 from sublet.supervisor.agent import AgentHealth

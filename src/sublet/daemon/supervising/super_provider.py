@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.supervisor.agent import AgentRunContext, Emit
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.dispatch import Dispatcher
-from sublet.supervisor.model import Job, Provider, Report
+from sublet.supervisor.job import Job, Provider, Report
 from sublet.supervisor.super_agent import AgentProvider, SuperAgent
 
 

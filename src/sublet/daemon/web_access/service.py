@@ -10,7 +10,7 @@ from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.times import rfc3339
 from sublet.daemon.web_access.logins import WebLogins
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 
 

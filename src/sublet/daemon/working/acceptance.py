@@ -8,7 +8,7 @@ from anyio import to_thread
 
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.ports.given_to_a2a import KnownPeer
-from sublet.policy.model import Action, Resource, Subject, Value
+from sublet.policy.decision import Action, Resource, Subject, Value
 from sublet.policy.request_rules import narrowing
 from sublet.protocol.assignment import granting
 from sublet.protocol.bounds import AccessMode

@@ -30,7 +30,7 @@ from sublet.protocol.prompt_state import PromptState
 from sublet.protocol.text import clean_line
 from sublet.stop_time import within
 from sublet.supervisor.guarded_process import ReadyGuard
-from sublet.supervisor.model import Deadline, Outcome, runs_program
+from sublet.supervisor.job import Deadline, Outcome, runs_program
 from sublet.workspace.carrier import Carried
 
 LAST_WORD_SECONDS = 1.0

@@ -10,7 +10,7 @@ from sublet.daemon.api.delegation_fields import ListNewest, OneDelegation
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.operations.table import serves
 from sublet.daemon.storage.journal import Journal
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
 

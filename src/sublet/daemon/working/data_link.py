@@ -13,7 +13,7 @@ import structlog
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Start
 from sublet.workspace.carrier import Carried
-from sublet.workspace.model import MountTarget
+from sublet.workspace.export import MountTarget
 from sublet.workspace.ssh.connection import connect, connect_over
 from sublet.workspace.ssh.reverse import ReverseAcceptor
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from sublet.daemon.ports.talking import SILENT, Talking
 from sublet.daemon.storage.records import AssignmentRecord
-from sublet.supervisor.model import Deadline, JobResource, Provider
+from sublet.supervisor.job import Deadline, JobResource, Provider
 from sublet.supervisor.tool_gate import ToolGate
 from sublet.workspace.carrier import Carrier
 from sublet.workspace.ssh.reverse import ReverseAcceptor

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sublet.supervisor.job import Job
 from sublet.supervisor.lease_files import LeaseFiles
-from sublet.supervisor.model import Job
+from sublet.workspace.export import META, AccessMode
 from sublet.workspace.lease_files import MountedFiles
-from sublet.workspace.model import META, AccessMode
 
 
 def job_files(job: Job) -> LeaseFiles:

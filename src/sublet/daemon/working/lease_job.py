@@ -11,9 +11,9 @@ from sublet.daemon.storage.records import AssignmentRecord
 from sublet.protocol.chain import Chain
 from sublet.protocol.messages import Start
 from sublet.supervisor.guarded_process import ReadyGuard
-from sublet.supervisor.model import Deadline, Job, JobResource
+from sublet.supervisor.job import Deadline, Job, JobResource
 from sublet.supervisor.tool_gate import ToolGate
-from sublet.workspace.model import META, WORKSPACE
+from sublet.workspace.export import META, WORKSPACE
 
 
 def make_job(

@@ -23,13 +23,13 @@ from sublet.daemon.api.delegations import (
 )
 from sublet.daemon.operations.calling import Calls
 from sublet.daemon.operations.table import OperationTable
-from sublet.policy.model import Subject
+from sublet.policy.decision import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lease_terms import LeaseTerms
 from sublet.protocol.text import clean_line
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.model import Job
+from sublet.supervisor.job import Job
 from sublet.supervisor.provider_config import AcpConfig, IflowConfig
 from sublet.supervisor.tool_gate import ToolCall
 from sublet.supervisor.tools import (

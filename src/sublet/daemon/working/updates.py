@@ -10,7 +10,7 @@ from sublet.daemon.working.data_link import LinkState
 from sublet.protocol.messages import MAX_WAITING_CHARS, Progress
 from sublet.protocol.prompt_state import PromptState
 from sublet.protocol.text import clean_line
-from sublet.supervisor.model import Output, Stream
+from sublet.supervisor.job import Output, Stream
 
 MAX_PENDING_UPDATES = 256
 """Updates that may wait for the peer's stream; what comes meanwhile is dropped and counted."""

@@ -17,7 +17,7 @@ from sublet.messaging.documents.document import Document
 from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.ezagent.ids import RoomId
 from sublet.protocol.ezagent.keys import doc_id
-from sublet.protocol.ezagent.yjs.model import Update
+from sublet.protocol.ezagent.yjs.update import Update
 
 FREE_STATEMENTS: Final = 64
 """Configs up to this length are decided with each batch; that takes a few milliseconds."""

@@ -30,7 +30,7 @@ from sublet.protocol.ezagent.envelope import Envelope, unpack
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.yjs.decode import decode_update
-from sublet.protocol.ezagent.yjs.model import Update
+from sublet.protocol.ezagent.yjs.update import Update
 
 Came: TypeAlias = tuple[RoomId, str, int, bool]
 """What was written: the room, the part of it, the client, and whether one of ours wrote it."""

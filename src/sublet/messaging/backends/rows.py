@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from sublet.messaging.ports.rows import EntryRow, WriteRow
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 ENTRY_COLUMNS: Final = (
     "client, clock, length, origin_client, origin_clock, right_client, right_clock, entry_id, signer, seq, shown, rank"

@@ -8,7 +8,7 @@ from typing import Final
 
 from sublet.messaging.ports.rows import AfterRow, DocumentRow, EntryRow
 from sublet.protocol.ezagent.ids import RefId, RoomId
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 MAX_HIDDEN_LAST: Final = 256
 """Elements that are not shown, of strangers say, past which the newest one that is shown is looked for."""

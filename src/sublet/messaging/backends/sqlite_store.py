@@ -29,7 +29,7 @@ from sublet.messaging.ports.rows import (
 )
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId, is_content_hash
-from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
+from sublet.protocol.ezagent.yjs.update import Deletion, ItemId
 
 MAX_DELETE_ONLY: Final = 1_000
 """Envelopes that only delete are in no state vector; so many of a document go with every difference, half the last."""

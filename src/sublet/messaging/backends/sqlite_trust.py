@@ -12,7 +12,7 @@ from sublet.messaging.backends.sqlite_tree import SqliteTree
 from sublet.messaging.ports.rows import Fork, WriteRow
 from sublet.protocol.ezagent.digest_tree import Head
 from sublet.protocol.ezagent.ids import EntityId, RoomId
-from sublet.protocol.ezagent.yjs.model import Deletion
+from sublet.protocol.ezagent.yjs.update import Deletion
 
 MAX_DELETED: Final = 256
 """Writes that one deletion is told of."""

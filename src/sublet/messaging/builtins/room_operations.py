@@ -21,7 +21,7 @@ from sublet.protocol.ezagent.room.state import DEFAULT_ADMIN_LEVEL, Policy, Role
 from sublet.protocol.ezagent.room.statements import KNOCKS, MEMBERS, NESTED_MAP, USERS
 from sublet.protocol.ezagent.room.table import MAX_NAME_CHARS, level_of
 from sublet.protocol.ezagent.yjs.encode import Nested, Transaction
-from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.ezagent.yjs.update import Value
 from sublet.protocol.times import rfc3339_of_ms
 
 MAX_KNOCK_CHARS: Final = 500

@@ -30,7 +30,7 @@ from sublet.protocol.ezagent.identity import parse_record
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.shards import month, previous_month
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 MAX_ROWS: Final = MAX_SHARDS * MAX_CLIENTS
 

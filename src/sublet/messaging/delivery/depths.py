@@ -20,7 +20,7 @@ from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.ezagent.identity import EntityKind
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.order import stands_at_ms
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 DEFAULT_TURNS: Final = 64
 FORGOTTEN_SECONDS: Final = 600.0

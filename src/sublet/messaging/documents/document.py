@@ -25,7 +25,7 @@ from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, is_client_of
 from sublet.protocol.ezagent.keys import DocumentPlace
 from sublet.protocol.ezagent.roots import Root, StorageType
-from sublet.protocol.ezagent.yjs.model import HOLE, MAP, TYPE, Item, ItemId, Update
+from sublet.protocol.ezagent.yjs.update import HOLE, MAP, TYPE, Item, ItemId, Update
 
 MAX_DEPTH: Final = 16
 """Of maps in maps."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.ids import EntityId
-from sublet.protocol.ezagent.yjs.model import ItemId, Update
+from sublet.protocol.ezagent.yjs.update import ItemId, Update
 
 MAX_HELD: Final = 1_024
 MAX_HELD_BYTES: Final = 8 << 20

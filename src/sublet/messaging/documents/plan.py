@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from sublet.protocol.ezagent.errors import Refusal, Refused
-from sublet.protocol.ezagent.yjs.model import ANY, BINARY, MAP, TYPE, Item, ItemId
+from sublet.protocol.ezagent.yjs.update import ANY, BINARY, MAP, TYPE, Item, ItemId
 from sublet.protocol.ezagent.yjs.writer import write_value
 
 OPAQUE: Final = "\0"

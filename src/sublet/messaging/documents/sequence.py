@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from sublet.messaging.documents.ordered import Ordered
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 STEPS: Final = 64
 """That are walked before a list gets its index."""

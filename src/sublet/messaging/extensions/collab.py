@@ -49,7 +49,7 @@ from sublet.protocol.ezagent.content import IMMUTABLE, MAX_BODY_BYTES
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId, is_content_hash, is_entity_id
 from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
 from sublet.protocol.ezagent.roots import StorageType
-from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.ezagent.yjs.update import Value
 from sublet.protocol.times import rfc3339_of_ms
 
 COLLAB: Final = "collab"

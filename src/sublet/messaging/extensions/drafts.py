@@ -20,7 +20,7 @@ from sublet.protocol.ezagent.content import MAX_BODY_BYTES
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, is_ref_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType
-from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.ezagent.yjs.update import Value
 from sublet.protocol.times import rfc3339_of_ms
 
 DRAFTS: Final = "drafts"

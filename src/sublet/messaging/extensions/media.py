@@ -36,7 +36,7 @@ from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import RoomId, is_content_hash
 from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
 from sublet.protocol.ezagent.roots import StorageType
-from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.ezagent.yjs.update import Value
 from sublet.protocol.text import clean_line
 
 MEDIA: Final = "media"

@@ -36,7 +36,7 @@ from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId, is_own_content_id, own_content_id
 from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
 from sublet.protocol.ezagent.roots import StorageType
-from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.ezagent.yjs.update import Value
 from sublet.protocol.times import rfc3339_of_ms
 
 MUTABLE: Final = "mutable"

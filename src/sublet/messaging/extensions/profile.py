@@ -35,7 +35,7 @@ from sublet.protocol.ezagent.ids import EntityId, RefId, is_content_hash, is_ent
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType
 from sublet.protocol.ezagent.yjs.encode import Nested
-from sublet.protocol.ezagent.yjs.model import Scalar, Value
+from sublet.protocol.ezagent.yjs.update import Scalar, Value
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.times import rfc3339_of_ms
 

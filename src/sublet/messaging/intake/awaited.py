@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from sublet.messaging.accepting.arrival import Arrival
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 MAX_AWAITED_BYTES: Final = 8 << 20
 """Of all that waits."""

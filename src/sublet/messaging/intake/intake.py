@@ -35,7 +35,7 @@ from sublet.protocol.ezagent.ids import EntityId, RoomId, is_client_of
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.order import AFTER
 from sublet.protocol.ezagent.yjs.decode import decode_update
-from sublet.protocol.ezagent.yjs.model import ANY, Update
+from sublet.protocol.ezagent.yjs.update import ANY, Update
 
 _PASSING: Final = "/ephemeral/"
 MAX_DIGESTS: Final = 4_096

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from sublet.protocol.ezagent.content import named_contents, parse_content
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import ContentId
-from sublet.protocol.ezagent.yjs.model import Update
+from sublet.protocol.ezagent.yjs.update import Update
 
 
 class Offers:

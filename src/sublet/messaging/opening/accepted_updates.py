@@ -11,7 +11,7 @@ from typing import Final
 from sublet.messaging.ports.store import Store
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.yjs.decode import decode_update
-from sublet.protocol.ezagent.yjs.model import Update
+from sublet.protocol.ezagent.yjs.update import Update
 
 UPDATES_KEPT: Final = 512
 UPDATES_KEPT_BYTES: Final = 16 << 20

@@ -21,7 +21,7 @@ from sublet.messaging.schema.fields import FieldsView
 from sublet.protocol.ezagent.ids import RoomId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.order import AFTER, After, Place, parse_after, rank_of
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 MAX_ROOMS: Final = 1_024
 """Rooms whose ranks are in memory; of more those are forgotten that were used longest ago."""

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sublet.messaging.ports.rows import AfterRow, DocumentRow, EntryRow
 from sublet.protocol.ezagent.ids import RefId, RoomId
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 
 class RankStore(Protocol):

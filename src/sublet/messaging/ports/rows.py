@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RoomId
-from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
+from sublet.protocol.ezagent.yjs.update import Deletion, ItemId
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from sublet.messaging.ports.tree_store import TreeStore
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.digest_tree import Head
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
-from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
+from sublet.protocol.ezagent.yjs.update import Deletion, ItemId
 
 
 class TrustStore(Protocol):

@@ -25,7 +25,7 @@ from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import DocumentPlace
 from sublet.protocol.ezagent.room.state import RoomState
-from sublet.protocol.ezagent.yjs.model import ItemId, Update
+from sublet.protocol.ezagent.yjs.update import ItemId, Update
 
 MAX_STRANGER_UPDATES: Final = 256
 MAX_STRANGER_BYTES: Final = 256 << 10

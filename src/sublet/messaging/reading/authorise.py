@@ -18,7 +18,7 @@ from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, is_own_content_id, is_own_ref_id
 from sublet.protocol.ezagent.order import AFTER, parse_after
 from sublet.protocol.ezagent.ref_shape import CHANGEABLE, EXTENSION, FIXED, MAX_STATUS_CHARS, fits, is_json, misfit
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 MAX_ENTRY_ID_CHARS: Final = 128
 MAX_KEY_CHARS: Final = 512

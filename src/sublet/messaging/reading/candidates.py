@@ -8,8 +8,8 @@ from typing import TypeAlias
 from sublet.messaging.documents.sequence import Node, in_order
 from sublet.messaging.ports.rows import WriteRow
 from sublet.protocol.ezagent.ids import EntityId
-from sublet.protocol.ezagent.yjs.model import ANY, BINARY, TYPE, ItemId, Update
 from sublet.protocol.ezagent.yjs.reader import Reader
+from sublet.protocol.ezagent.yjs.update import ANY, BINARY, TYPE, ItemId, Update
 
 Path: TypeAlias = tuple[str, ...]
 

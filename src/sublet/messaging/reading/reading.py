@@ -28,7 +28,7 @@ from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.order import Place
 from sublet.protocol.ezagent.ref_shape import CORE, mended
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 
 class Reading:

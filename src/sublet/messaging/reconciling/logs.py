@@ -32,7 +32,7 @@ from sublet.protocol.ezagent.reconciliation import (
     LogAsked,
     LogsAsked,
 )
-from sublet.protocol.ezagent.yjs.model import MAX_CLOCK
+from sublet.protocol.ezagent.yjs.update import MAX_CLOCK
 
 MAX_TOLD_BYTES: Final = 512 << 10
 """A longer answer is told in parts; one update always fits."""

@@ -16,8 +16,8 @@ from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room.fold import evaluate
 from sublet.protocol.ezagent.room.state import RoomState
 from sublet.protocol.ezagent.room.statements import NESTED_MAP, NestedMap, Path, Statement
-from sublet.protocol.ezagent.yjs.model import ItemId, Value
 from sublet.protocol.ezagent.yjs.reader import Reader
+from sublet.protocol.ezagent.yjs.update import ItemId, Value
 
 
 class RoomStates:

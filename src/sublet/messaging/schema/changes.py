@@ -9,7 +9,7 @@ from sublet.messaging.schema.datatypes import Change
 from sublet.messaging.schema.fields import Fields, FieldsView
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 from sublet.protocol.ezagent.room.state import RoomState
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 
 @dataclass(frozen=True, slots=True)

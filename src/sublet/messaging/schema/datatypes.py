@@ -15,7 +15,7 @@ from sublet.messaging.schema.fields import Fields
 from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.keys import DocumentPlace
 from sublet.protocol.ezagent.roots import StorageType
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 
 class Origin(StrEnum):

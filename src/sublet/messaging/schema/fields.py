@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from sublet.protocol.ezagent.yjs.encode import Nested
-from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.ezagent.yjs.update import Value
 
 Fields: TypeAlias = dict[str, Any]
 """Fields of a ref or of a map document as they count. Those of the core are checked when they come (``authorise.py``);

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from sublet.messaging.documents.ordered import Ranges
 from sublet.messaging.texts.text_order import TextOrder
 from sublet.protocol.ezagent.yjs.encode import Transaction
-from sublet.protocol.ezagent.yjs.model import Deletion, Item, ItemId, Value
+from sublet.protocol.ezagent.yjs.update import Deletion, Item, ItemId, Value
 
 _UNIT = 2
 """Bytes of one place of a text, a unit of UTF-16."""

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sublet.messaging.documents.ordered import Ordered
-from sublet.protocol.ezagent.yjs.model import STRING, Item, ItemId
+from sublet.protocol.ezagent.yjs.update import STRING, Item, ItemId
 
 _UNIT = 2
 """Bytes of one place of a text, a unit of UTF-16."""

@@ -16,7 +16,7 @@ from typing import Final
 from sublet.messaging.texts.text_body import TextBody
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.ids import EntityId
-from sublet.protocol.ezagent.yjs.model import DELETED, HOLE, MAX_CLOCK, STRING, Deletion, Item, ItemId, Update
+from sublet.protocol.ezagent.yjs.update import DELETED, HOLE, MAX_CLOCK, STRING, Deletion, Item, ItemId, Update
 
 MAX_STEP_BYTES: Final = 1 << 20
 MAX_STEP_DELETING: Final = 1_000

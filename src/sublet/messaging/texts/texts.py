@@ -28,8 +28,8 @@ from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.encode import Transaction
-from sublet.protocol.ezagent.yjs.model import ItemId, Update, Value
 from sublet.protocol.ezagent.yjs.reader import Reader
+from sublet.protocol.ezagent.yjs.update import ItemId, Update, Value
 
 MAX_OPEN_TEXTS: Final = 64
 MAX_OPEN_BYTES: Final = 64 << 20

@@ -31,7 +31,7 @@ from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
 from sublet.protocol.ezagent.ids import is_client_of
 from sublet.protocol.ezagent.yjs.decode import decode_update
-from sublet.protocol.ezagent.yjs.model import Update
+from sublet.protocol.ezagent.yjs.update import Update
 
 EQUIVOCATION_EVENT: Final = "room.equivocation"
 MAX_NEW_FORKS: Final = 64

@@ -33,7 +33,7 @@ from sublet.protocol.ezagent.order import AFTER
 from sublet.protocol.ezagent.ref_shape import MAX_STATUS_CHARS, misfit
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.encode import Transaction
-from sublet.protocol.ezagent.yjs.model import ItemId, Update
+from sublet.protocol.ezagent.yjs.update import ItemId, Update
 
 MAX_MERGED: Final = 32
 """Refs of one burst that share an envelope."""

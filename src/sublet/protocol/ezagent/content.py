@@ -21,7 +21,7 @@ from sublet.protocol.canonical import MAX_DEPTH, JsonValue, narrow
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
 from sublet.protocol.ezagent.ids import ContentId, EntityId, checked_entity_id, is_content_hash
 from sublet.protocol.ezagent.ref_shape import fits, moment_ms
-from sublet.protocol.ezagent.yjs.model import ANY, Update
+from sublet.protocol.ezagent.yjs.update import ANY, Update
 
 Object: TypeAlias = "dict[str, JsonValue]"
 

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from sublet.protocol.ezagent.ids import RefId, is_ref_id, ref_ms
 from sublet.protocol.ezagent.ref_shape import LAST_MS
 from sublet.protocol.ezagent.shards import is_shard
-from sublet.protocol.ezagent.yjs.model import MAX_CLIENT, MAX_CLOCK, ItemId
+from sublet.protocol.ezagent.yjs.update import MAX_CLIENT, MAX_CLOCK, ItemId
 from sublet.protocol.patterns import Pattern
 
 AFTER: Final = "ext.after"

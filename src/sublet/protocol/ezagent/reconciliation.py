@@ -26,7 +26,7 @@ from sublet.protocol.ezagent.digest_tree import (
     Prefix,
 )
 from sublet.protocol.ezagent.errors import malformed
-from sublet.protocol.ezagent.yjs.model import MAX_CLIENT, MAX_CLOCK
+from sublet.protocol.ezagent.yjs.update import MAX_CLIENT, MAX_CLOCK
 
 VERSION: Final = 1
 MAX_PREFIXES: Final = 32

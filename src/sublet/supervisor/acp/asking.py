@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Final
 
 from sublet.protocol.text import clean_line
-from sublet.supervisor.model import Job, Output, Report
+from sublet.supervisor.job import Job, Output, Report
 from sublet.supervisor.tool_gate import ToolCall, Verdict
 
 MAX_NOTES: Final = 500

@@ -14,7 +14,7 @@ from acp.schema import ToolCallProgress, ToolCallStart, ToolCallUpdate
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.patterns import Pattern
 from sublet.supervisor.acp.tool_calls import in_view
-from sublet.supervisor.model import JobResource
+from sublet.supervisor.job import JobResource
 from sublet.supervisor.tool_words import telling
 
 Update = ToolCallStart | ToolCallProgress | ToolCallUpdate

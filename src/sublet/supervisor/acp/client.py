@@ -36,7 +36,7 @@ from sublet.supervisor.acp.call_words import call_line, short_title, subject
 from sublet.supervisor.acp.file_requests import FileRequests
 from sublet.supervisor.acp.terminals import Terminals
 from sublet.supervisor.acp.tool_calls import TooLarge, choose, tool_call
-from sublet.supervisor.model import Job
+from sublet.supervisor.job import Job
 from sublet.supervisor.output import Capture
 from sublet.supervisor.tool_words import MAX_LINE_CHARS
 

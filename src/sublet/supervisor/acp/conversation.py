@@ -28,8 +28,8 @@ from sublet.supervisor.acp.file_requests import FileRequests
 from sublet.supervisor.acp.presets import AcpPlan
 from sublet.supervisor.acp.stream import AgentStream
 from sublet.supervisor.acp.terminals import Terminals
+from sublet.supervisor.job import Job, Report
 from sublet.supervisor.lease_files import LeaseFiles
-from sublet.supervisor.model import Job, Report
 from sublet.supervisor.program_run import Conversation
 from sublet.supervisor.tool_server.names import SERVER
 from sublet.supervisor.tool_server.opened import OwnTools

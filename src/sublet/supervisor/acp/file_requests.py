@@ -13,8 +13,8 @@ from sublet.protocol.canonical import JsonValue
 from sublet.supervisor import tools
 from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.acp.tool_calls import in_view
+from sublet.supervisor.job import Job, JobResource
 from sublet.supervisor.lease_files import LeaseFiles, ViewPath
-from sublet.supervisor.model import Job, JobResource
 from sublet.supervisor.tool_gate import ToolCall
 
 MAX_READ_BYTES: Final = 4 << 20

@@ -16,9 +16,10 @@ from sublet.supervisor.acp.presets import acp_plan, preset_of
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.command import MAX_SUMMARY_CHARS, how_it_ended
 from sublet.supervisor.governance_config import command_namespace
+from sublet.supervisor.job import EndReason, Job, Outcome, Output, Report
+from sublet.supervisor.launch import Sandbox
 from sublet.supervisor.lease_files import OpenFiles
 from sublet.supervisor.limits import Limiter, told
-from sublet.supervisor.model import EndReason, Job, Outcome, Output, Report, Sandbox
 from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.program_noise import quiet_errors
 from sublet.supervisor.program_run import ProgramEnd, ProgramRunner

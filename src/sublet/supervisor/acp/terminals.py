@@ -22,7 +22,7 @@ from sublet.supervisor import tools
 from sublet.supervisor.acp.asking import ToolQuestions
 from sublet.supervisor.acp.tool_calls import in_view
 from sublet.supervisor.guarded_process import Ended, GuardedProcess
-from sublet.supervisor.model import Job
+from sublet.supervisor.job import Job
 from sublet.supervisor.program_run import DRAIN_SECONDS
 from sublet.supervisor.tool_gate import ToolCall
 

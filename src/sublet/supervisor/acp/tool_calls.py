@@ -13,7 +13,7 @@ from sublet.policy.tool_names import READING_TOOLS, is_known, tool_plain
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.patterns import Pattern
 from sublet.supervisor import tools
-from sublet.supervisor.model import JobResource
+from sublet.supervisor.job import JobResource
 from sublet.supervisor.tool_gate import ToolCall
 
 MAX_ARGUMENT_BYTES: Final = 1 << 20

@@ -20,8 +20,9 @@ from sublet.protocol.ids import new_delegation_id
 from sublet.protocol.text import clean
 from sublet.supervisor.agent_config import LimitsConfig
 from sublet.supervisor.capabilities.registry import Capability
+from sublet.supervisor.job import Job, JobResource, Output
+from sublet.supervisor.launch import Sandbox
 from sublet.supervisor.limits import Limiter
-from sublet.supervisor.model import Job, JobResource, Output, Sandbox
 from sublet.supervisor.program_run import ProgramEnd, ProgramPlan, ProgramRunner
 
 MAX_OUTPUT_CHARS: Final = 64_000

@@ -11,7 +11,7 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.supervisor.capabilities.registry import CapabilitySet
 from sublet.supervisor.capabilities.runs import CapabilityRuns
-from sublet.supervisor.model import Job
+from sublet.supervisor.job import Job
 from sublet.supervisor.tool_gate import ToolCall
 from sublet.supervisor.tools import ToolAnswer, ToolOffer
 

@@ -11,8 +11,8 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.text import clean_name
 from sublet.supervisor import tools
 from sublet.supervisor.chat.tool import MAX_RESULT_CHARS, Arguments, Tool, ToolFailed, ToolResult, number_of, text_of
+from sublet.supervisor.job import Job
 from sublet.supervisor.lease_files import LeaseFiles, Match, ViewPath
-from sublet.supervisor.model import Job
 from sublet.supervisor.tool_gate import ToolCall, ToolGate
 
 MAX_PATH_CHARS: Final = 4_096

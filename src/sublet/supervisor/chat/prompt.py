@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sublet.supervisor.chat.tool import Tool
-from sublet.supervisor.model import Job
+from sublet.supervisor.job import Job
 
 _WORK = """You are an agent that works on a task in directories that were lent to you for a limited time.
 Work with the tools: look before you change, change only what the task needs, and check what you did where you can.

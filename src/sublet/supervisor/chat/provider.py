@@ -31,9 +31,10 @@ from sublet.supervisor.chat.shell_tool import shell_tool
 from sublet.supervisor.chat.tool import Tool, ToolFailed, ToolResult
 from sublet.supervisor.confined_runs import ConfinedRuns, LimitMet
 from sublet.supervisor.governance_config import command_namespace
+from sublet.supervisor.job import Job, Outcome, Output, Report
+from sublet.supervisor.launch import Sandbox
 from sublet.supervisor.lease_files import OpenFiles
 from sublet.supervisor.limits import Limiter
-from sublet.supervisor.model import Job, Outcome, Output, Report, Sandbox
 from sublet.supervisor.model_config import ModelConfig
 from sublet.supervisor.output import Capture, flushed_regularly
 from sublet.supervisor.processes import ProcessOwners

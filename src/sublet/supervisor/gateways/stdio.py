@@ -21,7 +21,7 @@ from sublet.protocol.text import clean_line
 from sublet.supervisor.gateways.module_file import GatewayModule
 from sublet.supervisor.gateways.session import GatewaySession
 from sublet.supervisor.guarded_process import Ended, GuardedProcess
-from sublet.supervisor.model import Launch, Sandbox
+from sublet.supervisor.launch import Launch, Sandbox
 from sublet.supervisor.program import program_paths
 
 READ_BYTES: Final = 65_536

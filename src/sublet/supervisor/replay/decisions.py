@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sublet.policy.model import Decision, Value
+from sublet.policy.decision import Decision, Value
 from sublet.policy.recorded import NotDecidable, RecordedDecision, decide_again, recorded_in
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.chain import Chain, check_call

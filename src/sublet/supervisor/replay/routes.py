@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.decision import Action, Resource, Subject
 from sublet.policy.rule_set import RuleSet
 from sublet.protocol.events import Event
 from sublet.supervisor.replay.basis import Basis

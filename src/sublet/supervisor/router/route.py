@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
-from sublet.policy.model import Kind
+from sublet.policy.decision import Kind
 from sublet.supervisor.sessions.session_parts import LastRoute, RouteDecision
 
 MAX_TEXT_JOURNALLED: Final = 20_000

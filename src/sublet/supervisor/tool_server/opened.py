@@ -17,7 +17,7 @@ import structlog
 
 from sublet.disk.private_dir import PrivateDir
 from sublet.supervisor.acp.asking import ToolQuestions
-from sublet.supervisor.model import Job
+from sublet.supervisor.job import Job
 from sublet.supervisor.program import program_paths
 from sublet.supervisor.tool_server import relay
 from sublet.supervisor.tool_server.names import NamedOffer, permission_name

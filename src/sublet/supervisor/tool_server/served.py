@@ -22,7 +22,7 @@ from sublet.protocol.errors import SubletError
 from sublet.protocol.lines import LineCutter, LineTooLong
 from sublet.protocol.text import clean_line
 from sublet.supervisor.acp.asking import ToolQuestions
-from sublet.supervisor.model import Job
+from sublet.supervisor.job import Job
 from sublet.supervisor.tool_gate import ToolCall
 from sublet.supervisor.tool_server.line_server import Read, Stream, Write, serve_lines
 from sublet.supervisor.tool_server.names import SERVER, NamedOffer

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sublet.workspace.archive.tree_pack import TreePacker
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.view.export_view import META
 from sublet.workspace.view.walk import Budget
 

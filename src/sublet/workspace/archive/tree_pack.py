@@ -9,7 +9,7 @@ from typing import Final
 
 from sublet.workspace.archive.tar_format import END, Entry, Parts, header, padding
 from sublet.workspace.confined.fs import OPEN_FILE
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.view.walk import Budget, Directory, Unread, walk
 
 CHUNK_BYTES: Final = 256 * 1024

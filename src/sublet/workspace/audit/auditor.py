@@ -27,8 +27,8 @@ from sublet.workspace.audit.reporting import AuditResult, Patch, author_of, made
 from sublet.workspace.audit.shadow import Shadow, Sound, lock
 from sublet.workspace.audit.shadow_git import ShadowGit, checked_id
 from sublet.workspace.audit.snapshot import MAX_LENT_ENTRIES
+from sublet.workspace.export import ViewRules
 from sublet.workspace.git.refs import MovedRef, moved, read_refs
-from sublet.workspace.model import ViewRules
 
 MAX_SOUND: Final = 256
 """Workspaces whose newest snapshot is known to be whole."""

@@ -25,8 +25,8 @@ from sublet.workspace.audit.shadow_git import (
     checked_id,
 )
 from sublet.workspace.audit.snapshot import MAX_ENTRIES, SETTLED_NS, take
+from sublet.workspace.export import ViewRules
 from sublet.workspace.git.refs import Refs
-from sublet.workspace.model import ViewRules
 
 _SALT_BYTES: Final = 16
 _LISTING: Final = "listing"

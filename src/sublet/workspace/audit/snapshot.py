@@ -17,7 +17,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.manifest import ROOT, Manifest, Record, Stamp
 from sublet.workspace.audit.path_tree import PathTree
 from sublet.workspace.audit.shadow_git import DIRECTORY, EXECUTABLE, PLAIN, SYMLINK, blob_id
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.view.walk import OPEN_DIRECTORY, Budget, Directory, Unread, WalkOverrunError, open_root, walk
 
 MAX_LENT_ENTRIES: Final = MAX_FILES

@@ -23,8 +23,8 @@ from sublet.workspace.bundles.pack import MalformedBundle, measure, read_head
 from sublet.workspace.bundles.runs import GitRuns
 from sublet.workspace.bundles.stream import write_snapshot
 from sublet.workspace.bundles.taken import Taken
+from sublet.workspace.export import ViewRules
 from sublet.workspace.git_runner import GitEnded, nameless_beside
-from sublet.workspace.model import ViewRules
 from sublet.workspace.view.walk import Budget
 
 BRANCH: Final = "refs/heads/sublet"

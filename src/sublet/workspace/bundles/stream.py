@@ -11,7 +11,7 @@ from sublet.protocol.text import clean_name
 from sublet.workspace.audit.shadow_git import mask, quoted
 from sublet.workspace.confined.bounds import open_up
 from sublet.workspace.confined.fs import OPEN_FILE
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.view.walk import Budget, Directory, walk
 
 _LINK: Final = 0o120000

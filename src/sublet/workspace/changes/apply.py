@@ -36,7 +36,7 @@ from sublet.workspace.changes.transaction import DONE, PLAN, recover
 from sublet.workspace.changes.transaction_plan import GroupName, Plan
 from sublet.workspace.changes.tree import ABSENT, Tree
 from sublet.workspace.changes.undo import wanted_by_undo
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.staging.staged_result import (
     Applied,
     ChangeSetStatus,

@@ -26,12 +26,12 @@ from sublet.workspace.bundles.listing import MalformedListing, records
 from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.changes.merge import refusal
 from sublet.workspace.changes.record import Entry
+from sublet.workspace.export import ViewRules
 from sublet.workspace.git.index import unsafe_path
 from sublet.workspace.git.objects import check_object_file
 from sublet.workspace.git.place import RepositoryPlace, find
 from sublet.workspace.git.repository_git import RepositoryGit
 from sublet.workspace.git_runner import GitEnded
-from sublet.workspace.model import ViewRules
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
 
 MAX_BRANCH_BYTES: Final = 200

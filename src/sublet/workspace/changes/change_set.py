@@ -29,7 +29,7 @@ from sublet.workspace.audit.reporting import MAX_NUMSTAT_BYTES, MAX_PATCH_BYTES,
 from sublet.workspace.audit.shadow_git import DIRECTORY
 from sublet.workspace.changes import record as change_record
 from sublet.workspace.changes.record import ChangeRecord, Content, Entry
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.staging.copy import copy_content
 from sublet.workspace.staging.private_views import Staging

@@ -10,7 +10,7 @@ from typing import Literal
 
 from sublet.workspace.changes.record import DIRECTORY_PERMISSIONS, Content
 from sublet.workspace.changes.tree import ABSENT, PathContents, Tree
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.staging.staged_result import Conflict
 
 Operation = Literal["take", "drop", "mkdir", "put", "swap", "chmod"]

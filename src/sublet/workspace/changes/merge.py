@@ -19,7 +19,7 @@ from sublet.workspace.audit.snapshot import MAX_STORED_BYTES
 from sublet.workspace.changes.edits import Edit, Make, PlannedEdits
 from sublet.workspace.changes.record import ChangeRecord, Content, Entry
 from sublet.workspace.changes.tree import PathContents, Tree
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.staging.staged_result import Conflict, ConflictKind
 from sublet.workspace.viewpath import link_stays
 

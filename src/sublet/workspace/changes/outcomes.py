@@ -10,7 +10,7 @@ from sublet.workspace.changes.edits import Operation, PlannedEdits, Step, add_ab
 from sublet.workspace.changes.record import ChangeRecord
 from sublet.workspace.changes.transaction_plan import Plan
 from sublet.workspace.changes.tree import PathContents, Tree
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.staging.staged_result import Conflict, ConflictKind, DirectoryOutcome
 
 MAX_NAME_BYTES: Final = 255

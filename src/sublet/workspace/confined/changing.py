@@ -29,9 +29,9 @@ from sublet.workspace.confined.held import HeldBelow
 from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.confined.names import held_name, is_there
 from sublet.workspace.confined.shared import is_shared
+from sublet.workspace.export import ViewRules
 from sublet.workspace.kept.blocks import ALL, NOTHING, Span
 from sublet.workspace.kept.keeper import OverwriteKeeper
-from sublet.workspace.model import ViewRules
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import Parts, refused

@@ -28,7 +28,7 @@ from sublet.workspace.confined.handles import Parent
 from sublet.workspace.confined.handles import ReadFile as ReadFile
 from sublet.workspace.confined.nested_mounts import NestedMounts
 from sublet.workspace.confined.shared import SharedFiles, is_shared
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import Parts, link_stays, refused

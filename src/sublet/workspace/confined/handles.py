@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, Protocol
 
 from sublet.workspace.confined.later import NotKnownYet
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.viewpath import Parts
 
 # A FIFO, whose open would block, is refused by its type before it is opened; O_NONBLOCK is for one swapped in after.

@@ -25,7 +25,7 @@ from sublet.workspace.confined.bounds import MAX_DEPTH
 from sublet.workspace.confined.descend import Level, descend
 from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.confined.shared import CLOCK_NS, OwnHidden, SharedFiles
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.viewpath import Parts, refused
 
 MAX_HELD_ENTRIES: Final = 500_000

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.viewpath import Parts, link_stays, refused
 
 

@@ -23,9 +23,9 @@ from sublet.workspace.confined.changing import (
 from sublet.workspace.confined.file import OnChange
 from sublet.workspace.confined.held import check_below
 from sublet.workspace.confined.move import check_move
+from sublet.workspace.export import ViewRules
 from sublet.workspace.git.take import QUICK_BYTES, Looking, looking, take
 from sublet.workspace.kept.keeper import OverwriteKeeper
-from sublet.workspace.model import ViewRules
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import Parts, refused

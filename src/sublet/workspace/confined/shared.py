@@ -23,7 +23,7 @@ from sublet.disk.openat2 import DIRECTORY_PATH, Opener
 from sublet.workspace.confined.descend import Level, descend
 from sublet.workspace.confined.later import need
 from sublet.workspace.confined.nested_mounts import NestedMounts
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.viewpath import Parts
 
 MAX_NAMES: Final = 64

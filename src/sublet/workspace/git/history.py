@@ -15,10 +15,10 @@ from sublet.disk.removal import temporary_directory
 from sublet.protocol.errors import SubletError
 from sublet.protocol.patterns import Pattern
 from sublet.workspace.bundles.listing import MalformedListing, records
+from sublet.workspace.export import ViewRules
 from sublet.workspace.git.place import find
 from sublet.workspace.git.refs import MovedRef
 from sublet.workspace.git.repository_git import RepositoryGit
-from sublet.workspace.model import ViewRules
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
 
 MAX_REFS: Final = 200

@@ -21,6 +21,7 @@ from typing import Final
 from sublet.disk.private_dir import PrivateDir
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.snapshot import MAX_STORED_BYTES
+from sublet.workspace.export import ViewRules
 from sublet.workspace.kept.blocks import ALL, NOTHING, Blocks, Span
 from sublet.workspace.kept.budget import KeptBudget
 from sublet.workspace.kept.contents import QUICK_BYTES, KeptContents, Reading
@@ -38,7 +39,6 @@ from sublet.workspace.kept.log import (
     encode_unwritten,
 )
 from sublet.workspace.kept.signature import Signature
-from sublet.workspace.model import ViewRules
 from sublet.workspace.viewpath import Parts, refused
 
 MAX_KNOWN: Final = 30_000

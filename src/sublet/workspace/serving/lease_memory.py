@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from sublet.disk.plain_file import read_plain
-from sublet.workspace.model import LeaseUsage
+from sublet.workspace.export import LeaseUsage
 from sublet.workspace.own_names import OwnNames, Step
 from sublet.workspace.quota import QuotaMet
 

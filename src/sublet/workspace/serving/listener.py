@@ -21,7 +21,7 @@ from sublet.accepting import accept
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.stop_time import within
 from sublet.tasks import alone
-from sublet.workspace.model import Export, LeaseUsage
+from sublet.workspace.export import Export, LeaseUsage
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.serving.login import LeaseConnection
 from sublet.workspace.serving.served_lease import OfPeer, ServedLease

@@ -19,9 +19,9 @@ from sublet.protocol.text import clean_name
 from sublet.workspace.byte_budget import ByteBudget
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.export import Export, LeaseUsage, LentDirectory
 from sublet.workspace.kept.budget import KeptBudget
 from sublet.workspace.kept.keeper import OverwriteKeeper
-from sublet.workspace.model import Export, LeaseUsage, LentDirectory
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota, QuotaMet
 from sublet.workspace.sandbox.git_sandbox import GitSandbox

@@ -16,7 +16,7 @@ from sublet.workspace.archive.wire import Report
 from sublet.workspace.bundles.server import GitDownload, GitUpload
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
-from sublet.workspace.model import LeaseUsage, Remembering
+from sublet.workspace.export import LeaseUsage, Remembering
 from sublet.workspace.quota import Quota
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.view.export_view import Copies, ExportView

@@ -23,7 +23,7 @@ from functools import partial
 from typing import Final
 
 from sublet.workspace.confined.later import NotKnownYet
-from sublet.workspace.model import LeaseUsage
+from sublet.workspace.export import LeaseUsage
 from sublet.workspace.sftp import wire
 from sublet.workspace.sftp.again import Again
 from sublet.workspace.sftp.handles import Handles, Listing

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Final
 
 from sublet.workspace.confined.file import WriteFile, process_umask
+from sublet.workspace.export import LeaseUsage
 from sublet.workspace.git.take import Looking
-from sublet.workspace.model import LeaseUsage
 from sublet.workspace.sftp import wire
 from sublet.workspace.sftp.handles import Handles
 from sublet.workspace.sftp.reply import Operation, Reply, SlowReply, ThreadWork

@@ -14,7 +14,7 @@ import asyncssh
 from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line
-from sublet.workspace.model import MountTarget
+from sublet.workspace.export import MountTarget
 from sublet.workspace.ssh.keys import read_public_key
 from sublet.workspace.ssh.tuning import tune
 

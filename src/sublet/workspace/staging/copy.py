@@ -15,9 +15,9 @@ from sublet.disk.openat2 import DIRECTORY_PATH, choose_opener, open_real
 from sublet.policy.limits import AdmissionLimits
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.text import clean_name
+from sublet.workspace.export import ViewRules
 from sublet.workspace.file_copy import FICLONE
 from sublet.workspace.file_copy import copy_content as copy_content
-from sublet.workspace.model import ViewRules
 from sublet.workspace.view.walk import Budget, Directory, Unread, WalkOverrunError, open_root, walk
 
 MAX_COPY_SECONDS: Final = 300.0

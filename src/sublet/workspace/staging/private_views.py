@@ -20,7 +20,7 @@ from sublet.disk.removal import remove_tree
 from sublet.disk.set_aside import SetAside
 from sublet.policy.limits import MIB, AdmissionLimits
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 from sublet.workspace.staging.copy import PlainCopyTooLargeError, copy_tree, shares_blocks
 from sublet.workspace.staging.overlay import holds, mount_overlay, why_no_overlay
 from sublet.workspace.staging.staged_result import OverlayRoot, StagedView, StagingKind, checked_key, is_key

@@ -16,7 +16,7 @@ from sublet.policy.limits import MIB
 from sublet.policy.limits import AdmissionLimits as AdmissionLimits
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_name
-from sublet.workspace.model import LentDirectory, ViewRules
+from sublet.workspace.export import LentDirectory, ViewRules
 from sublet.workspace.view.walk import Budget, Directory, Parts, Unread, WalkOverrunError, open_root, walk
 from sublet.workspace.viewpath import link_stays
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from sublet.protocol.text import clean_name
-from sublet.workspace.model import LentDirectory
+from sublet.workspace.export import LentDirectory
 from sublet.workspace.view.walk import Budget, Directory, open_root, walk
 
 MAX_ENTRIES: Final = 100_000

@@ -20,8 +20,8 @@ from sublet.protocol.patterns import Pattern
 from sublet.workspace.confined.file import WriteFile
 from sublet.workspace.confined.fs import ConfinedFs, StatVfs
 from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.export import META as META_NAME
 from sublet.workspace.git.take import Looking
-from sublet.workspace.model import META as META_NAME
 from sublet.workspace.viewpath import Parts, refused, split
 
 META: Final = META_NAME.encode()

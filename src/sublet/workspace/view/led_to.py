@@ -16,9 +16,9 @@ from typing import Final
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.patterns import Pattern
 from sublet.workspace.confined.descend import descend
+from sublet.workspace.export import ViewRules
 from sublet.workspace.git.obeyed import HOOKS, obeyed
 from sublet.workspace.git.rules import REPOSITORY
-from sublet.workspace.model import ViewRules
 from sublet.workspace.view.patterns import MAX_PATTERN_BYTES
 from sublet.workspace.view.walk import open_root
 

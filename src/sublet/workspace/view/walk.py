@@ -18,7 +18,7 @@ from sublet.disk.openat2 import choose_opener, open_real
 from sublet.workspace.confined.bounds import MAX_DEPTH
 from sublet.workspace.confined.nested_mounts import NestedMounts
 from sublet.workspace.confined.shared import SharedFiles, is_shared
-from sublet.workspace.model import ViewRules
+from sublet.workspace.export import ViewRules
 
 Parts = tuple[bytes, ...]
 

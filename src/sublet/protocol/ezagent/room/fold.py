@@ -20,7 +20,7 @@ from sublet.protocol.ezagent.room.seen import CONFIG, Seen, covers
 from sublet.protocol.ezagent.room.state import Level, Membership, MembershipGrant, Removal, Role, RoomState
 from sublet.protocol.ezagent.room.statements import MEMBERS, USERS, NestedMap, Statement, genesis
 from sublet.protocol.ezagent.room.table import allowed, level_of
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.update import ItemId
 
 MAX_REASON_CHARS: Final = 500
 MAX_TURNS: Final = 32

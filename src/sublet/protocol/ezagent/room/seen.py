@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from sublet.protocol.ezagent.yjs.model import MAX_CLIENT, MAX_CLOCK, ItemId, Value
+from sublet.protocol.ezagent.yjs.update import MAX_CLIENT, MAX_CLOCK, ItemId, Value
 
 Seen: TypeAlias = "Mapping[str, Mapping[int, int]]"
 """Next clock by client, by the part of a document's id after the room's: ``config``, ``index/2026-11``."""

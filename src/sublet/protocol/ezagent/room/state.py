@@ -11,7 +11,7 @@ from typing import Final
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.room.ancestry import KnownWrites
 from sublet.protocol.ezagent.room.seen import Seen, covers
-from sublet.protocol.ezagent.yjs.model import ItemId, Value
+from sublet.protocol.ezagent.yjs.update import ItemId, Value
 
 
 class Role(StrEnum):

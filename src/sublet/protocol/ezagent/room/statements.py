@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, EntityId, RoomId, room_id
 from sublet.protocol.ezagent.room.seen import Seen, parse_seen
 from sublet.protocol.ezagent.room.state import ROLES, Role
-from sublet.protocol.ezagent.yjs.model import ItemId, Value
+from sublet.protocol.ezagent.yjs.update import ItemId, Value
 
 Path: TypeAlias = tuple[str, ...]
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
-from sublet.protocol.ezagent.yjs.model import (
+from sublet.protocol.ezagent.yjs.reader import Reader
+from sublet.protocol.ezagent.yjs.update import (
     ANY,
     ARRAY,
     BINARY,
@@ -27,7 +28,6 @@ from sublet.protocol.ezagent.yjs.model import (
     ItemId,
     Update,
 )
-from sublet.protocol.ezagent.yjs.reader import Reader
 
 MAX_UPDATE_BYTES: Final = 1 << 20
 MAX_ITEMS: Final = 1 << 16

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from sublet.protocol.ezagent.yjs.model import ANY, MAP, STRING, TYPE, Deletion, Item, ItemId, Update, Value
+from sublet.protocol.ezagent.yjs.update import ANY, MAP, STRING, TYPE, Deletion, Item, ItemId, Update, Value
 from sublet.protocol.ezagent.yjs.writer import write_number, write_text, write_value
 
 _ORIGIN = 128

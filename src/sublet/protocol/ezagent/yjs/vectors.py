@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from sublet.protocol.ezagent.errors import malformed
-from sublet.protocol.ezagent.yjs.model import MAX_CLOCK
 from sublet.protocol.ezagent.yjs.reader import Reader
+from sublet.protocol.ezagent.yjs.update import MAX_CLOCK
 from sublet.protocol.ezagent.yjs.writer import write_number
 
 MAX_VECTOR_BYTES: Final = 1 << 20

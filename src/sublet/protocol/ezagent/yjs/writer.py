@@ -6,7 +6,7 @@ import math
 import struct
 from typing import Final
 
-from sublet.protocol.ezagent.yjs.model import MAX_VALUE_DEPTH, Value
+from sublet.protocol.ezagent.yjs.update import MAX_VALUE_DEPTH, Value
 
 _F32: Final = struct.Struct(">f")
 _F64: Final = struct.Struct(">d")
