@@ -67,7 +67,7 @@ async def _do(service: MessagingService, me: str, command: dict[str, Any]) -> An
         case "watch":
             return await service.watch(me, **command)
         case "sync":
-            await service.synchronise(command["room_id"])
+            await service.asking.room(command["room_id"])
             return {}
         case "find":
             await service.find_room(command["room_id"])

@@ -365,7 +365,7 @@ class InProcess:
             with suppress(SubletError):
                 rooms = await home.service.call(self.entity(self._homes.index(home)), "room.list")
                 for room in rooms:
-                    await home.service.synchronise(room["room_id"])
+                    await home.service.asking.room(room["room_id"])
 
 
 def _copy(place: Path, there: Path) -> None:

@@ -16,7 +16,6 @@ ContentId: TypeAlias = str
 SYSTEM_ENTITY: Final = "@system:local"
 """The engine's own hooks; it can't be registered, signed for, or accepted from the wire (DESIGN 6.7)."""
 
-MAX_ENTITY_CHARS: Final = 1 + 64 + 1 + 253
 _ENTITY = Pattern(r"@[a-z0-9._-]{1,64}:[a-z0-9.-]{1,253}\Z")
 _ROOM = Pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 _REF = Pattern(r"(?:ulid:)?[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
