@@ -7,12 +7,14 @@ from the headers who asks: ``open_bytes`` is for those whom it does not know.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sublet import deadlines
-from sublet.a2a_server.caller import SCOPE_KEY
+from sublet.a2a_server.caller import SCOPE_KEY, Caller
+from sublet.a2a_server.json_rpc import LARGE_BYTES
+from sublet.a2a_server.large_bodies import LargeBodies, Place
 from sublet.a2a_server.refusal import http_error
 from sublet.protocol.errors import LocalCode, SubletError
 
@@ -42,6 +44,7 @@ class BoundedBodies:
     def __init__(self, app: ASGIApp, limits: Mapping[str, int]) -> None:
         self._app = app
         self._limits = limits
+        self._large = LargeBodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -49,21 +52,25 @@ class BoundedBodies:
             await self._app(scope, receive, send)
             return
         limit = self._limits.get(scope["path"], MAX_BODY_BYTES)
-        if SCOPE_KEY not in scope:
+        caller = cast("Caller | None", scope.get(SCOPE_KEY))
+        if caller is None:
             limit = min(limit, MAX_OPEN_BODY_BYTES)
+        place = self._large.place(caller.owner if caller else "")
         try:
-            body = await _read(scope, receive, limit)
-        except _BodyRefused as refused:
-            # What is left of the body is not read, so the connection can't be used again.
-            response = http_error(refused.status, refused.error, {"Connection": "close"})
-            await response(scope, receive, send)
-            return
-        if body is None:
-            return
-        await self._app(scope, _replay(body, receive), send)
+            try:
+                body = await _read(scope, receive, limit, place)
+            except _BodyRefused as refused:
+                # What is left of the body is not read, so the connection can't be used again.
+                response = http_error(refused.status, refused.error, {"Connection": "close"})
+                await response(scope, receive, send)
+                return
+            if body is not None:
+                await self._app(scope, _replay(body, receive), place.until_answered(send))
+        finally:
+            place.give_back()
 
 
-async def _read(scope: Scope, receive: Receive, limit: int) -> bytes | None:
+async def _read(scope: Scope, receive: Receive, limit: int, place: Place) -> bytes | None:
     too_large = _BodyRefused(413, "the request body is too large", f"At most {limit} bytes are accepted here.")
     declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     if not declared.isdigit() or len(declared) > _MAX_LENGTH_DIGITS or int(declared) > limit:
@@ -72,6 +79,8 @@ async def _read(scope: Scope, receive: Receive, limit: int) -> bytes | None:
     try:
         async with deadlines.timeout(MAX_BODY_SECONDS):
             while True:
+                if max(int(declared), len(body)) > LARGE_BYTES:
+                    await place.take()
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return None
@@ -81,6 +90,10 @@ async def _read(scope: Scope, receive: Receive, limit: int) -> bytes | None:
                 if not message.get("more_body", False):
                     return bytes(body)
     except TimeoutError:
+        if place.waits:
+            raise _BodyRefused(
+                503, "too many large requests of yours are under way", "Send them one after the other."
+            ) from None
         raise _BodyRefused(
             408, "the request body came too slowly", f"Send it within {MAX_BODY_SECONDS:.0f} s."
         ) from None

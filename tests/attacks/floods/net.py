@@ -187,9 +187,13 @@ FLOODS = (
     Flood(
         name="net: large JSON",
         who="peer",
-        covers=["a2a_server.json_rpc:WellFormed.__call__", "protocol.bounded_json:parse_json"],
+        covers=[
+            "a2a_server.json_rpc:WellFormed.__call__",
+            "a2a_server.large_bodies:LargeBodies.take",
+            "protocol.bounded_json:parse_json",
+        ],
         run=_big_json,
-        waves=4,
+        waves=48,
     ),
     Flood(
         name="net: INVITEs that no START follows",

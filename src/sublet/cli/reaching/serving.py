@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sublet.cli.errors import sole_error
+from sublet.cli.reaching.lean import load_lean
 from sublet.cli.reaching.start_report import Reporter
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ async def serve(options: UpOptions, reporter: Reporter, ready: Callable[[StatusV
 
 
 async def _run(options: UpOptions, ready: Callable[[StatusView], None]) -> None:
+    load_lean()
     from sublet.app.running import run_daemon
     from sublet.cli.reaching.start_report import log_path
     from sublet.daemon.config.daemon_config import DaemonConfig
