@@ -27,6 +27,7 @@ from sublet.protocol.errors import SubletError
 from support.consents import TakesAll
 from support.muddler import AstrayNetwork
 from support.pinned_network import PinnedNetwork
+from support.plain_logs import log_plainly
 from support.probe_extension import PROBE
 from support.rooms import local_entity
 
@@ -137,6 +138,7 @@ def _answer(answer: object) -> None:
 
 
 if __name__ == "__main__":
+    log_plainly()
     given = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
     more = EXTENSIONS if "--extensions" in sys.argv else ()
     more = (*more, PROBE) if "--probe" in sys.argv else more
