@@ -146,7 +146,8 @@ class RuleTable:
             for action in rule.actions:
                 for kind in rule.kinds:
                     added.setdefault((action, kind), []).append(rule)
-        self._rules, self._cells = (dict(over._rules), dict(over._cells)) if over is not None else ({}, {})
+        self._rules: dict[tuple[Action, Kind], list[Rule]] = dict(over._rules) if over is not None else {}
+        self._cells: dict[tuple[Action, Kind], Cell] = dict(over._cells) if over is not None else {}
         for key, found in added.items():
             self._rules[key] = [*self._rules.get(key, ()), *found]
             self._cells[key] = _cell(self._rules[key], key[0])
