@@ -35,6 +35,7 @@ from sublet.messaging.delivery.delivery import Delivery
 from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
 from sublet.messaging.engine.engine import Engine
+from sublet.messaging.erasing.erasing import Erasing
 from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.membership.answering import Answering
 from sublet.messaging.membership.catching_up import CatchingUp
@@ -44,6 +45,7 @@ from sublet.messaging.membership.joining import Joining
 from sublet.messaging.membership.looking import find_room
 from sublet.messaging.ports.network import Network, PeerQuery
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES
+from sublet.messaging.reconciling.contradictions import Lie
 from sublet.messaging.running.hand_over import HandOver
 from sublet.messaging.running.owner import Owner
 from sublet.messaging.running.sender import Reply
@@ -84,6 +86,7 @@ class MessagingService:
         services: keeps what messaging runs for as long as it lives.
         consent: decides which invitations are taken up without anybody's yes; by default none are.
         damaged: told where SQLite says that the database is damaged.
+        lacking: told where something is found to be gone from the database.
     """
 
     def __init__(
@@ -101,10 +104,12 @@ class MessagingService:
         services: Services | None = None,
         consent: ConsentRules | None = None,
         damaged: Callable[[], None] = lambda: None,
+        lacking: Callable[[], None] = lambda: None,
     ) -> None:
-        self._services, self._damaged = services or Services(), damaged
+        self._services, self._damaged, self._lacking = services or Services(), damaged, lacking
         self._path, self._registry = path, registry
         self.ahead_ms: dict[str, int] = {}  # other clocks that differ, by node id
+        self.contradicted: dict[tuple[RoomId, EntityId], Lie] = {}  # whose signed roots are, by room and member
         self._network = network
         self._local = list(local)
         self._now_ms = now_ms
@@ -149,6 +154,7 @@ class MessagingService:
             self._call, self._attending, self._joining, self._tokens, self._sync, self._history, self._own
         )
         self.forgetting = Forgetting(self._call, self._attending.silence)
+        self.erasing = Erasing(self._call, path, self.fetch)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[MessagingService]:
@@ -168,6 +174,7 @@ class MessagingService:
                 self._start(group, "synchronisation", self._sync.run)
                 self._start(group, "acknowledgements", self.delivery.run)
                 self._start(group, "catching up", self._catching_up.run)
+                self._start(group, "erasing", self.erasing.run)
                 for name, index in self._registry.indexes.items():
                     if index.rebuild is not None and index.every_seconds is not None:
                         self._start(group, f"index {name}", partial(self._rebuild, index.rebuild, index.every_seconds))
@@ -321,6 +328,9 @@ class MessagingService:
         engine.events.listeners.append(partial(self._attending.told, engine.keyring))
         engine.staging.arrived.append(lambda came: self._hand_over.soon(self.delivery.arrived, came))
         engine.clocks.listeners.append(partial(setattr, self, "ahead_ms"))
+        engine.purges.due.append(lambda: self._hand_over.soon(self.erasing.wake))
+        engine.documents.lacking.append(lambda _: self._hand_over.soon(self._lacking))
+        engine.roots.contradictions.listeners.append(partial(setattr, self, "contradicted"))
         engine.missing.append(lambda name: self._hand_over.soon(self._sync.doubt, name))
         engine.here.listeners.append(lambda room_id: self._hand_over.soon(self._attending.room, room_id))
         return engine
