@@ -89,9 +89,9 @@ async def test_a_member_that_lies_costs_a_bounded_little_and_hides_nothing_of_ot
         asked = asked_by(bob, mallory, room)
         with anyio.fail_after(SECONDS):
             while "reactions" not in await bob.bus.timeline.get_ref(room_id=room, ref_id=ref):
-                await bob.service.synchronise(room)
+                await bob.service.asking.room(room)
         for _ in range(3):
-            await bob.service.synchronise(room)
+            await bob.service.asking.room(room)
         assert asked
         assert len(asked) < 8 * (MAX_IN_VAIN / MAX_PREFIXES + 2)
         due = await bob.service.on_engine(lambda engine: len(engine.store.tree.due(room, 10_000)))

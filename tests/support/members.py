@@ -47,7 +47,7 @@ class Member:
         """Wait until the room shows what is wanted, asking the others again and again."""
         with anyio.fail_after(SECONDS):
             while not wanted(await self.bodies(room)):
-                await self.service.synchronise(room)
+                await self.service.asking.room(room)
 
 
 @asynccontextmanager

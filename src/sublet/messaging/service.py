@@ -287,10 +287,6 @@ class MessagingService:
         """Learn of a room from whoever has it, before it is joined or knocked at; see ``looking.find_room``."""
         await find_room(self._call, self._attending.room, self._sync.room, room_id)
 
-    async def synchronise(self, room_id: RoomId) -> None:
-        """Ask all peers for what a room lacks here, and wait until that is here."""
-        await self._sync.room(room_id)
-
     async def watch(
         self, entity: EntityId, since: int | None, wait_seconds: float, room_id: RoomId | None = None
     ) -> EventsFound:
