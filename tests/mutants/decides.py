@@ -12,16 +12,22 @@ TESTS: Final = Path(__file__).parent.parent
 ROOT: Final = TESTS.parent
 PACKAGE: Final = ROOT / "src" / "sublet"
 
+_HOSTILE: Final = tuple(
+    f"attacks/test_{name}.py"
+    for name in ("view_led_to", "view_names", "view_property", "view_terms", "repository_left", "repository_rw")
+)
+"""Executors with raw SFTP, whose tests are tests of all that stands between them and a lent directory."""
+
 AREAS: Final = {
     "policy": ("policy",),
     "protocol": ("protocol",),
-    "workspace/view": ("workspace/view", "workspace/confined"),
-    "workspace/confined": ("workspace/confined",),
-    "workspace/sftp": ("workspace/sftp",),
+    "workspace/view": ("workspace/view", "workspace/confined", "workspace/git", *_HOSTILE),
+    "workspace/confined": ("workspace/view", "workspace/confined", "workspace/sftp", "workspace/git", *_HOSTILE),
+    "workspace/sftp": ("workspace/sftp", "workspace/serving/test_login.py", *_HOSTILE),
     "supervisor/router": ("supervisor/router",),
     "messaging/reading/authorise.py": ("messaging/reading", "messaging/trust", "messaging/extensions"),
 }
-"""What decides, below ``src/sublet``, and where below ``tests`` its tests are."""
+"""What decides, below ``src/sublet``, and where below ``tests`` its tests are: directories, and single modules."""
 SETTLED: Final = "test_settled"
 """Test modules that look at what all modules of their place settle as they are loaded."""
 

@@ -133,8 +133,9 @@ def _of_file(path: Path) -> str:
 
 
 def digest_of_folder(folder: Path) -> str:
-    """Return a hash of all files below a directory."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
+    """Return a hash of all files below a directory, or of a single file."""
+    paths = [folder] if folder.is_file() else sorted(folder.rglob("*"))
+    files = (path for path in paths if path.is_file() and "__pycache__" not in path.parts)
     return _digest("".join(f"{path.relative_to(folder)} {_of_file(path)}\n" for path in files))
 
 

@@ -30,7 +30,14 @@ from pydantic_core import PydanticUndefined
 from sublet.protocol.patterns import Pattern
 
 TESTS: Final = Path(__file__).parents[1]
-PACKAGES: Final = ("policy", "protocol")
+PACKAGES: Final = (
+    "policy",
+    "protocol",
+    "supervisor.router",
+    "workspace.confined",
+    "workspace.sftp",
+    "workspace.view",
+)
 FILE: Final = "settled.json"
 WORDS_CHARS: Final = 30
 """A longer text with blanks is words for people."""
@@ -59,8 +66,12 @@ def settled(package: str) -> dict[str, dict[str, Any]]:
 
 def kept(package: str) -> dict[str, dict[str, Any]]:
     """Return what was settled when it was last drawn."""
-    found: dict[str, dict[str, Any]] = json.loads((TESTS / package / FILE).read_text(encoding="utf-8"))
+    found: dict[str, dict[str, Any]] = json.loads(_file(package).read_text(encoding="utf-8"))
     return found
+
+
+def _file(package: str) -> Path:
+    return TESTS.joinpath(*package.split("."), FILE)
 
 
 def written(found: Mapping[str, Mapping[str, Any]]) -> str:
@@ -176,4 +187,4 @@ def _without_words(schema: Any) -> Any:
 
 if __name__ == "__main__":
     for package in PACKAGES:
-        (TESTS / package / FILE).write_text(written(settled(package)), encoding="utf-8")
+        _file(package).write_text(written(settled(package)), encoding="utf-8")

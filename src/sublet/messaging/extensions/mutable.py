@@ -162,6 +162,7 @@ def _update(
     own = ref["author"] == context.entity
     if not own and not _is_shared_with(context, ref):
         raise SubletError(LocalCode.POLICY_DENIED, "only its author edits this message", "Answer it.")
+    context.refuse_purged(room_id, ref_id)
     if ref["status"] == DELETED:
         raise SubletError(LocalCode.CONFLICT, "this message was deleted", "Send another one.")
     if not body or len(body.encode("utf-8", "surrogatepass")) > MAX_BODY_BYTES or format not in (None, *FORMATS):
@@ -288,7 +289,10 @@ MUTABLES: Final = Declaration(
                 _remember,
             ),
             AfterWriteHook(
-                "mutable.said_otherwise", Trigger("mutable_content", Change.UPDATE, "any write"), 30, _said_otherwise
+                "mutable.said_otherwise",
+                Trigger("mutable_content", Change.UPDATE, "an edit", _is_newer),
+                30,
+                _said_otherwise,
             ),
             AfterWriteHook(
                 "mutable.status_update",

@@ -32,8 +32,9 @@ from sublet.protocol.ezagent.digest_tree import place_of_deletion
 from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId, is_client_of
-from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.keys import DocumentPlace, doc_id
 from sublet.protocol.ezagent.order import AFTER
+from sublet.protocol.ezagent.purge import check_tombstone
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.update import ANY, Update
 
@@ -133,12 +134,12 @@ class Intake:
             try:
                 outcome.add(self.learn(raw))
             except Refused as refused:
-                self.counts[refused.refusal] += 1
+                self._refused(refused, outcome)
         for raw in bundle.of(RecordKind.FORK):
             try:
                 self._forks.take_proof(raw)
             except Refused as refused:
-                self.counts[refused.refusal] += 1
+                self._refused(refused, outcome)
         with self._offers.along(bundle.of(RecordKind.CONTENT) if room_id is not None else ()):
             outcome.add(self.take([Arrival(raw) for raw in bundle.of(RecordKind.ENVELOPE)]))
         return outcome
@@ -172,7 +173,7 @@ class Intake:
                 self._first(envelope, arrival, outcome)
                 return
             document = self._documents.wanted(envelope.doc_id)
-            update = decode_update(envelope.payload)
+            update = self._decoded(document.place, envelope)
             if document.forks:
                 self._forks.refuse_void(document, update)
             if document.known(update) and not self._forks.contradicts(document, envelope, update):
@@ -181,6 +182,7 @@ class Intake:
             elif self._knows_signer(envelope, arrival, outcome):
                 if document.place.kind == "config" and self.gathering.keep(document, update, arrival):
                     self.counts["gathered"] += 1
+                    outcome.left += 1
                     return
                 self._received(document, envelope, update, self._offers.named_by(update, arrival.contents), outcome)
         except Refused as refused:
@@ -188,19 +190,25 @@ class Intake:
             if refused.refusal is Refusal.QUOTA and self._staging.changes_config:
                 self._deferred.append(arrival)
             else:
-                self.counts[refused.refusal] += 1
+                self._refused(refused, outcome)
                 if refused.refusal is Refusal.QUOTA:
                     self.gathering.refused(name)
 
     def _first(self, envelope: Envelope, arrival: Arrival, outcome: ArrivalReport) -> None:
         """Take what would be the first of a document, which is only made for who may begin it."""
         place = self._documents.wanted_place(envelope.doc_id)
-        update = decode_update(envelope.payload)
+        update = self._decoded(place, envelope)
         if not self._knows_signer(envelope, arrival, outcome):
             return
         self._quotas.may_begin(place, envelope.signer)
         document = self._documents.wanted(envelope.doc_id)
         self._received(document, envelope, update, self._offers.named_by(update, arrival.contents), outcome)
+
+    def _decoded(self, place: DocumentPlace, envelope: Envelope) -> Update:
+        update = decode_update(envelope.payload)
+        if place.kind == "purge":
+            check_tombstone(update, len(envelope.payload))
+        return update
 
     def _received(
         self, document: Document, envelope: Envelope, update: Update, contents: dict[str, bytes], outcome: ArrivalReport
@@ -234,7 +242,11 @@ class Intake:
                         self._quotas.admit(document, held.envelope.signer, held.update, size)
                         self._accept(document, held.envelope, held.update)
                 except Refused as refused:
-                    self.counts[refused.refusal] += 1
+                    self._refused(refused, outcome)
+
+    def _refused(self, refused: Refused, outcome: ArrivalReport) -> None:
+        self.counts[refused.refusal] += 1
+        outcome.left += 1
 
     def _awaits(
         self,
@@ -249,7 +261,7 @@ class Intake:
         Raises:
             Refused: ``QUOTA``: its writer is no member, or too much waits.
         """
-        for item in update.items if document.ranked is not None else ():
+        for item in update.items if document.is_shard else ():
             if item.key != AFTER or item.kind != ANY or not isinstance(item.value, list):
                 continue
             after = self._order.after_of(document, {AFTER: item.value[-1]})
@@ -297,6 +309,7 @@ class Intake:
         waiting = self.waiting if self._here.meets(envelope.signer) else self.strangers
         waiting.keep(envelope.signer, arrival)
         outcome.unknown_signers.add(envelope.signer)
+        outcome.left += 1
         return False
 
     def _check_client(self, document: Document, envelope: Envelope, update: Update) -> None:
