@@ -45,6 +45,7 @@ from sublet.messaging.membership.joining import Joining
 from sublet.messaging.membership.looking import find_room
 from sublet.messaging.ports.network import Network, PeerQuery
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES
+from sublet.messaging.reconciling.contradictions import Lie
 from sublet.messaging.running.hand_over import HandOver
 from sublet.messaging.running.owner import Owner
 from sublet.messaging.running.sender import Reply
@@ -85,6 +86,7 @@ class MessagingService:
         services: keeps what messaging runs for as long as it lives.
         consent: decides which invitations are taken up without anybody's yes; by default none are.
         damaged: told where SQLite says that the database is damaged.
+        lacking: told where something is found to be gone from the database.
     """
 
     def __init__(
@@ -102,10 +104,12 @@ class MessagingService:
         services: Services | None = None,
         consent: ConsentRules | None = None,
         damaged: Callable[[], None] = lambda: None,
+        lacking: Callable[[], None] = lambda: None,
     ) -> None:
-        self._services, self._damaged = services or Services(), damaged
+        self._services, self._damaged, self._lacking = services or Services(), damaged, lacking
         self._path, self._registry = path, registry
         self.ahead_ms: dict[str, int] = {}  # other clocks that differ, by node id
+        self.contradicted: dict[tuple[RoomId, EntityId], Lie] = {}  # whose signed roots are, by room and member
         self._network = network
         self._local = list(local)
         self._now_ms = now_ms
@@ -329,6 +333,8 @@ class MessagingService:
         engine.staging.arrived.append(lambda came: self._hand_over.soon(self.delivery.arrived, came))
         engine.clocks.listeners.append(partial(setattr, self, "ahead_ms"))
         engine.purges.due.append(lambda: self._hand_over.soon(self.erasing.wake))
+        engine.documents.lacking.append(lambda _: self._hand_over.soon(self._lacking))
+        engine.roots.contradictions.listeners.append(partial(setattr, self, "contradicted"))
         engine.missing.append(lambda name: self._hand_over.soon(self._sync.doubt, name))
         engine.here.listeners.append(lambda room_id: self._hand_over.soon(self._attending.room, room_id))
         return engine

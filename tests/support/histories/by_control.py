@@ -6,6 +6,7 @@ import base64
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from sublet.daemon.api.invitations import ACCEPT_INVITATION, DECLINE_INVITATION, LIST_INVITATIONS
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.room_fields import OneMessage, OneRoom
 from sublet.daemon.api.room_files import UPLOAD_FILE, UploadFile
@@ -82,6 +83,19 @@ async def _get(client: ControlClient, room_id: str) -> Any:
     found = await client.call(GET_ROOM, OneRoom(room_id=room_id))
     members = {one: {"role": role, "power": found.powers.get(one)} for one, role in found.roles.items()}
     return {"name": found.name, "members": members, "config": found.config}
+
+
+async def _invitations(client: ControlClient) -> Any:
+    found = await client.call(LIST_INVITATIONS, Nothing())
+    return [{"room_id": one.room_id, "answer": one.answer} for one in found]
+
+
+async def _accept(client: ControlClient, room_id: str) -> Any:
+    return await client.call(ACCEPT_INVITATION, OneRoom(room_id=room_id))
+
+
+async def _decline(client: ControlClient, room_id: str) -> Any:
+    return await client.call(DECLINE_INVITATION, OneRoom(room_id=room_id))
 
 
 async def _page(client: ControlClient, room_id: str, limit: int, before: str | None, peek: bool) -> Any:
@@ -200,6 +214,9 @@ _DONE: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
     "room.create": _create,
     "room.list": _list,
     "room.get": _get,
+    "invitations.list": _invitations,
+    "invitations.accept": _accept,
+    "invitations.decline": _decline,
     "timeline.list": _page,
     "channels.list": _channels,
     "message.send": _send,

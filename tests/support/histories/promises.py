@@ -217,7 +217,7 @@ _OF_ROOMS: Final[dict[str, Callable[[Shown, list[str], Any], bool]]] = {
     "name": lambda shown, of, value: shown.name == value,
     "config": lambda shown, of, value: shown.config.get(of[0]) == value,
     "member": lambda shown, of, value: (of[0] in shown.members) == value,
-    "read": lambda shown, of, value: of[0] in shown.readers,
+    "read": lambda shown, of, value: of[0] in shown.readers or of[0] not in shown.members,
     "profile": lambda shown, of, value: shown.profiles.get(of[0]) in (value, None),
 }
 _OF_REFS: Final[dict[str, Callable[[dict[str, Any], list[str], Any], bool]]] = {

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from sublet.messaging.backends.sqlite_sums import SqliteSums
 from sublet.messaging.backends.sqlite_tree import SqliteTree
 from sublet.messaging.ports.rows import DocumentRow, Fork
 from sublet.protocol.ezagent.content import parse_content
@@ -76,6 +77,10 @@ class SqliteRows:
     def take_any_text(self) -> None:
         """Read text that is not UTF-8 with replacements from now on, so that it hides nothing beside it."""
         self._db.text_factory = lambda raw: raw.decode("utf-8", "replace")
+
+    def sums(self) -> SqliteSums:
+        """Return what compares these rows with what rooms are compared by."""
+        return SqliteSums(self._db, self._tree or SqliteTree(self._db))
 
     def documents(self) -> list[DocumentRow]:
         """Return all documents, but not those of rooms that are being removed; configs first."""

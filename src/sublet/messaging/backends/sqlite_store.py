@@ -34,7 +34,7 @@ from sublet.protocol.ezagent.yjs.update import Deletion, ItemId
 
 MAX_DELETE_ONLY: Final = 1_000
 """Envelopes that only delete are in no state vector; so many of a document go with every difference, half the last."""
-_NEXT: Final = "(SELECT max(until) FROM log l WHERE l.document = c.document AND l.client = c.client)"
+_NEXT: Final = "coalesce((SELECT max(until) FROM log l WHERE l.document = c.document AND l.client = c.client), 0)"
 _DOCUMENT: Final = "SELECT number, doc_id, room_id, kind FROM documents"
 PRUNE_EVERY: Final = 256
 """How many events come before those that are too old are deleted."""

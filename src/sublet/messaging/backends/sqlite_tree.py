@@ -15,11 +15,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from sublet.messaging.ports.rows import StagedUpdate
+from sublet.messaging.ports.rows import DocumentRow, StagedUpdate
 from sublet.messaging.ports.tree_store import Leaf
 from sublet.protocol.ezagent.digest_tree import (
+    CLOCKS_OF_FORK,
     FAN_OUT,
     FORKS_OF_OUTCAST,
+    MAX_DEPTH,
     NOTHING,
     Node,
     Prefix,
@@ -42,6 +44,7 @@ TREE_KINDS: Final = frozenset({"config", "index", "content", "acl", "blob_ref", 
 """Documents that all members of a room share."""
 BUILT_AT_ONCE: Final = 200
 """Documents of an older version that are taken into the trees with one transaction."""
+_NEW: Final = Node(1)
 _BUILT: Final = "trees_built_until"
 _UNBUILT: Final = "trees_unbuilt_until"
 
@@ -87,25 +90,29 @@ class SqliteTree:
 
     def changed(self, updates: Sequence[StagedUpdate]) -> None:
         """Take what is written of the log; inside the transaction."""
-        changes: dict[tuple[RoomId, int, bytes], Node] = {}
+        changes: dict[tuple[RoomId, str], tuple[int, Node]] = {}
         for update in updates:
             row, log = update.document, update.log
             room_id = row.room_id
-            if room_id is None or row.kind not in TREE_KINDS or self._waits(row.number):
+            if room_id is None or row.kind not in TREE_KINDS or self.waits(row.number):
                 continue
             if log.client is None or log.head is None:
                 if not update.deletions:
                     continue  # it says nothing, and nobody else takes it
-                place = _place_of(row.doc_id, log.envelope)
+                place = place_of_deleting(row.doc_id, log.envelope)
                 self._put(self._number(room_id), Leaf(place, row.number, log.seq, of_deletion(place)))
                 continue
-            key = (room_id, row.number, place_of(row.doc_id))
-            change = changes.get(key, NOTHING) + of_head(row.doc_id, log.client, log.end, log.head)
+            key = (room_id, row.doc_id)
+            change = changes.get(key, (row.number, NOTHING))[1]
+            change += of_head(row.doc_id, log.client, log.end, log.head)
             if log.before is not None:
                 change -= of_head(row.doc_id, log.client, log.start, log.before)
-            changes[key] = change
-        for (room_id, number, place), change in changes.items():
-            self._add(self._number(room_id), place, number, change)
+            changes[key] = row.number, change
+        by_room: dict[RoomId, list[tuple[bytes, int, Node]]] = {}
+        for (room_id, name), (number, change) in changes.items():
+            by_room.setdefault(room_id, []).append((place_of(name), number, change))
+        for room_id, of_room in by_room.items():
+            self._add(self._number(room_id), of_room)
 
     def taken_back(self, document: int, gone: Iterable[bytes]) -> None:
         """Sum up a document anew of which some of the log is gone, or forks have become known; inside the transaction.
@@ -115,12 +122,12 @@ class SqliteTree:
             gone: envelopes that only deleted.
         """
         row = self._db.execute("SELECT doc_id, room_id, kind FROM documents WHERE number = ?", (document,)).fetchone()
-        if row is None or row[1] is None or row[2] not in TREE_KINDS or self._waits(document):
+        if row is None or row[1] is None or row[2] not in TREE_KINDS or self.waits(document):
             return
         name, room_id = str(row[0]), str(row[1])
         for raw in gone:
             with suppress(Refused):  # damaged, and so it was no leaf, or is found to be none when it is asked for
-                self._remove(self._number(room_id), _place_of(name, raw))
+                self._remove(self._number(room_id), place_of_deleting(name, raw))
         self._sum_up(document, name, room_id)
 
     def drop(self, document: int) -> None:
@@ -141,22 +148,22 @@ class SqliteTree:
         places = {place_of(name)}
         for (raw,) in self._db.execute("SELECT envelope FROM log WHERE document = ? AND client IS NULL", (document,)):
             with suppress(Refused):  # damaged, and so it was no leaf
-                places.add(_place_of(name, bytes(raw)))
+                places.add(place_of_deleting(name, bytes(raw)))
         for place in places:
-            leaf = self._leaf(tree, place)
+            leaf = self.leaf_at(tree, place)
             clocks += leaf.node.clocks if leaf is not None else 0
             self._remove(tree, place)
-        above = self._leaf(tree, place_of(tombstone))
+        above = self.leaf_at(tree, place_of(tombstone))
         if above is not None and clocks:
             self._add(tree, above.place, above.document, Node(0, clocks, 0))
 
     def root(self, room_id: RoomId) -> Node:
-        return self._node(self._number(room_id), ())
+        return self.node_at(self._number(room_id), ())
 
     def children(self, room_id: RoomId, prefix: Prefix) -> list[Node]:
         tree = self._number(room_id)
         if self._kept(tree, prefix) is not None:
-            return [self._node(tree, (*prefix, digit)) for digit in range(FAN_OUT)]
+            return [self.node_at(tree, (*prefix, digit)) for digit in range(FAN_OUT)]
         found, at = [NOTHING] * FAN_OUT, len(prefix)
         for leaf in self._below(tree, prefix, MAX_LISTED):
             found[digits(leaf.place)[at]] += leaf.node
@@ -167,7 +174,13 @@ class SqliteTree:
         return found if len(found) <= MAX_LISTED else None
 
     def leaf(self, room_id: RoomId, place: bytes) -> Leaf | None:
-        return self._leaf(self._number(room_id), place)
+        return self.leaf_at(self._number(room_id), place)
+
+    def counted(self, document: DocumentRow) -> int:
+        if document.room_id is None or document.kind not in TREE_KINDS:
+            return 0
+        leaf = self.leaf(document.room_id, place_of(document.doc_id))
+        return leaf.node.clocks % CLOCKS_OF_FORK if leaf is not None else 0
 
     def due(self, room_id: RoomId, limit: int) -> list[bytes]:
         rows = self._db.execute("SELECT place FROM due WHERE room_id = ? LIMIT ?", (room_id, limit))
@@ -185,6 +198,10 @@ class SqliteTree:
 
     def put_said(self, room_id: RoomId, entity: EntityId, at_ms: int, raw: bytes) -> None:
         self._db.execute("INSERT OR REPLACE INTO roots VALUES (?, ?, ?, ?)", (room_id, entity, at_ms, raw))
+
+    def remove_leaf(self, room_id: RoomId, place: bytes) -> None:
+        """Remove the leaf of what is not here, so that it differs from members' who have it; inside a transaction."""
+        self._remove(self._number(room_id), place)
 
     def remove_some(self, room_id: RoomId, limit: int) -> bool:
         """Remove some of the tree of a room that is forgotten; tell whether there was anything."""
@@ -205,7 +222,7 @@ class SqliteTree:
         rows = dict(self._db.execute("SELECT name, value FROM settings WHERE name IN (?, ?)", (_BUILT, _UNBUILT)))
         self._built, self._unbuilt = int(rows.get(_BUILT, 0)), int(rows.get(_UNBUILT, 0))
 
-    def _waits(self, document: int) -> bool:
+    def waits(self, document: int) -> bool:
         """Tell whether a document is in no tree yet, and is taken as a whole later."""
         return self._built < document <= self._unbuilt
 
@@ -221,8 +238,8 @@ class SqliteTree:
             found = self._numbers[room_id] = int(row[0])
         return found
 
-    def _sum_up(self, document: int, name: str, room_id: RoomId) -> None:
-        """Make the leaf of a document from all that the log says."""
+    def summed(self, document: int, name: str) -> Node:
+        """Return what the log of a document says, which with the leaf itself is the leaf."""
         found = NOTHING
         for client, clock, head in self._db.execute(
             "SELECT l.client, l.until, l.head FROM clients c JOIN log l ON l.document = c.document "
@@ -240,6 +257,11 @@ class SqliteTree:
                 found += of_fork(name, client, clock)
         for signer in outcasts:
             found += of_outcast(name, signer)
+        return found
+
+    def _sum_up(self, document: int, name: str, room_id: RoomId) -> None:
+        """Make the leaf of a document from all that the log says."""
+        found = self.summed(document, name)
         tree, place = self._number(room_id), place_of(name)
         if found == NOTHING:
             self._remove(tree, place)
@@ -255,10 +277,11 @@ class SqliteTree:
         ).fetchall():
             if seq not in deleting:
                 continue
-            place = _place_of(name, bytes(raw))
+            place = place_of_deleting(name, bytes(raw))
             self._put(tree, Leaf(place, document, seq, of_deletion(place)))
 
-    def _leaf(self, tree: int, place: bytes) -> Leaf | None:
+    def leaf_at(self, tree: int, place: bytes) -> Leaf | None:
+        """Return the leaf at a place of a tree."""
         row = self._db.execute(
             "SELECT document, seq, clocks, digest FROM leaves WHERE tree = ? AND place = ?", (tree, place)
         ).fetchone()
@@ -277,7 +300,8 @@ class SqliteTree:
             for place, document, seq, clocks, digest in rows
         ]
 
-    def _node(self, tree: int, prefix: Prefix) -> Node:
+    def node_at(self, tree: int, prefix: Prefix) -> Node:
+        """Return a node of a tree, as it is kept or summed up."""
         kept = self._kept(tree, prefix)
         return kept if kept is not None else total(leaf.node for leaf in self._below(tree, prefix, MAX_LISTED))
 
@@ -289,52 +313,79 @@ class SqliteTree:
 
     def _put(self, tree: int, leaf: Leaf) -> None:
         """Put a leaf in place of what was there."""
-        before = self._leaf(tree, leaf.place)
-        self._write(tree, leaf, leaf.node - before.node if before is not None else leaf.node)
+        before = self.leaf_at(tree, leaf.place)
+        self._write(tree, [leaf])
+        change = leaf.node - before.node if before is not None else leaf.node
+        self._change_above(tree, (), [(leaf.place, change)])
 
-    def _add(self, tree: int, place: bytes, document: int, change: Node) -> None:
-        """Change the leaf of a document, which is made where it is new."""
-        before = self._leaf(tree, place)
-        if before is None:
-            change += Node(1)
-        node = change if before is None else before.node + change
-        self._write(tree, Leaf(place, document, 0, node), change)
+    def _add(self, tree: int, changes: Iterable[tuple[bytes, int, Node]]) -> None:
+        """Change the leaves of documents, at other places each, which are made where they are new."""
+        leaves: list[Leaf] = []
+        above: list[tuple[bytes, Node]] = []
+        for place, document, change in changes:
+            before = self.leaf_at(tree, place)
+            if before is None:
+                change += _NEW
+            leaves.append(Leaf(place, document, 0, change if before is None else before.node + change))
+            above.append((place, change))
+        self._write(tree, leaves)
+        self._change_above(tree, (), above)
 
-    def _write(self, tree: int, leaf: Leaf, change: Node) -> None:
-        self._db.execute(
+    def _write(self, tree: int, leaves: Iterable[Leaf]) -> None:
+        self._db.executemany(
             "INSERT OR REPLACE INTO leaves VALUES (?, ?, ?, ?, ?, ?)",
-            (tree, leaf.place, leaf.document, leaf.seq, leaf.node.clocks, leaf.node.raw),
+            [(tree, leaf.place, leaf.document, leaf.seq, leaf.node.clocks, leaf.node.raw) for leaf in leaves],
         )
-        self._change_above(tree, leaf.place, change)
 
     def _remove(self, tree: int, place: bytes) -> None:
-        before = self._leaf(tree, place)
+        before = self.leaf_at(tree, place)
         if before is not None:
             self._db.execute("DELETE FROM leaves WHERE tree = ? AND place = ?", (tree, place))
-            self._change_above(tree, place, NOTHING - before.node)
+            self._change_above(tree, (), [(place, NOTHING - before.node)])
 
-    def _change_above(self, tree: int, place: bytes, change: Node) -> None:
-        """Change the nodes above a leaf that are kept, and keep one more where there are too many below it now."""
-        path = digits(place)
-        for depth in range(len(path)):
-            prefix = path[:depth]
-            kept = self._kept(tree, prefix)
-            if kept is not None:
-                self._keep(tree, prefix, kept + change)
-                continue
-            found = self._below(tree, prefix, MAX_LISTED + 1) if change.count > 0 else []
+    def _change_above(self, tree: int, prefix: Prefix, changes: Sequence[tuple[bytes, Node]]) -> None:
+        """Change the nodes above leaves that are kept, each once, and keep those with too many leaves below now.
+
+        Args:
+            tree: the room's.
+            prefix: where to begin; what is above it is done.
+            changes: of leaves below it, which are written already.
+        """
+        depth = len(prefix)
+        kept, change = self._kept(tree, prefix), total(change for _, change in changes)
+        if kept is not None:
+            self.put_node(tree, prefix, kept + change)
+        else:
+            # As many as fit were there before, so no more than these and the new ones are here now.
+            found = self._below(tree, prefix, MAX_LISTED + len(changes)) if change.count > 0 else []
             if len(found) <= MAX_LISTED:
                 return
-            self._keep(tree, prefix, total(leaf.node for leaf in found))  # it was as many as fit, and is one more
+            self.put_node(tree, prefix, total(leaf.node for leaf in found))
+        if depth == MAX_DEPTH:
+            return
+        if len(changes) == 1:
+            self._change_above(tree, (*prefix, _digit(changes[0][0], depth)), changes)
+            return
+        by_digit: dict[int, list[tuple[bytes, Node]]] = {}
+        for one in changes:
+            by_digit.setdefault(_digit(one[0], depth), []).append(one)
+        for digit, below in by_digit.items():
+            self._change_above(tree, (*prefix, digit), below)
 
-    def _keep(self, tree: int, prefix: Prefix, node: Node) -> None:
+    def put_node(self, tree: int, prefix: Prefix, node: Node) -> None:
+        """Keep a node; inside a transaction."""
         self._db.execute(
             "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?)",
             (tree, bytes(prefix), node.count, node.clocks, node.raw),
         )
 
 
-def _place_of(name: str, raw: bytes) -> bytes:
+def _digit(place: bytes, depth: int) -> int:
+    """Return the digit of a place below a prefix of so many digits."""
+    return place[depth // 2] & 15 if depth % 2 else place[depth // 2] >> 4
+
+
+def place_of_deleting(name: str, raw: bytes) -> bytes:
     """Return where the leaf of an envelope stands that only deletes."""
     envelope = unpack(raw)
     return place_of_deletion(name, envelope.signer, envelope.payload)

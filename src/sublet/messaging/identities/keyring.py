@@ -86,6 +86,10 @@ class Keyring:
         for entity, own in self.local.items():
             self._renewed[entity, name] = own.with_another_client().client
 
+    def begin_anew(self) -> None:
+        """Have all of ours write as another process would, since some of what this one wrote may be gone."""
+        self.local.update({name: entity.with_another_client() for name, entity in self.local.items()})
+
     def _own(self, entity: EntityId) -> LocalEntity:
         found = self.local.get(entity)
         if found is None:

@@ -2,10 +2,11 @@
 
 Each update of the log has to be an envelope of its document that its signer has signed. The rest (who wrote up to
 where, the chain of hashes, elements, writes, deletions) is worked out once more in memory, by the code that made it,
-and compared. So a row that is gone, of the log or of what follows from it, shows as well as one that was changed.
+and compared, with the digest that each commit keeps too. So a row that is gone, of the log or of what follows from it,
+shows as well as one that was changed.
 
-Weak: what is gone with all that follows from it, the end of what somebody wrote say, shows only beside what members
-have. What is shown of strangers, and what extensions keep in indexes, is not compared.
+Weak: what is gone with all that follows from it and with its digest shows only beside what members have. What is shown
+of strangers, and what extensions keep in indexes, is not compared.
 """
 
 from __future__ import annotations
@@ -114,6 +115,10 @@ def inspect(
     found = Found(document)
     if not is_named_right(document):
         found.why = "its name and what is kept of that do not fit"
+        return found
+    with rows.moment():
+        found.why = rows.sums().why(document)
+    if found.why:
         return found
     if rows.size(document.number) > MAX_WORKED_OUT_BYTES:
         return _inspect_long(rows, found, keys, pause)

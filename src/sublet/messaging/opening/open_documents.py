@@ -1,6 +1,7 @@
 """Documents that are open in memory, made from the store when they are needed.
 
 Rules: an update from the wire opens a document only where somebody here wants it and a declaration says what it holds.
+What is opened and lacks what was here is told, and ours write under other clocks from then on.
 Memory is bounded by documents and by their elements; a document with anything that is only in memory stays open.
 Weak: a document of one full shard is read as a whole when it is opened.
 """
@@ -52,6 +53,8 @@ class OpenDocuments:
         self._open: OrderedDict[str, Document] = OrderedDict()
         self.shard_opened: list[Callable[[RoomId], None]] = []
         """Told of rooms of which a shard is opened, which may be new."""
+        self.lacking: list[Callable[[str], None]] = []
+        """Told of documents of which something is not here that was."""
         self.closed: list[Callable[[], None]] = []
         """Told when a document was closed to be read anew: what was made from it is out of date."""
 
@@ -155,23 +158,34 @@ class OpenDocuments:
             del self._open[name]
 
     def _load(self, name: str, place: DocumentPlace) -> Document:
-        row = self._store.document(name, place.room_id, place.kind)
+        found = self._store.find_document(name)
+        row = found or self._store.document(name, place.room_id, place.kind)
         if place.kind == "index" and place.room_id is not None:
             for listener in self.shard_opened:
                 listener(place.room_id)
         roots = self._schema.roots(place.kind, place.ext_id)
         datatype = self._schema.datatype_at(place.kind, place.ext_id)
         entry_key = datatype.entry_id if datatype is not None else "ref_id"
-        document = self._open[name] = Document(row, place, roots, self._store, self._updates.read, entry_key)
+        document = self._open[name] = Document(
+            row, place, roots, self._store, self._updates.read, entry_key, is_new=found is None
+        )
+        if sum(document.vector().values()) < self._store.tree.counted(row):
+            # What is gone may be ours: to go on where it seems to end would be to sign other things for its clocks.
+            self._keyring.begin_anew()
+            for told in self.lacking:
+                told(name)
         self._close_idle()
         return document
 
     def _close_idle(self) -> None:
         """Close the documents that were used longest ago and have nothing that is only in memory, never the last."""
-        elements = sum(len(document.list) for document in self._open.values())
+        arrays = [document for document in self._open.values() if document.is_array]
+        elements = sum(document.elements.in_memory for document in arrays)
+        if len(self._open) <= MAX_OPEN_DOCUMENTS and elements <= MAX_OPEN_ELEMENTS:
+            return
         for name, document in list(self._open.items())[:-1]:
             if len(self._open) <= MAX_OPEN_DOCUMENTS and elements <= MAX_OPEN_ELEMENTS:
                 return
             if not document.held and not document.staged_writes and not document.unsettled and not document.unwritten:
                 del self._open[name]
-                elements -= len(document.list)
+                elements -= document.elements.in_memory

@@ -110,8 +110,8 @@ class Texts:
             SubletError: a hook refuses it, or there are no such characters; ``CONFLICT``: nobody would read any more of
                 what this process writes into this text.
         """
-        client = self._keyring.client(entity, name)
         document = self._documents.open(name)
+        client = self._keyring.client(entity, name)  # which may be another one from then on
         datatype = self._documents.datatype_of(document)
         shared = self._current(document)
         if datatype is None or not 0 <= start <= end <= len(shared.value):

@@ -10,7 +10,7 @@ from typing import Final
 
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.room.ancestry import KnownWrites
-from sublet.protocol.ezagent.room.seen import Seen, covers
+from sublet.protocol.ezagent.room.seen import CONFIG, Seen, covers
 from sublet.protocol.ezagent.yjs.update import ItemId, Value
 
 
@@ -134,8 +134,11 @@ class Membership:
         holding = self.current()
         if holding is not None and not (holding.seen is not None and covers(holding.seen, doc, item)):
             return True  # after a return that knew of every removal
+        # Who leaves does that as a member: a removal says nothing against the statement that it is itself.
         return all(
-            covers(removal.seen, doc, item) or self._after_return(removal, doc, item)
+            (removal.id == item and doc == CONFIG)
+            or covers(removal.seen, doc, item)
+            or self._after_return(removal, doc, item)
             for removal in reversed(self.removals)
         )
 
