@@ -448,3 +448,16 @@ def test_receipts_of_what_was_purged_say_so() -> None:
     purge(alice, room, ref)
     hear(alice, bob)
     assert receipts_of(bob.engine, bob.id, room, ref, 1e9).purged
+
+
+def test_a_store_from_which_something_was_purged_is_sound() -> None:
+    alice, bob, carol, room = three()
+    ref = send(bob, room)
+    bob.do("mutable.update", room_id=room, ref_id=ref, body="Xenophon")
+    hear(bob, alice, carol)
+    purge(bob, room, ref)
+    hear(bob, alice, carol)
+    for peer in (alice, bob, carol):
+        assert [one for one in peer.store.rows().sums().wrong() if one is not None] == [], "while rows go"
+        assert_gone(peer, room, ref)
+        assert [one for one in peer.store.rows().sums().wrong() if one is not None] == []

@@ -17,7 +17,7 @@ from sublet.protocol.text import clean
 if TYPE_CHECKING:
     from sublet.cli.rendering.entity_names import EntityNames
     from sublet.cli.rendering.screen import Symbols
-    from sublet.daemon.api.room_messages import ChannelView, MessageView
+    from sublet.daemon.api.room_messages import ChannelView, MessageReceipts, MessageView
     from sublet.daemon.api.room_people import ProfileView
     from sublet.daemon.api.rooms import RoomDetail, RoomView
 
@@ -125,6 +125,12 @@ def said(message: MessageView) -> str:
 def _is_purged(message: MessageView) -> bool:
     purged = message.about.get("purged")
     return isinstance(purged, dict) and purged.get("what") == "message"
+
+
+def about_receipts(found: MessageReceipts) -> list[str]:
+    """Return what there is to know about the receipts of a message beside its recipients."""
+    gone = ["It was purged since, and goes from those who have received it, too."] if found.purged else []
+    return gone if found.recipients else [*gone, "Nobody else was in the room."]
 
 
 def notes(message: MessageView) -> str:

@@ -24,6 +24,8 @@ from sublet.protocol.ezagent.ids import RoomId
 
 STEP_ROWS: Final = 64
 """Documents, leaves or nodes that are compared as of one moment."""
+_DETACHED: Final = "kind != 'purged'"
+"""Which documents are not being erased just now."""
 _KEPT: Final = "room_id NOT IN (SELECT room_id FROM forgotten WHERE due = 1)"
 """Which rooms are not being removed just now."""
 
@@ -66,7 +68,7 @@ class SqliteSums:
         for where in ("TRUE", "kind = 'config'"):
             rows = self._db.execute(
                 f"SELECT number, doc_id, room_id, kind FROM documents WHERE {where} "  # noqa: S608 - constants
-                f"AND (room_id IS NULL OR {_KEPT}) ORDER BY number DESC LIMIT ?",
+                f"AND {_DETACHED} AND (room_id IS NULL OR {_KEPT}) ORDER BY number DESC LIMIT ?",
                 (limit,),
             ).fetchall()
             for row in rows:
@@ -108,7 +110,7 @@ class SqliteSums:
             with self._moment():
                 rows = self._db.execute(
                     "SELECT number, doc_id, room_id, kind FROM documents "  # noqa: S608 - a constant
-                    f"WHERE number > ? AND (room_id IS NULL OR {_KEPT}) ORDER BY number LIMIT ?",
+                    f"WHERE number > ? AND {_DETACHED} AND (room_id IS NULL OR {_KEPT}) ORDER BY number LIMIT ?",
                     (after, STEP_ROWS),
                 ).fetchall()
                 self._tree.forget()

@@ -9,6 +9,7 @@ their numbers; what is written to one of them meanwhile counts when it is taken.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -45,6 +46,9 @@ TREE_KINDS: Final = frozenset({"config", "index", "content", "acl", "blob_ref", 
 BUILT_AT_ONCE: Final = 200
 """Documents of an older version that are taken into the trees with one transaction."""
 _NEW: Final = Node(1)
+_PURGED: Final = "purged_clocks"
+"""An index: how much was written in documents that are gone, by room and by their tombstones."""
+_TOMBSTONE: Final = "/ext/purge/"
 _BUILT: Final = "trees_built_until"
 _UNBUILT: Final = "trees_unbuilt_until"
 
@@ -156,6 +160,10 @@ class SqliteTree:
         above = self.leaf_at(tree, place_of(tombstone))
         if above is not None and clocks:
             self._add(tree, [(above.place, above.document, Node(0, clocks, 0))])
+            self._db.execute(
+                "INSERT OR REPLACE INTO index_entries VALUES (?, ?, ?, ?)",
+                (_PURGED, row[1], tombstone, json.dumps({"clocks": self._purged(tombstone).clocks + clocks})),
+            )
 
     def root(self, room_id: RoomId) -> Node:
         return self.node_at(self._number(room_id), ())
@@ -257,7 +265,17 @@ class SqliteTree:
                 found += of_fork(name, client, clock)
         for signer in outcasts:
             found += of_outcast(name, signer)
-        return found
+        return found + self._purged(name)
+
+    def _purged(self, name: str) -> Node:
+        """Return what was written in documents that are gone by a tombstone, which its leaf says in their place."""
+        if _TOMBSTONE not in name:
+            return NOTHING
+        row = self._db.execute(
+            "SELECT value FROM index_entries WHERE name = ? AND key = ? AND rank = ?",
+            (_PURGED, name.split("/")[1], name),
+        ).fetchone()
+        return Node(0, int(json.loads(row[0])["clocks"]), 0) if row is not None else NOTHING
 
     def _sum_up(self, document: int, name: str, room_id: RoomId) -> None:
         """Make the leaf of a document from all that the log says."""

@@ -45,6 +45,7 @@ def receipts(
 
     async def body(control: Control) -> None:
         from sublet.cli.options.entities import load_names
+        from sublet.cli.rendering.rooms import about_receipts
         from sublet.daemon.api.base import MAX_WAIT_SECONDS
         from sublet.daemon.api.operation import Nothing
         from sublet.daemon.api.room_messages import GET_RECEIPTS, AskReceipts
@@ -62,10 +63,8 @@ def receipts(
         if as_json:
             screen.emit(found.model_dump(mode="json"))
             return
-        if found.purged:
-            screen.show("It was purged since, and is gone from those who have received it, too.")
-        if not found.recipients:
-            screen.show("Nobody else was in the room.")
+        for line in about_receipts(found):
+            screen.show(line)
         names = await load_names(control)
         for one in found.recipients:
             reason = f"  ({whole_line(one.reason)})" if one.reason else ""
