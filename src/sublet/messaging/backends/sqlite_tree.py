@@ -40,6 +40,8 @@ from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.reconciliation import MAX_LISTED
 
+TOMBSTONE: Final = "purge"
+"""Documents whose leaves count what was written into others, which are gone."""
 TREE_KINDS: Final = frozenset({"config", "index", "content", "acl", "blob_ref", "ext", "purge"})
 """Documents that all members of a room share."""
 BUILT_AT_ONCE: Final = 200
@@ -155,7 +157,7 @@ class SqliteTree:
             self._remove(tree, place)
         above = self.leaf_at(tree, place_of(tombstone))
         if above is not None and clocks:
-            self._add(tree, above.place, above.document, Node(0, clocks, 0))
+            self._add(tree, [(above.place, above.document, Node(0, clocks, 0))])
 
     def root(self, room_id: RoomId) -> Node:
         return self.node_at(self._number(room_id), ())
@@ -177,7 +179,7 @@ class SqliteTree:
         return self.leaf_at(self._number(room_id), place)
 
     def counted(self, document: DocumentRow) -> int:
-        if document.room_id is None or document.kind not in TREE_KINDS:
+        if document.room_id is None or document.kind not in TREE_KINDS - {TOMBSTONE}:
             return 0
         leaf = self.leaf(document.room_id, place_of(document.doc_id))
         return leaf.node.clocks % CLOCKS_OF_FORK if leaf is not None else 0
