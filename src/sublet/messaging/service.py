@@ -117,24 +117,19 @@ class MessagingService:
         self.home: Callable[[EntityId], str] = entity_domain  # node id of its daemon, as far as it is known
         self.ahead_ms: dict[str, int] = {}  # other clocks that differ, by node id
         self.contradicted: dict[tuple[RoomId, EntityId], Lie] = {}  # whose signed roots are, by room and member
-        self._network = network
-        self._local = list(local)
-        self._now_ms = now_ms
-        self._make_entity = make_entity
-        self._daemon_bytes = daemon_bytes
-        self._hand_over = HandOver()
-        self._broken = anyio.Event()
+        self._network, self._local, self._now_ms = network, list(local), now_ms
+        self._make_entity, self._daemon_bytes = make_entity, daemon_bytes
+        self._hand_over, self._broken = HandOver(), anyio.Event()
         self._owner = Owner(self._make_engine, network, self._answer, self._outcome, self._hand_over.settle)
         self._loops = Loops(limits) if limits is not None else None
-        self._watchers = Watchers(self._owner.settle)
+        self._watchers, self._doorkeeper = Watchers(self._owner.settle), Doorkeeper()
         self._news = News(self._call, self._owner, self._watchers, self._loops)
-        self._doorkeeper = Doorkeeper()
         self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon)
         declaring = Declaring()
         self.asking = self._sync = Sync(network, self._call, self._known, self._recovered)
         self.asked_last = self._sync.asking.asked_last
         self.delivery = Delivery(self._sync.asking, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
-        self._history = History(self._sync, self._call)
+        self._history, self.erasing = History(self._sync, self._call), Erasing(self._call, path, self.fetch)
         self.invited = Answering(self._call, self._sync, self._stranger, self._hand_over.soon)
         accepting = accept_invitation, consent or AskAlways(), self._trial, self._enter
         self._joining = Joining(self._call, declaring, self._sync, *accepting, self.invited, self._hand_over)
@@ -161,7 +156,6 @@ class MessagingService:
             self._call, self._attending, self._joining, self._tokens, self._sync, self._history, self._own
         )
         self.forgetting = Forgetting(self._call, self._attending.silence)
-        self.erasing = Erasing(self._call, path, self.fetch)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[MessagingService]:

@@ -41,6 +41,8 @@ from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.reconciliation import MAX_LISTED
 
+TOMBSTONE: Final = "purge"
+"""Documents whose leaves count what was written into others, which are gone."""
 TREE_KINDS: Final = frozenset({"config", "index", "content", "acl", "blob_ref", "ext", "purge"})
 """Documents that all members of a room share."""
 BUILT_AT_ONCE: Final = 200
@@ -185,7 +187,7 @@ class SqliteTree:
         return self.leaf_at(self._number(room_id), place)
 
     def counted(self, document: DocumentRow) -> int:
-        if document.room_id is None or document.kind not in TREE_KINDS:
+        if document.room_id is None or document.kind not in TREE_KINDS - {TOMBSTONE}:
             return 0
         leaf = self.leaf(document.room_id, place_of(document.doc_id))
         return leaf.node.clocks % CLOCKS_OF_FORK if leaf is not None else 0
