@@ -174,7 +174,7 @@ PROBES: list[Probe] = [
             "messaging.syncing.reconciler:_all_done",
             "messaging.syncing.reconciler:sum_up",
         ],
-        why="each member is compared with once, which ends with the exchange, which has a probe of its own; nobody waits "
-        "for one that is silent; the last ends with our own documents",
+        why="each member is compared with once, which ends with the exchange, which has a probe of its own; nobody "
+        "waits for one that is silent; the last ends with our own documents",
     ),
 ]
