@@ -27,12 +27,17 @@ class Tracing:
 
     Args:
         counts: whether lines are wanted; to note functions alone is many times faster.
+        until: what a probe covers. Where no lines are wanted, nothing is looked at once all of that has run, since
+            whatever is looked at takes twice as long. Without it, everything is noted.
     """
 
-    def __init__(self, *, counts: bool = True) -> None:
+    def __init__(self, *, counts: bool = True, until: Collection[str] = ()) -> None:
         self._lines = 0
         self._codes: dict[int, CodeType] = {}  # by identity: codes of two modules may be equal
         self._names: set[str] = set()
+        self._missing = {*until}
+        self._is_over = False
+        self._ends = not counts and bool(until)
         self._trace = self._looking(counts)
 
     @property
@@ -67,7 +72,9 @@ class Tracing:
         each = line if counts else None
 
         def begins(frame: FrameType, _: str, __: Any) -> Any:
-            if id(frame.f_code) not in codes:
+            if self._is_over:
+                sys.settrace(None)  # of this thread; each comes by here once
+            elif id(frame.f_code) not in codes:
                 note(frame)
             return each
 
@@ -75,8 +82,11 @@ class Tracing:
 
     def _note(self, frame: FrameType) -> None:
         self._codes[id(frame.f_code)] = frame.f_code
-        if (name := place(frame)) is not None:
+        if (name := place(frame)) is not None and name not in self._names:
             self._names.add(name)
+            if self._ends:
+                self._missing.intersection_update(not_entered(self._missing, (name,)))
+                self._is_over = not self._missing
 
 
 def lines_run(call: Callable[[], object]) -> int:
@@ -130,7 +140,7 @@ class Counted:
         growth: the lines run at twice the size by those at the size; 1 for what is no cost.
         there: bytes of Python that are kept while the peer is there.
         left: bytes that are kept after it has gone.
-        entered: the functions that it ran through.
+        entered: the functions that it ran through; where it was told what to cover, at least until all of that had run.
     """
 
     entered: frozenset[str]
@@ -140,11 +150,11 @@ class Counted:
 
 
 @cache
-def count_cost(probe: CostProbe) -> Counted:
+def count_cost(probe: CostProbe, covers: Collection[str] = ()) -> Counted:
     """Run a cost probe at its size and at twice that."""
     small, large = probe.make(probe.size), probe.make(2 * probe.size)
     with Tracing(
-        counts=False
+        counts=False, until=covers
     ) as first:  # what is made once, such as imports and caches of patterns, belongs to neither
         probe.run(probe.make(64))
     with Tracing() as once:
@@ -156,9 +166,9 @@ def count_cost(probe: CostProbe) -> Counted:
 
 
 @cache
-def count_kept(probe: KeptProbe) -> Counted:
+def count_kept(probe: KeptProbe, covers: Collection[str] = ()) -> Counted:
     """Count what a peer makes the product keep."""
-    with Tracing(counts=False) as first, probe.attack():  # what is made once belongs to nobody
+    with Tracing(counts=False, until=covers) as first, probe.attack():  # what is made once belongs to nobody
         pass
     gc.collect()
     gc.freeze()  # what is there already need not be looked through each time, here and in what comes after
@@ -186,9 +196,9 @@ def _let_threads_end() -> None:
 
 
 @cache
-def count_failure(probe: FailureProbe) -> Counted:
+def count_failure(probe: FailureProbe, covers: Collection[str] = ()) -> Counted:
     """Throw a failure."""
-    with Tracing(counts=False) as seen:
+    with Tracing(counts=False, until=covers) as seen:
         anyio.run(probe.throw)
     return Counted(seen.entered)
 

@@ -17,9 +17,9 @@ FILE = Path(__file__).with_name("covered.txt")
 APART = " <- "
 
 
-def covers_of(probe: Probe) -> Sequence[str]:
+def covers_of(probe: Probe) -> tuple[str, ...]:
     """Return every place that a probe has to run through."""
-    return [*probe.covers, *_added().get(probe.name, ())]
+    return (*probe.covers, *_added().get(probe.name, ()))
 
 
 def write(rows: Collection[tuple[str, str]]) -> None:

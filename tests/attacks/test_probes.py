@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from attacks import covered
+from attacks.checked import check_covers
+from attacks.counting import count_failure
 from attacks.lacking import without_probe
-from attacks.probe import Reason
+from attacks.probe import FailureProbe, Reason
 from attacks.probes import ALL
 from attacks.sites import places
+from sublet.protocol.names import parse_name
 
 MOST_REASONS = 0.1
 
@@ -27,3 +32,17 @@ def test_few_places_have_a_reason_only() -> None:
 
 def test_every_place_has_a_probe() -> None:
     assert without_probe() == {}, "let a probe cover it, or see `python -m attacks.lacking`"
+
+
+@pytest.mark.parametrize("times", [1, 100])
+def test_what_a_probe_covers_is_looked_for_until_all_of_it_has_run(times: int) -> None:
+    async def throw() -> None:
+        for _ in range(times):
+            parse_name("bob")
+
+    names, elsewhere = "protocol.names:parse_name", "protocol.lines:LineCutter.feed"
+    true = FailureProbe(name="a name", covers=(names,), throw=throw)
+    check_covers(true, count_failure(true, true.covers))
+    boasting = FailureProbe(name="a name and more", covers=(names, elsewhere), throw=throw)
+    with pytest.raises(AssertionError, match="LineCutter"):
+        check_covers(boasting, count_failure(boasting, boasting.covers))

@@ -43,7 +43,17 @@ async def test_an_invited_member_finds_the_room_and_hears(tmp_path: Path) -> Non
         seen = await bob.service.watch(bob.id, 0, 5.0, room)
         assert "message.new" in [event["kind"] for event in seen["events"]]
         assert alice.service.level == 0
-        assert dir(alice.bus) == ["annotation", "events", "identity", "message", "room", "search", "status", "timeline"]
+        assert dir(alice.bus) == [
+            "annotation",
+            "events",
+            "identity",
+            "message",
+            "purge",
+            "room",
+            "search",
+            "status",
+            "timeline",
+        ]
         assert "send" in dir(alice.bus.message)
         for missing in ("nothing", "message.nothing"):
             with pytest.raises(AttributeError):
@@ -171,7 +181,7 @@ async def test_two_who_were_told_different_things_find_out_and_show_the_same(tmp
             since = 0
             with anyio.fail_after(SECONDS):
                 while not named:
-                    await honest.service.synchronise(room)
+                    await honest.service.asking.room(room)
                     seen = await honest.service.watch(honest.id, since, 0.0, room)
                     since = seen["cursor"]
                     named = [event["entity"] for event in seen["events"] if event["kind"] == "room.equivocation"]

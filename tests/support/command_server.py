@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import gc
 import json
 import os
 import selectors
@@ -33,6 +34,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from support.forked import Forked
+    from support.sites import load_site
+    from support.warm import build_models, import_below
 
 MAX_MESSAGE_BYTES = 4 << 20
 PIECE_BYTES = 64 << 10
@@ -174,12 +177,20 @@ def command_server() -> CommandServer:
 
 def serve(channel: socket.socket) -> None:
     """Fork for each message until the other side has gone."""
-    from sublet.cli import app  # noqa: F401 - what forks need not load
+    import typer._adapters  # noqa: F401 - what forks need not load
+
+    from sublet.cli import app, entry  # noqa: F401
     from sublet.cli.command_table import TABLE, import_command
+    from sublet.daemon import api
     from sublet.daemon.control import client  # noqa: F401
 
-    for name, entry in TABLE.items():
-        import_command(name, entry)
+    for name, command in TABLE.items():
+        import_command(name, command)
+    import_below(api)
+    build_models()
+    # A collection in a fork would copy all that it looks through.
+    gc.collect()
+    gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     while True:
         message, fds, _, _ = socket.recv_fds(channel, MAX_MESSAGE_BYTES, 4)
@@ -216,6 +227,7 @@ def _become(wanted: dict[str, object], fds: Sequence[int]) -> None:
         os.environ.clear()
         os.environ.update(wanted["env"])  # type: ignore[call-overload]
         os.chdir(str(wanted["cwd"]))
+        load_site(os.environ)
         sys.argv = list(wanted["argv"])  # type: ignore[call-overload]
         from sublet.cli.entry import main
 
@@ -235,6 +247,8 @@ def _become(wanted: dict[str, object], fds: Sequence[int]) -> None:
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).parents[1]))
     from support.daemon_server import enter_network, fork_daemons_by
+    from support.sites import load_site
+    from support.warm import build_models, import_below
 
     if sys.argv[2:]:
         fork_daemons_by(socket.socket(fileno=int(sys.argv[2])))

@@ -1,8 +1,8 @@
 """Starts daemons as forks of one process that has loaded what a daemon needs, since loading takes most of a start.
 
 A fork has the session, directory, environment, arguments and standard streams that ``sublet up --detach`` gives to the
-process that it starts, is in the same network namespace, and ends as that one does. Whatever has a Python path of its
-own, such as an older version, is started as the installed command is; so is everything in
+process that it starts, is in the same network namespace, and ends as that one does. Whatever brings modules of its
+own, such as an older version, is started as the installed command is (``support.sites``); so is everything in
 ``tests/e2e/test_daemon_process.py``, which looks at the start itself, and in benchmarks, which measure memory.
 
 Run as a program it serves one socket, whose descriptor is its argument: each message is a JSON object with the
@@ -18,7 +18,6 @@ import gc
 import importlib
 import json
 import os
-import pkgutil
 import signal
 import socket
 import sys
@@ -33,6 +32,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 if TYPE_CHECKING:
     from sublet.daemon.config.paths import Home
     from support.forked import Forked
+    from support.sites import load_site
+    from support.warm import build_models, import_below
 
 MAX_MESSAGE_BYTES: Final = 4 << 20
 OWN_NETWORK: Final = "/proc/self/ns/net"
@@ -93,11 +94,12 @@ def serve(channel: socket.socket) -> None:
 
 
 def _load() -> None:
+    import anyio._backends._asyncio  # noqa: F401
+
     import sublet
 
-    for found in pkgutil.walk_packages(sublet.__path__, "sublet."):
-        if not found.name.startswith(_FACES_OF_PERSONS):
-            importlib.import_module(found.name)
+    import_below(sublet, _FACES_OF_PERSONS)
+    build_models()
     for name in ("reaching.background", "reaching.serving", "errors"):
         importlib.import_module(f"sublet.cli.{name}")
 
@@ -127,6 +129,7 @@ def _become(wanted: Mapping[str, object], fds: Sequence[int]) -> NoReturn:
         os.environ.clear()
         os.environ.update(wanted["env"])  # type: ignore[call-overload]
         os.chdir("/")
+        load_site(os.environ)
         tempfile.tempdir = None  # its own environment says where
         sys.argv = ["sublet", "up", f"{REPORT}={report}", *wanted["arguments"]]  # type: ignore[misc]
 
@@ -148,5 +151,10 @@ def _become(wanted: Mapping[str, object], fds: Sequence[int]) -> NoReturn:
 
 
 if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parents[1]))
+    from support.sites import load_site
+    from support.warm import build_models, import_below
+
+    del sys.path[-1]  # a daemon finds none of the modules of tests
     with socket.socket(fileno=int(sys.argv[1])) as server:
         serve(server)

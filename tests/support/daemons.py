@@ -16,6 +16,7 @@ from typing import Any
 
 from support.command_server import command_server
 from support.namespaces import network_of
+from support.sites import is_forked_alike
 
 SUBLET = Path(sys.executable).with_name("sublet")
 COMMAND_SECONDS = 60
@@ -44,7 +45,7 @@ class Daemon:
         """Run ``sublet`` with ``arguments`` and return what it printed; any status in ``check`` will do."""
         argv = [*self.prefix, str(SUBLET), *arguments]
         network = network_of(self.prefix)
-        if network is None or "PYTHONPATH" in self.environ:  # elsewhere, or another version
+        if network is None or not is_forked_alike(self.environ):  # elsewhere, or another version
             done = subprocess.run(
                 argv, env=self.environment(), input=stdin, capture_output=True, text=True, timeout=timeout, check=False
             )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import anyio
@@ -15,10 +15,11 @@ import pytest
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.registry import Registry
+from sublet.messaging.engine.engine import Engine
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.mending.asking_again import AskingAgain, Asks
 from sublet.messaging.mending.healing import Healing
-from sublet.messaging.mending.inspection import KnownKeys
+from sublet.messaging.mending.inspection import Found, KnownKeys
 from sublet.messaging.mending.looking import Looking
 from sublet.messaging.mending.losses import Damage, Losses, Part
 from sublet.messaging.mending.mend import Mended
@@ -54,6 +55,7 @@ class Sick:
         looking = Looking(self.path, lambda: self.healing._trial(self.registry, self.local), self.local, lambda: None)
         found = [looking.pages()]
         found = found if found[0] else [looking.rows()]
+        found = found if found[0] else [*looking.sums(lambda: None)] or [None]
         if found == [None]:
             whys = [looking.document(name) for name in looking.documents()]
             found += [Damage(Part.DOCUMENT, one.document.doc_id, one.why) for one in whys if one and one.why]
@@ -89,17 +91,50 @@ class Sick:
         assert self.look() == []
 
 
-async def sick(tmp_path: Path, hub: MemoryHub, alice: Member, more: int = MESSAGES) -> Sick:
-    """Return Bob's database after a talk."""
-    async with member("bob", 2, hub, tmp_path) as bob:
-        room = await room_of(alice, bob)
-        for number in range(more):
-            await (alice, bob)[number % 2].bus.message.send(room_id=room, body=f"{number} " + "x" * 200)
-        await alice.until(room, lambda bodies: len(bodies) == more)
-        await bob.until(room, lambda bodies: len(bodies) == more)
-        bodies = await alice.bodies(room)
-        assert bodies == await bob.bodies(room)
-    return Sick(tmp_path / "bob.db", room, bodies)
+class Talk:
+    """What Alice and Bob have said and then kept: made once, since each test begins with it."""
+
+    def __init__(self) -> None:
+        self.room = ""
+        self.bodies: list[str | None] = []
+        self._files: dict[str, bytes] = {}
+
+    async def put(self, tmp_path: Path) -> None:
+        """Put both databases, closed, into a directory."""
+        if not self._files:
+            (first := tmp_path / "first").mkdir()
+            await self._make(first)
+            self._files = {path.name: path.read_bytes() for path in first.iterdir()}
+        for name, content in self._files.items():
+            (tmp_path / name).write_bytes(content)
+
+    async def _make(self, place: Path) -> None:
+        hub = MemoryHub()
+        async with member("alice", 1, hub, place) as alice, member("bob", 2, hub, place) as bob:
+            self.room = await room_of(alice, bob)
+            for number in range(MESSAGES):
+                await (alice, bob)[number % 2].bus.message.send(room_id=self.room, body=f"{number} " + "x" * 200)
+            for one in (alice, bob):
+                await one.until(self.room, lambda bodies: len(bodies) == MESSAGES)
+            self.bodies = await alice.bodies(self.room)
+            assert self.bodies == await bob.bodies(self.room)
+
+
+TALK = Talk()
+
+
+async def ready(tmp_path: Path) -> Sick:
+    """Return Bob's database after a talk, with Alice's beside it."""
+    await TALK.put(tmp_path)
+    return Sick(tmp_path / "bob.db", TALK.room, [*TALK.bodies])
+
+
+@asynccontextmanager
+async def sick(tmp_path: Path, hub: MemoryHub) -> AsyncIterator[tuple[Member, Sick]]:
+    """Yield Alice, who is there, and Bob's database after a talk."""
+    bob = await ready(tmp_path)
+    async with member("alice", 6, hub, tmp_path) as alice:
+        yield alice, bob
 
 
 def index_of(path: Path) -> int:
@@ -108,10 +143,31 @@ def index_of(path: Path) -> int:
     return int(number)
 
 
+def config_of(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as db:
+        (number,) = db.execute("SELECT number FROM documents WHERE kind = 'config'").fetchone()
+    return int(number)
+
+
+def drop_last(path: Path, count: int) -> None:
+    """Delete the last updates of the talk, and all that follows from them."""
+    index = index_of(path)
+    with closing(sqlite3.connect(path)) as db:
+        last = db.execute("SELECT seq FROM log WHERE document = ? ORDER BY seq DESC LIMIT ?", (index, count)).fetchall()
+    for table in ("log", "entries", "writes", "deletions"):
+        for (seq,) in last:
+            execute(path, f"DELETE FROM {table} WHERE document = ? AND seq = ?", index, seq)
+
+
+def drop_document(path: Path, number: int) -> None:
+    for table in ("log", "entries", "writes", "deletions", "clients", "contents"):
+        execute(path, f"DELETE FROM {table} WHERE document = ?", number)
+    execute(path, "DELETE FROM documents WHERE number = ?", number)
+
+
 async def test_a_sound_database_is_found_sound_and_nothing_is_written(tmp_path: Path) -> None:
     hub = MemoryHub()
-    async with member("alice", 1, hub, tmp_path) as alice:
-        bob = await sick(tmp_path, hub, alice)
+    async with sick(tmp_path, hub) as (_, bob):
         before = sorted(path.name for path in tmp_path.iterdir())
         assert bob.look() == []
         assert not bob.mend()
@@ -130,6 +186,11 @@ GONE: dict[str, Callable[[Path], object]] = {
         "DELETE FROM log WHERE seq IN (SELECT seq FROM log WHERE document = ? ORDER BY seq DESC LIMIT 5)",
         index_of(path),
     ),
+    "the last updates with all that follows from them": lambda path: drop_last(path, 5),
+    "a document with all that is kept of it": lambda path: drop_document(path, index_of(path)),
+    "the config with all that is kept of it": lambda path: drop_document(path, config_of(path)),
+    "a digest": lambda path: execute(path, "DELETE FROM leaves WHERE document = ?", index_of(path)),
+    "a digest of something else": lambda path: execute(path, "UPDATE leaves SET digest = zeroblob(32)"),
     "elements": lambda path: execute(path, "DELETE FROM entries WHERE clock > 30"),
     "writes": lambda path: execute(path, "DELETE FROM writes"),
     "clients": lambda path: execute(path, "DELETE FROM clients WHERE document = ?", index_of(path)),
@@ -170,8 +231,7 @@ GONE: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("what", GONE)
 async def test_what_is_gone_is_found_and_had_again(tmp_path: Path, what: str) -> None:
     hub = MemoryHub()
-    async with member("alice", 1, hub, tmp_path) as alice:
-        bob = await sick(tmp_path, hub, alice)
+    async with sick(tmp_path, hub) as (alice, bob):
         GONE[what](bob.path)
         assert bob.look() or what == "records", "it is found"
         bob.mend()
@@ -182,10 +242,48 @@ async def test_what_is_gone_is_found_and_had_again(tmp_path: Path, what: str) ->
             assert await again.bodies(bob.room) == [*bob.bodies, "goes on"]
 
 
+async def test_what_was_written_last_is_missed_before_the_database_is_opened(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    async with sick(tmp_path, hub) as (_, bob):
+        drop_last(bob.path, 5)
+        done = bob.healing.mend(bob.registry, bob.local)  # as a start does, before anybody has looked
+        assert list(done.documents.values()) == ["the last of what was written is not here"]
+        assert any("members are asked" in line for line in bob.healing.remarks())
+        async with member("bob", 3, hub, tmp_path) as again:
+            await bob.whole(again)
+
+
+async def test_what_is_deleted_under_a_daemon_is_not_signed_a_second_time(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    lacking: list[bool] = []
+    async with member("alice", 1, hub, tmp_path) as alice, member("bob", 2, hub, tmp_path) as bob:
+        bob.service._lacking = lambda: lacking.append(True)
+        room = await room_of(alice, bob)
+        for number in range(6):
+            await bob.bus.message.send(room_id=room, body=f"{number}")
+        await alice.until(room, lambda bodies: len(bodies) == 6)
+
+        def close(engine: Engine) -> None:
+            drop_last(tmp_path / "bob.db", 3)
+            engine.documents.forget()  # as if many others had been opened since
+
+        await bob.service.on_engine(close)
+        await bob.bus.message.send(room_id=room, body="goes on")
+        await alice.until(room, lambda bodies: "goes on" in bodies)
+        assert set(await alice.bodies(room)) == {*map(str, range(6)), "goes on"}
+        assert await alice.service.on_engine(forks_of) == []
+        await anyio.wait_all_tasks_blocked()
+        assert lacking
+
+
+def forks_of(engine: Engine) -> list[object]:
+    rows = engine.store.rows()  # type: ignore[attr-defined]
+    return [fork for row in rows.documents() for fork in rows.forks(row.number)]
+
+
 async def test_what_nobody_else_has_is_kept_where_it_builds_on_nothing_that_is_gone(tmp_path: Path) -> None:
     hub = MemoryHub()
-    async with member("alice", 1, hub, tmp_path) as alice:
-        bob = await sick(tmp_path, hub, alice)
+    bob = await ready(tmp_path)
     # Nobody is there to ask, and Bob's own last words are on his disk alone.
     async with member("bob", 4, hub, tmp_path) as alone:
         for number in range(5):
@@ -207,10 +305,29 @@ async def test_what_nobody_else_has_is_kept_where_it_builds_on_nothing_that_is_g
             await alice.until(bob.room, lambda bodies: bodies == said)
 
 
-async def test_what_is_damaged_again_and_again_is_told_and_left(tmp_path: Path) -> None:
+async def test_contents_that_nobody_has_do_not_have_the_log_read_again_and_again(tmp_path: Path) -> None:
     hub = MemoryHub()
-    async with member("alice", 1, hub, tmp_path) as alice:
-        bob = await sick(tmp_path, hub, alice)
+    async with sick(tmp_path, hub) as (_, bob):
+        for path in (bob.path, tmp_path / "alice.db"):
+            execute(path, "DELETE FROM contents WHERE number % 3 = 0")
+        bob.mend()
+        async with member("bob", 3, hub, tmp_path) as again:
+            asking, looked = again.service.asking, list[str]()
+            asks = Asks(again.service.on_engine, asking.document, asking.key, again.service.fetch)
+            looking = Looking(bob.path, lambda: bob.healing._trial(bob.registry, bob.local), bob.local, lambda: None)
+
+            def look(name: str) -> Found | None:
+                looked.append(name)
+                return looking.document(name)
+
+            asks_again = AskingAgain(bob.losses, asks, look)
+            for _ in range(5):
+                assert await asks_again.all(), "it is asked for whenever somebody is there"
+            assert len(looked) == 1
+
+
+async def test_what_is_damaged_again_and_again_is_told_and_left(tmp_path: Path) -> None:
+    bob = await ready(tmp_path)
     damage = Damage(Part.DOCUMENT, f"ezagent/{bob.room}/config", "odd")
     assert [bob.healing._note(damage) for _ in range(3)] == [True, True, False]
     assert any("damaged again after it was mended: odd" in line for line in bob.healing.remarks())

@@ -1,9 +1,10 @@
 """Lets the clock of a daemon under test be ahead or behind: its file says by how many milliseconds.
 
-Python loads this file by itself in every process that has its directory on ``PYTHONPATH``. Only where the variable
-``SUBLET_TEST_CLOCK`` names a file does it do anything: what that file holds is added to what ``time.time_ns`` tells, by
-which rooms go. It is looked at again every tenth of a second, so that a clock can be set while the daemon runs. Times
-of certificates come from elsewhere and stay right, as those of links are checked by the real clock.
+Python loads this file by itself in every process that has its directory on ``PYTHONPATH``, and ``support.sites`` in
+every fork that has. Only where the variable ``SUBLET_TEST_CLOCK`` names a file does it do anything: what that file
+holds is added to what ``time.time_ns`` tells, by which rooms go. It is looked at again every tenth of a second, so that
+a clock can be set while the daemon runs. Times of certificates come from elsewhere and stay right, as those of links
+are checked by the real clock.
 """
 
 from __future__ import annotations

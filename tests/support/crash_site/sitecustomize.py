@@ -1,10 +1,11 @@
 """Stops a daemon under test at one of its journal writes, so that a test can kill whatever it likes just then.
 
-Python loads this file by itself in every process that has its directory on ``PYTHONPATH``. Only where the variable
-``SUBLET_STOP_AT`` names a plan file does it do anything: while that file exists, journal writes are counted from there
-on and their labels appended to ``<plan>.labels``; at the write whose number the plan names, or at one of the ``label``
-that it names instead, ``<plan>.reached`` is made and the writing thread waits, holding the write before or after its
-commit, until ``<plan>.go`` appears or it is killed.
+Python loads this file by itself in every process that has its directory on ``PYTHONPATH``, and ``support.sites`` in
+every fork that has; there the store is loaded already. Only where the variable ``SUBLET_STOP_AT`` names a plan file
+does it do anything: while that file exists, journal writes are counted from there on and their labels appended to
+``<plan>.labels``; at the write whose number the plan names, or at one of the ``label`` that it names instead,
+``<plan>.reached`` is made and the writing thread waits, holding the write before or after its commit, until
+``<plan>.go`` appears or it is killed.
 """
 
 from __future__ import annotations
@@ -98,9 +99,14 @@ def _label(statements: Sequence[str]) -> str:
 class _Loader(importlib.machinery.SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
-        stopper = _Stopper(Path(os.environ["SUBLET_STOP_AT"]))
-        commit = module.__dict__["_commit"]
-        module.__dict__["_commit"] = lambda connection, group: stopper.commit(connection, group, commit)
+        _stop(module)
+
+
+def _stop(module: ModuleType) -> None:
+    """Let the commits of the store go by a stopper."""
+    stopper = _Stopper(Path(os.environ["SUBLET_STOP_AT"]))
+    commit = module.__dict__["_commit"]
+    module.__dict__["_commit"] = lambda connection, group: stopper.commit(connection, group, commit)
 
 
 class _Finder(importlib.machinery.PathFinder):
@@ -112,5 +118,7 @@ class _Finder(importlib.machinery.PathFinder):
         return spec
 
 
-if "SUBLET_STOP_AT" in os.environ:
+if "SUBLET_STOP_AT" in os.environ and MODULE in sys.modules:
+    _stop(sys.modules[MODULE])
+elif "SUBLET_STOP_AT" in os.environ:
     sys.meta_path.insert(0, _Finder)

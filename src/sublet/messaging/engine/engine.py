@@ -35,8 +35,10 @@ from sublet.messaging.opening.room_order import RoomOrder
 from sublet.messaging.opening.shards import TimelineShards
 from sublet.messaging.passing.ephemeral import Ephemeral
 from sublet.messaging.ports.blobs import BlobStore
+from sublet.messaging.ports.invitation_store import Invitation
 from sublet.messaging.ports.outbox import Outbox
 from sublet.messaging.ports.store import Store
+from sublet.messaging.purging.purges import Purges
 from sublet.messaging.quotas.quotas import Quotas
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES, DiskUsage
 from sublet.messaging.reading.authorise import WriterRules
@@ -79,12 +81,14 @@ class Engine:
         self.outbox = Outbox()
         self.missing: list[Callable[[str], None]] = []
         """Told of documents that something refers to and that are not here."""
+        self.answered: list[Callable[[Invitation], None]] = []
+        """Told of what somebody here has said to an invitation."""
         # Who and where.
         self.keyring = Keyring(store, local)
         self.epochs = Epochs(store, self.keyring)
         self.rooms = RoomStates(store)
         self.here = RoomsHere(store, self.rooms, self.keyring)
-        self.audience = Audience(self.rooms, self.here)
+        self.audience = Audience(self.rooms, self.here, self.keyring)
         self.events = Events(store)
         self.cursors = Cursors(store, self.events)
         # Documents, and what of them counts.
@@ -136,7 +140,7 @@ class Engine:
             self.order,
             counts,
         )
-        self.clocks = PeerClocks(store, self.events, now_ms)
+        self.clocks = PeerClocks(store, self.events, now_ms, self.keyring.home)
         self.roots = Roots(store, self.keyring, self.here, self.events, now_ms)
         # Writing as our own.
         self.writing = Writing(
@@ -160,6 +164,9 @@ class Engine:
             self.writing,
             self.staging,
         )
+        self.purges = Purges(store, self.documents, self.updates, self.reading, self.keyring, self.events)
+        self.purges.missing.append(self._want)
+        self.staging.landed.append(self.purges.landed)
         self.later = Later(self.writing)
         self.staging.forgetting.append(self.forget)
         self.operating = self._serve_hooks()
@@ -184,6 +191,7 @@ class Engine:
             events=self.events,
             cursors=self.cursors,
             intake=self.intake,
+            purges=self.purges,
             blobs=self.blobs,
             hooks=self.hooks,
             now_ms=self.now_ms,
@@ -214,6 +222,7 @@ class Engine:
             epochs=self.epochs,
             events=self.events,
             later=self.later,
+            purges=self.purges,
             missing=self.missing,
             now_ms=self.now_ms,
         )
@@ -238,6 +247,12 @@ class Engine:
         while self.later.run():
             self.writing.flush()
             self.staging.commit()
+        if self.purges.waits:
+            self.purges.run()
+
+    def _want(self, name: str) -> None:
+        for told in self.missing:
+            told(name)
 
     def forget(self) -> None:
         """Go back to what is durable, after a commit that failed."""
