@@ -2,13 +2,19 @@
 
     python benchmarks/convergence.py [--seeds N] [--operations M] [--only KIND] [--seed S] [--daemons N] [--processes]
                                      [--shrink SECONDS] [--script FILE] [--minutes M] [--markdown]
+                                     [--results FILE] [--of CODE]
 
 A history is made of a seed: two to six daemons do everything that can be done in rooms, and faults of one kind come
 over them. After the last repair every member has to show all that was acknowledged, equal and in the same order, within
-ten seconds. By default the daemons are whole messaging services over Zenoh and pinned links in one process; with
+ten seconds; on a machine that does other things meanwhile ``--patience`` waits longer, and the table tells how many
+were late. By default the daemons are whole messaging services over Zenoh and pinned links in one process; with
 ``--processes`` they are real ones, each in a network namespace, killed by SIGKILL. Kinds are played in turn, so that
 each gets its share of the seeds. ``--only KIND --seed S --seeds 1`` plays one again, ``--shrink`` shortens each that
 fails, and ``--script`` plays what that printed. Exit status 1 where anything was lost or differed.
+
+``--results FILE`` keeps what came of each history as a line of JSON. What the same code has played already is not
+played again and counts all the same, so 200 histories can be gathered in several runs, and ``--seeds 0 --markdown``
+writes the table of those that really ran. ``--of CODE`` shows those of another state, as the table names it.
 """
 
 from __future__ import annotations
@@ -31,6 +37,7 @@ from _report import RELIABILITY, text_table, write_table
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from support.histories.generating import generate
+from support.histories.kept import Kept, Results, code
 from support.histories.kinds import KINDS
 from support.histories.playing import play
 from support.histories.shrinking import shrink
@@ -40,28 +47,40 @@ from support.histories.steps import History, read_script
 from support.histories.verdict import Verdict
 
 PATIENCE_SECONDS = 10.0
-HEAD = ("fault", "histories", "operations", "lost", "differed", "errors", "time to equal (s), median and longest")
+HEAD = (
+    "fault",
+    "histories",
+    "daemons",
+    "acknowledged",
+    "lost",
+    "differed",
+    "errors",
+    "until equal (s): median, longest",
+)
 
 
 @dataclass
 class Tally:
     """What came of the histories of one kind."""
 
-    verdicts: list[Verdict] = field(default_factory=list)
+    played: list[Kept] = field(default_factory=list)
 
     def cells(self, kind: str) -> tuple[str, ...]:
         """Return its row."""
-        times = [one.seconds for one in self.verdicts if one.seconds is not None]
-        late = len(self.verdicts) - len(times)
+        verdicts = [one.verdict for one in self.played]
+        times = [one.seconds for one in verdicts if one.seconds is not None]
+        late = len(verdicts) - sum(one <= PATIENCE_SECONDS for one in times)
         shown = f"{statistics.median(times):.1f}, {max(times):.1f}" if times else ""
+        daemons = [one.daemons for one in self.played]
         return (
             kind,
-            str(len(self.verdicts)),
-            f"{sum(one.operations for one in self.verdicts):,}",
-            str(sum(len(one.promises) for one in self.verdicts)),
-            str(sum(bool(one.differ) for one in self.verdicts)),
-            str(sum(len(one.errors) for one in self.verdicts)),
-            f"{shown}; {late} never" if late else shown,
+            str(len(verdicts)),
+            str(min(daemons)) if min(daemons) == max(daemons) else f"{min(daemons)} to {max(daemons)}",
+            f"{sum(one.operations for one in verdicts):,}",
+            str(sum(len(one.promises) for one in verdicts)),
+            str(sum(bool(one.differ) for one in verdicts)),
+            str(sum(len(one.errors) for one in verdicts)),
+            f"{shown}; {late} late" if late else shown,
         )
 
 
@@ -82,7 +101,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--processes", action="store_true", help="real daemons in network namespaces, which takes root")
     parser.add_argument("--shrink", type=float, default=0.0, help="seconds for shortening each one that fails")
     parser.add_argument("--script", type=Path, help="play the history that this file tells, and no other")
+    parser.add_argument("--patience", type=float, default=PATIENCE_SECONDS, help="seconds until all has to be equal")
     parser.add_argument("--minutes", type=float, help="begin no further history after that time")
+    parser.add_argument("--results", type=Path, help="keep what came of each here, and play none that is kept already")
+    parser.add_argument("--of", action="append", help="show the results of this state of the code, and play nothing")
     parser.add_argument("--markdown", action="store_true", help="write the table into docs/reliability.md as well")
     return parser.parse_args()
 
@@ -91,44 +113,62 @@ def _histories(options: argparse.Namespace) -> Iterator[History]:
     if options.script:
         yield read_script(options.script.read_text(encoding="utf-8"))
         return
+    if options.of:
+        return  # what is played now is of the code as it is now
     kinds = itertools.cycle(options.only or list(KINDS))
     for number, kind in zip(range(options.seeds), kinds, strict=False):
         yield generate(kind, options.seed + number, options.operations, options.daemons)
 
 
 async def _run(options: argparse.Namespace) -> int:
-    tallies: dict[str, Tally] = {}
-    began = time.monotonic()
+    states = options.of or [code()]
+    results, began = Results(options.results, options.operations, options.processes, states), time.monotonic()
+    played = list(results.all())
     for history in _histories(options):
         if options.minutes and time.monotonic() - began > options.minutes * 60:
             break
-        verdict = await _played(history, options.processes)
-        tallies.setdefault(history.kind, Tally()).verdicts.append(verdict)
-        print(f"{history.kind}, seed {history.seed}, {history.daemons} daemons: {verdict}", flush=True)
+        if results.has(history):
+            continue
+        worked = time.process_time()
+        verdict = await _played(history, options)
+        played.append(results.keep(history, verdict, time.process_time() - worked))
+        told = (
+            f"{history.kind}, seed {history.seed}, {history.daemons} daemons, {played[-1].processor_seconds} s worked"
+        )
+        print(f"{told}: {verdict}", flush=True)
         if not verdict.right and options.shrink:
             await _shortened(history, verdict, options)
+    tallies: dict[str, Tally] = {}
+    for one in played:
+        tallies.setdefault(one.kind, Tally()).played.append(one)
     rows = [tallies[kind].cells(kind) for kind in KINDS if kind in tallies]
     print(text_table(HEAD, rows))
-    played = sum(len(tally.verdicts) for tally in tallies.values())
     if options.markdown:
-        note = f"{played} histories of {options.operations} operations, seeds from {options.seed}."
+        worked = statistics.fmean(one.processor_seconds for one in played)
+        seeds = len({(one.kind, one.seed) for one in played})
+        note = (
+            f"{len(played)} histories of {options.operations} operations beside faults, of {seeds} seeds; one took "
+            f"{worked:.0f} s of processor where it was played. State of the code: {', '.join(states)}."
+        )
         write_table("convergence-daemons" if options.processes else "convergence", HEAD, rows, RELIABILITY, note)
-    return int(not all(one.right for tally in tallies.values() for one in tally.verdicts))
+    return int(not all(one.verdict.right for one in played))
 
 
-async def _played(history: History, processes: bool) -> Verdict:
+async def _played(history: History, options: argparse.Namespace) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="cv-") as base:
         place = Path(base)
-        stage: AbstractAsyncContextManager[Stage] = (in_processes if processes else in_this_process)(place, history)
+        stage: AbstractAsyncContextManager[Stage] = (in_processes if options.processes else in_this_process)(
+            place, history
+        )
         async with stage as ready:
-            return await play(history, ready, PATIENCE_SECONDS, forcing=True)
+            return await play(history, ready, options.patience, forcing=True)
 
 
 async def _shortened(history: History, verdict: Verdict, options: argparse.Namespace) -> None:
     """Print a shorter history that fails in the same way."""
 
     async def fails(shorter: History) -> bool:
-        found = await _played(shorter, options.processes)
+        found = await _played(shorter, options)
         return bool(found.ways() & verdict.ways())
 
     def told(shorter: History) -> None:

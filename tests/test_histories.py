@@ -56,7 +56,8 @@ def test_what_was_acknowledged_and_is_not_shown_is_told() -> None:
     assert not kept(("characters", "1", "n"), 2, shown(ref))
     assert not kept(("name",), "Work", shown(ref, name="Play"))
     assert not kept(("member", ALICE), True, shown(ref))
-    assert not kept(("read", ALICE), True, shown(ref))
+    assert not kept(("read", ALICE), True, shown(ref, members={ALICE: {}}))
+    assert kept(("read", ALICE), True, shown(ref)), "who is no member has read nothing there"
 
 
 def test_of_values_that_were_written_at_once_any_will_do_and_of_others_the_last() -> None:
@@ -134,7 +135,7 @@ class Forgetful:
         """Faults do nothing here."""
 
     kill = start = cut = heal = save = roll_back = fill = make_room = clock = copy = end_copy = nothing
-    damage = attack = end_attack = repair = reconcile = nothing
+    damage = attack = end_attack = repair = reconcile = ask_first = sum_of = nothing
 
     async def attacker(self) -> str:
         return self.entity(9)

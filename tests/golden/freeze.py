@@ -102,7 +102,7 @@ def govern(lender: Daemon) -> None:
 
 
 def talk(lender: Daemon, worker: Daemon, base: Path) -> None:
-    """Leave a room with messages, an edit, a reaction, a thread, a file and a shared text."""
+    """Leave a room with messages, an edit, a reaction, a thread, a file and a shared text, and a purge."""
     room = shared_room(lender, worker)
     first = said(lender, room, "the first message")
     wait_for(lambda: any(one["ref_id"] == first for one in worker.json("read", room)), 60, "the message")
@@ -120,6 +120,10 @@ def talk(lender: Daemon, worker: Daemon, base: Path) -> None:
         return any(one["body"] == "an answer, edited" for one in lender.json("read", room))
 
     wait_for(edited, 60, "the edit")
+    cellar = lender.json("room", "create", "Cellar")["room_id"]
+    gone = said(lender, cellar, "what is gone")
+    lender.run("edit", cellar, gone, "what is gone, edited")
+    lender.run("room", "purge", cellar, gone)
 
 
 def said(who: Daemon, room: str, text: str, *options: str) -> str:

@@ -122,7 +122,8 @@ COPIES: Mapping[str, Mapping[str, str]] = {
     },
     "layout-2": {"messaging.db.v9": "messaging.db"},
     "messages-10": {"messaging.db.v10": "messaging.db"},
-    "messages-13": {},
+    "messages-13": {"messaging.db.v13": "messaging.db"},
+    "messages-14": {},
 }
 """What each frozen state leaves beside it when this version has taken it up, and which file of it that is."""
 

@@ -79,6 +79,7 @@ async def test_threads_channels_and_files_are_named_as_the_host_names_them(
         ("change_message", {"room": "Work", "ref_id": REF}),
         ("change_message", {"room": "Work", "ref_id": REF, "emoji": "👍", "message": "x"}),
         ("change_message", {"room": "Work", "ref_id": REF, "message": "x", "remove": True}),
+        ("change_message", {"room": "Work", "ref_id": REF, "emoji": "👍", "remove": True, "purge": True}),
         ("people", {"action": "find"}),
         ("people", {"action": "find", "query": "x", "room": "Work"}),
         ("people", {"action": "invite", "room": "Work"}),
@@ -108,7 +109,9 @@ async def test_messages_are_changed_as_people_change_them(
         for given in ({"emoji": "👍"}, {"emoji": "👍", "remove": True}, {"message": "new", "format": "markdown"}):
             await client.call_tool("change_message", {"room": "Work", "ref_id": REF, **given})
         done = facts(await client.call_tool("change_message", {"room": "Work", "ref_id": REF, "remove": True}))
-    assert [what for what, _ in talk.changed] == ["react", "unreact", "edit", "delete"]
+        purge = {"room": "Work", "ref_id": REF, "remove": True, "purge": True}
+        assert facts(await client.call_tool("change_message", purge))["changed"]
+    assert [what for what, _ in talk.changed] == ["react", "unreact", "edit", "delete", "purge"]
     assert (done["room_id"], done["ref_id"], done["changed"]) == (ROOM, REF, True)
     edit = talk.changed[2][1]
     assert isinstance(edit, EditMessage)

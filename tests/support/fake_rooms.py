@@ -43,10 +43,13 @@ from sublet.daemon.api.room_marks import (
     ADD_REACTION,
     DELETE_MESSAGE,
     EDIT_MESSAGE,
+    PURGE_MESSAGE,
     REMOVE_REACTION,
     DeleteMessage,
     EditMessage,
     MessageChange,
+    MessagePurged,
+    PurgeMessage,
     React,
 )
 from sublet.daemon.api.room_messages import RecipientReceipt
@@ -195,6 +198,11 @@ class FakeRooms:
     @answers(DELETE_MESSAGE)
     async def delete_message(self, request: DeleteMessage) -> MessageChange:
         return self._changed("delete", request)
+
+    @answers(PURGE_MESSAGE)
+    async def purge_message(self, request: PurgeMessage) -> MessagePurged:
+        done = self._changed("purge", request)
+        return MessagePurged(room_id=done.room_id, ref_id=done.ref_id, changed=done.changed)
 
     @answers(INVITE)
     async def invite(self, request: Invite) -> RoomChange:

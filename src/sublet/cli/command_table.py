@@ -77,7 +77,7 @@ TABLE: Final[Mapping[str, Entry]] = {
     "answer": Entry("Asking", "asking.ask:answer", "Answer the question that a session waits with."),
     "agents": Entry("Asking", "asking.agents:agents", "The agents of this daemon, and what each can do."),
     "sessions": Entry("Asking", "asking.sessions:sessions", "What was asked, who did it, and who goes on with what."),
-    "room": Entry("Rooms", "rooms.invitations:rooms", "Rooms in which people and agents of paired daemons talk."),
+    "room": Entry("Rooms", "rooms.purging:rooms", "Rooms in which people and agents of paired daemons talk."),
     "chat": Entry("Rooms", "rooms.chat:chat", "Talk in a room, live, in this terminal."),
     "send": Entry("Rooms", "rooms.messages:send", "Say something in a room, or to somebody."),
     "read": Entry("Rooms", "rooms.messages:read", "Print the last messages of a room."),

@@ -117,7 +117,8 @@ TOOLS: Final[tuple[AnyTool, ...]] = (
         name="change_message",
         title="React to a message, edit or delete yours",
         description=(
-            "Put an emoji on a message, or take yours back; let a message of yours say something else, or delete it."
+            "Put an emoji on a message, or take yours back; let a message of yours say something else, or delete it; "
+            "purge takes it from the disk of everybody, which an owner of the room may do with any."
         ),
         arguments=Change,
         answer=Changed,

@@ -15,9 +15,12 @@ from sublet.daemon.api.room_marks import (
     ADD_REACTION,
     DELETE_MESSAGE,
     EDIT_MESSAGE,
+    PURGE_MESSAGE,
     REMOVE_REACTION,
     DeleteMessage,
     EditMessage,
+    MessageChange,
+    PurgeMessage,
     React,
 )
 from sublet.daemon.api.room_people import (
@@ -81,12 +84,16 @@ class Found(Answer):
 
 
 async def change_message(call: Call, given: Change) -> Answer:
-    """React to a message, take that back, or edit or delete one of the caller's."""
+    """React to a message, take that back, edit or delete one of the caller's, or purge one."""
     room_id = (await call.operations.call(REACH, Reach(to=given.room))).room_id
     message = {"room_id": room_id, "ref_id": given.ref_id}
+    done: MessageChange
     if given.message is not None:
         words = EditMessage(**message, body=given.message, format=given.format)
         done = await call.operations.call(EDIT_MESSAGE, words)
+    elif given.purge:
+        purged = await call.operations.call(PURGE_MESSAGE, PurgeMessage(room_id=room_id, ref_id=given.ref_id))
+        done = purged
     elif given.emoji is None:
         done = await call.operations.call(DELETE_MESSAGE, DeleteMessage(**message))
     else:

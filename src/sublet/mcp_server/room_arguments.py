@@ -97,6 +97,7 @@ class Change(Arguments):
     )
     format: Format | None = None
     remove: bool = Field(default=False, description="Without emoji: delete your message")
+    purge: bool = Field(default=False, description="With remove: from everybody's disk, for good")
 
     @model_validator(mode="after")
     def _one_change(self) -> Self:
@@ -104,6 +105,8 @@ class Change(Arguments):
             raise ValueError("an edit is message and format alone")
         if self.message is None and (self.format is not None or (self.emoji is None and not self.remove)):
             raise ValueError("give emoji, message, or remove")
+        if self.purge and (self.emoji is not None or not self.remove):
+            raise ValueError("purge goes with remove alone")
         return self
 
 

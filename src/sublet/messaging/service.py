@@ -36,6 +36,7 @@ from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.rebuilding import rebuild_again
+from sublet.messaging.erasing.erasing import Erasing
 from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.membership.agreed import keep_agreed
 from sublet.messaging.membership.answering import Answering
@@ -88,6 +89,7 @@ class MessagingService:
         consent: decides which invitations are taken up without anybody's yes; by default none are.
         damaged: told where SQLite says that the database is damaged.
         agreed: keeps which rooms were agreed to beside the database; None for nowhere.
+        lacking: told where something is found to be gone from the database.
     """
 
     def __init__(
@@ -105,10 +107,11 @@ class MessagingService:
         services: Services | None = None,
         consent: ConsentRules | None = None,
         damaged: Callable[[], None] = lambda: None,
+        lacking: Callable[[], None] = lambda: None,
         agreed: KeepsAgreed | None = None,
     ) -> None:
-        self._agreed = agreed
-        self._services, self._damaged = services or Services(), damaged
+        self._services, self._agreed = services or Services(), agreed
+        self._damaged, self._lacking = damaged, lacking
         self._path, self._registry = path, registry
         self.home: Callable[[EntityId], str] = entity_domain  # node id of its daemon, as far as it is known
         self.ahead_ms: dict[str, int] = {}  # other clocks that differ, by node id
@@ -126,7 +129,7 @@ class MessagingService:
         self._doorkeeper = Doorkeeper()
         self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon)
         declaring = Declaring()
-        self.asking = self._sync = Sync(network, self._call, self._known, self._recovered)
+        self.asking = self._sync = Sync(network, self._call, lambda one: self._attending.known(one), self._recovered)
         self.asked_last = self._sync.asking.asked_last
         self.delivery = Delivery(self._sync.asking, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
         self._history = History(self._sync, self._call)
@@ -156,6 +159,7 @@ class MessagingService:
             self._call, self._attending, self._joining, self._tokens, self._sync, self._history, self._own
         )
         self.forgetting = Forgetting(self._call, self._attending.silence)
+        self.erasing = Erasing(self._call, path, self.fetch)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[MessagingService]:
@@ -175,6 +179,7 @@ class MessagingService:
                 self._start(group, "synchronisation", self._sync.run)
                 self._start(group, "acknowledgements", self.delivery.run)
                 self._start(group, "catching up", self._catching_up.run)
+                self._start(group, "erasing", self.erasing.run)
                 for name, index in self._registry.indexes.items():
                     if index.rebuild is not None and (every := index.every_seconds) is not None:
                         self._start(group, f"index {name}", partial(rebuild_again, self._call, index.rebuild, every))
@@ -333,6 +338,8 @@ class MessagingService:
         engine.staging.arrived.append(lambda came: self._hand_over.soon(self.delivery.arrived, came))
         self.home = engine.keyring.home
         engine.clocks.listeners.append(partial(setattr, self, "ahead_ms"))
+        engine.purges.due.append(lambda: self._hand_over.soon(self.erasing.wake))
+        engine.documents.lacking.append(lambda _: self._hand_over.soon(self._lacking))
         engine.missing.append(lambda name: self._hand_over.soon(self._sync.doubt, WantedDocument(name)))
         keep_agreed(engine, self._agreed)
         engine.here.listeners.append(lambda room_id: self._hand_over.soon(self._attending.room, room_id))
@@ -387,9 +394,6 @@ class MessagingService:
     def _recovered(self) -> None:
         """Ask again for what was not asked of a peer while it gave no good answers."""
         self._hand_over.soon(self._catching_up.everything)
-
-    async def _known(self, entity: EntityId) -> None:
-        await self._attending.known(entity)
 
     async def _enter(self, room_id: RoomId) -> None:
         await self._attending.room(room_id)

@@ -46,6 +46,7 @@ class Action(StrEnum):
     ROOM_READ = "room.read"
     ROOM_SEND = "room.send"
     ROOM_MANAGE = "room.manage"
+    ROOM_PURGE = "room.purge"
     ROOM_JOIN = "room.join"
     GATEWAY_READ = "gateway.read"
     GATEWAY_MANAGE = "gateway.manage"

@@ -30,7 +30,14 @@ CEILING: Final[Mapping[Kind, frozenset[Action]]] = {
     # Of Sublet's own tools; what a tool then does is asked for besides.
     "mcp": _DELEGATION
     | _ROOMS
-    | {Action.TOOL_CALL, Action.WORKSPACE_LEND, Action.WORKSPACE_REVEAL, Action.WORKSPACE_UNLOCK},
+    # What is purged is gone for good, so an agent purges by a rule that says so.
+    | {
+        Action.TOOL_CALL,
+        Action.ROOM_PURGE,
+        Action.WORKSPACE_LEND,
+        Action.WORKSPACE_REVEAL,
+        Action.WORKSPACE_UNLOCK,
+    },
     # To bring ours into rooms without a person's yes is for a rule that says so.
     "peer": frozenset({Action.ASSIGNMENT_ACCEPT, Action.AGENT_MESSAGE, Action.ROOM_JOIN}),
     # Of clients with a token, and of what gateways bring; a module by a rule that names it.

@@ -11,6 +11,7 @@ from sublet.daemon.api.conversations import SEARCH_MESSAGES
 from sublet.daemon.api.invitations import ACCEPT_INVITATION, DECLINE_INVITATION, LIST_INVITATIONS
 from sublet.daemon.api.operation import AnyOperation
 from sublet.daemon.api.room_files import FETCH_FILE
+from sublet.daemon.api.room_marks import PURGE_MESSAGE
 from sublet.daemon.api.room_messages import READ_MESSAGES, SEND_MESSAGE
 from sublet.daemon.api.room_news import WATCH_ROOMS
 from sublet.daemon.api.room_people import GET_PICTURE
@@ -32,6 +33,7 @@ OF_ROOMS: Final[tuple[tuple[str, AnyOperation], ...]] = (
     ("/api/rooms/{room_id}", GET_ROOM),
     ("/api/rooms/{room_id}/messages", READ_MESSAGES),
     ("/api/rooms/{room_id}/messages", SEND_MESSAGE),
+    ("/api/rooms/{room_id}/messages/{ref_id}/purge", PURGE_MESSAGE),
     ("/api/rooms/{room_id}/files", FETCH_FILE),
     ("/api/messages", SEARCH_MESSAGES),
     ("/api/picture", GET_PICTURE),

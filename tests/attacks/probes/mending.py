@@ -25,6 +25,7 @@ from sublet.daemon.storage import soundness
 from sublet.daemon.storage.soundness import Soundness
 from sublet.messaging.backends.sqlite_file import open_database
 from sublet.messaging.backends.sqlite_rows import SqliteRows
+from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.mending import healing
@@ -35,6 +36,7 @@ from sublet.messaging.mending.losses import Damage, Losses, Part
 from sublet.migrations import damage
 from sublet.migrations.salvage import salvage
 from support.damage import flip_pages, pages_of
+from support.digests import write_documents
 from support.salvage_kills import ROWS, SCHEMA, make_damaged, rows
 
 
@@ -161,7 +163,32 @@ def _torn(size: int) -> SqliteRows:
     return SqliteRows(database)
 
 
+def _digests(size: int) -> SqliteStore:
+    """Return rooms with that many documents, and their digests."""
+    store = SqliteStore(None)
+    write_documents(store, "0190a7c2-0000-7000-8000-000000000001", size)
+    return store
+
+
+def _looked_at(store: SqliteStore) -> None:
+    assert [one for one in store.rows().sums().wrong() if one is not None] == []
+    with store.transaction():
+        store.rows().sums().mend("0190a7c2-0000-7000-8000-000000000001")
+
+
 PROBES: tuple[Probe, ...] = (
+    CostProbe(
+        name="mending: digests that are compared with the log",
+        covers=(
+            "messaging.backends.sqlite_sums:SqliteSums._documents",
+            "messaging.backends.sqlite_sums:SqliteSums._leaves",
+            "messaging.backends.sqlite_sums:SqliteSums._nodes",
+            "messaging.backends.sqlite_sums:SqliteSums.mend",
+        ),
+        make=_digests,
+        run=_looked_at,
+        size=1_000,
+    ),
     CostProbe(
         name="mending: rows that are torn",
         covers=("messaging.backends.sqlite_rows:SqliteRows.torn",),

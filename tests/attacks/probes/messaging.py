@@ -215,6 +215,20 @@ def keys_of(text: str) -> object:
     return keys.parse_doc_id(f"ezagent/{text}/index/2026-11")
 
 
+@contextlib.contextmanager
+def _ids_named() -> Iterator[None]:
+    """Name ever new ids, as long as they may be, well formed and not."""
+    for number in range(20_000):
+        entity = f"@{number:064}:{'x' * 253}"
+        ids.is_entity_id(entity)
+        ids.is_entity_id(entity.upper())
+        ids.is_entity_id("x" * 4_000 + f"{number}")
+        ids.is_room_id(f"{number:08x}-0000-7000-8000-000000000000")
+        with contextlib.suppress(Refused):
+            keys.parse_doc_id(f"ezagent/{number:08x}-0000-7000-8000-000000000000/ext/draft/{entity}")
+    yield
+
+
 def _rule(text: str) -> object:
     return writer_rules.parse_rule(text)
 
@@ -572,6 +586,17 @@ PROBES: list[Probe] = [
         covers=["messaging.links.links:Links._accept", "messaging.links.links:Links._turn"],
         attack=_silent,
         bound=16 << 20,
+    ),
+    KeptProbe(
+        name="rooms: ids of which it is remembered what they are",
+        covers=[
+            "protocol.ezagent.ids:_is_entity",
+            "protocol.ezagent.ids:_is_room",
+            "protocol.ezagent.keys:_parsed",
+        ],
+        attack=_ids_named,
+        bound=8 << 20,
+        left=8 << 20,
     ),
     KeptProbe(
         name="rooms: more than is kept of a signer",

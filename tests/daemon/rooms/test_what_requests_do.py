@@ -46,7 +46,7 @@ from sublet.daemon.rooms.room_service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.text_service import RoomTextService
 from sublet.policy.decision import Subject
-from sublet.protocol.errors import SubletError
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.tasks import Service, Services
 from support.decisions import KeptDecisions, gatekeeper
 from support.pairing import side
@@ -195,6 +195,25 @@ async def test_marks_on_messages_are_as_they_were_made(two: Two) -> None:
     assert shown.about["redacted"] == {"by": two.human, "reason": "too loud"}
     await two.call(room_marks.DELETE_MESSAGE, room_id=two.room, ref_id=pinned)
     assert (await two.call(room_marks.GET_MESSAGE, room_id=two.room, ref_id=pinned)).body is None
+
+
+async def test_a_message_or_its_files_are_purged(two: Two) -> None:
+    kept = await two.call(
+        room_files.UPLOAD_FILE, room_id=two.room, filename="a", media_type="text/plain", data=base64.b64encode(b"a")
+    )
+    ref = await two.say("mine", media=kept.blob_hash)
+    of_files = await two.call(room_marks.PURGE_MESSAGE, room_id=two.room, ref_id=ref, files=True)
+    assert (of_files.changed, of_files.kept_files) == (True, [])
+    shown = await two.call(room_marks.GET_MESSAGE, room_id=two.room, ref_id=ref)
+    assert (shown.body, "media" in shown.ext, shown.about["purged"]["what"]) == ("mine", False, "files")
+    assert (await two.call(room_marks.PURGE_MESSAGE, room_id=two.room, ref_id=ref)).changed
+    shown = await two.call(room_marks.GET_MESSAGE, room_id=two.room, ref_id=ref)
+    assert (shown.body, shown.about["purged"]["what"]) == (None, "message")
+    assert not (await two.call(room_marks.PURGE_MESSAGE, room_id=two.room, ref_id=ref)).changed
+    assert (await two.call(room_messages.GET_RECEIPTS, room_id=two.room, ref_id=ref)).purged
+    with pytest.raises(SubletError) as refused:
+        await two.call(room_marks.PURGE_MESSAGE, HOST, room_id=two.room, ref_id=ref)
+    assert refused.value.code is LocalCode.POLICY_DENIED, "an agent purges by a rule that says so"
 
 
 async def test_a_room_is_configured_as_was_asked(two: Two) -> None:

@@ -31,7 +31,7 @@ def older(path: Path) -> None:
     database.execute("DROP INDEX entries_by_rank")
     database.execute("ALTER TABLE entries DROP COLUMN rank")
     database.execute("DROP TABLE afters")
-    for table in ("invitations", "roots", "trees", "leaves", "nodes", "due"):
+    for table in ("invitations", "roots", "trees", "leaves", "nodes", "due", "purged", "purges_due"):
         database.execute(f"DROP TABLE IF EXISTS {table}")
     database.execute("CREATE TABLE heads (room_id TEXT)")
     database.execute("PRAGMA user_version = 10")

@@ -15,10 +15,11 @@ import pytest
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.registry import Registry
+from sublet.messaging.engine.engine import Engine
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.mending.asking_again import AskingAgain, Asks
 from sublet.messaging.mending.healing import Healing
-from sublet.messaging.mending.inspection import KnownKeys
+from sublet.messaging.mending.inspection import Found, KnownKeys
 from sublet.messaging.mending.looking import Looking
 from sublet.messaging.mending.losses import Damage, Losses, Part
 from sublet.messaging.mending.mend import Mended
@@ -54,6 +55,7 @@ class Sick:
         looking = Looking(self.path, lambda: self.healing._trial(self.registry, self.local), self.local, lambda: None)
         found = [looking.pages()]
         found = found if found[0] else [looking.rows()]
+        found = found if found[0] else [*looking.sums(lambda: None)] or [None]
         if found == [None]:
             whys = [looking.document(name) for name in looking.documents()]
             found += [Damage(Part.DOCUMENT, one.document.doc_id, one.why) for one in whys if one and one.why]
@@ -108,6 +110,28 @@ def index_of(path: Path) -> int:
     return int(number)
 
 
+def config_of(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as db:
+        (number,) = db.execute("SELECT number FROM documents WHERE kind = 'config'").fetchone()
+    return int(number)
+
+
+def drop_last(path: Path, count: int) -> None:
+    """Delete the last updates of the talk, and all that follows from them."""
+    index = index_of(path)
+    with closing(sqlite3.connect(path)) as db:
+        last = db.execute("SELECT seq FROM log WHERE document = ? ORDER BY seq DESC LIMIT ?", (index, count)).fetchall()
+    for table in ("log", "entries", "writes", "deletions"):
+        for (seq,) in last:
+            execute(path, f"DELETE FROM {table} WHERE document = ? AND seq = ?", index, seq)
+
+
+def drop_document(path: Path, number: int) -> None:
+    for table in ("log", "entries", "writes", "deletions", "clients", "contents"):
+        execute(path, f"DELETE FROM {table} WHERE document = ?", number)
+    execute(path, "DELETE FROM documents WHERE number = ?", number)
+
+
 async def test_a_sound_database_is_found_sound_and_nothing_is_written(tmp_path: Path) -> None:
     hub = MemoryHub()
     async with member("alice", 1, hub, tmp_path) as alice:
@@ -130,6 +154,11 @@ GONE: dict[str, Callable[[Path], object]] = {
         "DELETE FROM log WHERE seq IN (SELECT seq FROM log WHERE document = ? ORDER BY seq DESC LIMIT 5)",
         index_of(path),
     ),
+    "the last updates with all that follows from them": lambda path: drop_last(path, 5),
+    "a document with all that is kept of it": lambda path: drop_document(path, index_of(path)),
+    "the config with all that is kept of it": lambda path: drop_document(path, config_of(path)),
+    "a digest": lambda path: execute(path, "DELETE FROM leaves WHERE document = ?", index_of(path)),
+    "a digest of something else": lambda path: execute(path, "UPDATE leaves SET digest = zeroblob(32)"),
     "elements": lambda path: execute(path, "DELETE FROM entries WHERE clock > 30"),
     "writes": lambda path: execute(path, "DELETE FROM writes"),
     "clients": lambda path: execute(path, "DELETE FROM clients WHERE document = ?", index_of(path)),
@@ -182,6 +211,46 @@ async def test_what_is_gone_is_found_and_had_again(tmp_path: Path, what: str) ->
             assert await again.bodies(bob.room) == [*bob.bodies, "goes on"]
 
 
+async def test_what_was_written_last_is_missed_before_the_database_is_opened(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    async with member("alice", 1, hub, tmp_path) as alice:
+        bob = await sick(tmp_path, hub, alice)
+        drop_last(bob.path, 5)
+        done = bob.healing.mend(bob.registry, bob.local)  # as a start does, before anybody has looked
+        assert list(done.documents.values()) == ["the last of what was written is not here"]
+        assert any("members are asked" in line for line in bob.healing.remarks())
+        async with member("bob", 3, hub, tmp_path) as again:
+            await bob.whole(again)
+
+
+async def test_what_is_deleted_under_a_daemon_is_not_signed_a_second_time(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    lacking: list[bool] = []
+    async with member("alice", 1, hub, tmp_path) as alice, member("bob", 2, hub, tmp_path) as bob:
+        bob.service._lacking = lambda: lacking.append(True)
+        room = await room_of(alice, bob)
+        for number in range(6):
+            await bob.bus.message.send(room_id=room, body=f"{number}")
+        await alice.until(room, lambda bodies: len(bodies) == 6)
+
+        def close(engine: Engine) -> None:
+            drop_last(tmp_path / "bob.db", 3)
+            engine.documents.forget()  # as if many others had been opened since
+
+        await bob.service.on_engine(close)
+        await bob.bus.message.send(room_id=room, body="goes on")
+        await alice.until(room, lambda bodies: "goes on" in bodies)
+        assert set(await alice.bodies(room)) == {*map(str, range(6)), "goes on"}
+        assert await alice.service.on_engine(forks_of) == []
+        await anyio.wait_all_tasks_blocked()
+        assert lacking
+
+
+def forks_of(engine: Engine) -> list[object]:
+    rows = engine.store.rows()  # type: ignore[attr-defined]
+    return [fork for row in rows.documents() for fork in rows.forks(row.number)]
+
+
 async def test_what_nobody_else_has_is_kept_where_it_builds_on_nothing_that_is_gone(tmp_path: Path) -> None:
     hub = MemoryHub()
     async with member("alice", 1, hub, tmp_path) as alice:
@@ -205,6 +274,28 @@ async def test_what_nobody_else_has_is_kept_where_it_builds_on_nothing_that_is_g
             bob.bodies = said
             await bob.whole(again)
             await alice.until(bob.room, lambda bodies: bodies == said)
+
+
+async def test_contents_that_nobody_has_do_not_have_the_log_read_again_and_again(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    async with member("alice", 1, hub, tmp_path) as alice:
+        bob = await sick(tmp_path, hub, alice)
+        for path in (bob.path, tmp_path / "alice.db"):
+            execute(path, "DELETE FROM contents WHERE number % 3 = 0")
+        bob.mend()
+        async with member("bob", 3, hub, tmp_path) as again:
+            asking, looked = again.service.asking, list[str]()
+            asks = Asks(again.service.on_engine, asking.document, asking.key, again.service.fetch)
+            looking = Looking(bob.path, lambda: bob.healing._trial(bob.registry, bob.local), bob.local, lambda: None)
+
+            def look(name: str) -> Found | None:
+                looked.append(name)
+                return looking.document(name)
+
+            asks_again = AskingAgain(bob.losses, asks, look)
+            for _ in range(5):
+                assert await asks_again.all(), "it is asked for whenever somebody is there"
+            assert len(looked) == 1
 
 
 async def test_what_is_damaged_again_and_again_is_told_and_left(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ class Write:
     member: bool = True
     power: int = 0
     editor: bool = False
+    owner: bool = False
 
     def named(self, attribute: str) -> str | None:
         return self.names.get(attribute)
@@ -29,6 +30,9 @@ class Write:
 
     def power_reaches(self, level: str) -> bool:
         return self.power >= {"admin": 50, "ext.moderation": 40}[level]
+
+    def is_owner(self) -> bool:
+        return self.owner
 
     def is_editor(self) -> bool:
         return self.editor
@@ -57,6 +61,8 @@ AUTHOR = {"ref.author": "@a:x", "author": "@a:x", "content.author": "@a:x", "acl
         ("any authenticated entity", Write(), Write(signer="@system:local")),
         ("any room member", Write(), Write(member=False)),
         ("message author", Write(names=AUTHOR), Write()),
+        ("message author or owner", Write(names=AUTHOR), Write()),
+        ("message author or owner", Write(owner=True), Write(names={"ref.author": "@b:x"})),
         ("key contains signer entity_id", Write(key="@a:x"), Write()),
         ("@system:local", Write(signer="@system:local"), Write()),
     ],

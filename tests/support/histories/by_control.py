@@ -6,6 +6,7 @@ import base64
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from sublet.daemon.api.invitations import ACCEPT_INVITATION, DECLINE_INVITATION, LIST_INVITATIONS
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.room_fields import OneMessage, OneRoom
 from sublet.daemon.api.room_files import UPLOAD_FILE, UploadFile
@@ -14,10 +15,12 @@ from sublet.daemon.api.room_marks import (
     DELETE_MESSAGE,
     EDIT_MESSAGE,
     MODERATE_MESSAGE,
+    PURGE_MESSAGE,
     REMOVE_REACTION,
     DeleteMessage,
     EditMessage,
     Moderate,
+    PurgeMessage,
     React,
 )
 from sublet.daemon.api.room_members import CONFIGURE_ROOM, KICK_MEMBER, ConfigureRoom, RemoveMember
@@ -82,6 +85,19 @@ async def _get(client: ControlClient, room_id: str) -> Any:
     return {"name": found.name, "members": members, "config": found.config}
 
 
+async def _invitations(client: ControlClient) -> Any:
+    found = await client.call(LIST_INVITATIONS, Nothing())
+    return [{"room_id": one.room_id, "answer": one.answer} for one in found]
+
+
+async def _accept(client: ControlClient, room_id: str) -> Any:
+    return await client.call(ACCEPT_INVITATION, OneRoom(room_id=room_id))
+
+
+async def _decline(client: ControlClient, room_id: str) -> Any:
+    return await client.call(DECLINE_INVITATION, OneRoom(room_id=room_id))
+
+
 async def _page(client: ControlClient, room_id: str, limit: int, before: str | None, peek: bool) -> Any:
     page = await client.call(READ_MESSAGES, ReadMessages(room_id=room_id, limit=limit, before=before, peek=peek))
     return {"refs": [_ref(one) for one in page], "next_cursor": page[0].ref_id if len(page) == limit else None}
@@ -90,6 +106,10 @@ async def _page(client: ControlClient, room_id: str, limit: int, before: str | N
 def _ref(view: MessageView) -> dict[str, Any]:
     told = view.model_dump(exclude={"ext", "about"})
     return told | {f"ext.{name}": value for name, value in view.ext.items()} | view.about
+
+
+async def _purge(client: ControlClient, room_id: str, ref_id: str) -> Any:
+    return await client.call(PURGE_MESSAGE, PurgeMessage(room_id=room_id, ref_id=ref_id))
 
 
 async def _channels(client: ControlClient) -> Any:
@@ -194,11 +214,15 @@ _DONE: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
     "room.create": _create,
     "room.list": _list,
     "room.get": _get,
+    "invitations.list": _invitations,
+    "invitations.accept": _accept,
+    "invitations.decline": _decline,
     "timeline.list": _page,
     "channels.list": _channels,
     "message.send": _send,
     "mutable.update": _edit,
     "message.delete": _delete,
+    "purge.message": _purge,
     "moderation.redact": _moderate("redact"),
     "moderation.pin": _moderate("pin"),
     "moderation.unpin": _moderate("unpin"),

@@ -22,6 +22,7 @@ NAMES: Final = ("Work", "Play", "Plans", "Nightly")
 WORDS: Final = ("the", "lent", "directory", "is", "ready", "tests", "fail", "again", "merged", "why", "not", "yet")
 EDITED_WHILE_AWAY: Final = 40
 SENT_WHILE_AWAY: Final = 400
+MAX_ROOMS: Final = 4
 HONEST: Final = ("kills", "partitions", "rollbacks", "full disks", "clocks", "changes while away")
 """What "everything" is mixed of."""
 OPERATIONS: Final = {
@@ -32,6 +33,7 @@ OPERATIONS: Final = {
     "edit": 14,
     "redact": 3,
     "delete": 2,
+    "purge": 3,
     "react": 9,
     "unreact": 4,
     "pin": 3,
@@ -50,6 +52,10 @@ OPERATIONS: Final = {
     "invite": 2,
     "power": 1,
     "room": 1,
+    "ask first": 1,
+    "accept": 3,
+    "decline": 1,
+    "take back": 1,
 }
 """How often each is done, against the others."""
 
@@ -80,8 +86,12 @@ class _Maker:
         """Of each room the steps that say something, and who says it."""
         self._texts: dict[int, list[int]] = {}
         """Of each room the messages that several write."""
-        self._out: set[int] = set()
-        """Daemons that have left or were removed, as far as the maker knows."""
+        self._out: set[tuple[int, int]] = set()
+        """Rooms with a daemon that has left it, was removed or has declined, as far as the maker knows."""
+        self._asking: set[int] = set()
+        """Daemons that take up no room by themselves."""
+        self._waiting: set[tuple[int, int]] = set()
+        """Rooms with a daemon that has not answered its invitation yet."""
 
     def made(self) -> History:
         self._room(0)
@@ -101,6 +111,7 @@ class _Maker:
     def _room(self, who: int) -> None:
         room = self._step(who, "room", name=self._random.choice(NAMES))
         self._rooms.append(room)
+        self._waiting |= {(room, one) for one in self._asking}
         self._said[room], self._texts[room] = [], []
 
     def _some(self, count: int, who: Sequence[int] = ()) -> None:
@@ -132,6 +143,13 @@ class _Maker:
                 self._step(who, "delete", room=room, of=rnd.choice(mine))
             case "redact" if one is not None and one not in self._texts[room]:
                 self._step(0, "redact", room=room, of=one)
+            case "purge" if one is not None and one not in self._texts[room]:
+                self._step(
+                    rnd.choice([0, next(author for number, author in said if number == one)]),
+                    "purge",
+                    room=room,
+                    of=one,
+                )
             case "react" | "unreact" if one is not None:
                 self._step(who, do, room=room, of=one, emoji=rnd.choice(EMOJIS))
             case "pin" | "unpin" if one is not None:
@@ -154,17 +172,31 @@ class _Maker:
                 self._step(who, "draft", room=room, body=self._words())
             case "kick" if who != 0 and self._daemons > 2:
                 self._step(0, "kick", room=room, whom=who)
-                self._out.add(who)
+                self._out.add((room, who))
             case "leave" if who != 0 and self._daemons > 2:
                 self._step(who, "leave", room=room)
-                self._out.add(who)
+                self._out.add((room, who))
             case "invite" if self._out:
-                whom = rnd.choice(sorted(self._out))
+                room, whom = rnd.choice(sorted(self._out))
                 self._step(0, "invite", room=room, whom=whom)
-                self._out.discard(whom)
+                self._out.discard((room, whom))
+                if whom in self._asking:
+                    self._waiting.add((room, whom))
+            case "ask first" if who != 0:
+                self._asking ^= {who}
+                self._step(who, "ask first", asks=who in self._asking)
+            case "accept" | "decline" | "take back" if self._waiting:
+                room, whom = rnd.choice(sorted(self._waiting))
+                self._waiting.discard((room, whom))
+                if do == "take back":
+                    self._step(0, "kick", room=room, whom=whom)
+                else:
+                    self._step(whom, do, room=room)
+                if do != "accept":
+                    self._out.add((room, whom))
             case "power" if who != 0:
                 self._step(0, "power", room=room, whom=who, level=rnd.choice((0, 50)))
-            case "room" if len(self._rooms) < 3:
+            case "room" if len(self._rooms) < MAX_ROOMS:
                 self._room(0)
 
     def _words(self) -> str:

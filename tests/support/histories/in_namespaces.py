@@ -179,6 +179,9 @@ class InNamespaces:
                         raise AssertionError(str(error)) from error
                     raise
 
+    async def sum_of(self, who: int, room: RoomId) -> Any:
+        """Real daemons tell nobody."""
+
     # Being there or not.
 
     async def start(self, who: int) -> None:
@@ -250,6 +253,9 @@ class InNamespaces:
         if who in self._up:
             raise NotRunning
         await anyio.to_thread.run_sync(damage, _state(self._daemons[who]) / DATABASE, how, seed)
+
+    async def ask_first(self, who: int, asks: bool) -> None:
+        """Real daemons ask always here; who answers is told by whoever plays."""
 
     # Who means harm.
 

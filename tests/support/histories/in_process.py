@@ -7,12 +7,13 @@ closed.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,9 @@ from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.links.keys import LinkKeys
 from sublet.messaging.links.links import Links
+from sublet.messaging.membership.consent import Consent
+from sublet.messaging.mending.asking_again import Asks
+from sublet.messaging.mending.healing import Healing
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId
@@ -37,13 +41,14 @@ from sublet.protocol.ids import node_id
 from support.consents import TakesAll
 from support.histories.attacking import Attacker
 from support.histories.damaging import damage
-from support.histories.stage import NotRunning
+from support.histories.stage import INVITATIONS, NotRunning
 from support.ports import free_port
 from support.rooms import entity_key, local_entity
 
 DATABASE: Final = "messaging.db"
 DISK_MIB: Final = 192
 CALL_SECONDS: Final = 60.0
+RESTART_SECONDS: Final = 0.02
 ATTACKER: Final = "mallory"
 
 
@@ -109,6 +114,19 @@ class PinnedLinks(ZenohNetwork):
         self._pinned.close()
 
 
+class _TakesUp(TakesAll):
+    """Takes rooms up, or has a person asked."""
+
+    def __init__(self) -> None:
+        self.asks = False
+
+    def foresee(self, home: str) -> Consent:
+        return Consent.ASK if self.asks else super().foresee(home)
+
+    async def decide(self, home: str, whom: Collection[EntityId]) -> Consent:
+        return Consent.ASK if self.asks else await super().decide(home, whom)
+
+
 class _Home:
     """One daemon: where it is, and what runs over it."""
 
@@ -118,10 +136,16 @@ class _Home:
         self.address = ("127.0.0.1", free_port())
         self.key = link_key(self.name)
         self.ahead_ms = 0
+        self.consent = _TakesUp()
         self.service: MessagingService | None = None
         self.network: PinnedLinks | None = None
         self.end: anyio.Event | None = None
         self.ended: anyio.Event | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs, or is started anew just now."""
+        return self.ended is not None and not self.ended.is_set()
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000 + self.ahead_ms
@@ -147,6 +171,8 @@ class InProcess:
         self._copies: dict[int, _Home] = {}
         self._groups: list[list[int]] = [list(range(daemons))]
         self._attacker: Attacker | None = None
+        self._viewed: dict[tuple[int, str], Any] = {}
+        """Messages of which a daemon could make what it shows, as they were then."""
         for home in self._homes:
             home.place.mkdir()
             if disks:
@@ -179,59 +205,119 @@ class InProcess:
         if home is None or home.service is None:
             raise NotRunning
         with anyio.fail_after(CALL_SECONDS):
+            if operation in INVITATIONS:
+                return await _invited(home.service, operation, **arguments)
             answer = await home.service.call(self.entity(who), operation, **arguments)
         if operation == "timeline.list":  # what a daemon makes of it has to be possible, too
             for ref in answer["refs"]:
-                message_view(ref, lambda *_: True).model_dump_json()
+                if self._viewed.get((who, ref["ref_id"])) != ref:
+                    message_view(ref, lambda *_: True).model_dump_json()
+                    self._viewed[who, ref["ref_id"]] = ref
         return answer
+
+    async def sum_of(self, who: int, room: RoomId) -> Any:
+        service = self._homes[who].service
+        return None if service is None else await service.on_engine(lambda engine: engine.store.tree.root(room))
 
     # Being there or not.
 
     async def start(self, who: int) -> None:
         home = self._homes[who]
-        if home.service is None:
-            await self._run(home, {public(one.key): one.address for one in self._homes[:who]}, self._trusted(who))
+        if not home.is_up:
+            await self._run(
+                home, {public(one.key): one.address for one in self._homes[:who]}, partial(self._trusted, who)
+            )
 
-    async def _run(self, home: _Home, doors: Mapping[bytes, tuple[str, int]], trusted: Sequence[bytes]) -> None:
+    async def _run(
+        self, home: _Home, doors: Mapping[bytes, tuple[str, int]], trusted: Callable[[], Sequence[bytes]]
+    ) -> None:
         """Start a daemon over a home; one that can't start stays down."""
-        self._starts += 1
+        home.end, home.ended = anyio.Event(), anyio.Event()
+        begun = anyio.Event()
+        self._group.start_soon(self._serve, home, doors, trusted, begun)
+        await begun.wait()
+
+    def _network(
+        self, home: _Home, doors: Mapping[bytes, tuple[str, int]], trusted: Callable[[], Sequence[bytes]]
+    ) -> PinnedLinks:
         links = self._base / f"l{self._starts}"
         links.mkdir()
         known = [public(one.key) for one in self._homes if one.name != home.name] + [public(link_key(ATTACKER))]
-        make = partial(PinnedLinks, home.key, links, home.address, doors, trusted, known)
-        network = await anyio.to_thread.run_sync(make)
-        service = MessagingService(
-            home.place / DATABASE,
-            Registry((*BUILT_INS, *EXTENSIONS)),
-            network,
-            [local_entity(home.name, 1 + self._starts)],
-            home.now_ms,
-            lambda _: True,
-            consent=TakesAll(),
-        )
-        home.end, home.ended = anyio.Event(), anyio.Event()
-        begun = anyio.Event()
-        self._group.start_soon(self._serve, home, service, begun)
-        await begun.wait()
-        home.network = network if home.service is not None else None
+        return PinnedLinks(home.key, links, home.address, doors, trusted(), known)
 
-    async def _serve(self, home: _Home, service: MessagingService, begun: anyio.Event) -> None:
+    async def _serve(
+        self,
+        home: _Home,
+        doors: Mapping[bytes, tuple[str, int]],
+        trusted: Callable[[], Sequence[bytes]],
+        begun: anyio.Event,
+    ) -> None:
+        """Run rooms over a home as a daemon does: they are started anew where something was found to be damaged."""
         assert home.end is not None
         assert home.ended is not None
+        healing = Healing(home.place / DATABASE, home.now_ms)
+        registry, mends = Registry((*BUILT_INS, *EXTENSIONS)), True
         try:
-            async with service.running():
-                home.service = service
-                begun.set()
-                await home.end.wait()
-        except Exception as error:
-            print(f"{home.name} has ended: {error!r}")
+            while mends:
+                mends = False
+                try:
+                    mends = await self._until_damaged(home, healing, registry, doors, trusted, begun)
+                except Exception as error:
+                    mends = await anyio.to_thread.run_sync(partial(healing.blame, error, starting=home.service is None))
+                    if not mends:
+                        print(f"{home.name} has ended: {error!r}")
+                finally:
+                    home.service = home.network = None
         finally:
-            home.service = None
             begun.set()
             home.ended.set()
 
+    async def _until_damaged(
+        self,
+        home: _Home,
+        healing: Healing,
+        registry: Registry,
+        doors: Mapping[bytes, tuple[str, int]],
+        trusted: Callable[[], Sequence[bytes]],
+        begun: anyio.Event,
+    ) -> bool:
+        """Run rooms until they are ended, or have to be mended; tell which."""
+        assert home.end is not None
+        end, found = home.end, list[bool]()
+        self._starts += 1
+        local = [local_entity(home.name, 1 + self._starts)]
+        await anyio.to_thread.run_sync(healing.mend, registry, local)
+        network = await anyio.to_thread.run_sync(self._network, home, doors, trusted)
+        service = MessagingService(
+            home.place / DATABASE,
+            registry,
+            network,
+            local,
+            home.now_ms,
+            lambda _: True,
+            consent=home.consent,
+            damaged=healing.suspect,
+            lacking=healing.lacking,
+        )
+        loop = asyncio.get_running_loop()
+        network.on_change(lambda: _soon(loop, healing.link_changed))
+        asks = Asks(service.on_engine, service.asking.document, service.asking.key, service.fetch)
+        async with service.running(), anyio.create_task_group() as group:
+            home.service, home.network = service, network
+            await anyio.to_thread.run_sync(network.trust, trusted())  # it may be another one by now
+            begun.set()
+
+            async def watch() -> None:
+                found.append(bool(await healing.watch(registry, local, asks)))
+                group.cancel_scope.cancel()
+
+            group.start_soon(watch)
+            await end.wait()
+            group.cancel_scope.cancel()
+        return bool(found) and not end.is_set()
+
     async def _stop(self, home: _Home) -> None:
-        if home.service is not None:
+        if home.is_up:
             assert home.end is not None
             assert home.ended is not None
             home.end.set()
@@ -246,6 +332,8 @@ class InProcess:
 
     async def kill(self, who: int) -> None:
         home = self._homes[who]
+        while home.is_up and home.service is None:
+            await anyio.sleep(RESTART_SECONDS)  # it is started anew just now
         if home.service is None:
             return
         assert home.network is not None
@@ -276,7 +364,7 @@ class InProcess:
         await self._snapshot(original, home.place)
         self._copies[who] = home
         others = [one for number, one in enumerate(self._homes) if number != who]
-        await self._run(home, {public(one.key): one.address for one in others}, self._trusted(who))
+        await self._run(home, {public(one.key): one.address for one in others}, partial(self._trusted, who))
 
     async def end_copy(self, who: int) -> None:
         home = self._copies.pop(who, None)
@@ -319,9 +407,12 @@ class InProcess:
 
     async def damage(self, who: int, how: str, seed: int) -> None:
         home = self._homes[who]
-        if home.service is not None:
+        if home.is_up:
             raise NotRunning
         await anyio.to_thread.run_sync(damage, home.place / DATABASE, how, seed)
+
+    async def ask_first(self, who: int, asks: bool) -> None:
+        self._homes[who].consent.asks = asks
 
     # Who means harm.
 
@@ -366,6 +457,19 @@ class InProcess:
                 rooms = await home.service.call(self.entity(self._homes.index(home)), "room.list")
                 for room in rooms:
                     await home.service.synchronise(room["room_id"])
+
+
+async def _invited(service: MessagingService, operation: str, room_id: RoomId = "") -> Any:
+    """Do what daemons do with invitations."""
+    if operation == "invitations.list":
+        return [{"room_id": one.room_id, "answer": str(one.answer)} for one in await service.invited.all()]
+    answer = service.invited.accept if operation == "invitations.accept" else service.invited.decline
+    return await answer(room_id)
+
+
+def _soon(loop: asyncio.AbstractEventLoop, run: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # it has ended
+        loop.call_soon_threadsafe(run)
 
 
 def _copy(place: Path, there: Path) -> None:

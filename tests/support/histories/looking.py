@@ -28,6 +28,15 @@ async def look(stage: Stage, who: int, room: RoomId) -> Shown | None:
     return Shown(refs, found["name"], found["members"], config, reading["readers"], profiles)
 
 
+async def look_at_config(stage: Stage, who: int, room: RoomId) -> Shown | None:
+    """Return what a room's config says at a daemon, without its messages; None where it shows none."""
+    try:
+        found = await stage.call(who, "room.get", room_id=room)
+    except (SubletError, NotRunning):
+        return None
+    return Shown([], found["name"], found["members"], found["config"], {}, {})
+
+
 async def _refs(stage: Stage, who: int, room: RoomId) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     before = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
@@ -12,7 +14,7 @@ import anyio
 
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId
-from support.histories.looking import look
+from support.histories.looking import look, look_at_config
 from support.histories.promises import Promise, Promises, Shown
 from support.histories.stage import NotRunning, Stage
 from support.histories.steps import History, Step
@@ -22,6 +24,8 @@ LOOK_SECONDS: Final = 0.25
 """Between two looks at whether all show the same."""
 FIRST_CHARACTER: Final = 0x4E00
 """Each step that writes into a text has a character of its own, so that any of them can be found again."""
+SUMS_SECONDS: Final = 2.0
+"""How long it is waited at most for rooms to sum up to the same, before what they show is compared."""
 SETTLE_SECONDS: Final = 10.0
 JOIN_SECONDS: Final = 2.0
 """How long whoever is invited may take to be in a new room before things go on; who is cut off can't be there."""
@@ -57,6 +61,11 @@ class _Player:
         """What each step has said."""
         self._lives: dict[int, int] = {}
         """How often each daemon's home has gone back."""
+        self._asking: set[int] = set()
+        """Daemons whose person answers invitations by a step of their own."""
+        self._declined: set[tuple[RoomId, EntityId]] = set()
+        """Who has said no: that one is asked no more there, and need not show a room into which it is invited again."""
+        self._invited: Counter[tuple[RoomId, EntityId]] = Counter()
         self._verdict = Verdict()
         self._doing: dict[str, Callable[[Step], Awaitable[None]]] = {
             "room": self._room,
@@ -66,6 +75,7 @@ class _Player:
             "edit many": self._edit_many,
             "delete": self._take_down,
             "redact": self._take_down,
+            "purge": self._purge,
             "react": self._react,
             "unreact": self._react,
             "pin": self._pin,
@@ -82,6 +92,9 @@ class _Player:
             "leave": self._leave,
             "invite": self._invite,
             "power": self._power,
+            "ask first": self._ask_first,
+            "accept": self._accept,
+            "decline": self._decline,
             "let in": self._let_in,
             "put out": self._put_out,
             "kill": lambda step: stage.kill(step.who),
@@ -141,12 +154,18 @@ class _Player:
     def _promise(self, step: Step, key: tuple[str, ...], value: Any, seen: Shown | None = None) -> None:
         room = self._place(step) if "room" in step.args else ""
         me = ("member", self._stage.entity(step.who))
-        if room and key != me and False in self._promises.value(room, me):
+        is_in = set(self._promises.value(room, me)) if room and key != me else {True}
+        if False in is_in:
+            if True in is_in:  # who brought it back had not seen that it was gone: what it writes may count
+                self._promises.release(room, key)
             return  # whoever was removed and does not know it yet writes what does not count
         self._promises.make(Promise(step.number, room, key, value), self._writer(step), seen)
 
     async def _seen(self, step: Step) -> Shown | None:
         return await look(self._stage, step.who, self._place(step))
+
+    async def _config_seen(self, step: Step) -> Shown | None:
+        return await look_at_config(self._stage, step.who, self._place(step))
 
     # Operations.
 
@@ -156,13 +175,15 @@ class _Player:
         room = self._rooms[step.number] = made["room_id"]
         for entity in [self._stage.entity(step.who), *others]:
             self._promises.make(Promise(step.number, room, ("member", entity), True), self._writer(step))
+            self._invited[room, entity] += 1
         self._promises.make(Promise(step.number, room, ("name",), step.args["name"]), self._writer(step))
         await self._until_in(room)
 
     async def _until_in(self, room: RoomId) -> None:
         """Wait until all who run and reach each other are in a new room; some may not, which is told at the end."""
         with anyio.move_on_after(JOIN_SECONDS):
-            while any([await look(self._stage, who, room) is None for who in self._stage.running()]):
+            coming = [who for who in self._stage.running() if who not in self._asking]
+            while any([await self._shown(who, room) is None for who in coming]):
                 await anyio.sleep(LOOK_SECONDS / 5)
 
     async def _send(self, step: Step) -> None:
@@ -216,6 +237,11 @@ class _Player:
         await self._do(step, "message.delete" if step.do == "delete" else "moderation.redact", ref_id=ref)
         self._promise(step, ("gone", ref), True)
 
+    async def _purge(self, step: Step) -> None:
+        ref = self._of(step)
+        await self._do(step, "purge.message", ref_id=ref)
+        self._promise(step, ("purged", ref), True)
+
     async def _react(self, step: Step) -> None:
         ref, emoji = self._of(step), step.args["emoji"]
         there = step.do == "react"
@@ -253,12 +279,12 @@ class _Player:
                 self._promise(step, ("characters", ref, character), 0)
 
     async def _name(self, step: Step) -> None:
-        seen = await self._seen(step)
+        seen = await self._config_seen(step)
         await self._do(step, "room.update_config", changes={"name": step.args["name"]})
         self._promise(step, ("name",), step.args["name"], seen)
 
     async def _hint(self, step: Step) -> None:
-        seen, field = await self._seen(step), "ext.channels.hints"
+        seen, field = await self._config_seen(step), "ext.channels.hints"
         value = [{"id": step.args["channel"], "name": step.args["name"]}]
         await self._do(step, "room.update_config", changes={field: value})
         self._promise(step, ("config", field), value, seen)
@@ -281,14 +307,38 @@ class _Player:
         self._promises.reconsider(writer, writer, [(self._place(step), seen)] if seen else [])
 
     async def _leave(self, step: Step) -> None:
-        seen = await self._seen(step)
+        seen = await self._config_seen(step)
         await self._do(step, "room.leave")
         self._promise(step, ("member", self._stage.entity(step.who)), False, seen)
 
     async def _invite(self, step: Step) -> None:
-        seen, whom = await self._seen(step), self._stage.entity(step.args["whom"])
+        seen, whom = await self._config_seen(step), self._stage.entity(step.args["whom"])
         await self._do(step, "room.invite", entity=whom)
-        self._promise(step, ("member", whom), True, seen)
+        self._invited[self._place(step), whom] += 1
+        if (self._place(step), whom) in self._declined:
+            # Who has said no is asked no more, so it stays invited; its home may have forgotten that.
+            self._promises.release(self._place(step), ("member", whom))
+        else:
+            self._promise(step, ("member", whom), True, seen)
+
+    async def _ask_first(self, step: Step) -> None:
+        await self._stage.ask_first(step.who, step.args["asks"])
+        (self._asking.add if step.args["asks"] else self._asking.discard)(step.who)
+
+    async def _accept(self, step: Step) -> None:
+        room, me = self._place(step), self._stage.entity(step.who)
+        await self._do(step, "invitations.accept")
+        if (room, me) in self._declined:
+            self._promises.release(room, ("member", me))  # whether the no or the yes comes first
+            self._declined.discard((room, me))
+
+    async def _decline(self, step: Step) -> None:
+        room, me = self._place(step), self._stage.entity(step.who)
+        await self._do(step, "invitations.decline")
+        self._declined.add((room, me))
+        self._promises.release(room, ("member", me))
+        if self._invited[room, me] == 1:  # else it may have been invited again before it was heard
+            self._promise(step, ("member", me), False)
 
     async def _power(self, step: Step) -> None:
         await self._do(step, "room.set_power", entity=self._stage.entity(step.args["whom"]), level=step.args["level"])
@@ -342,13 +392,35 @@ class _Player:
     async def _settle(self) -> None:
         """Wait until all who run show the same, or for a bounded time."""
         with anyio.move_on_after(SETTLE_SECONDS):
-            while any(await self._unequal()):
+            while True:
+                await self._until_worth_a_look()
+                if not any(await self._unequal()):
+                    return
                 await anyio.sleep(LOOK_SECONDS)
+
+    async def _until_worth_a_look(self) -> None:
+        """Wait until rooms sum up to the same everywhere, or for a while: what is shown may be equal all the same."""
+        with anyio.move_on_after(SUMS_SECONDS):
+            while not await self._sums_equal():
+                await anyio.sleep(LOOK_SECONDS / 5)
+
+    async def _sums_equal(self) -> bool:
+        for room in self._rooms.values():
+            try:
+                members = (await self._stage.call(0, "room.get", room_id=room))["members"]
+            except (SubletError, NotRunning):
+                return True
+            there = [who for who in range(self._daemons) if self._stage.entity(who) in members]
+            if len({await self._stage.sum_of(who, room) for who in there}) > 1:
+                return False
+        return True
 
     async def judge(self, patience: float, forcing: bool) -> Verdict:
         """Wait until all show the same and everything that was promised, and return what came of it."""
         began, before = time.monotonic(), ""
+        self._asking.clear()  # what waits for an answer now gets one
         while True:
+            await self._until_worth_a_look()
             broken, differ = await self._unequal()
             lost = [f"d{who}: {promise}" for who, promise in broken]
             taken = time.monotonic() - began
@@ -377,6 +449,8 @@ class _Player:
             broken += [(0, promise) for promise in self._promises.broken(room, first)]
             for who in self._members(first):
                 shown = await self._shown(who, room)
+                if shown is None and (room, self._stage.entity(who)) in self._declined:
+                    continue
                 if shown is None:
                     differ.append(f"d{who} does not show {room}")
                     continue
@@ -387,12 +461,22 @@ class _Player:
 
     async def _shown(self, who: int, room: RoomId) -> Shown | None:
         try:
-            return await look(self._stage, who, room)
+            shown = await look(self._stage, who, room)
+            if shown is None and who not in self._asking:
+                await self._take_up(who, room)
+            return shown
         except INNER_ERRORS as error:
             said = f"d{who} shows a room with {error!r}"
             if said not in self._verdict.errors:
                 self._verdict.errors.append(said)
             return None
+
+    async def _take_up(self, who: int, room: RoomId) -> None:
+        """Say yes to an invitation that waits, as people do who are not said to do anything else."""
+        with suppress(SubletError, NotRunning):
+            waiting = await self._stage.call(who, "invitations.list")
+            if {"room_id": room, "answer": "pending"} in waiting:
+                await self._stage.call(who, "invitations.accept", room_id=room)
 
     def _members(self, shown: Shown) -> list[int]:
         """Return the daemons, beside the first, that a room has as members."""

@@ -73,10 +73,17 @@ def _short(value: object) -> str:
 
 
 def _without(ref: dict[str, Any]) -> dict[str, Any]:
-    """Return a message without what only moderators see of it once it is taken down."""
+    """Return a message without what only moderators see of it once it is taken down; of a purged one, that it is."""
+    if _is_purged(ref):
+        return {"ref_id": ref["ref_id"], "purged": True, "body": ref.get("body")}
     if ref.get("redacted") or ref.get("status") == "deleted_by_author":
         return {"ref_id": ref["ref_id"], "redacted": bool(ref.get("redacted")), "status": ref.get("status")}
     return {name: value for name, value in ref.items() if name != "reply_preview"}
+
+
+def _is_purged(ref: dict[str, Any]) -> bool:
+    """Tell whether all of a message is gone for good."""
+    return bool(ref.get("purged")) and ref["purged"]["what"] == "message"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +196,10 @@ class Promises:
         if kind == "behind":
             return bool(shown.places[of[0]] > shown.places.get(promise.value, -1))
         if kind == "gone":
-            return bool(ref.get("redacted")) or ref.get("status") == "deleted_by_author"
-        if ref.get("redacted") or ref.get("status") == "deleted_by_author":
+            return bool(ref.get("redacted")) or ref.get("status") == "deleted_by_author" or _is_purged(ref)
+        if kind == "purged":
+            return _is_purged(ref) and ref.get("body") is None
+        if ref.get("redacted") or ref.get("status") == "deleted_by_author" or _is_purged(ref):
             return True
         if kind == "body" and len(there) > 1:
             return ref.get("body") is not None  # two lives of one home have written it, and texts are merged
@@ -208,7 +217,7 @@ _OF_ROOMS: Final[dict[str, Callable[[Shown, list[str], Any], bool]]] = {
     "name": lambda shown, of, value: shown.name == value,
     "config": lambda shown, of, value: shown.config.get(of[0]) == value,
     "member": lambda shown, of, value: (of[0] in shown.members) == value,
-    "read": lambda shown, of, value: of[0] in shown.readers,
+    "read": lambda shown, of, value: of[0] in shown.readers or of[0] not in shown.members,
     "profile": lambda shown, of, value: shown.profiles.get(of[0]) in (value, None),
 }
 _OF_REFS: Final[dict[str, Callable[[dict[str, Any], list[str], Any], bool]]] = {

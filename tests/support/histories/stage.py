@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from sublet.protocol.ezagent.ids import EntityId, RoomId
+
+INVITATIONS: Final = ("invitations.list", "invitations.accept", "invitations.decline")
+"""Operations that the engine does not have."""
 
 
 class NotRunning(Exception):
@@ -22,12 +25,15 @@ class Stage(Protocol):
         """Return the daemons that run."""
 
     async def call(self, who: int, operation: str, /, *, of_copy: bool = False, **arguments: Any) -> Any:
-        """Return what an operation answers.
+        """Return what an operation of the engine answers, or one on invitations (``INVITATIONS``).
 
         Raises:
             SubletError: it is refused.
             NotRunning: see there.
         """
+
+    async def sum_of(self, who: int, room: RoomId) -> Any:
+        """Return what a room sums up to at a daemon, cheaply, to be compared; None where that can't be told."""
 
     async def kill(self, who: int) -> None:
         """End a daemon as ``kill -9`` does."""
@@ -64,6 +70,9 @@ class Stage(Protocol):
 
     async def damage(self, who: int, how: str, seed: int) -> None:
         """Damage the database of a daemon that is down."""
+
+    async def ask_first(self, who: int, asks: bool) -> None:
+        """Let a daemon take up rooms by itself, or let its person be asked before."""
 
     async def attacker(self) -> EntityId:
         """Return who the attacker is in rooms; it is there from now on."""

@@ -115,9 +115,16 @@ def said(message: MessageView) -> str:
     """Return what a message says, in clean text; or why it says nothing."""
     if message.status == DELETED:
         return "(deleted)"
+    if _is_purged(message):
+        return "(purged)"
     if "redacted" in message.about and message.body is None:
         return "(taken down by a moderator)"
     return clean(message.body) if message.body is not None else "(its text has not come yet)"
+
+
+def _is_purged(message: MessageView) -> bool:
+    purged = message.about.get("purged")
+    return isinstance(purged, dict) and purged.get("what") == "message"
 
 
 def notes(message: MessageView) -> str:
@@ -135,6 +142,8 @@ def notes(message: MessageView) -> str:
     if isinstance(redacted, dict):
         reason = whole_line(str(redacted.get("reason") or ""))
         marks.append(f"redacted: {reason}" if reason else "redacted")
+    if "purged" in message.about and not _is_purged(message):
+        marks.append("its files were purged")
     channels = message.ext.get("channels")
     if isinstance(channels, list):
         marks += [f"#{whole_line(str(name))}" for name in channels]

@@ -54,12 +54,26 @@ class Moderate(OneMessage):
     reason: Reason = ""
 
 
+class PurgeMessage(OneMessage):
+    """A message, or its files alone, to remove from every member for good."""
+
+    files: bool = Field(default=False, description="Only the files that it came with; what it says stays")
+
+
 class MessageChange(View):
     """What was done to a message; ``changed`` is False where it was so already."""
 
     room_id: str
     ref_id: str
     changed: bool = True
+
+
+class MessagePurged(MessageChange):
+    """What was purged. It goes on being removed from members as they can be reached."""
+
+    kept_files: list[str] = Field(
+        default=[], description="Files that stay, since other messages of the room come with them"
+    )
 
 
 class MessageVersion(View):
@@ -134,4 +148,13 @@ MODERATE_MESSAGE = Operation(
     MessageChange,
     asks=Asks(Action.ROOM_MANAGE, "{room_id}"),
     summary="Take a message down, pin it, or pin it no longer.",
+)
+PURGE_MESSAGE = Operation(
+    "messages.purge",
+    "POST",
+    f"{_MESSAGE}/purge",
+    PurgeMessage,
+    MessagePurged,
+    asks=Asks(Action.ROOM_PURGE, "{room_id}"),
+    summary="Remove a message, or its files, from every member for good.",
 )

@@ -125,7 +125,9 @@ class MessageView(View):
     created_at: ToldTime
     format: Format = "plain"
     ext: dict[str, JsonValue] = Field(default={})
-    about: dict[str, JsonValue] = Field(default={}, description="What is made of it: reactions, replies, redacted, …")
+    about: dict[str, JsonValue] = Field(
+        default={}, description="What is made of it: reactions, replies, redacted, purged, …"
+    )
 
 
 class ChannelView(View):
@@ -153,6 +155,7 @@ class MessageReceipts(View):
     created_at: ToldTime
     receipt: ReceiptState
     recipients: list[RecipientReceipt]
+    purged: bool = Field(default=False, description="It was acknowledged, and is gone since for good")
 
 
 _READS = Asks(Action.ROOM_READ, "{room_id}")

@@ -13,12 +13,15 @@ from sublet.daemon.api.room_marks import (
     GET_MESSAGE,
     LIST_VERSIONS,
     MODERATE_MESSAGE,
+    PURGE_MESSAGE,
     REMOVE_REACTION,
     DeleteMessage,
     EditMessage,
     MessageChange,
+    MessagePurged,
     MessageVersion,
     Moderate,
+    PurgeMessage,
     React,
 )
 from sublet.daemon.api.room_messages import MessageView
@@ -73,6 +76,11 @@ class RoomMarkService(OfRooms):
         decision = DECISIONS[request.action]
         done = await self._speaking.call(caller, decision, **_message(request), reason=request.reason)
         return _changed(request, done["changed"])
+
+    @serves(PURGE_MESSAGE)
+    async def purge_message(self, request: PurgeMessage, caller: Subject) -> MessagePurged:
+        done = await self._speaking.call(caller, message_calls.purge, **_message(request), files=request.files)
+        return MessagePurged(**_message(request), changed=done["changed"], kept_files=done["kept_files"])
 
 
 def _message(request: OneMessage) -> dict[str, str]:

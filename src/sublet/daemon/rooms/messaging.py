@@ -240,6 +240,7 @@ class Messaging:
             make_entity=partial(load_named, self._keys_dir, self._identity),
             damaged=healing.suspect,
             agreed=Agreed(self._database.with_name(f"{self._database.stem}{AGREED_FILE}"), _now_ms),
+            lacking=healing.lacking,
         )
         loop = asyncio.get_running_loop()
         network.on_change(lambda: _soon(loop, healing.link_changed))

@@ -111,6 +111,7 @@ def receipts_view(found: Receipts) -> MessageReceipts:
         room_id=found.room_id,
         created_at=found.created_at,
         receipt=found.receipt.value,
+        purged=found.purged,
         recipients=[
             RecipientReceipt(entity=one.entity, receipt=one.receipt.value, reason=one.reason)
             for one in found.recipients

@@ -8,7 +8,7 @@ since what it was told of can't be taken back.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -89,6 +89,8 @@ class Staging:
         self._batch = Batch()
         self._accepted: list[Accepted] = []
         self._seq = store.last_seq()
+        self.landed: list[Callable[[Sequence[Accepted]], None]] = []
+        """Told what is accepted, whether it counts or not, inside its transaction."""
         self.arrived: list[Callable[[frozenset[Came]], None]] = []
         """Told what was written, once it is durable."""
         self.forgetting: list[Callable[[], None]] = []
@@ -124,6 +126,7 @@ class Staging:
         """
         if update.items and update.start != document.next_clock(update.client):
             raise Refused(Refusal.EQUIVOCATION, "other clocks than the next ones")
+        self._documents.refuse_gone(document.place, document.row.doc_id)
         if not document.clients:
             self._quotas.may_begin(document.place, envelope.signer)
         plan = document.plan(update)
@@ -150,6 +153,8 @@ class Staging:
             with store.transaction():
                 store.write(batch)
                 self._teller.tell(accepted)
+                for told in self.landed:
+                    told(accepted)
                 self._quotas.save()
                 events = self._events.write()
         except Exception:
@@ -173,7 +178,9 @@ class Staging:
 
     def keep_contents(self, document: Document, contents: dict[str, bytes], by: EntityId | None = None) -> None:
         """Keep contents; ``by`` has signed what names them, unless that was here before."""
-        room_id = document.place.room_id
+        room_id, purges = document.place.room_id, self._store.purges
+        if room_id is not None and contents and purges.has_any(room_id):
+            contents = {name: raw for name, raw in contents.items() if not purges.refuses(room_id, name, raw)}
         if by is not None:
             self._usage.charge(room_id, by, sum(map(len, contents.values())))
         if room_id is not None:

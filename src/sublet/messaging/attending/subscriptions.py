@@ -60,6 +60,7 @@ class Subscriptions:
                     "content/*/updates",
                     "content/*/acl/updates",
                     "ext/media/blob-ref/*/updates",
+                    "ext/purge/*/updates",
                 )
                 served = (
                     "config/state",
@@ -69,6 +70,7 @@ class Subscriptions:
                     "content/*/state",
                     "content/*/acl/state",
                     "ext/media/blob-ref/*/state",
+                    "ext/purge/*/state",
                     "delivery",
                     "root",
                 )

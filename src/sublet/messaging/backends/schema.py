@@ -13,7 +13,7 @@ from typing import Final
 from sublet.messaging.backends.ranking_messages import rank_messages
 from sublet.migrations.schema import Migration, Schema, Tables
 
-SCHEMA_VERSION: Final = 13
+SCHEMA_VERSION: Final = 14
 
 _TABLES: Final = """
 CREATE TABLE documents (
@@ -161,6 +161,27 @@ CREATE TABLE invitations (
     kept BLOB NOT NULL,
     told INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE purged (
+    room_id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    ref_id TEXT NOT NULL,
+    author TEXT NOT NULL,
+    what TEXT NOT NULL,
+    by TEXT NOT NULL,
+    at TEXT NOT NULL,
+    place BLOB,
+    PRIMARY KEY (room_id, kind, name, ref_id)
+) WITHOUT ROWID;
+CREATE INDEX purged_with ON purged (room_id, ref_id);
+CREATE INDEX purged_at ON purged (room_id, place) WHERE place IS NOT NULL;
+CREATE TABLE purges_due (
+    due TEXT NOT NULL,
+    room_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    mark BLOB NOT NULL,
+    PRIMARY KEY (due, room_id, name)
+) WITHOUT ROWID;
 CREATE TABLE forgotten (room_id TEXT PRIMARY KEY, due INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE events (cursor INTEGER PRIMARY KEY, kind TEXT NOT NULL, room_id TEXT, data TEXT NOT NULL);
@@ -234,11 +255,27 @@ def _trees(tables: Tables) -> None:
     )
 
 
+def _purges(tables: Tables) -> None:
+    """Version 14: what is gone for good, so that an earlier version, which would bring it back, does not take it up."""
+    tables.execute(
+        "CREATE TABLE purged (room_id TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, ref_id TEXT NOT NULL, "
+        "author TEXT NOT NULL, what TEXT NOT NULL, by TEXT NOT NULL, at TEXT NOT NULL, place BLOB, "
+        "PRIMARY KEY (room_id, kind, name, ref_id)) WITHOUT ROWID"
+    )
+    tables.execute("CREATE INDEX purged_with ON purged (room_id, ref_id)")
+    tables.execute("CREATE INDEX purged_at ON purged (room_id, place) WHERE place IS NOT NULL")
+    tables.execute(
+        "CREATE TABLE purges_due (due TEXT NOT NULL, room_id TEXT NOT NULL, name TEXT NOT NULL, mark BLOB NOT NULL, "
+        "PRIMARY KEY (due, room_id, name)) WITHOUT ROWID"
+    )
+
+
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     Migration(10, "find messages by their words", _words),
     Migration(11, "order messages by what their writers had seen", rank_messages),
     Migration(12, "ask before a room is taken up", _invitations),
     Migration(13, "compare rooms by digest trees", _trees),
+    Migration(14, "keep what is gone for good", _purges),
 )
 """All steps from version 9 on, the first that a release had."""
 

@@ -37,6 +37,7 @@ def open_database(path: Path | None) -> sqlite3.Connection:
     database = sqlite3.connect(path or ":memory:", isolation_level=None, check_same_thread=False)
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("PRAGMA synchronous=NORMAL")
+    database.execute("PRAGMA secure_delete=ON")  # what is purged is overwritten, whatever SQLite was built with
     database.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
     database.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
     try:

@@ -56,7 +56,7 @@ class SqliteRemoval:
             return True
         if any(self._tree.remove_some(room_id, STEP_ROWS) for room_id in due):
             return True
-        for table in ("strangers", "usage", "roots", "due"):
+        for table in ("strangers", "usage", "roots", "due", "purged", "purges_due"):
             self._db.executemany(f"DELETE FROM {table} WHERE room_id = ?", [(room,) for room in due])  # noqa: S608
         if self._some_entries(frozenset(due)):
             return True

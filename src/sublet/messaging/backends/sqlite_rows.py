@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from sublet.messaging.backends.sqlite_sums import SqliteSums
 from sublet.messaging.backends.sqlite_tree import SqliteTree
 from sublet.messaging.ports.rows import DocumentRow, Fork
 from sublet.protocol.ezagent.content import parse_content
@@ -77,11 +78,16 @@ class SqliteRows:
         """Read text that is not UTF-8 with replacements from now on, so that it hides nothing beside it."""
         self._db.text_factory = lambda raw: raw.decode("utf-8", "replace")
 
+    def sums(self) -> SqliteSums:
+        """Return what compares these rows with what rooms are compared by."""
+        return SqliteSums(self._db, self._tree or SqliteTree(self._db))
+
     def documents(self) -> list[DocumentRow]:
         """Return all documents, but not those of rooms that are being removed; configs first."""
         rows = self._db.execute(
             "SELECT number, doc_id, room_id, kind FROM documents "
-            "WHERE room_id IS NULL OR room_id NOT IN (SELECT room_id FROM forgotten WHERE due = 1) "
+            "WHERE kind != 'purged' AND "
+            "(room_id IS NULL OR room_id NOT IN (SELECT room_id FROM forgotten WHERE due = 1)) "
             "ORDER BY kind != 'config', number"
         )
         return [DocumentRow(int(number), str(name), room, str(kind)) for number, name, room, kind in rows]
@@ -165,6 +171,11 @@ class SqliteRows:
             is not None
         )
 
+    def is_purged(self, room_id: RoomId | None, content_id: str) -> bool:
+        """Tell whether a content is gone for good, and not lost."""
+        query = "SELECT 1 FROM purged WHERE room_id = ? AND kind = 'content' AND name = ? LIMIT 1"
+        return self._db.execute(query, (room_id, content_id)).fetchone() is not None
+
     def torn(self) -> Iterator[tuple[str, tuple[Any, ...], bytes] | None]:
         """Yield rows that are torn by themselves (table, key, bytes), and None now and then, where one may wait."""
         for table, (keys, check) in _CHECKS.items():
@@ -207,7 +218,7 @@ class SqliteRows:
 
     def all_documents(self) -> list[DocumentRow]:
         """Return all documents, those of rooms that are being removed too."""
-        rows = self._db.execute("SELECT number, doc_id, room_id, kind FROM documents")
+        rows = self._db.execute("SELECT number, doc_id, room_id, kind FROM documents WHERE kind != 'purged'")
         return [DocumentRow(int(number), str(name), room, str(kind)) for number, name, room, kind in rows]
 
     def adopt(self, number: int, doc_id: str, room_id: RoomId | None, kind: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 from sublet.messaging.backends.rows import ENTRY_COLUMNS, WRITE_COLUMNS, entry_of, entry_values, write_of, write_values
 from sublet.messaging.backends.sqlite_file import open_database
 from sublet.messaging.backends.sqlite_invitations import SqliteInvitations
+from sublet.messaging.backends.sqlite_purges import SqlitePurges
 from sublet.messaging.backends.sqlite_ranks import SqliteRanks
 from sublet.messaging.backends.sqlite_removal import SqliteRemoval
 from sublet.messaging.backends.sqlite_rows import SqliteRows
@@ -33,7 +34,7 @@ from sublet.protocol.ezagent.yjs.update import Deletion, ItemId
 
 MAX_DELETE_ONLY: Final = 1_000
 """Envelopes that only delete are in no state vector; so many of a document go with every difference, half the last."""
-_NEXT: Final = "(SELECT max(until) FROM log l WHERE l.document = c.document AND l.client = c.client)"
+_NEXT: Final = "coalesce((SELECT max(until) FROM log l WHERE l.document = c.document AND l.client = c.client), 0)"
 _DOCUMENT: Final = "SELECT number, doc_id, room_id, kind FROM documents"
 PRUNE_EVERY: Final = 256
 """How many events come before those that are too old are deleted."""
@@ -57,6 +58,7 @@ class SqliteStore:
         self.search = SqliteSearch(self._db)
         self.tree = SqliteTree(self._db)
         self.trust = SqliteTrust(self._db, self.search, self.tree)
+        self.purges = SqlitePurges(self._db, self.search, self.tree)
         self.removal = SqliteRemoval(self._db, self.search, self.tree)
         self.invitations = SqliteInvitations(self._db)
 
@@ -283,6 +285,7 @@ class SqliteStore:
             if self._db.in_transaction:  # where the disk is full SQLite has gone back already
                 self._db.execute("ROLLBACK")
             self.tree.forget()
+            self.purges.forget()
             raise
 
     def write(self, batch: Batch) -> None:

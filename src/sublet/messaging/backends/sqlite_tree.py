@@ -15,9 +15,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from sublet.messaging.ports.rows import StagedUpdate
+from sublet.messaging.ports.rows import DocumentRow, StagedUpdate
 from sublet.messaging.ports.tree_store import Leaf
 from sublet.protocol.ezagent.digest_tree import (
+    CLOCKS_OF_FORK,
     FAN_OUT,
     FORKS_OF_OUTCAST,
     NOTHING,
@@ -38,7 +39,7 @@ from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.reconciliation import MAX_LISTED
 
-TREE_KINDS: Final = frozenset({"config", "index", "content", "acl", "blob_ref", "ext"})
+TREE_KINDS: Final = frozenset({"config", "index", "content", "acl", "blob_ref", "ext", "purge"})
 """Documents that all members of a room share."""
 BUILT_AT_ONCE: Final = 200
 """Documents of an older version that are taken into the trees with one transaction."""
@@ -91,12 +92,12 @@ class SqliteTree:
         for update in updates:
             row, log = update.document, update.log
             room_id = row.room_id
-            if room_id is None or row.kind not in TREE_KINDS or self._waits(row.number):
+            if room_id is None or row.kind not in TREE_KINDS or self.waits(row.number):
                 continue
             if log.client is None or log.head is None:
                 if not update.deletions:
                     continue  # it says nothing, and nobody else takes it
-                place = _place_of(row.doc_id, log.envelope)
+                place = place_of_deleting(row.doc_id, log.envelope)
                 self._put(self._number(room_id), Leaf(place, row.number, log.seq, of_deletion(place)))
                 continue
             key = (room_id, row.number, place_of(row.doc_id))
@@ -115,12 +116,12 @@ class SqliteTree:
             gone: envelopes that only deleted.
         """
         row = self._db.execute("SELECT doc_id, room_id, kind FROM documents WHERE number = ?", (document,)).fetchone()
-        if row is None or row[1] is None or row[2] not in TREE_KINDS or self._waits(document):
+        if row is None or row[1] is None or row[2] not in TREE_KINDS or self.waits(document):
             return
         name, room_id = str(row[0]), str(row[1])
         for raw in gone:
             with suppress(Refused):  # damaged, and so it was no leaf, or is found to be none when it is asked for
-                self._remove(self._number(room_id), _place_of(name, raw))
+                self._remove(self._number(room_id), place_of_deleting(name, raw))
         self._sum_up(document, name, room_id)
 
     def drop(self, document: int) -> None:
@@ -129,13 +130,34 @@ class SqliteTree:
         if row is not None and row[1] is not None:
             self._remove(self._number(str(row[1])), place_of(str(row[0])))
 
+    def purge(self, document: int, tombstone: str) -> None:
+        """Remove all leaves of a document that is gone; the leaf of its tombstone says how much was written there.
+
+        So a room's root never says less than before, and nobody takes that for somebody who has gone back.
+        """
+        row = self._db.execute("SELECT doc_id, room_id FROM documents WHERE number = ?", (document,)).fetchone()
+        if row is None or row[1] is None:
+            return
+        name, tree, clocks = str(row[0]), self._number(str(row[1])), 0
+        places = {place_of(name)}
+        for (raw,) in self._db.execute("SELECT envelope FROM log WHERE document = ? AND client IS NULL", (document,)):
+            with suppress(Refused):  # damaged, and so it was no leaf
+                places.add(_place_of(name, bytes(raw)))
+        for place in places:
+            leaf = self._leaf(tree, place)
+            clocks += leaf.node.clocks if leaf is not None else 0
+            self._remove(tree, place)
+        above = self._leaf(tree, place_of(tombstone))
+        if above is not None and clocks:
+            self._add(tree, above.place, above.document, Node(0, clocks, 0))
+
     def root(self, room_id: RoomId) -> Node:
-        return self._node(self._number(room_id), ())
+        return self.node_at(self._number(room_id), ())
 
     def children(self, room_id: RoomId, prefix: Prefix) -> list[Node]:
         tree = self._number(room_id)
         if self._kept(tree, prefix) is not None:
-            return [self._node(tree, (*prefix, digit)) for digit in range(FAN_OUT)]
+            return [self.node_at(tree, (*prefix, digit)) for digit in range(FAN_OUT)]
         found, at = [NOTHING] * FAN_OUT, len(prefix)
         for leaf in self._below(tree, prefix, MAX_LISTED):
             found[digits(leaf.place)[at]] += leaf.node
@@ -146,7 +168,13 @@ class SqliteTree:
         return found if len(found) <= MAX_LISTED else None
 
     def leaf(self, room_id: RoomId, place: bytes) -> Leaf | None:
-        return self._leaf(self._number(room_id), place)
+        return self.leaf_at(self._number(room_id), place)
+
+    def counted(self, document: DocumentRow) -> int:
+        if document.room_id is None or document.kind not in TREE_KINDS:
+            return 0
+        leaf = self.leaf(document.room_id, place_of(document.doc_id))
+        return leaf.node.clocks % CLOCKS_OF_FORK if leaf is not None else 0
 
     def due(self, room_id: RoomId, limit: int) -> list[bytes]:
         rows = self._db.execute("SELECT place FROM due WHERE room_id = ? LIMIT ?", (room_id, limit))
@@ -164,6 +192,10 @@ class SqliteTree:
 
     def put_said(self, room_id: RoomId, entity: EntityId, at_ms: int, raw: bytes) -> None:
         self._db.execute("INSERT OR REPLACE INTO roots VALUES (?, ?, ?, ?)", (room_id, entity, at_ms, raw))
+
+    def remove_leaf(self, room_id: RoomId, place: bytes) -> None:
+        """Remove the leaf of what is not here, so that it differs from members' who have it; inside a transaction."""
+        self._remove(self._number(room_id), place)
 
     def remove_some(self, room_id: RoomId, limit: int) -> bool:
         """Remove some of the tree of a room that is forgotten; tell whether there was anything."""
@@ -184,7 +216,7 @@ class SqliteTree:
         rows = dict(self._db.execute("SELECT name, value FROM settings WHERE name IN (?, ?)", (_BUILT, _UNBUILT)))
         self._built, self._unbuilt = int(rows.get(_BUILT, 0)), int(rows.get(_UNBUILT, 0))
 
-    def _waits(self, document: int) -> bool:
+    def waits(self, document: int) -> bool:
         """Tell whether a document is in no tree yet, and is taken as a whole later."""
         return self._built < document <= self._unbuilt
 
@@ -200,8 +232,8 @@ class SqliteTree:
             found = self._numbers[room_id] = int(row[0])
         return found
 
-    def _sum_up(self, document: int, name: str, room_id: RoomId) -> None:
-        """Make the leaf of a document from all that the log says."""
+    def summed(self, document: int, name: str) -> Node:
+        """Return what the log of a document says, which with the leaf itself is the leaf."""
         found = NOTHING
         for client, clock, head in self._db.execute(
             "SELECT l.client, l.until, l.head FROM clients c JOIN log l ON l.document = c.document "
@@ -219,6 +251,11 @@ class SqliteTree:
                 found += of_fork(name, client, clock)
         for signer in outcasts:
             found += of_outcast(name, signer)
+        return found
+
+    def _sum_up(self, document: int, name: str, room_id: RoomId) -> None:
+        """Make the leaf of a document from all that the log says."""
+        found = self.summed(document, name)
         tree, place = self._number(room_id), place_of(name)
         if found == NOTHING:
             self._remove(tree, place)
@@ -234,10 +271,11 @@ class SqliteTree:
         ).fetchall():
             if seq not in deleting:
                 continue
-            place = _place_of(name, bytes(raw))
+            place = place_of_deleting(name, bytes(raw))
             self._put(tree, Leaf(place, document, seq, of_deletion(place)))
 
-    def _leaf(self, tree: int, place: bytes) -> Leaf | None:
+    def leaf_at(self, tree: int, place: bytes) -> Leaf | None:
+        """Return the leaf at a place of a tree."""
         row = self._db.execute(
             "SELECT document, seq, clocks, digest FROM leaves WHERE tree = ? AND place = ?", (tree, place)
         ).fetchone()
@@ -256,7 +294,8 @@ class SqliteTree:
             for place, document, seq, clocks, digest in rows
         ]
 
-    def _node(self, tree: int, prefix: Prefix) -> Node:
+    def node_at(self, tree: int, prefix: Prefix) -> Node:
+        """Return a node of a tree, as it is kept or summed up."""
         kept = self._kept(tree, prefix)
         return kept if kept is not None else total(leaf.node for leaf in self._below(tree, prefix, MAX_LISTED))
 
@@ -268,12 +307,12 @@ class SqliteTree:
 
     def _put(self, tree: int, leaf: Leaf) -> None:
         """Put a leaf in place of what was there."""
-        before = self._leaf(tree, leaf.place)
+        before = self.leaf_at(tree, leaf.place)
         self._write(tree, leaf, leaf.node - before.node if before is not None else leaf.node)
 
     def _add(self, tree: int, place: bytes, document: int, change: Node) -> None:
         """Change the leaf of a document, which is made where it is new."""
-        before = self._leaf(tree, place)
+        before = self.leaf_at(tree, place)
         if before is None:
             change += Node(1)
         node = change if before is None else before.node + change
@@ -287,7 +326,7 @@ class SqliteTree:
         self._change_above(tree, leaf.place, change)
 
     def _remove(self, tree: int, place: bytes) -> None:
-        before = self._leaf(tree, place)
+        before = self.leaf_at(tree, place)
         if before is not None:
             self._db.execute("DELETE FROM leaves WHERE tree = ? AND place = ?", (tree, place))
             self._change_above(tree, place, NOTHING - before.node)
@@ -299,21 +338,22 @@ class SqliteTree:
             prefix = path[:depth]
             kept = self._kept(tree, prefix)
             if kept is not None:
-                self._keep(tree, prefix, kept + change)
+                self.put_node(tree, prefix, kept + change)
                 continue
             found = self._below(tree, prefix, MAX_LISTED + 1) if change.count > 0 else []
             if len(found) <= MAX_LISTED:
                 return
-            self._keep(tree, prefix, total(leaf.node for leaf in found))  # it was as many as fit, and is one more
+            self.put_node(tree, prefix, total(leaf.node for leaf in found))  # it was as many as fit, and is one more
 
-    def _keep(self, tree: int, prefix: Prefix, node: Node) -> None:
+    def put_node(self, tree: int, prefix: Prefix, node: Node) -> None:
+        """Keep a node; inside a transaction."""
         self._db.execute(
             "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?)",
             (tree, bytes(prefix), node.count, node.clocks, node.raw),
         )
 
 
-def _place_of(name: str, raw: bytes) -> bytes:
+def place_of_deleting(name: str, raw: bytes) -> bytes:
     """Return where the leaf of an envelope stands that only deletes."""
     envelope = unpack(raw)
     return place_of_deletion(name, envelope.signer, envelope.payload)

@@ -1,4 +1,5 @@
-"""What is always there: Identity, Room, Timeline and Message (ezagent 4), delivery, control, and the node."""
+"""What is always there: Identity, Room, Timeline and Message (ezagent 4), delivery, control, the node, search,
+and what is gone for good."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from sublet.messaging.builtins.delivery import DELIVERY
 from sublet.messaging.builtins.identity import IDENTITY
 from sublet.messaging.builtins.message import MESSAGE
 from sublet.messaging.builtins.node import NODE
+from sublet.messaging.builtins.purge import PURGE
 from sublet.messaging.builtins.room import ROOM
 from sublet.messaging.builtins.search import SEARCH
 from sublet.messaging.builtins.timeline import TIMELINE
 
-BUILT_INS: Final = (IDENTITY, ROOM, TIMELINE, MESSAGE, DELIVERY, CONTROLS, NODE, SEARCH)
+BUILT_INS: Final = (IDENTITY, ROOM, TIMELINE, MESSAGE, DELIVERY, CONTROLS, NODE, SEARCH, PURGE)

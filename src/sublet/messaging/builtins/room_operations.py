@@ -226,9 +226,9 @@ def _write(context: OperationContext, room_id: RoomId, writes: list[tuple[tuple[
 
 
 def _grant(context: OperationContext, room_id: RoomId, entity: EntityId, role: str) -> Value:
-    """Return a grant; where its subject has written before, it tells what was written outside."""
+    """Return a grant; where its subject has written before, it tells what was written outside, or in another role."""
     state = context.parts.rooms.state(room_id)
-    seen = _seen(context, room_id, entity) if state.role(entity) is None else {}
+    seen = _seen(context, room_id, entity) if state.role(entity) != role else {}
     return {"role": role, "seen": seen} if seen else role
 
 

@@ -139,7 +139,7 @@ def _text(ref: Fields) -> str | None:
 
 
 def _is_to_come(ref: Fields) -> bool:
-    return ref.get("body") is None and "redacted" not in ref and ref["status"] != DELETED
+    return ref.get("body") is None and not {"redacted", "purged"} & ref.keys() and ref["status"] != DELETED
 
 
 def _find(

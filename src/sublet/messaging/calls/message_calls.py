@@ -84,6 +84,16 @@ class Decided(TypedDict):
     changed: bool
 
 
+class PurgeDone(TypedDict):
+    """Answer to purging a message or its files: ``changed`` is False where they were gone already.
+
+    ``kept_files`` are hashes of files that stay, since other messages of the room name them.
+    """
+
+    changed: bool
+    kept_files: list[str]
+
+
 class WatchesFound(TypedDict):
     """The watches of the caller."""
 
@@ -202,6 +212,12 @@ def add_reaction(room_id: RoomId, ref_id: RefId, emoji: str) -> Added:
 @engine_call("reactions.remove")
 def remove_reaction(room_id: RoomId, ref_id: RefId, emoji: str) -> Removed:
     """Take a reaction back."""
+    raise NotImplementedError
+
+
+@engine_call("purge.message")
+def purge(room_id: RoomId, ref_id: RefId, files: bool = False) -> PurgeDone:
+    """Remove a message, or its files alone, from every member for good."""
     raise NotImplementedError
 
 

@@ -12,6 +12,7 @@ from sublet.messaging.declaring.operating import OperationContext, OperationPart
 from sublet.messaging.declaring.reads_rooms import ReadsRooms
 from sublet.messaging.events.events import Events
 from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.ports.purge_store import Kind, PurgedRow
 from sublet.messaging.ports.store import Store
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.states import RoomStates
@@ -91,6 +92,11 @@ class AfterRead(ReadsRooms):
     def counting(self, ref_ids: Iterable[RefId]) -> set[RefId]:
         """Return those of some refs that are in this room and count; costs less than to read them."""
         return self._parts.reading.counting(self.room_id, ref_ids)
+
+    def purged(self, ref_id: RefId) -> PurgedRow | None:
+        """Return what of a message of this room is gone for good; None where nothing is."""
+        rows = self._parts.store.purges.rows_named(self.room_id, Kind.REF, ref_id)
+        return rows[0] if rows else None
 
     def quote(self, room_id: RoomId, ref_id: RefId) -> Fields | None:
         """Return a ref of any room as the reader sees it there; None where the reader sees none."""

@@ -19,6 +19,7 @@ from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.opening.open_documents import OpenDocuments
 from sublet.messaging.ports.rows import IndexEntry
 from sublet.messaging.ports.store import Store
+from sublet.messaging.purging.purges import Purges
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import RoomStates
@@ -28,6 +29,7 @@ from sublet.messaging.texts.texts import Texts
 from sublet.messaging.writing.later import Later
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.ids import EntityId, RefId
+from sublet.protocol.ezagent.keys import parse_doc_id
 from sublet.protocol.ezagent.room.state import RoomState
 
 
@@ -52,6 +54,7 @@ class ChangeParts:
     epochs: Epochs
     events: Events
     later: Later
+    purges: Purges
     missing: list[Callable[[str], None]]
     now_ms: Callable[[], int]
 
@@ -138,7 +141,8 @@ class AfterWrite(ReadsRooms, ReadsEpochs):
 
     def want(self, doc_id: str) -> None:
         """Have a document asked for that something refers to, where it is not here."""
-        if self._parts.store.find_document(doc_id) is None:
+        is_gone = self._parts.documents.is_gone(parse_doc_id(doc_id), doc_id)
+        if self._parts.store.find_document(doc_id) is None and not is_gone:
             for listener in self._parts.missing:
                 listener(doc_id)
 
@@ -159,6 +163,23 @@ class AfterWrite(ReadsRooms, ReadsEpochs):
     def rooms_of(self, entity: EntityId) -> list[RoomState]:
         """Return the rooms that an entity is a member of."""
         return self._parts.here.of(entity)
+
+    def reconsider_purges(self) -> None:
+        """Decide anew what is gone of a room, since its config has changed."""
+        change = self.change
+        if change.room_id is not None and change.after is not None:
+            self._parts.purges.reconsider(change.room_id, change.before, change.after)
+
+    def settle_purge(self, ref_id: RefId) -> None:
+        """Decide anew what is gone of a message, since what was said of it was taken back."""
+        if self.change.room_id is not None:
+            self._parts.purges.settle(self.change.room_id, ref_id)
+
+    def names_file(self, value: object) -> None:
+        """Note that the new message names a file, which stays as long as a message does that is not purged."""
+        change = self.change
+        if change.room_id is not None and change.entry_id is not None:
+            self._parts.purges.names_file(change.room_id, change.entry_id, value)
 
     def write_field(self, doc_id: str, target: RefId | None, path: tuple[str, ...], value: Written) -> None:
         """Write a field of something else, as the entity that made this change.

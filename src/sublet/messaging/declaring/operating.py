@@ -15,8 +15,10 @@ from sublet.messaging.opening.room_order import RoomOrder
 from sublet.messaging.opening.shards import TimelineShards
 from sublet.messaging.passing.ephemeral import Ephemeral
 from sublet.messaging.ports.blobs import BlobStore
+from sublet.messaging.ports.purge_store import Kind, PurgedRow
 from sublet.messaging.ports.rows import IndexEntry
 from sublet.messaging.ports.store import Store
+from sublet.messaging.purging.purges import Purges
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import RoomStates
@@ -29,6 +31,7 @@ from sublet.messaging.writing.writing import Writing
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.purge import Gone
 from sublet.protocol.ezagent.room.state import RoomState
 from sublet.protocol.ezagent.yjs.encode import Nested
 
@@ -105,6 +108,7 @@ class OperationParts:
     events: Events
     cursors: Cursors
     intake: Intake
+    purges: Purges
     blobs: BlobStore
     hooks: RunsHooks
     now_ms: Callable[[], int]
@@ -165,6 +169,21 @@ class OperationContext:
         if ref is None:
             raise no_message(ref_id)
         return ref
+
+    def purged(self, room_id: RoomId, ref_id: RefId) -> PurgedRow | None:
+        """Return what of a message is gone for good; None where nothing is."""
+        rows = self.parts.store.purges.rows_named(room_id, Kind.REF, ref_id)
+        return rows[0] if rows else None
+
+    def refuse_purged(self, room_id: RoomId, ref_id: RefId) -> None:
+        """Refuse to change what a message says that is gone for good.
+
+        Raises:
+            SubletError: ``CONFLICT``.
+        """
+        gone = self.purged(room_id, ref_id)
+        if gone is not None and gone.what is Gone.MESSAGE:
+            raise SubletError(LocalCode.CONFLICT, "this message was purged", "Send another one.")
 
     def annotate(self, ref: FieldsView, name: str, key: str, value: Written) -> None:
         """Write a key of an annotation of a ref that is a shared map; None takes it away.

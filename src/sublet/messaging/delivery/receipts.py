@@ -11,10 +11,12 @@ from sublet.messaging.builtins.delivery import AudienceParts, audience
 from sublet.messaging.delivery.acknowledged import AcknowledgedParts, is_delivered
 from sublet.messaging.extensions.read_receipts import ReceiptParts, has_read
 from sublet.messaging.opening.open_documents import OpenDocuments
+from sublet.messaging.ports.purge_store import Kind
 from sublet.messaging.rooms.standing import has_joined, was_invited
 from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
+from sublet.protocol.ezagent.purge import Gone
 from sublet.protocol.times import unix_ms
 
 UNDELIVERABLE_SECONDS: Final = 7 * 86_400.0
@@ -53,13 +55,14 @@ class RecipientReceipt:
 
 @dataclass(frozen=True, slots=True)
 class MessageReceipts:
-    """How far a message has come; ``receipt`` is the least of all recipients."""
+    """How far a message has come; ``receipt`` is the least of all recipients, ``purged`` that it is gone since."""
 
     ref_id: RefId
     room_id: RoomId
     created_at: str
     receipt: Receipt
     recipients: tuple[RecipientReceipt, ...]
+    purged: bool = False
 
 
 def receipts_of(
@@ -117,4 +120,6 @@ def receipts_of(
     recipients = tuple(of(member) for member in audience(engine, room_id, node.seq) if member != entity)
     order = list(Receipt)
     least = min((one.receipt for one in recipients), key=order.index, default=Receipt.QUEUED)
-    return MessageReceipts(ref_id, room_id, ref["created_at"], least, recipients)
+    gone_since = engine.store.purges.rows_named(room_id, Kind.REF, ref_id)
+    purged = any(row.what is Gone.MESSAGE for row in gone_since)
+    return MessageReceipts(ref_id, room_id, ref["created_at"], least, recipients, purged)

@@ -38,6 +38,7 @@ from sublet.messaging.ports.blobs import BlobStore
 from sublet.messaging.ports.invitation_store import Invitation
 from sublet.messaging.ports.outbox import Outbox
 from sublet.messaging.ports.store import Store
+from sublet.messaging.purging.purges import Purges
 from sublet.messaging.quotas.quotas import Quotas
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES, DiskUsage
 from sublet.messaging.reading.authorise import WriterRules
@@ -163,6 +164,9 @@ class Engine:
             self.writing,
             self.staging,
         )
+        self.purges = Purges(store, self.documents, self.updates, self.reading, self.keyring, self.events)
+        self.purges.missing.append(self._want)
+        self.staging.landed.append(self.purges.landed)
         self.later = Later(self.writing)
         self.staging.forgetting.append(self.forget)
         self.operating = self._serve_hooks()
@@ -187,6 +191,7 @@ class Engine:
             events=self.events,
             cursors=self.cursors,
             intake=self.intake,
+            purges=self.purges,
             blobs=self.blobs,
             hooks=self.hooks,
             now_ms=self.now_ms,
@@ -217,6 +222,7 @@ class Engine:
             epochs=self.epochs,
             events=self.events,
             later=self.later,
+            purges=self.purges,
             missing=self.missing,
             now_ms=self.now_ms,
         )
@@ -241,6 +247,12 @@ class Engine:
         while self.later.run():
             self.writing.flush()
             self.staging.commit()
+        if self.purges.waits:
+            self.purges.run()
+
+    def _want(self, name: str) -> None:
+        for told in self.missing:
+            told(name)
 
     def forget(self) -> None:
         """Go back to what is durable, after a commit that failed."""

@@ -155,6 +155,7 @@ def _shared(context: OperationContext, room_id: RoomId, ref_id: RefId) -> Fields
         SubletError: ``NOT_FOUND``; ``CONFLICT``: it was never edited nor shared.
     """
     ref = context.ref(room_id, ref_id)
+    context.refuse_purged(room_id, ref_id)
     if not authored(ref["content_id"], room_id, ref["author"]):
         raise SubletError(
             LocalCode.CONFLICT, "this message can't be written by several", "Its author may share it: sublet text share"
@@ -197,6 +198,7 @@ def _update_acl(
     engine, ref = context.parts, context.ref(room_id, ref_id)
     if ref["author"] != context.entity:
         raise SubletError(LocalCode.POLICY_DENIED, "only its author decides who writes into a message", "Ask them.")
+    context.refuse_purged(room_id, ref_id)
     given = list(dict.fromkeys(editors)) if editors is not None else None
     if mode not in (None, *MODES) or (given is not None and not _are_entities(given)):
         raise SubletError(

@@ -27,6 +27,7 @@ from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.declaring.pre_send import PreSend
 from sublet.messaging.extensions.pictures import named_pictures
 from sublet.messaging.ports.blobs import keep
+from sublet.messaging.ports.purge_store import Kind
 from sublet.messaging.schema.changes import Happened, Intent
 from sublet.messaging.schema.datatypes import QOS_DATA, Annotation, AnnotationPlace, Change, Datatype, Origin
 from sublet.messaging.schema.fields import Fields
@@ -131,6 +132,8 @@ def _keep(context: OperationContext, room_id: RoomId, data: bytes, media_type: s
     intent = Intent("global_blob", Change.INSERT, "", room_id, context.entity, given)
     context.parts.hooks.pre_send(intent, {})
     name = _document(room_id, str(intent.fields[_HASH]))
+    if context.parts.store.purges.is_gone(room_id, Kind.FILE, parse_doc_id(name).hash or ""):
+        raise SubletError(LocalCode.CONFLICT, "this very file was purged from the room", "Send another one.")
     if _facts(name, context.parts.reading.map_document(name)) is None:
         fields: dict[str, Value] = {key: intent.fields[key] for key in (_HASH, _NAME, _TYPE, _SIZE)}
         context.parts.writing.set_fields(context.entity, name, [(None, (key,), value) for key, value in fields.items()])

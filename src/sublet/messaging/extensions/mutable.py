@@ -162,6 +162,7 @@ def _update(
     own = ref["author"] == context.entity
     if not own and not _is_shared_with(context, ref):
         raise SubletError(LocalCode.POLICY_DENIED, "only its author edits this message", "Answer it.")
+    context.refuse_purged(room_id, ref_id)
     if ref["status"] == DELETED:
         raise SubletError(LocalCode.CONFLICT, "this message was deleted", "Send another one.")
     if not body or len(body.encode("utf-8", "surrogatepass")) > MAX_BODY_BYTES or format not in (None, *FORMATS):

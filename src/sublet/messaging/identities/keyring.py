@@ -60,6 +60,7 @@ class Keyring:
         """How often it became known, or changed, that an entity is at home elsewhere than its domain says."""
         self._proven: set[bytes] = set()
         """Records as they travel, which come again with every answer and are not proven each time."""
+        self._renewed: dict[tuple[EntityId, str], int] = {}
         for raw in store.records().values():
             self._put(parse_record(raw))
         for entity in local:
@@ -73,13 +74,23 @@ class Keyring:
         """
         return self._own(entity).key
 
-    def client(self, entity: EntityId) -> int:
-        """Return the Yjs client id of one of our own entities in this process.
+    def client(self, entity: EntityId, name: str = "") -> int:
+        """Return the Yjs client id of one of our own entities in this process, for a document where that has another.
 
         Raises:
             SubletError: ``INVALID_ARGUMENT``: it is none of ours.
         """
-        return self._own(entity).client
+        own = self._own(entity)
+        return self._renewed.get((entity, name), own.client)
+
+    def renew(self, name: str) -> None:
+        """Write into a document as another process from now on, since what ours have written there was erased."""
+        for entity, own in self.local.items():
+            self._renewed[entity, name] = own.with_another_client().client
+
+    def begin_anew(self) -> None:
+        """Have all of ours write as another process would, since some of what this one wrote may be gone."""
+        self.local.update({name: entity.with_another_client() for name, entity in self.local.items()})
 
     def _own(self, entity: EntityId) -> LocalEntity:
         found = self.local.get(entity)

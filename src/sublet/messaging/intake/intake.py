@@ -32,8 +32,9 @@ from sublet.protocol.ezagent.digest_tree import place_of_deletion
 from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId, is_client_of
-from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.keys import DocumentPlace, doc_id
 from sublet.protocol.ezagent.order import AFTER
+from sublet.protocol.ezagent.purge import check_tombstone
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.update import ANY, Update
 
@@ -172,7 +173,7 @@ class Intake:
                 self._first(envelope, arrival, outcome)
                 return
             document = self._documents.wanted(envelope.doc_id)
-            update = decode_update(envelope.payload)
+            update = self._decoded(document.place, envelope)
             if document.forks:
                 self._forks.refuse_void(document, update)
             if document.known(update) and not self._forks.contradicts(document, envelope, update):
@@ -195,12 +196,18 @@ class Intake:
     def _first(self, envelope: Envelope, arrival: Arrival, outcome: ArrivalReport) -> None:
         """Take what would be the first of a document, which is only made for who may begin it."""
         place = self._documents.wanted_place(envelope.doc_id)
-        update = decode_update(envelope.payload)
+        update = self._decoded(place, envelope)
         if not self._knows_signer(envelope, arrival, outcome):
             return
         self._quotas.may_begin(place, envelope.signer)
         document = self._documents.wanted(envelope.doc_id)
         self._received(document, envelope, update, self._offers.named_by(update, arrival.contents), outcome)
+
+    def _decoded(self, place: DocumentPlace, envelope: Envelope) -> Update:
+        update = decode_update(envelope.payload)
+        if place.kind == "purge":
+            check_tombstone(update, len(envelope.payload))
+        return update
 
     def _received(
         self, document: Document, envelope: Envelope, update: Update, contents: dict[str, bytes], outcome: ArrivalReport

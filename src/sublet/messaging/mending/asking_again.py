@@ -33,6 +33,8 @@ from sublet.protocol.ezagent.yjs.decode import decode_update
 
 CONTENTS_AT_ONCE: Final = 256
 """Contents of one document that are asked for before others have their turn."""
+MAX_LACKING: Final = 16
+"""Documents of which it is remembered which contents they lack, and that are not looked at again for these."""
 
 
 class TakesAgain(Protocol):
@@ -84,6 +86,8 @@ class AskingAgain:
         self._losses = losses
         self._asks = asks
         self._look = look
+        self._lacking: dict[str, Found] = {}
+        """Documents that lack contents alone: a member may name some that nobody has, and each look costs the log."""
 
     async def all(self) -> list[Lost]:
         """Ask for everything that is lost; return of which documents something is missing still."""
@@ -100,11 +104,18 @@ class AskingAgain:
         await self._asks.document(name)
         kept = await anyio.to_thread.run_sync(self._losses.kept, name)
         waits = await self._asks.call(partial(_take, name=name, kept=kept))
-        found = await anyio.to_thread.run_sync(self._look, name, abandon_on_cancel=True)
+        found = self._lacking.pop(name, None) if not kept else None
+        if found is None:
+            found = await anyio.to_thread.run_sync(self._look, name, abandon_on_cancel=True)
         if found is not None and found.missing and room_id is not None:
             for content_id, raw in islice(found.missing.items(), CONTENTS_AT_ONCE):
                 await self._content(room_id, content_id, raw)
-            found = await anyio.to_thread.run_sync(self._look, name, abandon_on_cancel=True)
+            if not found.why:
+                found.missing = await self._asks.call(partial(_not_here, room_id=room_id, contents=found.missing))
+                if 0 < len(found.missing) <= CONTENTS_AT_ONCE and len(self._lacking) < MAX_LACKING:
+                    self._lacking[name] = found
+            else:
+                found = await anyio.to_thread.run_sync(self._look, name, abandon_on_cancel=True)
         heard = room_id is None or bool(await self._asks.fetch(doc_id("root", room_id=room_id), b""))
         whole = heard and not waits and not (found is not None and (found.missing or found.why))
         await anyio.to_thread.run_sync(partial(self._losses.found, name, left=waits, whole=whole))
@@ -131,6 +142,11 @@ def _is_wanted(engine: TakesAgain, room_id: str) -> bool:
     engine.here.want(room_id)
     state = engine.rooms.state(room_id)
     return state.creator is None or any(engine.here.is_member(entity, room_id) for entity in engine.keyring.local)
+
+
+def _not_here(engine: TakesAgain, room_id: str, contents: dict[ContentId, bytes]) -> dict[ContentId, bytes]:
+    """Return those of some contents that are still missing."""
+    return {one: raw for one, raw in contents.items() if engine.store.content(room_id, one) is None}
 
 
 def _take_content(engine: TakesAgain, arrival: Arrival) -> None:

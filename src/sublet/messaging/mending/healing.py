@@ -40,6 +40,8 @@ LONGEST_ASK_SECONDS: Final = 600.0
 """Between two questions for what is lost, each time twice as long; a change of a link begins with the first again."""
 PAUSE: Final = 24.0
 """How much longer than it works a look rests, so that it takes a twenty-fifth of one processor."""
+SUMS_PAUSE: Final = 4.0
+"""The same of the look at digests, which is short and tells what was lost."""
 WORK_SECONDS: Final = 0.002
 MAX_PAUSE_SECONDS: Final = 2.0
 TELL_SECONDS: Final = 7 * 86_400.0
@@ -112,6 +114,10 @@ class Healing:
         self._said = True
         self._look_now.set()
 
+    def lacking(self) -> None:
+        """Look at once, since a document was opened that lacks what was here."""
+        self._look_now.set()
+
     def link_changed(self) -> None:
         """Ask at once for what is lost: somebody may be there now who has it."""
         self._ask_now.set()
@@ -130,13 +136,13 @@ class Healing:
 
     async def watch(self, registry: Registry, local: list[LocalEntity], asks: Asks) -> Damage:
         """Look and ask until something is found that has to be mended, which is noted and returned."""
-        pace = _Pace()
+        pace, quick = _Pace(PAUSE), _Pace(SUMS_PAUSE)
         looking = Looking(self._path, partial(self._trial, registry, local), local, pace)
         again = AskingAgain(self._losses, asks, looking.document)
         found: list[Damage] = []
 
         async def look(scope: anyio.CancelScope) -> None:
-            found.append(await self._until_damaged(looking, asks))
+            found.append(await self._until_damaged(looking, asks, quick))
             scope.cancel()
 
         try:
@@ -145,6 +151,7 @@ class Healing:
                 group.start_soon(self._keep_asking, again)
         finally:
             pace.end()
+            quick.end()
         return found[0]
 
     async def _keep_asking(self, again: AskingAgain) -> None:
@@ -163,7 +170,7 @@ class Healing:
                 await self._ask_now.wait()
             wait = min(2 * wait, LONGEST_ASK_SECONDS)
 
-    async def _until_damaged(self, looking: Looking, asks: Asks) -> Damage:
+    async def _until_damaged(self, looking: Looking, asks: Asks, quick: _Pace) -> Damage:
         wait = FIRST_LOOK_SECONDS
         while True:
             with anyio.move_on_after(wait):
@@ -171,7 +178,7 @@ class Healing:
             self._look_now = anyio.Event()
             wait = LOOK_SECONDS
             try:
-                found = await self._look(looking)
+                found = await self._look(looking, quick)
                 # All of it is noted, since one start mends all that is.
                 noted = [damage for damage in found if await anyio.to_thread.run_sync(self._note, damage)]
                 for entity in await anyio.to_thread.run_sync(looking.unknown) if not found else ():
@@ -183,14 +190,16 @@ class Healing:
             if noted:
                 return noted[0]
 
-    async def _look(self, looking: Looking) -> list[Damage]:
-        """Return what is damaged: pages before rows, rows before documents."""
+    async def _look(self, looking: Looking, pace: _Pace) -> list[Damage]:
+        """Return what is damaged: pages before rows, rows before digests, and these before documents."""
         said, self._said = self._said, False
         for step in (looking.pages, looking.rows):
             damage = await anyio.to_thread.run_sync(step, abandon_on_cancel=True)
             if damage is not None:
                 return [damage]
-        damages: list[Damage] = []
+        damages = await anyio.to_thread.run_sync(looking.sums, pace, abandon_on_cancel=True)
+        if damages:
+            return damages
         lacking: list[Found] = []
         for name in await anyio.to_thread.run_sync(looking.documents, abandon_on_cancel=True):
             found = await anyio.to_thread.run_sync(looking.document, name, abandon_on_cancel=True)
@@ -243,9 +252,14 @@ class _Ended(Exception):
 
 
 class _Pace:
-    """Rests longer than was worked, on the thread that works."""
+    """Rests longer than was worked, on the thread that works.
 
-    def __init__(self) -> None:
+    Args:
+        pause: how much longer.
+    """
+
+    def __init__(self, pause: float) -> None:
+        self._pause = pause
         self._began = time.thread_time()
         self._ended = False
 
@@ -258,7 +272,7 @@ class _Pace:
             raise _Ended
         worked = time.thread_time() - self._began
         if worked >= WORK_SECONDS:
-            time.sleep(min(PAUSE * worked, MAX_PAUSE_SECONDS))
+            time.sleep(min(self._pause * worked, MAX_PAUSE_SECONDS))
             self._began = time.thread_time()
 
 

@@ -2,10 +2,11 @@
 
 Each update of the log has to be an envelope of its document that its signer has signed. The rest (who wrote up to
 where, the chain of hashes, elements, writes, deletions) is worked out once more in memory, by the code that made it,
-and compared. So a row that is gone, of the log or of what follows from it, shows as well as one that was changed.
+and compared, with the digest that each commit keeps too. So a row that is gone, of the log or of what follows from it,
+shows as well as one that was changed.
 
-Weak: what is gone with all that follows from it, the end of what somebody wrote say, shows only beside what members
-have. What is shown of strangers, and what extensions keep in indexes, is not compared.
+Weak: what is gone with all that follows from it and with its digest shows only beside what members have. What is shown
+of strangers, and what extensions keep in indexes, is not compared.
 """
 
 from __future__ import annotations
@@ -115,6 +116,10 @@ def inspect(
     if not is_named_right(document):
         found.why = "its name and what is kept of that do not fit"
         return found
+    with rows.moment():
+        found.why = rows.sums().why(document)
+    if found.why:
+        return found
     if rows.size(document.number) > MAX_WORKED_OUT_BYTES:
         return _inspect_long(rows, found, keys, pause)
     with rows.moment():
@@ -211,7 +216,10 @@ def _is_sound(found: Found, rows: SqliteRows, raw: bytes, keys: Keys) -> bool:
 def _note_missing(found: Found, rows: SqliteRows, envelope: Envelope) -> None:
     for content_id in named_contents(decode_update(envelope.payload)):
         digest = bytes.fromhex(content_id.removeprefix("sha256:"))
-        if len(found.missing) < MAX_MISSING and not rows.has_content(found.document.room_id, digest):
+        room_id = found.document.room_id
+        if len(found.missing) < MAX_MISSING and not rows.has_content(room_id, digest):
+            if rows.is_purged(room_id, content_id):
+                continue
             found.missing[content_id] = envelope.raw
 
 

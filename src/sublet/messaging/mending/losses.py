@@ -47,6 +47,8 @@ class Part(StrEnum):
     """Rows, it is not known which: all are looked at."""
     DOCUMENT = "document"
     """What is kept of one document: it is made anew from the log."""
+    TREE = "tree"
+    """What a room is compared by: what it says of documents that are gone is dropped, and what it sums up to is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Damage:
 
     Args:
         part: what it is.
-        name: the document's id, or nothing.
+        name: the document's id, the room's, or nothing.
         why: what is wrong with it, in words.
     """
 

@@ -8,8 +8,10 @@ Weak: indexes of extensions, and events, are kept as they are.
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,6 +20,7 @@ import structlog
 
 from sublet.messaging.accepting.staging import LeftOut
 from sublet.messaging.backends.schema import SCHEMA
+from sublet.messaging.backends.sqlite_rows import SqliteRows
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.identities.keyring import LocalEntity
@@ -27,12 +30,14 @@ from sublet.migrations import damage
 from sublet.migrations.salvage import finish, salvage
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refused
-from sublet.protocol.ezagent.keys import parse_doc_id
+from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
 
 MADE_FROM_OTHERS: Final = frozenset({"words", "searched", "searched_until", "searched_again"})
 """Tables that whoever searches fills again."""
 LOOKED_AT: Final = 5
 """First updates of a document by which it is told what it is called."""
+GLANCED_AT: Final = 512
+"""Documents whose digest is looked at before each opening: those that were made last, and as many configs."""
 MAX_TORN: Final = 64
 """Damaged rows of one run whose bytes are kept as files."""
 
@@ -132,6 +137,8 @@ class Mender:
         if everything:
             done.pages = done.pages or damage.first(self._path)
             due = [*due, Damage(Part.ROWS, "", "all of it is looked at")]
+        elif not done.pages:
+            due = [*due, *self._glance()]
         if done.pages:
             made = salvage(self._path, SCHEMA, done.pages, MADE_FROM_OTHERS)
             done.kept_as = made.kept_as
@@ -148,9 +155,22 @@ class Mender:
             log.warning("the database of rooms was mended", what=said)
         return done
 
+    def _glance(self) -> list[Damage]:
+        """Return what of the newest documents is missing that was here, which takes a moment however much is kept."""
+        try:
+            with damage.reading(self._path) as db:
+                if db.execute("PRAGMA user_version").fetchone() != (SCHEMA.version,):
+                    return []
+                sums = SqliteRows(db).sums()
+                return [Damage(Part.DOCUMENT, one.doc_id, one.why) for one in sums.newest(GLANCED_AT)]
+        except (sqlite3.Error, ValueError) as error:  # which is found, and told, by whoever looks at all of it
+            log.warning("the digests of rooms could not be looked at", reason=damage.in_words(error))
+            return []
+
     def _mend_rows(self, done: Mended, due: list[Damage]) -> None:
         named = {one.name: one.why for one in due if one.part is Part.DOCUMENT}
-        everything = any(one.part is not Part.DOCUMENT for one in due)
+        trees = {one.name: one.why for one in due if one.part is Part.TREE}
+        everything = any(one.part in (Part.PAGES, Part.ROWS) for one in due)
         store = SqliteStore(self._path)
         try:
             store.rows().take_any_text()
@@ -170,8 +190,23 @@ class Mender:
                     why = found.why or ("contents are missing" if found.missing else done.pages)
                     done.documents.setdefault(document.doc_id, why)
                     self._losses.lose(document.doc_id, document.room_id, why)
+            self._mend_trees(store, trees, everything, done)
         finally:
             store.close()
+
+    def _mend_trees(self, store: SqliteStore, trees: dict[str, str], everything: bool, done: Mended) -> None:
+        """Drop from digests what stands for documents that are gone, so that members are asked for these."""
+        sums = store.rows().sums()
+        if everything:
+            found = [one for one in sums.wrong() if one is not None and not one.doc_id and one.room_id is not None]
+            trees = trees | {one.room_id: one.why for one in found if one.room_id is not None}
+        for room_id, why in trees.items():
+            with store.transaction():
+                sums.mend(room_id)
+            with suppress(Refused):  # it is the name of no room, so nobody is asked for it
+                name = doc_id("config", room_id=room_id)  # beside which the room is compared as a whole
+                done.documents.setdefault(name, why)
+                self._losses.lose(name, room_id, why)
 
     def _trial(self) -> Engine:
         return self._make_engine(SqliteStore(None))

@@ -1,6 +1,7 @@
 """Documents that are open in memory, made from the store when they are needed.
 
 Rules: an update from the wire opens a document only where somebody here wants it and a declaration says what it holds.
+What is opened and lacks what was here is told, and ours write under other clocks from then on.
 Memory is bounded by documents and by their elements; a document with anything that is only in memory stays open.
 Weak: a document of one full shard is read as a whole when it is opened.
 """
@@ -14,6 +15,7 @@ from typing import Final
 from sublet.messaging.documents.document import Document
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.opening.accepted_updates import AcceptedUpdates
+from sublet.messaging.ports.purge_store import Kind
 from sublet.messaging.ports.store import Store
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.schema.datatypes import Datatype
@@ -51,6 +53,8 @@ class OpenDocuments:
         self._open: OrderedDict[str, Document] = OrderedDict()
         self.shard_opened: list[Callable[[RoomId], None]] = []
         """Told of rooms of which a shard is opened, which may be new."""
+        self.lacking: list[Callable[[str], None]] = []
+        """Told of documents of which something is not here that was."""
         self.closed: list[Callable[[], None]] = []
         """Told when a document was closed to be read anew: what was made from it is out of date."""
 
@@ -78,9 +82,28 @@ class OpenDocuments:
         """
         found = self._open.get(name)
         if found is not None and found.place.kind != "draft":
+            self.refuse_gone(found.place, name)
             self._open.move_to_end(name)
             return found
         return self._load(name, self.wanted_place(name))
+
+    def refuse_gone(self, place: DocumentPlace, name: str) -> None:
+        """Refuse a document that is gone for good.
+
+        Raises:
+            Refused: ``PURGED``.
+        """
+        if self.is_gone(place, name):
+            raise Refused(Refusal.PURGED, "a document that is gone for good")
+
+    def is_gone(self, place: DocumentPlace, name: str) -> bool:
+        """Tell whether a document is gone for good."""
+        if place.room_id is None:
+            return False
+        purges = self._store.purges
+        if place.kind == "content":
+            return purges.is_gone(place.room_id, Kind.DOCUMENT, name)
+        return place.kind == "blob_ref" and purges.is_gone(place.room_id, Kind.FILE, place.hash or "")
 
     def wanted_place(self, name: str) -> DocumentPlace:
         """Return what a document's id says, if updates of it are wanted; see ``wanted``."""
@@ -95,6 +118,7 @@ class OpenDocuments:
             raise Refused(Refusal.UNKNOWN_DOCUMENT, "a document that nobody here wants")
         if self._schema.datatype_at(place.kind, place.ext_id) is None:
             raise Refused(Refusal.UNKNOWN_DOCUMENT, "a document that nothing declares")
+        self.refuse_gone(place, name)
         return place
 
     def is_new(self, name: str) -> bool:
@@ -142,6 +166,11 @@ class OpenDocuments:
         datatype = self._schema.datatype_at(place.kind, place.ext_id)
         entry_key = datatype.entry_id if datatype is not None else "ref_id"
         document = self._open[name] = Document(row, place, roots, self._store, self._updates.read, entry_key)
+        if sum(document.vector().values()) < self._store.tree.counted(row):
+            # What is gone may be ours: to go on where it seems to end would be to sign other things for its clocks.
+            self._keyring.begin_anew()
+            for told in self.lacking:
+                told(name)
         self._close_idle()
         return document
 

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from sublet.messaging.ports.invitation_store import InvitationStore
+from sublet.messaging.ports.purge_store import PurgeStore
 from sublet.messaging.ports.rank_store import RankStore
 from sublet.messaging.ports.removal_store import RemovalStore
 from sublet.messaging.ports.rows import (
@@ -109,6 +110,10 @@ class Store(Protocol):
     @property
     def removal(self) -> RemovalStore:
         """Return what removes rooms."""
+
+    @property
+    def purges(self) -> PurgeStore:
+        """Return what is gone for good."""
 
     @property
     def invitations(self) -> InvitationStore:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sublet.messaging.ports.rows import DocumentRow
 from sublet.protocol.ezagent.digest_tree import Node, Prefix
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
@@ -41,6 +42,9 @@ class TreeStore(Protocol):
 
     def leaf(self, room_id: RoomId, place: bytes) -> Leaf | None:
         """Return the leaf at a place."""
+
+    def counted(self, document: DocumentRow) -> int:
+        """Return how much was written into a document by all, as its digest has counted it; 0 where it has none."""
 
     def due(self, room_id: RoomId, limit: int) -> list[bytes]:
         """Return places of a room that somebody has named and that were not fetched yet."""

@@ -36,6 +36,8 @@ MAX_UNFOUNDED_BYTES: Final = 32 << 20
 """Of a room's config before anything shows who has founded it."""
 MAX_DOCUMENTS_OF_DAEMON: Final = 16_384
 """Of a room, into which the entities of one daemon write: the others begin theirs all the same."""
+MAX_TOMBSTONES_OF_DAEMON: Final = 4_096
+"""Of a room, which the entities of one daemon begin: 512 bytes each from one client, and all of it at most 3 MiB."""
 MAX_HELD_BYTES_IN_ALL: Final = 32 << 20
 """Of updates that wait for others, in all open documents."""
 MAX_STATEMENTS_OF_MEMBERS: Final = 1_024
@@ -79,6 +81,7 @@ class Quotas:
         self._used: dict[RoomId, dict[EntityId, tuple[int, int]]] = {}
         self._changed: set[tuple[RoomId, EntityId]] = set()
         self._documents: dict[tuple[RoomId, str], int] = {}
+        self._tombstones: dict[tuple[RoomId, str], int] = {}
         self._statements: dict[RoomId, Counter[str]] = {}
         """Clocks that each daemon's entities have used in a room's config."""
         self._passed_over: dict[str, dict[int, int]] = {}
@@ -161,12 +164,26 @@ class Quotas:
         if place.shard_id is not None and not self._shards.may_begin(room_id, place.shard_id):
             raise Refused(Refusal.QUOTA, "a part of the timeline that nobody would look for")
         key = room_id, self._keyring.home(signer)
+        if place.kind == "purge":
+            tombstones = self.tombstones(*key)
+            if tombstones >= MAX_TOMBSTONES_OF_DAEMON:
+                raise Refused(Refusal.QUOTA, "more tombstones than one daemon may begin in a room")
+            self._tombstones[key] = tombstones + 1
         begun = self._documents.get(key)
         if begun is None:
             begun = self._store.trust.documents_of(room_id, lambda writer: self._keyring.home(writer) == key[1])
         if begun >= MAX_DOCUMENTS_OF_DAEMON:
             raise Refused(Refusal.QUOTA, "more documents than one daemon may begin in a room")
         self._documents[key] = begun + 1
+
+    def tombstones(self, room_id: RoomId, home: str) -> int:
+        """Return how many tombstones of a room the entities of a daemon have begun."""
+        begun = self._tombstones.get((room_id, home))
+        if begun is None:
+            counts = self._store.purges.begun(room_id)
+            begun = sum(count for signer, count in counts.items() if self._keyring.home(signer) == home)
+            self._tombstones[room_id, home] = begun
+        return begun
 
     def save(self) -> None:
         """Keep what has been used, inside a transaction."""
@@ -193,6 +210,7 @@ class Quotas:
         self._used.clear()
         self._changed.clear()
         self._documents.clear()
+        self._tombstones.clear()
         self._statements.clear()
         self._passed_over.clear()
         self._needed.clear()

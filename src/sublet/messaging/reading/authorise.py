@@ -17,6 +17,7 @@ from sublet.messaging.schema.schema import Schema
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, is_own_content_id, is_own_ref_id
 from sublet.protocol.ezagent.order import AFTER, parse_after
+from sublet.protocol.ezagent.purge import is_tombstone
 from sublet.protocol.ezagent.ref_shape import CHANGEABLE, EXTENSION, FIXED, MAX_STATUS_CHARS, fits, is_json, misfit
 from sublet.protocol.ezagent.yjs.update import ItemId
 
@@ -50,6 +51,11 @@ class _Write:
         name = level.removeprefix("ext.")
         return self.rooms.counts(self.room_id, self.signer, self.part, self.item, name)
 
+    def is_owner(self) -> bool:
+        if self.room_id is None:
+            return False
+        return self.rooms.state(self.room_id).was_owner(self.signer, self.part, self.item)
+
     def is_editor(self) -> bool:
         return self.signer in self.editors
 
@@ -72,6 +78,8 @@ def refuse_forbidden(datatype: Datatype | None, document: Document, signer: Enti
             raise Refused(Refusal.WRONG_SHAPE, "a value that is no JSON")
         if write.located.entry is not None:
             _check_write(document, signer, write)
+        if place.kind == "purge" and not is_tombstone(write.located.path, write.value):
+            raise Refused(Refusal.WRONG_SHAPE, "a tombstone of another form")
 
 
 def _check_entry(datatype: Datatype | None, document: Document, signer: EntityId, entry: NewEntry) -> None:
@@ -201,6 +209,9 @@ class WriterRules:
             # The id of such content tells whose it is, to whoever asks for one of them.
             own = is_own_content_id(place.content_id, place.room_id, signer)
             names["content.author"] = names["acl.owner"] = signer if own else None
+        if place.ref_id is not None and place.room_id is not None:
+            # So does the id of a message, whether that is here or not.
+            names["ref.author"] = signer if is_own_ref_id(place.ref_id, place.room_id, signer) else None
         key = path[0] if path else None
         facts = _Write(self._rooms, place.room_id, document.room_part, signer, item, key, names, first)
         if self._schema.rules[datatype.id].counts(facts):

@@ -89,7 +89,8 @@ def wanted(engine: AskingParts, room_id: RoomId, places: Sequence[bytes], salt: 
     for place in places:
         leaf = engine.store.tree.leaf(room_id, place)
         if leaf is None:
-            found.append(LogAsked(place))
+            if not engine.store.purges.is_place_gone(room_id, place):  # who has it still has not heard that it is gone
+                found.append(LogAsked(place))
         elif not leaf.seq:  # what only deletes is here as a whole
             found += _of_document(engine, place, leaf.document, salt)
     return found

@@ -110,8 +110,8 @@ class Texts:
             SubletError: a hook refuses it, or there are no such characters; ``CONFLICT``: nobody would read any more of
                 what this process writes into this text.
         """
-        client = self._keyring.client(entity)
         document = self._documents.open(name)
+        client = self._keyring.client(entity, name)  # which may be another one from then on
         datatype = self._documents.datatype_of(document)
         shared = self._current(document)
         if datatype is None or not 0 <= start <= end <= len(shared.value):
@@ -140,7 +140,7 @@ class Texts:
 
     def may(self, entity: EntityId, name: str) -> bool:
         """Tell whether what one of our own would write into a text now would count."""
-        document, client = self._documents.open(name), self._keyring.client(entity)
+        document, client = self._documents.open(name), self._keyring.client(entity, name)
         item = (client, document.next_clock(client))
         return self._reading.write_counts(document, ("body",), entity, item, first=False)
 

@@ -120,7 +120,7 @@ class Writing:
         if pending is None:
             if document.ranked is not None and any(name != document.row.doc_id for _, name in self._pending):
                 self.flush()  # what waits for another shard stands before this
-            client, tail = self._keyring.client(entity), document.list.tail
+            client, tail = self._keyring.client(entity, document.row.doc_id), document.list.tail
             pending = _Pending(Transaction(client, document.next_clock(client)), tail.id if tail else None, {})
             self._place(document, fields)
         mark = pending.transaction.mark()
@@ -177,7 +177,7 @@ class Writing:
             raise _unknown(doc_id)
         self._quotas.may_write(document.place, entity)
         contents: dict[str, bytes] = {}
-        client = self._keyring.client(entity)
+        client = self._keyring.client(entity, doc_id)
         transaction = Transaction(client, document.next_clock(client))
         made: dict[tuple[RefId | None, tuple[str, ...]], ItemId] = {}
         for target, path, value in writes:
@@ -190,7 +190,7 @@ class Writing:
     def found(self, entity: EntityId, doc_id: str, write: Callable[[Transaction], None]) -> None:
         """Write a new map document's first fields at once, as its author; the hooks for updates don't apply to it."""
         document = self._documents.open(doc_id)
-        client = self._keyring.client(entity)
+        client = self._keyring.client(entity, doc_id)
         transaction = Transaction(client, document.next_clock(client))
         write(transaction)
         self._seal(document, entity, transaction.encode(), transaction.update(), {})

@@ -21,6 +21,7 @@ class Refusal(StrEnum):
     QUOTA = "quota"
     STALE = "stale"
     TOO_MANY = "too_many"
+    PURGED = "purged"
 
 
 class Refused(ValueError):

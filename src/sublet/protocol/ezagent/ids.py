@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from sublet.protocol.ezagent.errors import malformed
@@ -17,6 +18,9 @@ SYSTEM_ENTITY: Final = "@system:local"
 """The engine's own hooks; it can't be registered, signed for, or accepted from the wire (DESIGN 6.7)."""
 
 MAX_ENTITY_CHARS: Final = 1 + 64 + 1 + 253
+_ROOM_CHARS: Final = 36
+_IDS_KEPT: Final = 2_048
+"""Ids of which it is remembered whether they are any: each message names a few, again and again."""
 _ENTITY = Pattern(r"@[a-z0-9._-]{1,64}:[a-z0-9.-]{1,253}\Z")
 _ROOM = Pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 _REF = Pattern(r"(?:ulid:)?[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
@@ -39,6 +43,11 @@ _TIME_BITS: Final = 48
 
 def is_entity_id(text: str) -> bool:
     """Tell whether ``text`` is an entity id: ``@`` local part ``:`` domain, in lower case."""
+    return len(text) <= MAX_ENTITY_CHARS and _is_entity(text)
+
+
+@lru_cache(maxsize=_IDS_KEPT)
+def _is_entity(text: str) -> bool:
     return _ENTITY.match(text) is not None
 
 
@@ -60,6 +69,11 @@ def entity_domain(entity: EntityId) -> str:
 
 def is_room_id(text: str) -> bool:
     """Tell whether ``text`` is a room id: a UUID of version 7 in lower case."""
+    return len(text) == _ROOM_CHARS and _is_room(text)
+
+
+@lru_cache(maxsize=_IDS_KEPT)
+def _is_room(text: str) -> bool:
     return _ROOM.match(text) is not None
 
 

@@ -12,12 +12,14 @@ from functools import lru_cache
 from typing import Final
 
 from sublet.protocol.ezagent.errors import malformed
-from sublet.protocol.ezagent.ids import is_content_id, is_entity_id, is_room_id
+from sublet.protocol.ezagent.ids import is_content_id, is_entity_id, is_ref_id, is_room_id
 from sublet.protocol.ezagent.shards import is_shard
 from sublet.protocol.patterns import Match, Pattern
 
 ROOT: Final = "ezagent"
 MAX_KEY_CHARS: Final = 640
+_PLACES_KEPT: Final = 1_024
+"""Ids of documents of which it is remembered what they say."""
 _EXT = Pattern(r"[a-z][a-z0-9-]{0,31}\Z")
 _HASH = Pattern(r"[0-9a-f]{64}\Z")
 _PLACE = Pattern(r"\{([a-z_]+(?:\|[a-z_]+)*)\}")
@@ -41,6 +43,7 @@ class DocumentPlace:
     ext_id: str | None = None
     entity_id: str | None = None
     hash: str | None = None
+    ref_id: str | None = None
 
 
 _CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
@@ -50,6 +53,7 @@ _CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
     "ext_id": lambda text: bool(_EXT.match(text)),
     "entity_id": is_entity_id,
     "hash": lambda text: bool(_HASH.match(text)),
+    "ref_id": is_ref_id,
 }
 
 PATTERNS: Final[Mapping[str, str]] = {
@@ -59,6 +63,7 @@ PATTERNS: Final[Mapping[str, str]] = {
     "acl": "ezagent/{room_id}/content/{content_id}/acl",
     "draft": "ezagent/{room_id}/ext/draft/{entity_id}",
     "blob_ref": "ezagent/{room_id}/ext/media/blob-ref/{hash}",
+    "purge": "ezagent/{room_id}/ext/purge/{ref_id}",
     "ext": "ezagent/{room_id}/ext/{ext_id}",
     "ephemeral": "ezagent/{room_id}/ephemeral/{ext_id}/{entity_id}",
     "delivery": "ezagent/{room_id}/delivery",
@@ -72,7 +77,8 @@ PATTERNS: Final[Mapping[str, str]] = {
 }
 """Every kind of document, without the channel. Ours are ``inbox``, where an invited entity learns of its rooms,
 ``challenge``, where it shows that it is there, ``delivery``, where recipients acknowledge what they hold, and
-``root``, where members state what they have of a room, and ``tree``, where one of them tells what differs from it."""
+``root``, where members state what they have of a room, ``tree``, where one of them tells what differs from it, and
+``purge``, which says of one message that it is gone for good."""
 
 
 def instantiate(pattern: str, **values: str) -> str:
@@ -116,6 +122,11 @@ def parse_doc_id(text: str) -> DocumentPlace:
     """
     if len(text) > MAX_KEY_CHARS:
         raise malformed("a document's id is too long")
+    return _parsed(text)
+
+
+@lru_cache(maxsize=_PLACES_KEPT)
+def _parsed(text: str) -> DocumentPlace:
     chunks = text.split("/")
     for kind, pattern in _SPLIT.items():
         if len(pattern) != len(chunks):

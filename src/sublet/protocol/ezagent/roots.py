@@ -33,6 +33,7 @@ ROOTS: Final[Mapping[str, tuple[Root, ...]]] = {
     "acl": (Root("acl", StorageType.CRDT_MAP),),
     "draft": (Root("draft", StorageType.CRDT_MAP),),
     "blob_ref": (Root("blob_ref", StorageType.CRDT_MAP),),
+    "purge": (Root("purge", StorageType.CRDT_MAP),),
     "profile": (Root("profile", StorageType.CRDT_MAP), Root("body", StorageType.CRDT_TEXT)),
 }
 """By kind of document (``keys.PATTERNS``). A document of an extension is ``ext``: see ``ext_root``."""

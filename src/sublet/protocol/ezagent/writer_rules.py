@@ -46,6 +46,9 @@ class Facts(Protocol):
     def power_reaches(self, level: str) -> bool:
         """Tell whether the signer's power reaches the room's level of this name."""
 
+    def is_owner(self) -> bool:
+        """Tell whether the signer was an owner of the room for this write."""
+
     def is_editor(self) -> bool:
         """Tell whether the access list lets the signer edit."""
 
@@ -140,6 +143,8 @@ def _term(text: str) -> Term:
         return Term(text, Lasting.FIXED, _own_key)
     if plain in _OWN_DOCUMENTS:
         return _signer_is(text, "entity_id")
+    if plain == "message author or owner":
+        return Term(text, Lasting.CHANGING, lambda facts: facts.named("ref.author") == facts.signer or facts.is_owner())
     if plain == "message author":
         return _signer_is(text, "ref.author")
     level = _LEVEL.match(plain)

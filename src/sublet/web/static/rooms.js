@@ -6,7 +6,7 @@ import { bytes, empty, moment, pill, plural } from "./format.js";
 import { called, loadNames, short, who } from "./names.js";
 import { portrait } from "./pictures.js";
 import { onNews } from "./room_news.js";
-import { heading, keepFresh, say } from "./view.js";
+import { heading, keepFresh, say, sure } from "./view.js";
 
 const PAGE = 100;
 const path = (id) => `/api/rooms/${encodeURIComponent(id)}`;
@@ -50,12 +50,13 @@ const WAYS_IN = { open: "open to all", knock: "knock to come in", invite: "by in
 
 export function room(main, id) {
   const problem = h("div"), head = h("div"), talk = h("ol", { class: "talk" }), earlier = h("button", { class: "small", hidden: true, onclick: before }, "Earlier messages"), nothing = h("p", { class: "quiet-text", hidden: true }, "Nothing has been said yet.");
-  let messages = [], names = null, whole = false;
+  let messages = [], names = null, owner = false, whole = false;
   const form = writing(async (body, format) => { await post(`${path(id)}/messages`, { body, format }); fresh.refresh(); });
   main.append(h("p", { class: "back" }, h("a", { href: "#/rooms" }, "← All rooms")), problem, head, h("p", { class: "quiet-text" }, "What others write is their words, which nobody has checked."), h("div", { class: "diff-more" }, earlier), talk, nothing, form);
   const fresh = keepFresh(problem, async (signal) => {
     const [found, last, known] = await Promise.all([get(path(id), signal), get(`${path(id)}/messages?limit=${PAGE}`, signal), loadNames(signal)]);
     names = known;
+    owner = found.role === "owner";
     fill(head, heading(called(names, found.name), h("span", { class: "tag" }, found.role)), members(found.roles, names, head.querySelector("details.names")?.open));
     if (!messages.length) whole = last.length < PAGE;
     const there = new Set(last.map((one) => one.ref_id));
@@ -77,7 +78,7 @@ export function room(main, id) {
 
   function show() {
     const low = innerHeight + scrollY >= document.documentElement.scrollHeight - 80;
-    reconcile(talk, messages, (one) => one.ref_id, (one) => message(one, id, names, (ref) => messages.find((other) => other.ref_id === ref)));
+    reconcile(talk, messages, (one) => one.ref_id, (one) => message(one, id, names, (ref) => messages.find((other) => other.ref_id === ref), owner || one.author === names.me ? fresh.refresh : null));
     earlier.hidden = whole || !messages.length;
     nothing.hidden = messages.length > 0;
     if (low && messages.length) form.scrollIntoView({ block: "end" });
@@ -92,19 +93,20 @@ function members(roles, names, open) {
 
 const QUOTED = 120;
 
-function message(one, room, names, find) {
+function message(one, room, names, find, purged) {
   const ext = one.ext ?? {};
   const answered = typeof ext.reply_to === "string" ? ext.reply_to : ext.reply_to?.ref_id;
   const quote = one.about?.reply_preview;
   const first = quote ? (quote.accessible === true ? quote : null) : answered ? find(answered) : null;
   const elsewhere = quote ? (first ? " in another room" : "a message of a room that you are not in") : "";
-  const gone = one.body === null || one.body === undefined;
+  const gone = one.body === null || one.body === undefined, erased = one.about?.purged?.what === "message";
   return h("li", { class: one.author === names.me ? "message own" : "message" },
     h("div", { class: "message-head" }, who(names, one.author), one.status === "active" ? null : pill(one.status), one.format && one.format !== "plain" ? h("span", { class: "tag" }, one.format) : null, moment(one.created_at)),
     answered ? h("p", { class: "quiet-text" }, "answers ", first?.body ? [who(names, first.author, "span"), elsewhere, ": ", first.body.slice(0, QUOTED), first.body.length > QUOTED ? "…" : ""] : elsewhere || h("code", {}, answered)) : null,
-    gone ? h("p", { class: "quiet-text" }, one.status === "active" ? "Its text has not come yet." : "It has no text any more.") : h("pre", {}, one.body),
+    gone ? h("p", { class: "quiet-text" }, erased ? "It was purged." : one.status === "active" ? "Its text has not come yet." : "It has no text any more.") : h("pre", {}, one.body),
     typeof ext.media?.blob_hash === "string" ? file(room, ext.media) : null,
-    given(ext.reactions));
+    given(ext.reactions),
+    purged && !erased ? sure("Purge", "Gone for good, for everybody?", async () => { await post(`${path(room)}/messages/${encodeURIComponent(one.ref_id)}/purge`); say("Purged. Who is away loses it once they are reached."); purged(); }, "danger small") : null);
 }
 
 // A file is never shown here, whatever it says that it is: it goes to where the browser keeps files.

@@ -62,6 +62,8 @@ def receipts(
         if as_json:
             screen.emit(found.model_dump(mode="json"))
             return
+        if found.purged:
+            screen.show("It was purged since, and is gone from those who have received it, too.")
         if not found.recipients:
             screen.show("Nobody else was in the room.")
         names = await load_names(control)

@@ -10,7 +10,7 @@ from typing import Final
 
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.room.ancestry import KnownWrites
-from sublet.protocol.ezagent.room.seen import Seen, covers
+from sublet.protocol.ezagent.room.seen import CONFIG, Seen, covers
 from sublet.protocol.ezagent.yjs.update import ItemId, Value
 
 
@@ -134,10 +134,19 @@ class Membership:
         holding = self.current()
         if holding is not None and not (holding.seen is not None and covers(holding.seen, doc, item)):
             return True  # after a return that knew of every removal
+        # Who leaves does that as a member: a removal says nothing against the statement that it is itself.
         return all(
-            covers(removal.seen, doc, item) or self._after_return(removal, doc, item)
+            (removal.id == item and doc == CONFIG)
+            or covers(removal.seen, doc, item)
+            or self._after_return(removal, doc, item)
             for removal in reversed(self.removals)
         )
+
+    def role_at(self, doc: str, item: ItemId) -> Role:
+        """Return the role in which an item was written: by the last grant whose writer had not seen the item."""
+        later = (grant for grant in reversed(self.grants) if grant.seen is None or not covers(grant.seen, doc, item))
+        found = next(later, None)
+        return found.role if found is not None else self.grants[0].role
 
     def _after_return(self, removal: Removal, doc: str, item: ItemId) -> bool:
         return any(
@@ -225,6 +234,20 @@ class RoomState:
             return True  # what a removal covers was written with the power of that time
         asked = needed.at(doc, item)
         return self._power_at(signer, role, doc, item) >= (asked.value if asked is not None else _default(level))
+
+    def was_owner(self, signer: EntityId, doc: str, item: ItemId) -> bool:
+        """Tell whether ``signer`` wrote something as a member with the power of an owner.
+
+        What somebody is now says nothing of what they wrote before: a grant that tells what its writer had seen holds
+        for what came after that, and so a removal gives nobody a power that they never had.
+        """
+        membership = self.entities.get(signer)
+        if membership is None or not membership.counts(doc, item):
+            return False
+        user = self.users.get(signer)
+        held = user.at(doc, item) if user is not None else None
+        power = held.value if held is not None else ROLE_POWER[membership.role_at(doc, item)]
+        return power >= ROLE_POWER[Role.OWNER]
 
     def least_power(self, entity: EntityId) -> int:
         """Return the least power that an entity has had since it is what it is."""
