@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import _message_catch_up as catching_up
 import _message_rooms as rooms
+from _message_catch_up import cpu_seconds
 from support.ports import free_port
 from support.room_processes import RoomProcess, room_process
 
@@ -98,12 +99,6 @@ def cursor_of(process: RoomProcess) -> int:
         if answer["cursor"] == since:
             return since
         since = int(answer["cursor"])
-
-
-def cpu_seconds(process: RoomProcess) -> float:
-    """Return how long a process has computed, which other work on the machine changes little."""
-    times = psutil.Process(process.process.pid).cpu_times()
-    return float(times.user + times.system)
 
 
 def ours(directory: Path, room: str, load: Load, figures: Figures) -> None:
@@ -266,7 +261,7 @@ def measure(
     rows.append(Row("bytes of a message on the wire", alone, "B", f"in bursts {burst:.0f} B"))
     away = catching_up.MESSAGES if shared == SHARED_SIZE else catching_up.QUICK_MESSAGES
     with tempfile.TemporaryDirectory(prefix="sublet-bench-") as name:
-        rows.append(catching_up.catch_up(Path(name) / "away", away))
+        rows += catching_up.catch_up(Path(name) / "away", away)
     if max(wanted) and keep is None:
         rows.append(Row(f"filling a room with {max(wanted):,} messages", filled, "s", f"{max(wanted) / filled:,.0f}/s"))
     return rows, missing

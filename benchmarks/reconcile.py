@@ -1,13 +1,14 @@
 """Two members of one large room: what it costs to find out that nothing differs, and to find and fetch what does.
 
-    python benchmarks/reconcile.py [--messages N] [--documents N] [--catch-up N] [--rooms DIRECTORY]
-            [--json] [--markdown]
+    python benchmarks/reconcile.py [--messages N] [--documents N] [--catch-up N] [--beside N] [--rounds N]
+            [--rooms DIRECTORY] [--json] [--markdown]
 
-A room of ``--messages`` messages is made once (kept in ``--rooms``, if given) and copied. Both members run whole
-services that meet in memory: what they ask and answer is signed, sealed and counted in bytes. One of them annotates 100
-messages all over the room while the link is cut. Of ``--documents`` documents, as of a room where each message was
-edited, the digest trees alone are made and compared. And one member catches up ``--catch-up`` messages, half of them
-edited.
+A room of ``--messages`` messages is made once (kept in ``--rooms``) and copied. Both members run whole services that
+meet in memory: what they ask and answer is signed, sealed and counted in bytes. One of them annotates 100 messages all
+over the room while the link is cut. Of ``--documents`` documents, as of a room where each message was edited, the
+digest trees alone are made and compared. Then, in processes of their own over real links, a daemon's messaging starts
+over the large room, a member catches up ``--catch-up`` messages of which half were edited, and one catches up
+``--beside`` such messages beside members that mean harm, in ``--rounds`` turns with one without any.
 Exit status 1 where a goal is missed.
 """
 
@@ -24,14 +25,16 @@ from pathlib import Path
 from random import Random
 
 import anyio
+import psutil
 
 from _report import Row, add_options, show
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
+from _beside_villains import beside_villains
+from _made_rooms import made_room
+from _message_catch_up import catch_up, cpu_seconds
 from sublet.messaging.backends.sqlite_store import SqliteStore
-from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.declaring.operations import run_operation
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.ports.rows import LogRow, StagedUpdate
 from sublet.messaging.reconciling.exchange import Exchange, below, differing
@@ -45,14 +48,15 @@ from sublet.protocol.ezagent.reconciliation import (
 )
 from support.members import Member, member
 from support.memory_network import MemoryHub
-from support.rooms import Clock, Peer, shared_room
+from support.ports import free_port
+from support.room_processes import room_process
 
-ALL = (*BUILT_INS, *EXTENSIONS)
-BURST = 256
+CACHE = Path(__file__).resolve().parent.parent / ".cache" / "rooms"
 DIFFERENCES = 100
 BYTES_GOAL = 100_000
 SECONDS_GOAL = 2.0
-CATCH_UP_GOAL = 15.0
+START_GOAL = 2.0
+MIB_GOAL = 300
 ROOM = "01a2212b-1000-7167-9394-011daa814786"
 
 
@@ -82,14 +86,20 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--documents", type=int, default=1_000_000)
     parser.add_argument("--catch-up", type=int, default=10_000)
-    parser.add_argument("--rooms", type=Path, help="keeps the large room for the next run")
+    parser.add_argument("--beside", type=int, default=1_000, help="messages to catch up beside members that mean harm")
+    parser.add_argument("--rounds", type=int, default=3, help="how often that is done, in turns")
+    parser.add_argument("--rooms", type=Path, default=CACHE, help="keeps the large room for the next run")
     add_options(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sublet-bench-") as name:
         rows = trees(options.documents)
-        made = made_room(options.rooms or Path(name) / "rooms", options.messages)
+        made = made_room(options.rooms, options.messages)
         rows += anyio.run(reconciled, made, Path(name), options.messages)
-        rows += anyio.run(caught_up, Path(name), options.catch_up)
+        rows += started(made, options.messages)
+        if options.catch_up:
+            rows += catch_up(Path(name) / "away", options.catch_up)
+        if options.beside:
+            rows += beside_villains(Path(name) / "beside", options.beside, options.rounds)
     show("reconcile", rows, options)
     return 0 if all(row.met is not False for row in rows) else 1
 
@@ -138,32 +148,6 @@ def _update(store: SqliteStore, number: int, clock: int) -> StagedUpdate:
     return StagedUpdate(
         row, LogRow(number + 1, 1, clock - 1, clock, b"", head, before if clock > 1 else None), "", False
     )
-
-
-def made_room(directory: Path, count: int) -> Path:
-    """Return a directory with a room of so many messages: Alice's database, and its id."""
-    made = directory / str(count)
-    if (made / "room").exists():
-        return made
-    shutil.rmtree(made, ignore_errors=True)
-    made.mkdir(parents=True)
-    alice = Peer("alice", time.time_ns() % 2**40, made / "alice.db", ALL, Clock(time.time_ns() // 1_000_000))
-    bob = Peer("bob", 1, declarations=ALL)
-    alice.meet(bob)
-    bob.meet(alice)
-    room = shared_room(alice, bob)
-    alice.do("room.update_config", room_id=room, changes={"timeline": {"max_refs_per_window": 4 * count + 1_000}})
-    for done in range(0, count, BURST):
-        alice.clock.now_ms = time.time_ns() // 1_000_000
-        for number in range(done, min(done + BURST, count)):
-            arguments = {"room_id": room, "body": f"message {number}"}
-            operations = alice.engine.registry.operations
-            run_operation(operations, alice.engine.operating, alice.id, "message.send", arguments)
-        alice.engine.commit()
-        alice.published()
-    alice.store.close()
-    (made / "room").write_text(room)
-    return made
 
 
 @asynccontextmanager
@@ -235,27 +219,18 @@ async def reconciled(made: Path, scratch: Path, count: int) -> list[Row]:
     ]
 
 
-async def caught_up(scratch: Path, count: int) -> list[Row]:
-    """Let a member catch up so many messages, half of which were edited."""
-    (path := scratch / "catching").mkdir()
-    hub = MemoryHub()
-    async with both(path, hub) as (alice, bob):
-        room = (await alice.bus.room.create(name="r", invite=[bob.id]))["room_id"]
-        while not await bob.bus.room.list():
-            await anyio.sleep(0.02)
-        hub.cut(alice.network, bob.network)
-        for number in range(count):
-            ref = (await alice.bus.message.send(room_id=room, body=f"message {number}"))["ref_id"]
-            if number % 2:
-                await alice.bus.mutable.update(room_id=room, ref_id=ref, body=f"edited {number}")
-        hub._cut.clear()
-        began = time.perf_counter()
-        await alike(bob, alice, room)
-        took = time.perf_counter() - began
-    met = took <= CATCH_UP_GOAL
-    return [
-        Row(f"{count:,} messages, half of them edited: caught up in", took, "s", "", f"≤ {CATCH_UP_GOAL:.0f} s", met)
-    ]
+def started(made: Path, count: int) -> list[Row]:
+    """Start a daemon's messaging over such a room, and look at what that takes."""
+    with tempfile.TemporaryDirectory(prefix="sublet-bench-") as name:
+        place = Path(name)
+        shutil.copy(made / "alice.db", place / "alice.db")
+        begun = time.monotonic()
+        with room_process("alice", place, free_port(), extensions=True, pinned=True) as alice:
+            took = time.monotonic() - begun
+            spent, mib = cpu_seconds(alice), psutil.Process(alice.process.pid).memory_info().rss / 2**20
+    detail = f"{spent:.2f} s of processor, {mib:.0f} MiB"
+    met = took <= START_GOAL and mib <= MIB_GOAL
+    return [Row(f"{count:,} messages: start", took, "s", detail, f"≤ {START_GOAL:g} s, ≤ {MIB_GOAL} MiB", met)]
 
 
 if __name__ == "__main__":

@@ -43,7 +43,17 @@ async def test_an_invited_member_finds_the_room_and_hears(tmp_path: Path) -> Non
         seen = await bob.service.watch(bob.id, 0, 5.0, room)
         assert "message.new" in [event["kind"] for event in seen["events"]]
         assert alice.service.level == 0
-        assert dir(alice.bus) == ["annotation", "events", "identity", "message", "room", "search", "status", "timeline"]
+        assert dir(alice.bus) == [
+            "annotation",
+            "events",
+            "identity",
+            "message",
+            "purge",
+            "room",
+            "search",
+            "status",
+            "timeline",
+        ]
         assert "send" in dir(alice.bus.message)
         for missing in ("nothing", "message.nothing"):
             with pytest.raises(AttributeError):

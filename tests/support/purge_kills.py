@@ -1,7 +1,7 @@
 """Kills a purge at every line that it runs, and says what is left each time, and after the next start.
 
-Usage: python -m support.purge_kills DIRECTORY [EVERY], with ``tests`` on the path. It prints one JSON object: how many kills
-there were, in how many of them the message was whole or gone after the next start, or ``wrong`` with what was found.
+Usage: python -m support.purge_kills DIRECTORY [EVERY], with ``tests`` on the path. It prints one JSON object: how many
+kills there were, in how many of them the message was whole or gone after the next start, or ``wrong`` with what was found.
 """
 
 from __future__ import annotations

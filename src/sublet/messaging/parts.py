@@ -6,7 +6,7 @@ from typing import Final
 
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind
 
-PART_RECORDS: Final = 64
+PART_RECORDS: Final = 128
 PART_BYTES: Final = 256 << 10
 """Of one part; one update with its contents always fits."""
 MAX_STRAY_RECORDS: Final = 16

@@ -48,6 +48,7 @@ from sublet.messaging.membership.looking import find_room
 from sublet.messaging.ports.agreed import KeepsAgreed
 from sublet.messaging.ports.network import Network, PeerQuery
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES
+from sublet.messaging.reconciling.contradictions import Lie
 from sublet.messaging.running.hand_over import HandOver
 from sublet.messaging.running.owner import Owner
 from sublet.messaging.running.sender import Reply
@@ -115,6 +116,7 @@ class MessagingService:
         self._path, self._registry = path, registry
         self.home: Callable[[EntityId], str] = entity_domain  # node id of its daemon, as far as it is known
         self.ahead_ms: dict[str, int] = {}  # other clocks that differ, by node id
+        self.contradicted: dict[tuple[RoomId, EntityId], Lie] = {}  # whose signed roots are, by room and member
         self._network = network
         self._local = list(local)
         self._now_ms = now_ms
@@ -340,6 +342,7 @@ class MessagingService:
         engine.clocks.listeners.append(partial(setattr, self, "ahead_ms"))
         engine.purges.due.append(lambda: self._hand_over.soon(self.erasing.wake))
         engine.documents.lacking.append(lambda _: self._hand_over.soon(self._lacking))
+        engine.roots.contradictions.listeners.append(partial(setattr, self, "contradicted"))
         engine.missing.append(lambda name: self._hand_over.soon(self._sync.doubt, WantedDocument(name)))
         keep_agreed(engine, self._agreed)
         engine.here.listeners.append(lambda room_id: self._hand_over.soon(self._attending.room, room_id))

@@ -8,10 +8,21 @@ from random import Random
 
 from attacks.probe import CostProbe, KeptProbe, Probe, Reason
 from sublet.messaging.backends.sqlite_store import SqliteStore
+from sublet.messaging.events.events import Events
 from sublet.messaging.ports.rows import LogRow, StagedUpdate
+from sublet.messaging.reconciling.contradictions import MAX_KEPT, Contradictions
 from sublet.messaging.reconciling.exchange import Exchange, below, differing
 from sublet.messaging.reconciling.logs import RoomTree
-from sublet.protocol.ezagent.digest_tree import FAN_OUT, FINGERPRINT_BYTES, MAX_DEPTH, Prefix, digits, place_of
+from sublet.protocol.ezagent.digest_tree import (
+    FAN_OUT,
+    FINGERPRINT_BYTES,
+    MAX_DEPTH,
+    NOTHING,
+    Node,
+    Prefix,
+    digits,
+    place_of,
+)
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.reconciliation import (
     Below,
@@ -95,6 +106,21 @@ def _followed() -> Iterator[SqliteStore]:
     del exchange
 
 
+@contextlib.contextmanager
+def _contradicted() -> Iterator[Contradictions]:
+    store = SqliteStore(None)
+    events = Events(store)
+    made = Contradictions(events)
+    for number in range(4 * MAX_KEPT):
+        made.shown(f"room {number}", "@eve:e.example", Node(1, 2, 3), NOTHING)
+        with store.transaction():
+            events.write()
+    yield made
+    made.listeners.clear()
+    made._found.clear()
+    store.close()
+
+
 PROBES: list[Probe] = [
     CostProbe(
         name="reconciling: documents whose ids were chosen until they stand beside each other",
@@ -134,9 +160,21 @@ PROBES: list[Probe] = [
         attack=_followed,
         bound=8 << 20,
     ),
+    KeptProbe(
+        name="reconciling: members whose roots are contradicted, in room after room",
+        covers=["messaging.reconciling.contradictions:Contradictions._note"],
+        attack=_contradicted,
+        bound=4 << 20,
+    ),
     Reason(
-        name="reconciling: questions to one member, and summing up what is here",
-        covers=["messaging.syncing.reconciler:Reconciler._reconcile", "messaging.syncing.reconciler:sum_up"],
-        why="the one ends with the exchange, which has a probe of its own, the other with our own documents",
+        name="reconciling: questions to members, and summing up what is here",
+        covers=[
+            "messaging.syncing.reconciler:Reconciler._room",
+            "messaging.syncing.reconciler:Reconciler._reconcile",
+            "messaging.syncing.reconciler:_all_done",
+            "messaging.syncing.reconciler:sum_up",
+        ],
+        why="each member is compared with once, which ends with the exchange, which has a probe of its own; nobody "
+        "waits for one that is silent; the last ends with our own documents",
     ),
 ]

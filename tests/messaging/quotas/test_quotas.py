@@ -84,7 +84,7 @@ def test_a_stranger_is_kept_up_to_a_bound_and_heard_in_full_once_a_member(world:
     bob.hear(alice.published())
     bob.engine.intake.take(sent)
     document = bob.engine.documents.open(doc_id("index", room_id=room, shard_id=SHARD))
-    assert sum(bob.engine.reading.counts(document, node) for node in document.list) == 2 + len(sent)
+    assert sum(bob.engine.reading.counts(document, node) for node in document.elements.chain) == 2 + len(sent)
     assert bob.store.trust.strangers(room) == {}
 
 
@@ -120,7 +120,7 @@ def test_strangers_begin_no_documents_and_delete_nothing(world: tuple[Peer, Peer
         )
         bob.engine.intake.take([Arrival(forged.raw)])
     assert documents_of(bob, room) == documents
-    node = bob.engine.documents.open(doc_id("index", room_id=room, shard_id=SHARD)).list.tail
+    node = bob.engine.documents.open(doc_id("index", room_id=room, shard_id=SHARD)).elements.chain.tail
     assert node is not None
     seq = bob.store.last_seq()
     delete = b"\0\1" + varint(node.id[0]) + b"\1" + varint(node.id[1]) + b"\1"
@@ -252,7 +252,7 @@ def test_what_came_with_the_grant_in_one_batch_is_not_lost() -> None:
     everything = [Arrival(alice.store.envelope(seq)) for seq in range(1, alice.store.last_seq() + 1)]
     late.engine.intake.take(everything)
     assert late.refused() == {}
-    assert late.engine.documents.open(doc_id("index", room_id=room, shard_id=SHARD)).list.tail is not None
+    assert late.engine.documents.open(doc_id("index", room_id=room, shard_id=SHARD)).elements.chain.tail is not None
 
 
 def test_a_member_who_begins_parts_of_a_timeline_that_nobody_looks_for_takes_the_month_from_nobody(

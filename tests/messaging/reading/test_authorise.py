@@ -38,7 +38,8 @@ ARRAY: Any = SimpleNamespace(entry_author="by", entry_id="name")
 
 
 def document(place: DocumentPlace = INDEX, author: str = ALICE) -> Any:
-    return SimpleNamespace(place=place, list=SimpleNamespace(nodes={(1, 0): SimpleNamespace(signer=author)}))
+    nodes = {(1, 0): SimpleNamespace(signer=author)}
+    return SimpleNamespace(place=place, elements=SimpleNamespace(node=nodes.get))
 
 
 def entry(signer: str = ALICE, place: DocumentPlace = INDEX, datatype: Any = None, **changed: object) -> None:

@@ -13,7 +13,8 @@ from messaging.quotas.test_quotas import Writer
 from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.documents.document import MAX_FORKS_OF_SIGNER
 from sublet.messaging.ports.rows import Fork
-from sublet.messaging.reconciling.roots import MAX_AHEAD_MS, ROLLED_BACK_EVENT
+from sublet.messaging.reconciling.contradictions import ROLLED_BACK_EVENT
+from sublet.messaging.reconciling.roots import MAX_AHEAD_MS
 from sublet.messaging.syncing.answers import state
 from sublet.messaging.trust.forks import EQUIVOCATION_EVENT
 from sublet.protocol.errors import SubletError
@@ -207,7 +208,7 @@ def test_replicas_agree_whatever_a_member_equivocates_about(seed: int) -> None:
 
 def listed(peer: Peer, room: str) -> list[Any]:
     document = peer.engine.documents.open(names(room)[1])
-    return [node.entry_id for node in document.list if peer.engine.reading.counts(document, node)]
+    return [node.entry_id for node in document.elements.chain if peer.engine.reading.counts(document, node)]
 
 
 def test_honest_repetition_is_no_fork() -> None:

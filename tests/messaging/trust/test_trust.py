@@ -75,7 +75,7 @@ def test_forged_envelopes_change_nothing(room_of_three: tuple[Peer, Peer, Peer, 
     mine = eve.client
     in_anothers_name = envelope(eve, room, appended(mine, 0, ref(alice.id, room)), signer=alice.id)
     anothers_author = envelope(eve, room, appended(mine, 0, ref(alice.id, room)))
-    last = bob.engine.documents.open(doc_id("index", room_id=room, shard_id=SHARD)).list.tail
+    last = bob.engine.documents.open(doc_id("index", room_id=room, shard_id=SHARD)).elements.chain.tail
     assert last is not None
     assert decode_update(inserted(eve, room, bob)).items[0].right == last.id
     ahead = envelope(eve, room, appended(client_id(alice.id, 5), 0, ref(eve.id, room)))
@@ -157,7 +157,7 @@ def test_a_removed_members_messages_count_up_to_what_the_removal_has_seen(
     carol.engine.here.want(room)
     carol.engine.intake.take([Arrival(raw) for raw in bundle])
     counted = carol.engine.documents.open(doc_id("index", room_id=room, shard_id=SHARD))
-    assert [carol.engine.reading.counts(counted, node) for node in counted.list] == [True, True, False]
+    assert [carol.engine.reading.counts(counted, node) for node in counted.elements.chain] == [True, True, False]
 
 
 def test_who_is_not_known_yet_waits_for_their_key() -> None:

@@ -232,6 +232,10 @@ class Talk:
             self.timeline.remark(f"* {who} has left" if by == who else f"* {who} was removed by {by}")
         elif kind == "room.equivocation":
             self.timeline.remark(f"* {who} has signed two different things for one place; neither is shown")
+        elif kind == "room.rolled_back":
+            self.timeline.remark(f"* {who}'s daemon has less of this room than it has signed before")
+        elif kind == "room.root_contradicted":
+            self.timeline.remark(f"* {who}'s daemon {_lie(event.get('how'))}")
         elif kind == "room.agents_ended":
             turns = event.get("turns")
             self.timeline.remark(f"* agents have taken {turns} turns without a person, and are silent until one speaks")
@@ -366,6 +370,13 @@ class Talk:
 
 def _new(events: list[dict[str, Any]]) -> set[str]:
     return {str(event.get("ref_id")) for event in events if event.get("kind") == "message.new"}
+
+
+def _lie(how: object) -> str:
+    """Return how what a member has signed of the room is contradicted, in words."""
+    if how == "forked":
+        return "has signed two states of this room that exclude each other"
+    return "has signed that it holds more of this room than it shows"
 
 
 def _clock_of(who: str, ahead_seconds: object) -> str:

@@ -44,6 +44,8 @@ SHUT_OUT: Final = "said on the bus of rooms what no Sublet says"
 ASK_WHAT_RUNS: Final = "ask what runs there, and remove the peer if nobody knows"
 LOOK_SECONDS: Final = 15.0
 """How often peers are asked where their bus is: a peer that was started again may have another port."""
+MAX_LIES_TOLD: Final = 16
+"""Members whose signed roots are contradicted that the status names; the log names all."""
 
 log = structlog.get_logger(__name__)
 
@@ -277,8 +279,8 @@ class Messaging:
     def remarks(self) -> list[str]:
         """Return what is wrong with rooms here, and with which peers.
 
-        That is why they do not run, who shares none, is shut out or gives no answers, whose clocks differ, and what was
-        damaged.
+        That is why they do not run, who shares none, is shut out or gives no answers, whose clocks differ, whose signed
+        roots are contradicted, and what was damaged.
         """
         found = [why] if (why := self.why_not()) is not None else []
         found += [f"{apart.what}; {apart.remedy}" for apart in self.buses.apart().values()]
@@ -291,6 +293,9 @@ class Messaging:
             if (why := asked_last.get(peer.node_id)) is not None:
                 found.append(f"{peer.name} {why} to what rooms ask it, and is asked last; see whether it runs")
         found += [str(one) for one in self.clocks().values()]
+        contradicted = self._service.contradicted if self._service is not None else {}
+        for (room_id, entity), lie in list(contradicted.items())[:MAX_LIES_TOLD]:
+            found.append(f"the daemon of {entity} {lie} ({room_id}); ask whoever runs it, it may have lost data")
         return found + (self._healing.remarks() if self._healing is not None else [])
 
     def clocks(self) -> dict[str, ClockDiffers]:

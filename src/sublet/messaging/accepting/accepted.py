@@ -107,10 +107,11 @@ class ChangeTeller:
                 of_room = [done for done in configs if done.document.place.room_id == room_id]
                 last = of_room[-1]
                 self._configs.changed(room_id, last.envelope.signer, last.seq, local=last.local)
-        for done in accepted:
-            if done.document.place.kind != "config":
-                for change in self._changes(done):
-                    self._hooks.after_write(change)
+        with self._reading.unchanged():
+            for done in accepted:
+                if done.document.place.kind != "config":
+                    for change in self._changes(done):
+                        self._hooks.after_write(change)
 
     def _changes(self, done: Accepted) -> list[Happened]:
         document, signer = done.document, done.envelope.signer
@@ -123,7 +124,7 @@ class ChangeTeller:
             for entry in done.plan.entries
         ]
         for write in done.plan.writes:
-            node = document.list.nodes.get(write.located.entry) if write.located.entry is not None else None
+            node = document.elements.node(write.located.entry) if write.located.entry is not None else None
             entry_id = node.entry_id if node is not None else None
             path, value = write.located.path, write.value
             found.append(_happened(done, datatype, write.item.clock, Change.UPDATE, entry_id, path=path, value=value))
@@ -148,7 +149,7 @@ class ChangeTeller:
                 continue  # the same once more, which was told
             for row in self._store.trust.writes_between(document.row.number, cut.client, cut.clock, cut.length):
                 located = document.locate((row.client, row.clock))
-                node = document.list.nodes.get(row.entry) if row.entry is not None else None
+                node = document.elements.node(row.entry) if row.entry is not None else None
                 if located is None or node is None or located.nested or (row.client, row.clock) in overwritten:
                     continue
                 if self._reading.taken_away(document, node, located.path, done.envelope.signer):

@@ -29,6 +29,8 @@ class ArrivalReport:
     unknown_signers: set[EntityId] = field(default_factory=set)
     forged: int = 0
     """What nobody has signed, or says nothing: no honest peer hands it on."""
+    left: int = 0
+    """What was refused for any reason, is kept back, or waits for a key."""
 
     def add(self, other: ArrivalReport) -> None:
         """Add what came of another batch."""
@@ -36,3 +38,4 @@ class ArrivalReport:
         self.gaps |= other.gaps
         self.unknown_signers |= other.unknown_signers
         self.forged += other.forged
+        self.left += other.left

@@ -95,7 +95,7 @@ class ConfigChanges:
             if row.room_id != room_id or not self._rooms.counts(room_id, entity, part, item):
                 continue
             document = self._documents.open(row.doc_id)
-            node = document.list.nodes.get(item)
+            node = document.elements.node(item)
             datatype = self._documents.datatype_of(document)
             if node is None or datatype is None:
                 continue

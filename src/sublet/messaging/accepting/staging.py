@@ -251,7 +251,7 @@ class Staging:
         before, head = document.extended(update, envelope.payload)
         log = LogRow(seq, client if update.items else None, update.start, update.end, envelope.raw, head, before)
         staged = StagedUpdate(document.row, log, signer, bool(update.items) and client not in document.clients)
-        of_shard = document.ranked is not None
+        of_shard = document.is_shard
         shown = of_shard and self._shown(document, signer, update)
         datatype = self._documents.datatype_of(document)
         name = datatype.entry_id if datatype is not None else "ref_id"

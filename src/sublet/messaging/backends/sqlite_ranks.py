@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final
 
+from sublet.messaging.backends.rows import ENTRY_COLUMNS, entry_of
 from sublet.messaging.ports.rows import AfterRow, DocumentRow, EntryRow
 from sublet.protocol.ezagent.ids import RefId, RoomId
 from sublet.protocol.ezagent.yjs.update import ItemId
@@ -49,6 +50,23 @@ class SqliteRanks:
             (document, *item),
         ).fetchone()
         return int(row[0]) if row is not None else None
+
+    def holding(self, document: int, item: ItemId) -> EntryRow | None:
+        row = self._db.execute(
+            f"SELECT {ENTRY_COLUMNS} FROM entries WHERE document = ?1 AND client = ?2 AND clock <= ?3 AND seq = "  # noqa: S608
+            "(SELECT seq FROM log WHERE document = ?1 AND client = ?2 AND until > ?3 ORDER BY until LIMIT 1) "
+            "ORDER BY clock DESC LIMIT 1",
+            (document, *item),
+        ).fetchone()
+        return entry_of(row) if row is not None else None
+
+    def named(self, document: int, entry_id: str) -> EntryRow | None:
+        row = self._db.execute(
+            f"SELECT {ENTRY_COLUMNS} FROM entries WHERE entry_id = ? AND document = ? "  # noqa: S608 - a constant
+            "ORDER BY client, clock LIMIT 1",
+            (entry_id, document),
+        ).fetchone()
+        return entry_of(row) if row is not None else None
 
     def afters(self, document: int) -> list[AfterRow]:
         rows = self._db.execute(

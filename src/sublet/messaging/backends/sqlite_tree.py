@@ -21,6 +21,7 @@ from sublet.protocol.ezagent.digest_tree import (
     CLOCKS_OF_FORK,
     FAN_OUT,
     FORKS_OF_OUTCAST,
+    MAX_DEPTH,
     NOTHING,
     Node,
     Prefix,
@@ -43,6 +44,7 @@ TREE_KINDS: Final = frozenset({"config", "index", "content", "acl", "blob_ref", 
 """Documents that all members of a room share."""
 BUILT_AT_ONCE: Final = 200
 """Documents of an older version that are taken into the trees with one transaction."""
+_NEW: Final = Node(1)
 _BUILT: Final = "trees_built_until"
 _UNBUILT: Final = "trees_unbuilt_until"
 
@@ -88,7 +90,7 @@ class SqliteTree:
 
     def changed(self, updates: Sequence[StagedUpdate]) -> None:
         """Take what is written of the log; inside the transaction."""
-        changes: dict[tuple[RoomId, int, bytes], Node] = {}
+        changes: dict[tuple[RoomId, str], tuple[int, Node]] = {}
         for update in updates:
             row, log = update.document, update.log
             room_id = row.room_id
@@ -100,13 +102,17 @@ class SqliteTree:
                 place = place_of_deleting(row.doc_id, log.envelope)
                 self._put(self._number(room_id), Leaf(place, row.number, log.seq, of_deletion(place)))
                 continue
-            key = (room_id, row.number, place_of(row.doc_id))
-            change = changes.get(key, NOTHING) + of_head(row.doc_id, log.client, log.end, log.head)
+            key = (room_id, row.doc_id)
+            change = changes.get(key, (row.number, NOTHING))[1]
+            change += of_head(row.doc_id, log.client, log.end, log.head)
             if log.before is not None:
                 change -= of_head(row.doc_id, log.client, log.start, log.before)
-            changes[key] = change
-        for (room_id, number, place), change in changes.items():
-            self._add(self._number(room_id), place, number, change)
+            changes[key] = row.number, change
+        by_room: dict[RoomId, list[tuple[bytes, int, Node]]] = {}
+        for (room_id, name), (number, change) in changes.items():
+            by_room.setdefault(room_id, []).append((place_of(name), number, change))
+        for room_id, of_room in by_room.items():
+            self._add(self._number(room_id), of_room)
 
     def taken_back(self, document: int, gone: Iterable[bytes]) -> None:
         """Sum up a document anew of which some of the log is gone, or forks have become known; inside the transaction.
@@ -142,14 +148,14 @@ class SqliteTree:
         places = {place_of(name)}
         for (raw,) in self._db.execute("SELECT envelope FROM log WHERE document = ? AND client IS NULL", (document,)):
             with suppress(Refused):  # damaged, and so it was no leaf
-                places.add(_place_of(name, bytes(raw)))
+                places.add(place_of_deleting(name, bytes(raw)))
         for place in places:
-            leaf = self._leaf(tree, place)
+            leaf = self.leaf_at(tree, place)
             clocks += leaf.node.clocks if leaf is not None else 0
             self._remove(tree, place)
-        above = self._leaf(tree, place_of(tombstone))
+        above = self.leaf_at(tree, place_of(tombstone))
         if above is not None and clocks:
-            self._add(tree, above.place, above.document, Node(0, clocks, 0))
+            self._add(tree, [(above.place, above.document, Node(0, clocks, 0))])
 
     def root(self, room_id: RoomId) -> Node:
         return self.node_at(self._number(room_id), ())
@@ -308,42 +314,63 @@ class SqliteTree:
     def _put(self, tree: int, leaf: Leaf) -> None:
         """Put a leaf in place of what was there."""
         before = self.leaf_at(tree, leaf.place)
-        self._write(tree, leaf, leaf.node - before.node if before is not None else leaf.node)
+        self._write(tree, [leaf])
+        change = leaf.node - before.node if before is not None else leaf.node
+        self._change_above(tree, (), [(leaf.place, change)])
 
-    def _add(self, tree: int, place: bytes, document: int, change: Node) -> None:
-        """Change the leaf of a document, which is made where it is new."""
-        before = self.leaf_at(tree, place)
-        if before is None:
-            change += Node(1)
-        node = change if before is None else before.node + change
-        self._write(tree, Leaf(place, document, 0, node), change)
+    def _add(self, tree: int, changes: Iterable[tuple[bytes, int, Node]]) -> None:
+        """Change the leaves of documents, at other places each, which are made where they are new."""
+        leaves: list[Leaf] = []
+        above: list[tuple[bytes, Node]] = []
+        for place, document, change in changes:
+            before = self.leaf_at(tree, place)
+            if before is None:
+                change += _NEW
+            leaves.append(Leaf(place, document, 0, change if before is None else before.node + change))
+            above.append((place, change))
+        self._write(tree, leaves)
+        self._change_above(tree, (), above)
 
-    def _write(self, tree: int, leaf: Leaf, change: Node) -> None:
-        self._db.execute(
+    def _write(self, tree: int, leaves: Iterable[Leaf]) -> None:
+        self._db.executemany(
             "INSERT OR REPLACE INTO leaves VALUES (?, ?, ?, ?, ?, ?)",
-            (tree, leaf.place, leaf.document, leaf.seq, leaf.node.clocks, leaf.node.raw),
+            [(tree, leaf.place, leaf.document, leaf.seq, leaf.node.clocks, leaf.node.raw) for leaf in leaves],
         )
-        self._change_above(tree, leaf.place, change)
 
     def _remove(self, tree: int, place: bytes) -> None:
         before = self.leaf_at(tree, place)
         if before is not None:
             self._db.execute("DELETE FROM leaves WHERE tree = ? AND place = ?", (tree, place))
-            self._change_above(tree, place, NOTHING - before.node)
+            self._change_above(tree, (), [(place, NOTHING - before.node)])
 
-    def _change_above(self, tree: int, place: bytes, change: Node) -> None:
-        """Change the nodes above a leaf that are kept, and keep one more where there are too many below it now."""
-        path = digits(place)
-        for depth in range(len(path)):
-            prefix = path[:depth]
-            kept = self._kept(tree, prefix)
-            if kept is not None:
-                self.put_node(tree, prefix, kept + change)
-                continue
-            found = self._below(tree, prefix, MAX_LISTED + 1) if change.count > 0 else []
+    def _change_above(self, tree: int, prefix: Prefix, changes: Sequence[tuple[bytes, Node]]) -> None:
+        """Change the nodes above leaves that are kept, each once, and keep those with too many leaves below now.
+
+        Args:
+            tree: the room's.
+            prefix: where to begin; what is above it is done.
+            changes: of leaves below it, which are written already.
+        """
+        depth = len(prefix)
+        kept, change = self._kept(tree, prefix), total(change for _, change in changes)
+        if kept is not None:
+            self.put_node(tree, prefix, kept + change)
+        else:
+            # As many as fit were there before, so no more than these and the new ones are here now.
+            found = self._below(tree, prefix, MAX_LISTED + len(changes)) if change.count > 0 else []
             if len(found) <= MAX_LISTED:
                 return
-            self.put_node(tree, prefix, total(leaf.node for leaf in found))  # it was as many as fit, and is one more
+            self.put_node(tree, prefix, total(leaf.node for leaf in found))
+        if depth == MAX_DEPTH:
+            return
+        if len(changes) == 1:
+            self._change_above(tree, (*prefix, _digit(changes[0][0], depth)), changes)
+            return
+        by_digit: dict[int, list[tuple[bytes, Node]]] = {}
+        for one in changes:
+            by_digit.setdefault(_digit(one[0], depth), []).append(one)
+        for digit, below in by_digit.items():
+            self._change_above(tree, (*prefix, digit), below)
 
     def put_node(self, tree: int, prefix: Prefix, node: Node) -> None:
         """Keep a node; inside a transaction."""
@@ -351,6 +378,11 @@ class SqliteTree:
             "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?)",
             (tree, bytes(prefix), node.count, node.clocks, node.raw),
         )
+
+
+def _digit(place: bytes, depth: int) -> int:
+    """Return the digit of a place below a prefix of so many digits."""
+    return place[depth // 2] & 15 if depth % 2 else place[depth // 2] >> 4
 
 
 def place_of_deleting(name: str, raw: bytes) -> bytes:

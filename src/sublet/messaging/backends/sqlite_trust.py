@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -108,12 +109,14 @@ class SqliteTrust:
             self._db.execute("DELETE FROM strangers WHERE room_id = ? AND signer = ?", (room_id, signer))
 
     def documents_of(self, room_id: RoomId, is_theirs: Callable[[EntityId], bool]) -> int:
-        rows = self._db.execute(
-            "SELECT DISTINCT c.document, c.signer FROM documents d JOIN clients c ON c.document = d.number "
-            "WHERE d.room_id = ?",
-            (room_id,),
-        )
-        return len({document for document, signer in rows if is_theirs(signer)})
+        of_room = "FROM documents d JOIN clients c ON c.document = d.number WHERE d.room_id = ?"
+        signers = self._db.execute(f"SELECT DISTINCT c.signer {of_room}", (room_id,)).fetchall()
+        theirs = json.dumps([signer for (signer,) in signers if is_theirs(signer)])
+        (count,) = self._db.execute(
+            f"SELECT count(DISTINCT c.document) {of_room} AND c.signer IN (SELECT value FROM json_each(?))",  # noqa: S608
+            (room_id, theirs),
+        ).fetchone()
+        return int(count)
 
     def usage(self) -> dict[tuple[RoomId, str], int]:
         rows = self._db.execute("SELECT room_id, domain, size FROM usage")

@@ -17,7 +17,7 @@ from sublet.messaging.declaring.declaration import (
     Trigger,
 )
 from sublet.messaging.declaring.pre_send import PreSend
-from sublet.messaging.reconciling.roots import ROLLED_BACK_EVENT
+from sublet.messaging.reconciling.contradictions import CONTRADICTED_EVENT, ROLLED_BACK_EVENT
 from sublet.messaging.rooms.standing import INVITED_EVENT, JOINED_EVENT
 from sublet.messaging.schema.changes import Intent
 from sublet.messaging.schema.datatypes import QOS_CONFIG, Change, Datatype, Origin
@@ -159,6 +159,7 @@ ROOM = Declaration(
         "room.config.updated",
         EQUIVOCATION_EVENT,
         ROLLED_BACK_EVENT,
+        CONTRADICTED_EVENT,
         CLOCK_EVENT,
         "room.agents_ended",
     ),

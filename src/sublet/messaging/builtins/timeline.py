@@ -134,7 +134,10 @@ def _place_of(context: OperationContext, room_id: RoomId, cursor: RefId) -> Plac
     if found is None or found[0].room_id != room_id:
         raise no_message(cursor)
     document = context.parts.documents.open(found[0].doc_id)
-    return place_of(document, document.list.nodes[found[1]])
+    node = document.elements.node(found[1])
+    if node is None:
+        raise no_message(cursor)
+    return place_of(document, node)
 
 
 def backwards(context: OperationContext, room_id: RoomId, before: Place | None) -> Iterator[tuple[Document, Node]]:

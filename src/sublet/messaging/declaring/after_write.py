@@ -91,7 +91,7 @@ class AfterWrite(ReadsRooms, ReadsEpochs):
             if found is None:
                 return 0
             name, item = found[0].doc_id, found[1]
-        node = self._parts.documents.open(name).list.nodes.get(item)
+        node = self._parts.documents.open(name).elements.node(item)
         return node.rank if node is not None else 0
 
     def emit(self, kind: str, data: dict[str, JsonValue]) -> None:
@@ -115,7 +115,7 @@ class AfterWrite(ReadsRooms, ReadsEpochs):
     def element_counts(self) -> bool:
         """Tell whether the new element that the hook was called for counts."""
         document = self._parts.documents.open(self.change.doc_id)
-        node = document.list.nodes.get(self.change.item)
+        node = document.elements.node(self.change.item)
         return node is not None and self._parts.reading.counts(document, node)
 
     def signers(self, doc_id: str) -> set[EntityId]:
@@ -125,7 +125,7 @@ class AfterWrite(ReadsRooms, ReadsEpochs):
 
     def follows(self, doc_id: str, entry_id: str, other: str) -> bool:
         """Tell whether an element of an array document stands behind another; it does where there is no other."""
-        chain = self._parts.documents.open(doc_id).list
+        chain = self._parts.documents.open(doc_id).elements.chain
         node, before = chain.by_entry.get(entry_id), chain.by_entry.get(other)
         if node is None or before is None or node is chain.tail:
             return node is not None

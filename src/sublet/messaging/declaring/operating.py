@@ -130,7 +130,10 @@ class OperationContext:
         found = self.parts.store.find_entry(ref_id)
         if found is None or found[0].room_id != room_id:
             raise no_message(ref_id)
-        return self.parts.documents.open(found[0].doc_id).list.nodes[found[1]].rank
+        node = self.parts.documents.open(found[0].doc_id).elements.node(found[1])
+        if node is None:
+            raise no_message(ref_id)
+        return node.rank
 
     def state(self, room_id: RoomId) -> RoomState:
         """Return the state of a room that the caller may read.
@@ -203,7 +206,7 @@ class OperationContext:
             self.require_enabled(ref["room_id"], extension)
         document = parts.documents.open(doc_id("index", room_id=ref["room_id"], shard_id=ref["shard_id"]))
         target: RefId = ref["ref_id"]
-        node = document.list.by_entry.get(target)
+        node = document.elements.named(target)
         writes: list[tuple[RefId | None, tuple[str, ...], Written]] = [(target, path, value)]
         if node is not None and not parts.reading.is_shared(document, node.id, path[0]):
             enabled = parts.rooms.state(ref["room_id"]).enabled_extensions

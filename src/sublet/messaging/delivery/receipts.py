@@ -86,7 +86,8 @@ def receipts_of(
             LocalCode.NOT_FOUND, f"no message {ref_id} of yours in this room", "Receipts are its author's to see."
         )
     row, item = found
-    shard, node = row.doc_id.rpartition("/")[2], engine.documents.open(row.doc_id).list.nodes[item]
+    shard, node = row.doc_id.rpartition("/")[2], engine.documents.open(row.doc_id).elements.node(item)
+    assert node is not None, "it is here"
     sent_ms = unix_ms(ref["created_at"]) or 0
     late = engine.now_ms() - sent_ms > patience_seconds * 1_000
     state = engine.rooms.state(room_id)

@@ -2,7 +2,8 @@
 
 Rules: planning an update changes nothing; accepting it does. Nothing is put before another, so replicas order alike;
 refs stand by their ranks (``ranked.py``), other elements as YATA has them.
-Fields are not in memory, they come from the log. Weak: it holds a node for each element, so a shard is bounded in refs.
+Fields are not in memory, they come from the log, and elements not before they are needed: what annotates a few refs of
+a shard reads these alone. Weak: where all are needed there is a node for each, so a shard is bounded in refs.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from sublet.messaging.documents.elements import Elements
 from sublet.messaging.documents.held import HeldUpdate, HeldUpdates, Need
 from sublet.messaging.documents.plan import LOST, OPAQUE, Fresh, Located, NewEntry, NewWrite, Plan, plain_value, put
-from sublet.messaging.documents.ranked import RankedList
-from sublet.messaging.documents.sequence import Chain, Node, YataList
+from sublet.messaging.documents.sequence import Node
 from sublet.messaging.ports.rows import DocumentRow, EntryRow, Fork, WriteRow
 from sublet.messaging.ports.store import Store
 from sublet.protocol.ezagent.digest_tree import FORKS_OF_OUTCAST
@@ -48,6 +49,7 @@ class Document:
         store: where its entries and writes are.
         payload: returns an accepted update's bytes by its number in the log.
         entry_key: the field that names an element of its array.
+        is_new: whether nothing of it can be in the store.
     """
 
     def __init__(
@@ -58,6 +60,8 @@ class Document:
         store: Store,
         payload: Callable[[int], Update],
         entry_key: str,
+        *,
+        is_new: bool = False,
     ) -> None:
         self.row = row
         self.place = place
@@ -67,12 +71,13 @@ class Document:
         self._store = store
         self._payload = payload
         self._entry_key = entry_key
-        self.forks: dict[int, int] = {fork.client: fork.clock for fork in store.trust.forks(row.number)}
+        forks = [] if is_new else store.trust.forks(row.number)
+        self.forks: dict[int, int] = {fork.client: fork.clock for fork in forks}
         """From which clock on a client's updates don't count, since it has made two of them."""
-        self._outcasts = _outcasts(store.trust.forks(row.number))
+        self._outcasts = _outcasts(forks)
         self._void_clients: dict[int, bool] = {}
         self._heads: dict[int, bytes] = {}
-        self.clients: dict[int, tuple[int, EntityId]] = store.clients(row.number)
+        self.clients: dict[int, tuple[int, EntityId]] = {} if is_new else store.clients(row.number)
         self.held = HeldUpdates()
         self.staged_writes: dict[ItemId, WriteRow] = {}
         self.unwritten = 0
@@ -81,15 +86,19 @@ class Document:
         """Whether an update was accepted that is not durable yet."""
         self._layouts: OrderedDict[ItemId, dict[int, Located]] = OrderedDict()
         self._layout_items = 0
-        self._starts: dict[int, list[int]] = {}
         self._elements: tuple[Update, frozenset[ItemId]] | None = None
         """Of the update that was asked about last."""
-        self.ranked = RankedList(place.shard_id) if place.shard_id is not None else None
-        """The refs of a shard, by their places; None for other documents."""
-        self.list: Chain = self.ranked if self.ranked is not None else YataList()
-        if self._array is not None:
-            for entry in store.entries(row.number):
-                self._place_entry(entry)
+        self.elements = Elements(store, row.number, place.shard_id, is_read=is_new or self._array is None)
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it may have elements."""
+        return self._array is not None
+
+    @property
+    def is_shard(self) -> bool:
+        """Whether its elements are refs."""
+        return self.place.shard_id is not None
 
     @property
     def room_part(self) -> str:
@@ -143,7 +152,8 @@ class Document:
             return None, None
         head = self._heads.get(update.client)
         if head is None:
-            head = self._store.trust.head(self.row.number, update.client) or b""
+            is_known = update.client in self.clients
+            head = (self._store.trust.head(self.row.number, update.client) if is_known else None) or b""
         digest = hashlib.sha256(head + update.end.to_bytes(4, "big") + payload).digest()[:HEAD_BYTES]
         self._heads[update.client] = digest
         return head or None, digest
@@ -305,7 +315,7 @@ class Document:
             return None
         row = self.staged_writes.get(item)
         if row is None and self._array is not None:
-            node = self.node_of(item)
+            node = self.elements.holding(item)
             if node is not None:
                 return Located(node.id, None, (), nested=True) if item == node.id else self._layout(node).get(item[1])
         row = row or self._store.find_write(self.row.number, item)
@@ -315,24 +325,17 @@ class Document:
         path = (*above.path, row.key) if above is not None else (row.key,)
         return Located(row.entry, row.container, path, nested=row.value is None)
 
-    def node_of(self, item: ItemId) -> Node | None:
-        """Return the element that an item was added with."""
-        starts = self._starts.get(item[0])
-        if not starts:
-            return None
-        place = bisect_right(starts, item[1]) - 1
-        if place < 0:
-            return None
-        node = self.list.nodes[item[0], starts[place]]
-        return node if item[1] < node.id[1] + node.length else None
-
     def _layout(self, node: Node) -> dict[int, Located]:
         """Return where the items that were added with an element belong, from the log."""
         layout = self._layouts.get(node.id)
         if layout is None:
             layout = {}
-            for item in self._payload(node.seq).items:
-                if node.id[1] < item.clock < node.id[1] + node.length and isinstance(item.parent, tuple):
+            items, end = self._payload(node.seq).items, node.id[1] + node.length
+            for at in range(bisect_right(items, node.id[1], key=_clock), len(items)):
+                item = items[at]
+                if item.clock >= end:
+                    break
+                if isinstance(item.parent, tuple):
                     above = layout.get(item.parent[1])
                     path = (*(above.path if above is not None else ()), str(item.key))
                     container = item.parent if above is not None else None
@@ -350,28 +353,11 @@ class Document:
         if update.items:
             self.clients[update.client] = (update.end, signer)
         for entry in entries:
-            self._place_entry(entry)
+            self.elements.add(entry)
 
-    def _place_entry(self, entry: EntryRow) -> None:
-        origin = entry.origin
-        if origin is not None and origin not in self.list.nodes:
-            # Beside what forks, which is not here or elsewhere another: behind its author's own last one, on all peers.
-            own = self._starts.get(entry.client)
-            origin = (entry.client, own[-1]) if own else None
-        if self.ranked is not None and origin is not None:
-            entry.rank = max(entry.rank, self.list.nodes[origin].rank + 1)
-        node = Node(
-            (entry.client, entry.clock),
-            entry.length,
-            origin,
-            entry.right,
-            entry.entry_id,
-            entry.signer,
-            entry.seq,
-            entry.rank,
-        )
-        self.list.integrate(node)
-        self._starts.setdefault(entry.client, []).append(entry.clock)
+
+def _clock(item: Item) -> int:
+    return item.clock
 
 
 def _outcasts(forks: Iterable[Fork]) -> frozenset[EntityId]:

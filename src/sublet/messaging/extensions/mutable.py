@@ -289,7 +289,10 @@ MUTABLES: Final = Declaration(
                 _remember,
             ),
             AfterWriteHook(
-                "mutable.said_otherwise", Trigger("mutable_content", Change.UPDATE, "any write"), 30, _said_otherwise
+                "mutable.said_otherwise",
+                Trigger("mutable_content", Change.UPDATE, "an edit", _is_newer),
+                30,
+                _said_otherwise,
             ),
             AfterWriteHook(
                 "mutable.status_update",

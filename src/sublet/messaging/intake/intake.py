@@ -134,12 +134,12 @@ class Intake:
             try:
                 outcome.add(self.learn(raw))
             except Refused as refused:
-                self.counts[refused.refusal] += 1
+                self._refused(refused, outcome)
         for raw in bundle.of(RecordKind.FORK):
             try:
                 self._forks.take_proof(raw)
             except Refused as refused:
-                self.counts[refused.refusal] += 1
+                self._refused(refused, outcome)
         with self._offers.along(bundle.of(RecordKind.CONTENT) if room_id is not None else ()):
             outcome.add(self.take([Arrival(raw) for raw in bundle.of(RecordKind.ENVELOPE)]))
         return outcome
@@ -182,6 +182,7 @@ class Intake:
             elif self._knows_signer(envelope, arrival, outcome):
                 if document.place.kind == "config" and self.gathering.keep(document, update, arrival):
                     self.counts["gathered"] += 1
+                    outcome.left += 1
                     return
                 self._received(document, envelope, update, self._offers.named_by(update, arrival.contents), outcome)
         except Refused as refused:
@@ -189,7 +190,7 @@ class Intake:
             if refused.refusal is Refusal.QUOTA and self._staging.changes_config:
                 self._deferred.append(arrival)
             else:
-                self.counts[refused.refusal] += 1
+                self._refused(refused, outcome)
                 if refused.refusal is Refusal.QUOTA:
                     self.gathering.refused(name)
 
@@ -241,7 +242,11 @@ class Intake:
                         self._quotas.admit(document, held.envelope.signer, held.update, size)
                         self._accept(document, held.envelope, held.update)
                 except Refused as refused:
-                    self.counts[refused.refusal] += 1
+                    self._refused(refused, outcome)
+
+    def _refused(self, refused: Refused, outcome: ArrivalReport) -> None:
+        self.counts[refused.refusal] += 1
+        outcome.left += 1
 
     def _awaits(
         self,
@@ -256,7 +261,7 @@ class Intake:
         Raises:
             Refused: ``QUOTA``: its writer is no member, or too much waits.
         """
-        for item in update.items if document.ranked is not None else ():
+        for item in update.items if document.is_shard else ():
             if item.key != AFTER or item.kind != ANY or not isinstance(item.value, list):
                 continue
             after = self._order.after_of(document, {AFTER: item.value[-1]})
@@ -304,6 +309,7 @@ class Intake:
         waiting = self.waiting if self._here.meets(envelope.signer) else self.strangers
         waiting.keep(envelope.signer, arrival)
         outcome.unknown_signers.add(envelope.signer)
+        outcome.left += 1
         return False
 
     def _check_client(self, document: Document, envelope: Envelope, update: Update) -> None:

@@ -158,14 +158,17 @@ class OpenDocuments:
             del self._open[name]
 
     def _load(self, name: str, place: DocumentPlace) -> Document:
-        row = self._store.document(name, place.room_id, place.kind)
+        found = self._store.find_document(name)
+        row = found or self._store.document(name, place.room_id, place.kind)
         if place.kind == "index" and place.room_id is not None:
             for listener in self.shard_opened:
                 listener(place.room_id)
         roots = self._schema.roots(place.kind, place.ext_id)
         datatype = self._schema.datatype_at(place.kind, place.ext_id)
         entry_key = datatype.entry_id if datatype is not None else "ref_id"
-        document = self._open[name] = Document(row, place, roots, self._store, self._updates.read, entry_key)
+        document = self._open[name] = Document(
+            row, place, roots, self._store, self._updates.read, entry_key, is_new=found is None
+        )
         if sum(document.vector().values()) < self._store.tree.counted(row):
             # What is gone may be ours: to go on where it seems to end would be to sign other things for its clocks.
             self._keyring.begin_anew()
@@ -176,10 +179,13 @@ class OpenDocuments:
 
     def _close_idle(self) -> None:
         """Close the documents that were used longest ago and have nothing that is only in memory, never the last."""
-        elements = sum(len(document.list) for document in self._open.values())
+        arrays = [document for document in self._open.values() if document.is_array]
+        elements = sum(document.elements.in_memory for document in arrays)
+        if len(self._open) <= MAX_OPEN_DOCUMENTS and elements <= MAX_OPEN_ELEMENTS:
+            return
         for name, document in list(self._open.items())[:-1]:
             if len(self._open) <= MAX_OPEN_DOCUMENTS and elements <= MAX_OPEN_ELEMENTS:
                 return
             if not document.held and not document.staged_writes and not document.unsettled and not document.unwritten:
                 del self._open[name]
-                elements -= len(document.list)
+                elements -= document.elements.in_memory

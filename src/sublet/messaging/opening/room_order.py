@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from sublet.messaging.documents.document import Document
-from sublet.messaging.documents.ranked import RankedList
 from sublet.messaging.documents.sequence import Node
 from sublet.messaging.opening.open_documents import OpenDocuments
 from sublet.messaging.ports.rows import AfterRow, DocumentRow, EntryRow
@@ -134,7 +133,7 @@ class RoomOrder:
         last = self.last(document.place.room_id or "")
         if last is None or last[0] is document:
             return None
-        tail = document.list.tail
+        tail = document.elements.chain.tail
         rank = rank_of(ref_id, () if tail is None else (tail.rank,))
         return After(str(last[0].place.shard_id), last[1].id) if last[1].rank >= rank else None
 
@@ -146,7 +145,7 @@ class RoomOrder:
         while ahead or walks:
             while ahead and (not walks or ahead[-1][0] >= walks[-1].place.rank):
                 document = self._documents.open(ahead.pop()[1])
-                _go_on(walks, document, _ranked(document).below(before))
+                _go_on(walks, document, document.elements.ranked.below(before))
             if walks:
                 last = walks.pop()
                 yield last.document, last.node
@@ -163,7 +162,7 @@ class RoomOrder:
         while ahead or walks:
             while ahead and (not walks or ahead[-1][0] <= walks[0].place.rank):
                 document = self._documents.open(ahead.pop()[1])
-                _go_on(walks, document, _ranked(document).above(after))
+                _go_on(walks, document, document.elements.ranked.above(after))
             if walks:
                 first = walks.pop(0)
                 yield first.document, first.node
@@ -174,7 +173,9 @@ class RoomOrder:
         if spans is None:
             spans = {name: _Span(*ranks) for name, ranks in self._store.ranks.of_room(room_id).items()}
             for document in self._documents.unsettled(room_id):
-                nodes = document.list
+                if not document.elements.is_read:
+                    continue
+                nodes = document.elements.chain
                 if nodes.head is not None and nodes.tail is not None:
                     spans[document.row.doc_id] = _Span(nodes.head.rank, nodes.tail.rank)
             while len(self._spans) >= MAX_ROOMS:
@@ -186,7 +187,7 @@ class RoomOrder:
         """Return the rank of a ref by its item; None where it is none, or its client forks there or before."""
         opened = self._documents.is_open(name)
         if opened is not None:
-            node = opened.list.nodes.get(item)
+            node = opened.elements.node(item)
             return node.rank if node is not None else None
         row = self._store.find_document(name)
         return self._store.ranks.of(row.number, item) if row is not None else None
@@ -214,12 +215,7 @@ def _place(walk: _Walk) -> Place:
 
 def place_of(document: Document, node: Node) -> Place:
     """Return where a ref stands."""
-    return _ranked(document).place(node)
-
-
-def _ranked(document: Document) -> RankedList:
-    assert document.ranked is not None, "it is a shard"
-    return document.ranked
+    return Place(node.rank, *node.id, str(document.place.shard_id))
 
 
 def _name(document: Document, after: After) -> str:

@@ -117,7 +117,7 @@ class TimelineShards:
         if self._documents.is_new(before):
             return False
         document = self._documents.open(before)
-        return len(document.list) > 0 or bool(document.forks)
+        return self._store.has_entries(document.row.number) or document.elements.in_memory > 0 or bool(document.forks)
 
     def _last_filled(self, room_id: RoomId, of_month: str) -> int:
         """Return the sub-shard up to which all before are half full at least, so that none is passed over for a few."""
@@ -132,7 +132,7 @@ class TimelineShards:
 
     def _filled(self, name: str) -> int:
         document = self._documents.open(name)
-        return len(document.list) + document.unwritten
+        return len(document.elements.chain) + document.unwritten
 
     def _limit(self, room_id: RoomId) -> int:
         timeline = self._rooms.state(room_id).fields.get(("timeline",))

@@ -22,6 +22,12 @@ class RankStore(Protocol):
     def of(self, document: int, item: ItemId) -> int | None:
         """Return the rank of an element by its item; None where it is none."""
 
+    def holding(self, document: int, item: ItemId) -> EntryRow | None:
+        """Return the last element that its writer has added up to an item, in the update of that item."""
+
+    def named(self, document: int, entry_id: str) -> EntryRow | None:
+        """Return the element of an id; of several of one author the one of the lowest item."""
+
     def afters(self, document: int) -> list[AfterRow]:
         """Return the refs of a shard that name refs of other shards."""
 

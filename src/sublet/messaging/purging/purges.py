@@ -262,7 +262,7 @@ class Purges:
         found: dict[Named, None] = {}
         for row, item, author in self._store.purges.elements(room_id, ref_id):
             document = self._documents.open(row.doc_id)
-            node = document.list.nodes.get(item)
+            node = document.elements.node(item)
             writes: list[Candidate] = [] if node is None else first_fields(node, self._updates.read(node.seq))
             writes += [candidate_of(write) for write in self._store.writes(row.number, item)]
             found |= dict.fromkeys(named_by(room_id, author, writes))
@@ -324,7 +324,7 @@ class Purges:
             return
         self._store.put_index([IndexEntry(NAMED_FILES, room_id, "", {})])
         for row, item, ref_id in self._store.purges.elements_with(room_id, MEDIA):
-            node = self._documents.open(row.doc_id).list.nodes.get(item)
+            node = self._documents.open(row.doc_id).elements.node(item)
             if node is None or self.said(room_id, ref_id) is not None:
                 continue
             for one in named_by(room_id, node.signer, first_fields(node, self._updates.read(node.seq))):
@@ -351,7 +351,7 @@ def _changed_refs(done: Accepted) -> Iterator[RefId]:
         yield str(entry.fields["ref_id"])
     for write in done.plan.writes:
         located = write.located
-        node = done.document.list.nodes.get(located.entry) if located.entry is not None else None
+        node = done.document.elements.node(located.entry) if located.entry is not None else None
         if node is not None and located.path[0] in (CONTENT_ID, MEDIA):
             yield node.entry_id
 

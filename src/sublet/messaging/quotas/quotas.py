@@ -82,6 +82,8 @@ class Quotas:
         self._changed: set[tuple[RoomId, EntityId]] = set()
         self._documents: dict[tuple[RoomId, str], int] = {}
         self._tombstones: dict[tuple[RoomId, str], int] = {}
+        self._counted: set[tuple[RoomId, str]] = set()
+        """Of which daemons that was counted, which takes time that grows with the room."""
         self._statements: dict[RoomId, Counter[str]] = {}
         """Clocks that each daemon's entities have used in a room's config."""
         self._passed_over: dict[str, dict[int, int]] = {}
@@ -90,6 +92,11 @@ class Quotas:
     def passed_over(self, doc_id: str) -> dict[int, int]:
         """Return up to which clocks of a document's clients updates were refused here, and are not wanted again."""
         return self._passed_over.get(doc_id, {})
+
+    def has_passed_over(self, room_id: RoomId) -> bool:
+        """Tell whether anything of a room was refused for good, which others may keep."""
+        of_room = f"ezagent/{room_id}/"
+        return any(passed and name.startswith(of_room) for name, passed in self._passed_over.items())
 
     def admit(self, document: Document, signer: EntityId, update: Update, size: int) -> None:
         """Let a verified update from the wire be kept, or not.
@@ -170,8 +177,11 @@ class Quotas:
                 raise Refused(Refusal.QUOTA, "more tombstones than one daemon may begin in a room")
             self._tombstones[key] = tombstones + 1
         begun = self._documents.get(key)
-        if begun is None:
+        if begun is None and self._store.tree.is_built:
+            begun = self._store.tree.root(room_id).count  # at least as many, and read at once
+        if begun is None or (begun >= MAX_DOCUMENTS_OF_DAEMON and key not in self._counted):
             begun = self._store.trust.documents_of(room_id, lambda writer: self._keyring.home(writer) == key[1])
+            self._counted.add(key)
         if begun >= MAX_DOCUMENTS_OF_DAEMON:
             raise Refused(Refusal.QUOTA, "more documents than one daemon may begin in a room")
         self._documents[key] = begun + 1
@@ -211,6 +221,7 @@ class Quotas:
         self._changed.clear()
         self._documents.clear()
         self._tombstones.clear()
+        self._counted.clear()
         self._statements.clear()
         self._passed_over.clear()
         self._needed.clear()

@@ -111,7 +111,7 @@ def _check_write(document: Document, signer: EntityId, write: NewWrite) -> None:
     if top.startswith(EXTENSION):
         return
     entry = write.located.entry
-    node = document.list.nodes.get(entry) if entry is not None else None
+    node = document.elements.node(entry) if entry is not None else None
     author = node.signer if node is not None else signer
     if top in FIXED or len(write.located.path) > 1:
         raise Refused(Refusal.FOREIGN_KEY, "a field that never changes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -9,7 +10,7 @@ from sublet.messaging.documents.sequence import Node, in_order
 from sublet.messaging.ports.rows import WriteRow
 from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.yjs.reader import Reader
-from sublet.protocol.ezagent.yjs.update import ANY, BINARY, TYPE, ItemId, Update
+from sublet.protocol.ezagent.yjs.update import ANY, BINARY, TYPE, Item, ItemId, Update
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -33,8 +34,13 @@ def first_fields(node: Node, update: Update) -> list[Candidate]:
     """Return the fields that an element was added with, as candidates."""
     found: list[Candidate] = []
     inner: set[ItemId] = set()
-    for item in update.items:
-        if not node.id[1] < item.clock < node.id[1] + node.length or item.key is None:
+    first, end = node.id[1] + 1, node.id[1] + node.length
+    items = update.items  # of a burst, of which those of one element are looked at
+    for at in range(bisect_left(items, first, key=_clock), len(items)):
+        item = items[at]
+        if item.clock >= end:
+            break
+        if item.key is None:
             continue
         parent = item.parent if isinstance(item.parent, tuple) else None
         container = parent if parent in inner else None
@@ -69,3 +75,7 @@ def live(candidates: list[Candidate], maps: list[ItemId], key: str) -> list[Item
 def ordered(chain: list[Candidate]) -> list[Candidate]:
     """Return the writes of one key in the order of the CRDT."""
     return in_order([(item.id, item.origin, item.right, item) for item in chain]) if chain else []
+
+
+def _clock(item: Item) -> int:
+    return item.clock

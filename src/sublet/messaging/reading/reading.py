@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from typing import Final
 
 from sublet.messaging.documents.document import Document
 from sublet.messaging.documents.ordered import Ranges
@@ -29,6 +31,9 @@ from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.order import Place
 from sublet.protocol.ezagent.ref_shape import CORE, mended
 from sublet.protocol.ezagent.yjs.update import ItemId
+
+MAX_REFS_AT_ONCE: Final = 64
+"""Refs that are read once while nothing changes, the last ones."""
 
 
 class Reading:
@@ -50,14 +55,35 @@ class Reading:
         self._updates = updates
         self._rooms = rooms
         self._rules = rules
+        self._refs: dict[RefId, Fields | None] | None = None
+        """Refs that were read while nothing changes; None where something may."""
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Read each ref once as long as the context is open, in which nothing is written that counts for any."""
+        self._refs = {}
+        try:
+            yield
+        finally:
+            self._refs = None
 
     def ref(self, ref_id: RefId) -> Fields | None:
         """Return a ref as it counts, with its place; None where there is none that counts."""
+        if self._refs is None:
+            return self._ref(ref_id)
+        if ref_id not in self._refs:
+            if len(self._refs) >= MAX_REFS_AT_ONCE:
+                self._refs.clear()
+            self._refs[ref_id] = self._ref(ref_id)
+        found = self._refs[ref_id]
+        return found.copy() if found is not None else None
+
+    def _ref(self, ref_id: RefId) -> Fields | None:
         found = self._store.find_entry(ref_id)
         if found is None:
             return None
         document = self._documents.open(found[0].doc_id)
-        node = document.list.nodes.get(found[1])
+        node = document.elements.node(found[1])
         return self.entry(document, node) if node is not None and self.counts(document, node) else None
 
     def ref_in(self, room_id: RoomId, ref_id: RefId) -> Fields | None:
@@ -74,7 +100,9 @@ class Reading:
 
     def _place(self, row: DocumentRow, item: ItemId) -> Place:
         document = self._documents.open(row.doc_id)
-        return place_of(document, document.list.nodes[item])
+        node = document.elements.node(item)
+        assert node is not None, "it is here"
+        return place_of(document, node)
 
     def counting(self, room_id: RoomId, ref_ids: Iterable[RefId]) -> set[RefId]:
         """Return those of some refs that are in a room and count, without reading their fields."""
@@ -82,7 +110,7 @@ class Reading:
         for ref_id, (row, item) in self._store.find_refs(ref_ids).items():
             if row.room_id == room_id:
                 document = self._documents.open(row.doc_id)
-                node = document.list.nodes.get(item)
+                node = document.elements.node(item)
                 if node is not None and self.counts(document, node):
                     found.add(ref_id)
         return found
@@ -112,7 +140,7 @@ class Reading:
 
     def elements(self, document: Document) -> Iterator[Fields]:
         """Yield the elements of an array document that count, in order."""
-        for node in document.list:
+        for node in document.elements.chain:
             if self.counts(document, node):
                 yield self.entry(document, node)
 
@@ -179,7 +207,7 @@ class Reading:
         return len(live(candidates, self._maps(document, node, path[0], chain), path[1]))
 
     def _candidates(self, document: Document, entry: ItemId | None) -> tuple[Node | None, list[Candidate]]:
-        node = document.list.nodes.get(entry) if entry is not None else None
+        node = document.elements.node(entry) if entry is not None else None
         candidates = first_fields(node, self._updates.read(node.seq)) if node is not None else []
         return node, candidates + [candidate_of(row) for row in self._rows(document, entry)]
 

@@ -74,7 +74,7 @@ def answer(engine: AnswerParts, key: str, body: bytes) -> bytes | None:
         return state(engine, key.removesuffix("/state"), decode_vector(body or b"\0"))
     place = parse_doc_id(key)
     if place.kind == "root" and place.room_id is not None:
-        return engine.roots.statement(place.room_id)
+        return engine.roots.statement(place.room_id, body)
     if place.kind == "tree" and place.room_id is not None:
         return tree(engine, place.room_id, body)
     if place.kind == "pubkey" and place.entity_id is not None:

@@ -1,15 +1,18 @@
 """Brings a room to what its members hold: compares signed roots, follows what differs, and fetches it.
 
-Rules: one member after the other is compared with, and after each of them all that could be taken is here. What is
-named is kept until it was told, so whoever is stopped goes on with it. Weak: a member of whom nothing can be taken is
-left alone until one of both roots changes, so a root that changes all the time costs an exchange each time.
+Rules: one member after the other is compared with, and after each of them all that could be taken is here. Where one
+takes longer than it does as a rule the next one is compared with beside it, and once the others are done nobody waits
+for it: it is asked again later. What is named is kept until it was told, so whoever is stopped goes on with it. Weak: a
+member of whom nothing can be taken is left alone until one of both roots changes, so a root that changes all the time
+costs an exchange each time.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from random import SystemRandom
 from typing import Final, Protocol
@@ -21,7 +24,7 @@ from sublet.messaging.accepting.arrival import ArrivalReport
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.reconciling.exchange import Exchange, below
 from sublet.messaging.reconciling.logs import RoomTree, first_question, go_on_at, wanted
-from sublet.messaging.reconciling.roots import Theirs, signer_of_root
+from sublet.messaging.reconciling.roots import MAX_PASSED_ON, Theirs, signer_of_root
 from sublet.messaging.syncing.asking import Answer, Late
 from sublet.messaging.syncing.differences import SyncParts
 from sublet.messaging.syncing.doorkeeper import place_of
@@ -34,6 +37,8 @@ from sublet.protocol.ezagent.reconciliation import MAX_LOGS, NodesAsked, decode_
 
 MAX_KEYS: Final = 64
 """Signers of one answer whose keys are asked for; an honest one holds the records of all."""
+STALL_SECONDS: Final = 1.0
+"""How long a member with which a room is compared may answer nothing while nobody else is waited for."""
 MAX_PARTS: Final = 10_000
 """Answers to questions for the logs of one exchange that bring nothing, or are cut; the rest is for later."""
 
@@ -45,6 +50,9 @@ class Asks(Protocol):
 
     async def fetch(self, key: str, body: bytes, late: Late[bytes] | None = None) -> list[bytes]:
         """Ask as one of ours, and return the answers, opened; ``late`` is told of those that come later."""
+
+    def patience(self, peer: str) -> float:
+        """Return after how many seconds others are asked beside a daemon that has not answered."""
 
     def differs(self, room_id: RoomId) -> None:
         """Reconcile a room soon."""
@@ -62,7 +70,15 @@ class _With:
 
     room_id: RoomId
     theirs: Theirs
-    salt: bytes
+    patience: float
+    """Seconds after which others are compared with beside it."""
+    salt: bytes = field(default_factory=partial(os.urandom, SALT_BYTES))
+    left: list[int] = field(default_factory=list)
+    """How much of each answer could not be taken, or not yet; one more with each answer."""
+    turned: anyio.Event = field(default_factory=anyio.Event)
+    """Set once the next one may be compared with: it is done, or slow."""
+    done: anyio.Event = field(default_factory=anyio.Event)
+    failed: list[Exception] = field(default_factory=list)
 
     @property
     def key(self) -> str:
@@ -103,9 +119,20 @@ class Reconciler:
         answers = await self._asks.fetch(doc_id("root", room_id=room_id), ours, late)
         found = [await self._call(partial(take_root, room_id=room_id, raw=raw)) for raw in answers]
         members = [theirs for theirs in found if theirs is not None]
-        for theirs in members:
-            if await self._call(partial(_differs, room_id=room_id, theirs=theirs)):
-                await self._reconcile(_With(room_id, theirs, os.urandom(SALT_BYTES)))
+        began: list[_With] = []
+        async with anyio.create_task_group() as group:
+            for theirs in members:
+                home = await self._call(partial(_home_of_differing, room_id=room_id, theirs=theirs))
+                if home is not None:
+                    began.append(_With(room_id, theirs, self._asks.patience(home)))
+                    group.start_soon(self._compared, began[-1])
+                    await began[-1].turned.wait()
+            if not await _all_done(began, len(members)):
+                group.cancel_scope.cancel()
+                self._asks.differs(room_id)
+        for other in began:
+            for error in other.failed:
+                raise error
         return bool(members)
 
     async def _late(self, room_id: RoomId, answer: Answer[bytes]) -> None:
@@ -114,8 +141,17 @@ class Reconciler:
         if theirs is not None and await self._call(partial(_differs, room_id=room_id, theirs=theirs)):
             self._asks.differs(room_id)
 
+    async def _compared(self, other: _With) -> None:
+        try:
+            await self._reconcile(other)
+        except Exception as error:  # told once the others are done
+            other.failed.append(error)
+        finally:
+            other.turned.set()
+            other.done.set()
+
     async def _reconcile(self, other: _With) -> None:
-        """Take what a member has and we lack."""
+        """Take what a member has and we lack, and look whether that is what it has signed."""
         exchange = Exchange(SystemRandom())
         try:
             due = await self._call(lambda engine: engine.store.tree.due(other.room_id, MAX_LOGS))
@@ -133,7 +169,8 @@ class Reconciler:
             return
         if exchange.is_given_up:
             log.warning("a member tells of much that can't be taken", member=other.theirs.entity, room=other.room_id)
-        await self._call(lambda engine: engine.roots.settle(other.room_id, other.theirs))
+        is_all = not exchange.is_given_up and not sum(other.left)
+        await self._call(partial(_settle, room_id=other.room_id, theirs=other.theirs, is_all=is_all))
 
     async def _fetch(self, other: _With, places: Sequence[bytes]) -> bool:
         """Fetch what is at some places, which are kept as long as they were not told; tell whether anything came.
@@ -151,6 +188,7 @@ class Reconciler:
             question = first_question(logs[done:], other.salt)
             answer = decode_bundle(await self._ask(other, encode_logs(question)))
             outcome = await self._asks.take(other.room_id, answer)
+            other.left.append(outcome.left)
             for signer in list(outcome.unknown_signers)[:MAX_KEYS]:
                 await self._asks.key(signer)
             came = came or outcome.accepted > 0 or bool(answer.of(RecordKind.FORK))
@@ -161,6 +199,7 @@ class Reconciler:
                 told = 0 if now and now[0] != before else 1
                 logs[done] = now[0] if now else before
             done += told
+        other.left.append(len(logs) - done)
         await self._call(partial(_drop_due, room_id=other.room_id, places=places))
         return came
 
@@ -170,10 +209,30 @@ class Reconciler:
         Raises:
             Refused: it has not answered.
         """
-        answers = await self._asks.fetch(other.key, body)
+        slow = asyncio.get_running_loop().call_later(other.patience, other.turned.set)
+        try:
+            answers = await self._asks.fetch(other.key, body)
+        finally:
+            slow.cancel()
         if not answers:
             raise malformed("no answer")
+        other.left.append(0)
         return answers[0]
+
+
+async def _all_done(began: Sequence[_With], members: int) -> bool:
+    """Wait until all are done; tell whether they are.
+
+    Where others are, or have nothing that differs, who is waited for may be silent for ``STALL_SECONDS`` at most.
+    """
+    while waited_for := [one for one in began if not one.done.is_set()]:
+        before = sum(len(one.left) for one in waited_for)
+        with anyio.move_on_after(STALL_SECONDS):
+            for one in waited_for:
+                await one.done.wait()
+        if len(waited_for) < members and before == sum(len(one.left) for one in waited_for):
+            return all(one.done.is_set() for one in waited_for)
+    return True
 
 
 def take_root(engine: SyncParts, room_id: RoomId, raw: bytes) -> Theirs | None:
@@ -184,10 +243,16 @@ def take_root(engine: SyncParts, room_id: RoomId, raw: bytes) -> Theirs | None:
         statement = bundle.of(RecordKind.ROOT)
         if not statement:
             raise malformed("an answer without a root")
-        return engine.roots.take(room_id, statement[0])
+        theirs = engine.roots.take(room_id, statement[0])
     except Refused as refused:
         engine.intake.counts[refused.refusal] += 1
         return None
+    for passed_on in statement[1 : 1 + MAX_PASSED_ON]:
+        try:
+            engine.roots.take(room_id, passed_on)
+        except Refused as refused:
+            engine.intake.counts[refused.refusal] += 1
+    return theirs
 
 
 def differs_at_asker(engine: SyncParts, key: str, body: bytes) -> RoomId | None:
@@ -211,6 +276,19 @@ async def sum_up(call: CallEngine) -> bool:
 def _sum_up_some(engine: SyncParts) -> bool:
     with engine.store.transaction():
         return engine.store.tree.build_some()
+
+
+def _home_of_differing(engine: SyncParts, room_id: RoomId, theirs: Theirs) -> str | None:
+    """Return the daemon of a member of whom there may be something to take; None where there is nothing."""
+    return engine.keyring.home(theirs.entity) if engine.roots.differs(room_id, theirs) else None
+
+
+def _settle(engine: SyncParts, room_id: RoomId, theirs: Theirs, is_all: bool) -> None:
+    """Note that all was taken of a member that could be, and look whether it is as much as it has signed."""
+    engine.roots.settle(room_id, theirs)
+    config = doc_id("config", room_id=room_id)
+    if is_all and not engine.quotas.has_passed_over(room_id) and not engine.intake.gathering.clocks(config):
+        engine.roots.shown(room_id, theirs)
 
 
 def _differs(engine: SyncParts, room_id: RoomId, theirs: Theirs) -> bool:

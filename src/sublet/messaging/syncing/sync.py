@@ -7,7 +7,8 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, TypeVar
 
@@ -84,6 +85,7 @@ class Sync:
         self._unanswered: set[RoomId] = set()
         self._ready = anyio.Event()
         self._told: dict[RoomId, float] = {}
+        self._locks: dict[str, anyio.Lock] = {}
         self._reconciler = Reconciler(call, self)
 
     def want(self, wanted: Wanted) -> None:
@@ -100,6 +102,10 @@ class Sync:
             self.want(doubted)
         elif isinstance(doubted, WantedDocument) and (room_id := parse_doc_id(doubted.name).room_id) is not None:
             self.doubt(WantedRoom(room_id))
+
+    def patience(self, peer: str) -> float:
+        """``Asks.patience``."""
+        return self.asking.grace((peer,))
 
     def differs(self, room_id: RoomId) -> None:
         """Reconcile a room soon, since a member has stated another root than ours; once in ``AGAIN_SECONDS``."""
@@ -152,8 +158,12 @@ class Sync:
         """Ask for a room's config, and for all that members hold of it and we don't.
 
         The config and the newest shard are asked for in any case: those who have left state nothing, but may have the
-        last that was written. Of a room that is new here the newest months come first.
+        last that was written. Of a room that is new here the newest months come first. One at a time for each room.
         """
+        async with self._one_at_a_time(f"room:{room_id}"):
+            await self._room(room_id)
+
+    async def _room(self, room_id: RoomId) -> None:
         await self.document(doc_id("config", room_id=room_id))
         is_new = await self._call(partial(differences.newest_shard, room_id=room_id)) is None
         if is_new:
@@ -200,7 +210,25 @@ class Sync:
         return total
 
     async def document(self, name: str) -> int:
-        """Ask for what a document lacks, until nobody has more; return how many updates came."""
+        """Ask for what a document lacks, until nobody has more; return how many updates came.
+
+        One at a time for each document.
+        """
+        async with self._one_at_a_time(name):
+            return await self._document(name)
+
+    @asynccontextmanager
+    async def _one_at_a_time(self, name: str) -> AsyncIterator[None]:
+        """Do one thing after the other that is asked for by one name: whoever comes second finds what is left."""
+        lock = self._locks.setdefault(name, anyio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.locked() and not lock.statistics().tasks_waiting:
+                self._locks.pop(name, None)
+
+    async def _document(self, name: str) -> int:
         place = parse_doc_id(name)
         total = 0
         for _ in range(MAX_ROUNDS):

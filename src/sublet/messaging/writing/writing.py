@@ -118,9 +118,9 @@ class Writing:
         key = (entity, document.row.doc_id)
         pending = self._pending.get(key)
         if pending is None:
-            if document.ranked is not None and any(name != document.row.doc_id for _, name in self._pending):
+            if document.is_shard and any(name != document.row.doc_id for _, name in self._pending):
                 self.flush()  # what waits for another shard stands before this
-            client, tail = self._keyring.client(entity, document.row.doc_id), document.list.tail
+            client, tail = self._keyring.client(entity, document.row.doc_id), document.elements.chain.tail
             pending = _Pending(Transaction(client, document.next_clock(client)), tail.id if tail else None, {})
             self._place(document, fields)
         mark = pending.transaction.mark()
@@ -146,7 +146,7 @@ class Writing:
 
     def _place(self, document: Document, fields: Fields) -> None:
         """Name in a ref what was seen last, where its own time and the ref on its left would put it before that."""
-        if document.ranked is not None:
+        if document.is_shard:
             after = self._order.beyond(document, str(fields["ref_id"]))
             if after is not None:
                 fields[AFTER] = str(after)
@@ -231,7 +231,7 @@ class Writing:
         path, value = intent.fields["path"], intent.fields["value"]
         entry: ItemId | None = None
         if intent.target is not None:
-            node = document.list.by_entry.get(intent.target)
+            node = document.elements.named(intent.target)
             if node is None:
                 raise SubletError(
                     LocalCode.NOT_FOUND, "no such message in this part of the room", "Read the room again."

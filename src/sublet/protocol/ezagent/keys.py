@@ -128,21 +128,10 @@ def parse_doc_id(text: str) -> DocumentPlace:
 @lru_cache(maxsize=_PLACES_KEPT)
 def _parsed(text: str) -> DocumentPlace:
     chunks = text.split("/")
-    for kind, pattern in _SPLIT.items():
-        if len(pattern) != len(chunks):
-            continue
-        values: dict[str, str] = {}
-        for expected, chunk in zip(pattern, chunks, strict=True):
-            name = expected[1:-1] if expected.startswith("{") else None
-            if name is None:
-                if expected != chunk:
-                    break
-            elif not _fits(name, chunk):
-                break
-            else:
-                values[name] = chunk
-        else:
-            return DocumentPlace(kind, **values)
+    for kind, words, names in _SPLIT.get(len(chunks), ()):
+        # Words first: they tell kinds apart at less cost than what their names may be.
+        if all(chunks[at] == word for at, word in words) and all(_fits(name, chunks[at]) for at, name in names):
+            return DocumentPlace(kind, **{name: chunks[at] for at, name in names})
     raise malformed("the id of no document")
 
 
@@ -156,4 +145,18 @@ def _fits(name: str, value: str) -> bool:
     return check is not None and len(value) <= MAX_KEY_CHARS and check(value)
 
 
-_SPLIT: Final = {kind: tuple(pattern.split("/")) for kind, pattern in PATTERNS.items()}
+_Parts = list[tuple[int, str]]
+
+
+def _split() -> dict[int, list[tuple[str, _Parts, _Parts]]]:
+    """Return by how many parts a pattern has its kind, its words and its names, with where each stands."""
+    found: dict[int, list[tuple[str, _Parts, _Parts]]] = {}
+    for kind, pattern in PATTERNS.items():
+        parts = list(enumerate(pattern.split("/")))
+        words = [(at, part) for at, part in parts if not part.startswith("{")]
+        names = [(at, part[1:-1]) for at, part in parts if part.startswith("{")]
+        found.setdefault(len(parts), []).append((kind, words, names))
+    return found
+
+
+_SPLIT: Final = _split()
