@@ -14,7 +14,6 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
-import structlog
 from anyio.abc import TaskGroup
 
 from sublet.messaging.accepting.arrival import ArrivalReport
@@ -66,8 +65,6 @@ from sublet.protocol.ezagent.question import seal_answer
 from sublet.protocol.ezagent.yjs.vectors import decode_vector
 from sublet.tasks import Service, Services
 
-log = structlog.get_logger(__name__)
-
 MAX_BLOBS_BYTES: Final = 1 << 30  # of all files of rooms together
 ResultT = TypeVar("ResultT")
 
@@ -111,8 +108,7 @@ class MessagingService:
         lacking: Callable[[], None] = lambda: None,
         agreed: KeepsAgreed | None = None,
     ) -> None:
-        self._services, self._agreed = services or Services(), agreed
-        self._damaged, self._lacking = damaged, lacking
+        self._services, self._damaged, self._lacking, self._agreed = services or Services(), damaged, lacking, agreed
         self._path, self._registry = path, registry
         self.home: Callable[[EntityId], str] = entity_domain  # node id of its daemon, as far as it is known
         self.ahead_ms: dict[str, int] = {}  # other clocks that differ, by node id
@@ -131,7 +127,12 @@ class MessagingService:
         self._doorkeeper = Doorkeeper()
         self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon)
         declaring = Declaring()
-        self.asking = self._sync = Sync(network, self._call, lambda one: self._attending.known(one), self._recovered)
+        self.asking = self._sync = Sync(
+            network,
+            self._call,
+            lambda one: self._attending.known(one),
+            lambda: self._hand_over.soon(self._catching_up.everything),
+        )
         self.asked_last = self._sync.asking.asked_last
         self.delivery = Delivery(self._sync.asking, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
         self._history = History(self._sync, self._call)
@@ -393,10 +394,6 @@ class MessagingService:
     def _end(self) -> None:
         self._owner.stop()
         self._network.close()
-
-    def _recovered(self) -> None:
-        """Ask again for what was not asked of a peer while it gave no good answers."""
-        self._hand_over.soon(self._catching_up.everything)
 
     async def _enter(self, room_id: RoomId) -> None:
         await self._attending.room(room_id)
