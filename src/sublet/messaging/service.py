@@ -14,7 +14,6 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
-import structlog
 from anyio.abc import TaskGroup
 
 from sublet.messaging.accepting.arrival import ArrivalReport
@@ -66,8 +65,6 @@ from sublet.protocol.ezagent.question import seal_answer
 from sublet.protocol.ezagent.yjs.vectors import decode_vector
 from sublet.tasks import Service, Services
 
-log = structlog.get_logger(__name__)
-
 MAX_BLOBS_BYTES: Final = 1 << 30  # of all files of rooms together
 ResultT = TypeVar("ResultT")
 
@@ -89,8 +86,8 @@ class MessagingService:
         services: keeps what messaging runs for as long as it lives.
         consent: decides which invitations are taken up without anybody's yes; by default none are.
         damaged: told where SQLite says that the database is damaged.
-        lacking: told where something is found to be gone from the database.
         agreed: keeps which rooms were agreed to beside the database; None for nowhere.
+        lacking: told where something is found to be gone from the database.
     """
 
     def __init__(
@@ -111,8 +108,7 @@ class MessagingService:
         lacking: Callable[[], None] = lambda: None,
         agreed: KeepsAgreed | None = None,
     ) -> None:
-        self._agreed = agreed
-        self._services, self._damaged, self._lacking = services or Services(), damaged, lacking
+        self._services, self._damaged, self._lacking, self._agreed = services or Services(), damaged, lacking, agreed
         self._path, self._registry = path, registry
         self.home: Callable[[EntityId], str] = entity_domain  # node id of its daemon, as far as it is known
         self.ahead_ms: dict[str, int] = {}  # other clocks that differ, by node id
@@ -126,7 +122,12 @@ class MessagingService:
         self._news = News(self._call, self._owner, self._watchers, self._loops)
         self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon)
         declaring = Declaring()
-        self.asking = self._sync = Sync(network, self._call, self._known, self._recovered)
+        self.asking = self._sync = Sync(
+            network,
+            self._call,
+            lambda one: self._attending.known(one),
+            lambda: self._hand_over.soon(self._catching_up.everything),
+        )
         self.asked_last = self._sync.asking.asked_last
         self.delivery = Delivery(self._sync.asking, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
         self._history, self.erasing = History(self._sync, self._call), Erasing(self._call, path, self.fetch)
@@ -383,13 +384,6 @@ class MessagingService:
     def _end(self) -> None:
         self._owner.stop()
         self._network.close()
-
-    def _recovered(self) -> None:
-        """Ask again for what was not asked of a peer while it gave no good answers."""
-        self._hand_over.soon(self._catching_up.everything)
-
-    async def _known(self, entity: EntityId) -> None:
-        await self._attending.known(entity)
 
     async def _enter(self, room_id: RoomId) -> None:
         await self._attending.room(room_id)
