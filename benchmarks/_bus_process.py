@@ -68,7 +68,7 @@ def mute(one: OnBus) -> None:
 
         return serve(key, holding)
 
-    one.network.serve = serving  # type: ignore[method-assign]
+    one.network.serve = serving  # type: ignore[method-assign,assignment]
 
 
 async def main(role: str, name: str, directory: Path) -> None:

@@ -170,7 +170,7 @@ async def root_of(one: Member, room: str) -> tuple[int, int]:
 async def alike(one: Member, other: Member, room: str) -> None:
     """Let a member reconcile a room until it has what the other one has."""
     while await root_of(one, room) != await root_of(other, room):
-        await one.service.synchronise(room)
+        await one.service.asking.room(room)
 
 
 async def reconciled(made: Path, scratch: Path, count: int) -> list[Row]:
@@ -183,7 +183,7 @@ async def reconciled(made: Path, scratch: Path, count: int) -> list[Row]:
         await alike(bob, alice, room)
         counted = Counted(bob)
         began = time.perf_counter()
-        await bob.service.synchronise(room)
+        await bob.service.asking.room(room)
         equal, size, questions = time.perf_counter() - began, counted.size, counted.questions
         refs = await alice.service.on_engine(
             lambda engine: [

@@ -16,6 +16,7 @@ from sublet.workspace.ssh import tuning as ssh_tuning
 from support.command_server import FORKED_DAEMONS
 from support.deep_tree import remove_deep
 from support.noise import begin_anew
+from support.plain_logs import log_plainly
 from support.quick import is_quick
 
 QUICK_EXAMPLES = 10
@@ -26,6 +27,8 @@ os.environ.setdefault(FORKED_DAEMONS, "1")
 hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("quick", deadline=None, derandomize=True, max_examples=QUICK_EXAMPLES)
 hypothesis.settings.load_profile("suite")
+
+log_plainly()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

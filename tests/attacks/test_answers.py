@@ -41,7 +41,7 @@ async def test_who_is_no_member_is_asked_nothing_about_a_room(tmp_path: Path, ki
         await bob.shows(room, ["hello"])
         with anyio.fail_after(SECONDS):
             for one in (alice, bob):
-                await one.service.synchronise(room)
+                await one.service.asking.room(room)
         assert [key for key in eve.asked if room in key] == []
         assert eve.node not in alice.service.asked_last()
 
@@ -106,9 +106,9 @@ async def test_nobody_waits_for_a_member_that_never_answers(tmp_path: Path, pati
         await bob.shows(room, ["hello"])
         with anyio.fail_after(SECONDS):
             while not eve.held:
-                await bob.service.synchronise(room)
+                await bob.service.asking.room(room)
             for _ in range(3):
-                await bob.service.synchronise(room)
+                await bob.service.asking.room(room)
         assert eve.held, "she answers still nothing"
 
 
@@ -125,17 +125,17 @@ async def test_a_member_that_never_answers_is_asked_last_and_seldom(
         eve.is_silent(*keys_of(room))
         with anyio.fail_after(SECONDS):
             while bob.service.asked_last() != {eve.node: Failure.SILENT}:
-                await bob.service.synchronise(room)
+                await bob.service.asking.room(room)
             before = eve.asked.total()
             for number in range(5):
                 await alice.bus.message.send(room_id=room, body=f"{number}")
-                await bob.service.synchronise(room)
+                await bob.service.asking.room(room)
             while alice.service.asked_last() != {eve.node: Failure.SILENT}:
-                await alice.service.synchronise(room)
+                await alice.service.asking.room(room)
             after = eve.asked.total()
             for _ in range(5):
-                await alice.service.synchronise(room)
-                await bob.service.synchronise(room)
+                await alice.service.asking.room(room)
+                await bob.service.asking.room(room)
         assert await bob.bodies(room) == [f"{number}" for number in range(5)]
         assert after - before <= 4 * asking.MAX_AT_ONCE_OF_PEER, "her places for questions, and no more"
         assert eve.asked.total() == after
@@ -152,7 +152,7 @@ async def test_a_member_that_answers_with_junk_is_told_of_and_costs_nobody_anyth
         await bob.shows(room, ["hello"])
         with anyio.fail_after(SECONDS):
             while bob.service.asked_last() != {eve.node: Failure.JUNK}:
-                await bob.service.synchronise(room)
+                await bob.service.asking.room(room)
             for number in range(3):
                 await alice.bus.message.send(room_id=room, body=f"{number}")
         await bob.shows(room, ["hello", "0", "1", "2"])
@@ -177,10 +177,10 @@ async def test_who_answers_again_is_asked_like_the_others_again(
         eve.answers(answer, *keys_of(room))
         with anyio.fail_after(SECONDS):
             while eve.node not in alice.service.asked_last():
-                await alice.service.synchronise(room)
+                await alice.service.asking.room(room)
             state["answers"] = True
             while eve.node in alice.service.asked_last():
-                await alice.service.synchronise(room)
+                await alice.service.asking.room(room)
 
 
 async def test_a_place_that_a_silent_member_fills_is_its_own(tmp_path: Path, patient: None) -> None:
@@ -191,9 +191,9 @@ async def test_a_place_that_a_silent_member_fills_is_its_own(tmp_path: Path, pat
         with anyio.fail_after(SECONDS):
             async with anyio.create_task_group() as group:
                 for _ in range(3 * asking.MAX_AT_ONCE_OF_PEER):
-                    group.start_soon(partial(bob.service.synchronise, room))
+                    group.start_soon(partial(bob.service.asking.room, room))
             await alice.bus.message.send(room_id=other, body="elsewhere")
-            await bob.service.synchronise(other)
+            await bob.service.asking.room(other)
         # She serves each key twice, by itself and below a wildcard.
         assert len({one.payload for one in eve.held}) <= 2 * asking.MAX_AT_ONCE_OF_PEER, "of both who ask her"
         await bob.shows(other, ["elsewhere"])

@@ -12,6 +12,7 @@ from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.reconciling.exchange import MAX_IN_VAIN
 from sublet.messaging.syncing import answers
 from sublet.messaging.syncing.sync import MAX_SINGLE
+from sublet.messaging.syncing.wanted import Wanted, WantedDocument, WantedRoom
 from sublet.protocol.ezagent.digest_tree import FAN_OUT, MAX_DEPTH, PLACE_BYTES
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.reconciliation import (
@@ -88,9 +89,9 @@ async def test_a_member_that_lies_costs_a_bounded_little_and_hides_nothing_of_ot
         asked = asked_by(bob, mallory, room)
         with anyio.fail_after(SECONDS):
             while "reactions" not in await bob.bus.timeline.get_ref(room_id=room, ref_id=ref):
-                await bob.service.synchronise(room)
+                await bob.service.asking.room(room)
         for _ in range(3):
-            await bob.service.synchronise(room)
+            await bob.service.asking.room(room)
         assert asked
         assert len(asked) < 8 * (MAX_IN_VAIN / MAX_PREFIXES + 2)
         due = await bob.service.on_engine(lambda engine: len(engine.store.tree.due(room, 10_000)))
@@ -102,8 +103,9 @@ async def test_of_very_much_that_is_doubted_at_once_the_room_is_reconciled(
 ) -> None:
     async with member("alice", 1, MemoryHub(), tmp_path) as alice:
         room = (await alice.bus.room.create(name="r"))["room_id"]
-        wanted: list[str] = []
+        wanted: list[Wanted] = []
         monkeypatch.setattr(alice.service._sync, "want", wanted.append)
         for number in range(MAX_SINGLE + 1):
-            alice.service._sync.doubt(doc_id("index", room_id=room, shard_id=f"2026-11-{number + 1:03}"))
-        assert wanted[-1] == f"room:{room}"
+            name = doc_id("index", room_id=room, shard_id=f"2026-11-{number + 1:03}")
+            alice.service._sync.doubt(WantedDocument(name))
+        assert wanted[-1] == WantedRoom(room)

@@ -211,7 +211,7 @@ def test_what_is_accepted_is_shown_by_every_face(seed: int) -> None:
             names = choice.sample([*CORE, *EXT], choice.randint(1, 3))
             arrival = mallory.ref({name: choice.choice([odd(choice), ...]) for name in names})
             reader.engine.intake.take([arrival])
-            nodes = [node for node in reader.engine.documents.open(index).list if node.signer == peer.id]
+            nodes = [node for node in reader.engine.documents.open(index).elements.chain if node.signer == peer.id]
             if nodes and kind < 0.2:
                 mallory.taken(index, reader)
                 field = choice.choice([*CORE, *EXT])

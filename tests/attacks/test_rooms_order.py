@@ -108,7 +108,7 @@ def test_whatever_came_in_whichever_order_all_show_one_order(
             fresh = [item.payload for item in speaker.published()]
         else:
             shard = choice.choice(["2026-11", "2026-12", "2027-03", "2026-11-001"])
-            known = [node.id for node in mallory.engine.documents.open(index(room, shard)).list]
+            known = [node.id for node in mallory.engine.documents.open(index(room, shard)).elements.chain]
             last: ItemId | None = choice.choice(known) if known and choice.random() < 0.5 else None
             at_ms = choice.choice([NOW_MS, NOW_MS + 90 * DAY_MS, LAST_MS])
             more = {AFTER: f"2026-11/{members[0].client}/0"} if choice.random() < 0.3 else {}

@@ -34,6 +34,7 @@ from sublet.messaging.syncing.answers import offer
 from sublet.messaging.syncing.doorkeeper import Doorkeeper
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.errors import Refused
+from sublet.protocol.ezagent.ids import entity_domain
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.question import MAX_AGE_MS
 from support.members import SECONDS, member, question, room_of
@@ -195,7 +196,7 @@ def test_presence_takes_the_memory_of_its_text_and_gives_it_back() -> None:
 def test_presence_is_bounded_in_bytes_for_each_daemon_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_passing, "MAX_PRESENT_BYTES_OF_DAEMON", 10_000)
     monkeypatch.setattr(kept_passing, "MAX_PRESENT_BYTES", 25_000)
-    kept = kept_passing.KeptPassing[bytes]()
+    kept = kept_passing.KeptPassing[bytes](entity_domain)
     for domain in ("eve", "mallory", "bob"):
         for number in range(20):
             key = ("room", f"@e{number}:{domain}")

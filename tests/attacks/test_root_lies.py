@@ -36,7 +36,7 @@ async def test_a_member_that_withholds_what_it_has_signed_is_told_of_in_the_room
     ):
         room = await room_of(alice, bob, mallory)
         for one in (alice, bob, mallory):
-            await one.service.synchronise(room)
+            await one.service.asking.room(room)
         honest = answers.tree
         engine = await mallory.service.on_engine(lambda engine: engine)
 
@@ -52,7 +52,7 @@ async def test_a_member_that_withholds_what_it_has_signed_is_told_of_in_the_room
         await mallory.bus.message.send(room_id=room, body="for nobody")
         with anyio.fail_after(SECONDS):
             while not bob.service.contradicted:
-                await bob.service.synchronise(room)
+                await bob.service.asking.room(room)
         assert bob.service.contradicted == {(room, mallory.id): Lie.WITHHELD}
         assert await told(bob) == [{"room_id": room, "entity": mallory.id, "how": "withheld"}]
         assert await told(alice) == []
@@ -60,7 +60,7 @@ async def test_a_member_that_withholds_what_it_has_signed_is_told_of_in_the_room
         await mallory.bus.message.send(room_id=room, body="for all")
         with anyio.fail_after(SECONDS):
             while bob.service.contradicted:
-                await bob.service.synchronise(room)
+                await bob.service.asking.room(room)
         assert await bob.bodies(room) == ["for nobody", "for all"]
 
 
@@ -78,7 +78,7 @@ async def test_a_member_that_is_mute_when_it_is_compared_with_keeps_nobody_from_
     ):
         room = await room_of(alice, bob, mallory)
         for one in (alice, bob, mallory):
-            await one.service.synchronise(room)
+            await one.service.asking.room(room)
         hub.loss = 1.0
         await mallory.bus.message.send(room_id=room, body="hers")
         await alice.bus.message.send(room_id=room, body="honest")
@@ -94,6 +94,6 @@ async def test_a_member_that_is_mute_when_it_is_compared_with_keeps_nobody_from_
         monkeypatch.setattr(answers, "state", lambda parts, *_: None)
         with anyio.fail_after(SECONDS):
             while "honest" not in await bob.bodies(room):
-                await bob.service.synchronise(room)
-            await bob.service.synchronise(room)
+                await bob.service.asking.room(room)
+            await bob.service.asking.room(room)
         assert "honest" in await bob.bodies(room)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,10 +32,12 @@ LEAST = 200
 
 def strings(module: ast.Module) -> Iterator[str]:
     """Yield the strings of a module but its docstrings; whatever is formatted into one becomes ``X``."""
-    told = {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Expr)}
-    parts = {id(part) for node in ast.walk(module) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(module):
-        if id(node) in told | parts:
+    nodes = list(ast.walk(module))
+    told = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    left_out = told | parts
+    for node in nodes:
+        if id(node) in left_out:
             continue
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
@@ -42,6 +45,7 @@ def strings(module: ast.Module) -> Iterator[str]:
             yield "".join(str(one.value) if isinstance(one, ast.Constant) else "X" for one in node.values)
 
 
+@cache
 def texts(path: Path) -> list[str]:
     """Return the strings of a module or a script, or a page whole."""
     text = path.read_text(encoding="utf-8")

@@ -263,17 +263,13 @@ def test_people_say_who_they_are_and_what_they_are_about(pair: tuple[Typing, Typ
     assert bob.json("profile", hers)["frontmatter"]["display_name"] == "Alice"
     assert "skills" not in alice.json("profile", "--set", "skills=")["frontmatter"]
 
+    alice.run("presence", room, "--status", "back at three")
+
     def bob_sees() -> bool:
-        alice.run(
-            "presence", room, "--status", "back at three"
-        )  # what is said in passing is not said again for who comes
         found: dict[str, object] = next((one for one in bob.json("presence", room) if one["entity"] == hers), {})
         return {"entity": hers, "status": "back at three"}.items() <= found.items()
 
-    until(
-        bob_sees,
-        "the status",
-    )
+    until(bob_sees, "the status")
     notes = tmp_path / "notes.txt"
     notes.write_bytes(b"\x00notes\xff" * 1000)
     sent = alice.json("send", room, "here they are", "--attach", str(notes))["ref_id"]

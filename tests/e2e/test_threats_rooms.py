@@ -77,7 +77,7 @@ class Mallory:
             asked = ask(self.peer.engine, key, b"\0")
             if asked is None:
                 continue
-            for answer in answers(self.network, key, asked.payload, 5.0):
+            for answer in answers(self.network, key, asked.payload, 5.0, self.network.called):
                 self.peer.engine.intake.take_bundle(room, decode_bundle(asked.opened(answer)))
 
     def is_member(self, room: str) -> bool:
@@ -137,7 +137,7 @@ def test_a_stranger_on_the_bus_changes_nothing(world: World) -> None:
                 forged = seal(eve.peer.entity.key, signer, name, eve.peer.clock.now_ms, b"\1\1\7\0\0" + bytes(50))
                 eve.publish(name, forged.raw)
             for key in (channel_key(name, Channel.STATE), name, f"ezagent/{room}/index/2026-11'--/state"):
-                answers(eve.network, key, b"\xff" * 500, 0.3)
+                answers(eve.network, key, b"\xff" * 500, 0.3, eve.network.called)
         for number in range(1, 30):
             shard = doc_id("index", room_id=room, shard_id=f"{month}-{number:03}")
             eve.publish(shard, seal(eve.peer.entity.key, eve.id, shard, 0, b"\1\1\7\0\0" + bytes(50)).raw)
@@ -149,7 +149,13 @@ def test_a_stranger_on_the_bus_changes_nothing(world: World) -> None:
         lie = seal(eve.peer.entity.key, friend, doc_id("config", room_id=mine), 1, b"\0\0").raw
         told = Bundle((*decode_bundle(offer).records, (RecordKind.ENVELOPE, lie)))
         for payload in (offer, encode_bundle(told.records), b"garbage", b"\1\0" + b"\xff" * 100):
-            answers(eve.network, channel_key(doc_id("inbox", entity_id=hers), Channel.UPDATES), payload, 2.0)
+            answers(
+                eve.network,
+                channel_key(doc_id("inbox", entity_id=hers), Channel.UPDATES),
+                payload,
+                2.0,
+                eve.network.called,
+            )
         alice.run("send", room, "still here")
         wait_for(lambda: bodies(bob, room) == ["hello", "still here"], WAIT_SECONDS, "the message")
         assert [one["room_id"] for one in alice.json("room", "list")] == [room]
@@ -161,7 +167,7 @@ def test_a_stranger_on_the_bus_changes_nothing(world: World) -> None:
 
 
 def _record_of(eve: Mallory, entity: str) -> bytes:
-    (answer, *_) = answers(eve.network, doc_id("pubkey", entity_id=entity), b"", 5.0)
+    (answer, *_) = answers(eve.network, doc_id("pubkey", entity_id=entity), b"", 5.0, eve.network.called)
     return decode_bundle(answer).of(RecordKind.IDENTITY)[0]
 
 

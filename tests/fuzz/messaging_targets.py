@@ -16,6 +16,8 @@ from sublet.messaging.extensions import reactions
 from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.mutable import MUTABLES, content_document
 from sublet.messaging.extensions.presence import PRESENCES
+from sublet.messaging.links.batches import BatchReader, Odd
+from sublet.messaging.links.declared import MAX_DECLARED, DeclaredByPeer, DeclaredOnLink
 from sublet.protocol import home_token, times
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent import (
@@ -39,6 +41,7 @@ from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room import seen
 from sublet.protocol.ezagent.yjs import decode, vectors
 from sublet.protocol.ezagent.yjs.reader import Reader
+from support import zenoh_words
 from support.rooms import NOW_MS, Peer, local_entity, peers, shared_room
 
 ROOM, NODE = "01a2212b-1000-7167-9394-011daa814786", local_entity("bob", 0).record.entity_id.partition(":")[2]
@@ -48,6 +51,22 @@ ROOM, NODE = "01a2212b-1000-7167-9394-011daa814786", local_entity("bob", 0).reco
 def _envelope(data: bytes) -> None:
     found = envelope.unpack(data)
     assert found.raw == data
+
+
+@target("zenoh_batches", "messaging.links.batches:BatchReader.feed", raises=[Odd])
+def _batches(data: bytes) -> None:
+    """Read a link's bytes behind a handshake; in two pieces they mean the same as in one."""
+    told: list[list[object]] = [[], []]
+    peer = DeclaredByPeer(lambda: 0.0)
+    for found, cut in zip(told, (len(data), len(data) // 2), strict=True):
+        link = DeclaredOnLink(peer)
+        reader = BatchReader(lambda one, link=link, found=found: (found.append(one), link.take(one))[1])  # type: ignore[misc]
+        reader.feed(zenoh_words.handshake())
+        reader.feed(data[:cut])
+        reader.feed(data[cut:])
+        link.ended()
+    assert told[0] == told[1]
+    assert peer.count == 0 <= MAX_DECLARED
 
 
 @target("yjs_update", "protocol.ezagent.yjs.decode:decode_update", raises=[Refused])

@@ -8,11 +8,11 @@ import stat
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Final, get_args
 
 import pytest
 
 from sublet.mcp_server.install import (
-    CLIENTS,
     Client,
     Scope,
     apply,
@@ -23,6 +23,7 @@ from sublet.mcp_server.install import (
 )
 from sublet.protocol.errors import LocalCode, SubletError
 
+CLIENTS: Final[tuple[Client, ...]] = get_args(Client)
 COMMAND = ["/opt/sublet/bin/sublet", "mcp"]
 
 

@@ -41,7 +41,7 @@ async def test_a_full_disk_ends_nothing_and_loses_nothing(tmp_path: Path) -> Non
         more = [(await alice.bus.room.create(name=f"r{number}", invite=[bob.id]))["room_id"] for number in range(5)]
         for _ in range(3):  # it runs still, although none of it can be kept
             with suppress(SubletError):
-                await bob.service.synchronise(room)
+                await bob.service.asking.room(room)
             with suppress(SubletError):
                 await bob.service._catching_up.everything()
         await bob.service.on_engine(lambda engine: let_grow(engine, ROOMY))

@@ -39,7 +39,7 @@ async def test_whoever_floods_one_member_before_they_are_removed_shuts_nobody_ou
         for one in (alice, bob):
             await one.service.on_engine(lambda engine: engine.intake.learn(eve.entity.record.encode()))
         await alice.bus.room.invite(room_id=room, entity=eve.id)
-        await bob.service.synchronise(room)
+        await bob.service.asking.room(room)
         hub.cut(alice.network, bob.network)
         await flood(bob, Writer(eve, room), count, size)
         await bob.bus.message.send(room_id=room, body="behind all of that")
@@ -63,7 +63,7 @@ async def test_what_was_refused_for_its_size_holds_nothing_back_and_is_not_asked
         for one in (alice, bob):
             await one.service.on_engine(lambda engine: engine.intake.learn(eve.entity.record.encode()))
         await alice.bus.room.invite(room_id=room, entity=eve.id)
-        await bob.service.synchronise(room)
+        await bob.service.asking.room(room)
         await alice.bus.message.send(room_id=room, body="first")
         await bob.until(room, lambda bodies: bodies == ["first"])
         hub.cut(alice.network, bob.network)
@@ -73,14 +73,14 @@ async def test_what_was_refused_for_its_size_holds_nothing_back_and_is_not_asked
         hub.heal()
         await alice.until(room, lambda bodies: "before" in bodies)
         for _ in range(3):
-            await alice.service.synchronise(room)
+            await alice.service.asking.room(room)
         refused = (await alice.service.counts())["quota"]
-        await alice.service.synchronise(room)
+        await alice.service.asking.room(room)
         assert (await alice.service.counts())["quota"] == refused
         await alice.bus.room.invite(room_id=room, entity=eve.id)  # asks for it now
-        await bob.service.synchronise(room)
+        await bob.service.asking.room(room)
         for one in (alice, bob):
-            await one.service.synchronise(room)
+            await one.service.asking.room(room)
         shown = [await one.bodies(room) for one in (alice, bob)]
         assert shown[0] == shown[1]
 

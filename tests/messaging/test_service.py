@@ -181,7 +181,7 @@ async def test_two_who_were_told_different_things_find_out_and_show_the_same(tmp
             since = 0
             with anyio.fail_after(SECONDS):
                 while not named:
-                    await honest.service.synchronise(room)
+                    await honest.service.asking.room(room)
                     seen = await honest.service.watch(honest.id, since, 0.0, room)
                     since = seen["cursor"]
                     named = [event["entity"] for event in seen["events"] if event["kind"] == "room.equivocation"]

@@ -14,7 +14,7 @@ import pytest
 from mutants.decides import PACKAGE
 from mutants.forks import Job, run_forked
 from mutants.operators import Mutant
-from mutants.plugin import KILLED, QUIET, SURVIVED, Plan
+from mutants.plugin import KILLED_BY, LAST_CODE, QUIET, SURVIVED, Plan
 
 SECONDS: Final = 40.0
 MOST_FILES: Final = 4
@@ -24,6 +24,8 @@ MOST_FILES: Final = 4
 def run_anew(plan: Plan) -> None:
     """Run what of the plan can't be swapped in. Nothing of ours may have been imported."""
     assert not any(name == "sublet" or name.startswith("sublet.") for name in sys.modules)
+    for number in plan.anew:
+        plan.chosen[number] = _of_few_files(plan.chosen[number])
     jobs = (
         Job(number, partial(_try, plan.mutants[number], plan.chosen[number]), SECONDS) for number in sorted(plan.anew)
     )
@@ -40,7 +42,29 @@ def _try(mutant: Mutant, tests: Sequence[str]) -> int:
         return compile(mutant.source, path, "exec", dont_inherit=True)
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
+    first = [test for test in tests if test.partition("::")[0] == tests[0].partition("::")[0]]
+    for some in (first, tests[len(first) :]):
+        noticed = _First()
+        arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *QUIET, *some]
+        if some and pytest.main(arguments, plugins=[noticed]) != pytest.ExitCode.OK:
+            by = tests.index(noticed.test) if noticed.test in tests else tests.index(some[0])
+            return min(KILLED_BY + by, LAST_CODE)
+    return SURVIVED
+
+
+class _First:
+    """Remembers which test has noticed; of what can't even be loaded, none."""
+
+    def __init__(self) -> None:
+        self.test = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the first that fails."""
+        if report.failed and not self.test:
+            self.test = report.nodeid
+
+
+def _of_few_files(tests: Sequence[str]) -> list[str]:
+    """Leave the tests of a few files, file by file."""
     files = list(dict.fromkeys(test.partition("::")[0] for test in tests))[:MOST_FILES]
-    chosen = [test for test in tests if test.partition("::")[0] in files]
-    arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *QUIET, *chosen]
-    return SURVIVED if pytest.main(arguments) == pytest.ExitCode.OK else KILLED
+    return [test for file in files for test in tests if test.partition("::")[0] == file]

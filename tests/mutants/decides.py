@@ -6,20 +6,30 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from support.quick import starts_programs
+
 TESTS: Final = Path(__file__).parent.parent
 ROOT: Final = TESTS.parent
 PACKAGE: Final = ROOT / "src" / "sublet"
 
+_HOSTILE: Final = tuple(
+    f"attacks/test_{name}.py"
+    for name in ("view_led_to", "view_names", "view_property", "view_terms", "repository_left", "repository_rw")
+)
+"""Executors with raw SFTP, whose tests are tests of all that stands between them and a lent directory."""
+
 AREAS: Final = {
     "policy": ("policy",),
     "protocol": ("protocol",),
-    "workspace/view": ("workspace/view", "workspace/confined"),
-    "workspace/confined": ("workspace/confined",),
-    "workspace/sftp": ("workspace/sftp",),
+    "workspace/view": ("workspace/view", "workspace/confined", "workspace/git", *_HOSTILE),
+    "workspace/confined": ("workspace/view", "workspace/confined", "workspace/sftp", "workspace/git", *_HOSTILE),
+    "workspace/sftp": ("workspace/sftp", "workspace/serving/test_login.py", *_HOSTILE),
     "supervisor/router": ("supervisor/router",),
     "messaging/reading/authorise.py": ("messaging/reading", "messaging/trust", "messaging/extensions"),
 }
-"""What decides, below ``src/sublet``, and where below ``tests`` its tests are."""
+"""What decides, below ``src/sublet``, and where below ``tests`` its tests are: directories, and single modules."""
+SETTLED: Final = "test_settled"
+"""Test modules that look at what all modules of their place settle as they are loaded."""
 
 
 def modules() -> Iterator[str]:
@@ -35,6 +45,18 @@ def folders_of_tests(files: Iterable[str]) -> list[str]:
     areas = {area for file in files for area in AREAS if file == area or file.startswith(f"{area}/")}
     folders = {folder for area in areas for folder in AREAS[area]}
     return [f"tests/{folder}" for folder in sorted(folders) if not _below(folder, folders)]
+
+
+def further_tests(folders: Iterable[str]) -> list[str]:
+    """Return the test modules outside of these folders that start no program."""
+    places = [ROOT / folder for folder in folders]
+    return [
+        path.relative_to(ROOT).as_posix()
+        for path in sorted(TESTS.rglob("test_*.py"))
+        if "mutants" not in path.parts
+        and not any(path.is_relative_to(place) for place in places)
+        and not starts_programs(path)
+    ]
 
 
 def own_tests(file: str) -> frozenset[str]:

@@ -12,13 +12,16 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 MEMORY: Final = 8 << 30
 """Bytes of addresses that a fork may have: a mutant that grows without end is stopped."""
 LOOK_SECONDS: Final = 0.01
 SLACK: Final = 6
-"""How much longer than its processor time a fork may take: the machine is shared."""
+"""How much longer than its processor time a fork may take, before it is asked whether it gets on at all."""
+ASK_SECONDS: Final = 15.0
+"""How often a fork is asked then: the machine is shared, and one that runs has its bound of processor time."""
 TIMED_OUT: Final = -1
 
 
@@ -32,11 +35,20 @@ class Job:
     """Of processor time, at most."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Running:
     job: Job
     scratch: str
     until: float
+    ticks: int = 0
+
+    def stands(self, pid: int) -> bool:
+        """Tell whether the time is over and the fork has not got on since it was asked last."""
+        if time.monotonic() <= self.until:
+            return False
+        before, self.ticks = self.ticks, _ticks(pid)
+        self.until = time.monotonic() + ASK_SECONDS
+        return self.ticks <= before
 
 
 def run_forked(jobs: Iterable[Job], workers: int, deadline: float) -> Iterator[tuple[int, int]]:
@@ -79,11 +91,20 @@ def _begin(job: Job, scratch: str) -> int:
     os._exit(code)
 
 
+def _ticks(pid: int) -> int:
+    """Return how much processor time a process has had; 0 where that can't be told."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12])
+
+
 def _ended(running: dict[int, _Running]) -> Iterator[tuple[int, int]]:
     time.sleep(LOOK_SECONDS)
     for pid, one in list(running.items()):
         ended, status = os.waitpid(pid, os.WNOHANG)
-        if not ended and time.monotonic() > one.until:
+        if not ended and one.stands(pid):
             os.killpg(pid, signal.SIGKILL)
             ended, status = os.waitpid(pid, 0)
         if ended:

@@ -1,9 +1,9 @@
 """Keeps what mutants have shown, so that a whole run goes on where it was stopped and tries only what changed.
 
-Of each module there is a file of lines, named by the module and by the hash of its text and of what makes and tries
-mutants (``TOOLS``). A line holds one mutant. That it was killed holds as long as the files of the tests that it was
-given are as they were; that it survived, as long as all tests are that a run would look among. What the product's other
-modules say is left out of this: ``--anew`` tries everything again.
+Of each module there is a file of lines, named by the module and by the hash of its text and of what tries mutants
+(``TOOLS``). A line holds one mutant, named by the hash of its text. That it was killed holds as long as the file of the
+test that has noticed is as it was; that it survived, as long as all tests of its own place are. What the product's
+other modules and tests of other places say is left out of this: ``--anew`` tries everything again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,8 +20,8 @@ from mutants.decides import PACKAGE, ROOT
 from mutants.operators import Mutant
 
 PLACE: Final = ROOT / ".cache" / "mutants"
-TOOLS: Final = ("operators.py", "swapping.py", "forks.py", "observed.py", "plugin.py", "anew.py")
-"""The modules here that decide what a mutant is and whether it survives."""
+TOOLS: Final = ("swapping.py", "forks.py", "observed.py", "plugin.py", "anew.py")
+"""The modules here that decide whether a mutant survives."""
 MOST_TEXTS: Final = 8
 """Of so many texts of one module the results are kept: branches share the directory."""
 SHORT: Final = 20
@@ -36,6 +35,8 @@ class Shown:
     survived: bool
     tests: tuple[str, ...] = ()
     """Ids of the tests that it was given, if it survived."""
+    further: bool = False
+    """Whether it survived also the tests of other places."""
 
 
 class Kept:
@@ -50,8 +51,8 @@ class Kept:
             root: of the repository.
             package: below which the modules are.
         """
-        self._place, self._root, self._package = place, root, package
-        self._folders = {folder: _of_folder(root / folder) for folder in folders}
+        self.place, self._root, self._package = place, root, package
+        self._folders = {folder: digest_of_folder(root / folder) for folder in folders}
 
     def known(self, mutants: Iterable[Mutant]) -> dict[int, Shown]:
         """Return what is known of these mutants and holds still, by their numbers."""
@@ -64,28 +65,30 @@ class Kept:
                 rows = _rows(self._path(file))
             row = rows.get(_digest(mutant.source))
             if row is not None and self._holds(row):
-                found[number] = Shown(row["survived"], tuple(row["tests"]))
+                found[number] = Shown(row["survived"], tuple(row["tests"]), row["further"])
         return found
 
-    def note(self, mutant: Mutant, *, survived: bool, tests: Sequence[str]) -> None:
+    def note(self, mutant: Mutant, *, survived: bool, tests: Sequence[str], further: bool = False) -> None:
         """Keep what a mutant has shown just now.
 
         Args:
             mutant: which.
             survived: whether no test noticed.
-            tests: ids of the tests that it was given.
+            tests: ids of the tests that it was given, or of the one that has noticed.
+            further: whether these are of other places.
         """
         files = dict.fromkeys(test.partition("::")[0] for test in tests)
         row = {
             "mutant": _digest(mutant.source),
             "survived": survived,
             "tests": list(tests) if survived else [],
+            "further": survived and further,
             "by": self._folders if survived else {file: _of_file(self._root / file) for file in files},
         }
         path = self._path(mutant.file)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            _forget_oldest(path.parent)
+            forget_oldest(path.parent)
         with path.open("a", encoding="utf-8") as written:
             written.write(json.dumps(row) + "\n")
 
@@ -96,7 +99,7 @@ class Kept:
         return all(_of_file(self._root / file) == digest for file, digest in by.items())
 
     def _path(self, file: str) -> Path:
-        return self._place / file.replace("/", ".") / f"{_of_module(self._package / file)}.jsonl"
+        return self.place / file.replace("/", ".") / f"{_of_module(self._package / file)}.jsonl"
 
 
 def _rows(path: Path) -> dict[str, Mapping[str, Any]]:
@@ -110,8 +113,9 @@ def _rows(path: Path) -> dict[str, Mapping[str, Any]]:
     return rows
 
 
-def _forget_oldest(folder: Path) -> None:
-    paths = sorted(folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)
+def forget_oldest(folder: Path, suffix: str = ".jsonl") -> None:
+    """Leave room for one file more of a few."""
+    paths = sorted(folder.glob(f"*{suffix}"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in paths[MOST_TEXTS - 1 :]:
         path.unlink(missing_ok=True)
 
@@ -120,7 +124,7 @@ def _forget_oldest(folder: Path) -> None:
 def _of_module(path: Path) -> str:
     here = Path(__file__).parent
     tools = "".join(_of_file(here / name) for name in TOOLS)
-    return _digest(tools + version("mutmut") + path.read_text(encoding="utf-8"))
+    return _digest(tools + path.read_text(encoding="utf-8"))
 
 
 @cache
@@ -128,8 +132,10 @@ def _of_file(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:SHORT] if path.is_file() else ""
 
 
-def _of_folder(folder: Path) -> str:
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
+def digest_of_folder(folder: Path) -> str:
+    """Return a hash of all files below a directory, or of a single file."""
+    paths = [folder] if folder.is_file() else sorted(folder.rglob("*"))
+    files = (path for path in paths if path.is_file() and "__pycache__" not in path.parts)
     return _digest("".join(f"{path.relative_to(folder)} {_of_file(path)}\n" for path in files))
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import sys
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Final
 
 import pytest
+
+from mutants.decides import PACKAGE, ROOT
+from mutants.kept import digest_of_folder, forget_oldest
 
 MOST_SECONDS: Final = 3.0
 """Of processor time, with its calls being noted: a test that takes longer is left aside."""
@@ -43,6 +47,50 @@ def observe(items: Sequence[pytest.Item], numbers: Sequence[int], files: Collect
     return 0
 
 
+class Remembered:
+    """What was observed before, by test module, as long as neither it nor the product nor helpers of tests change.
+
+    Args:
+        place: a directory; None remembers nothing.
+    """
+
+    def __init__(self, place: Path | None) -> None:
+        self._place = place
+        trees = "" if place is None else "".join(digest_of_folder(ROOT / tree) for tree in ("src", "tests/support"))
+        self._others = trees
+
+    def of(self, module: Path) -> dict[str, Observed] | None:
+        """Return what was observed, by the ids of tests; None where a module has to be observed."""
+        path = self._path(module)
+        if path is None or not path.exists():
+            return None
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            test: Observed(seconds, frozenset((str(PACKAGE / file), name) for file, name in called))
+            for test, (seconds, called) in rows.items()
+        }
+
+    def keep(self, module: Path, found: Mapping[str, Observed]) -> None:
+        """Remember a module."""
+        path = self._path(module)
+        if path is None:
+            return
+        rows = {
+            test: [seen.seconds, sorted([str(Path(file).relative_to(PACKAGE)), name] for file, name in seen.called)]
+            for test, seen in found.items()
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        forget_oldest(path.parent, ".json")
+        path.write_text(json.dumps(rows), encoding="utf-8")
+
+    def _path(self, module: Path) -> Path | None:
+        if self._place is None:
+            return None
+        name = module.relative_to(ROOT).as_posix().replace("/", ".")
+        digest = hashlib.sha256(self._others.encode() + module.read_bytes()).hexdigest()[:20]
+        return self._place / "observed" / name / f"{digest}.json"
+
+
 def load(path: Path) -> dict[int, Observed]:
     """Return what ``observe`` wrote."""
     rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
@@ -52,11 +100,11 @@ def load(path: Path) -> dict[int, Observed]:
 
 
 def _run_one(item: pytest.Item, files: Collection[str]) -> Observed | None:
-    called: set[tuple[str, str]] = set()
+    codes: set[CodeType] = set()
 
     def note(frame: FrameType, event: str, argument: object) -> None:
-        if event == "call" and frame.f_code.co_filename in files:
-            called.add((frame.f_code.co_filename, frame.f_code.co_qualname))
+        # For calls alone, as it returns no tracer of what is in them; that costs least.
+        codes.add(frame.f_code)
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise TooSlow
@@ -64,24 +112,25 @@ def _run_one(item: pytest.Item, files: Collection[str]) -> Observed | None:
     signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     started = time.process_time()
-    threading.setprofile(note)
-    sys.setprofile(note)
+    threading.settrace(note)
+    sys.settrace(note)
     try:
-        passed = run_items([item])
+        passed = first_failure([item]) is None
     finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
+        sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type] # so it is undone
         signal.setitimer(signal.ITIMER_PROF, 0)
-    return Observed(time.process_time() - started, frozenset(called)) if passed else None
+    called = frozenset((code.co_filename, code.co_qualname) for code in codes if code.co_filename in files)
+    return Observed(time.process_time() - started, called) if passed else None
 
 
-def run_items(items: Sequence[pytest.Item]) -> bool:
-    """Run items in this process until one fails, and tell whether all passed."""
+def first_failure(items: Sequence[pytest.Item]) -> int | None:
+    """Run items in this process until one fails, and return which, or None where all pass."""
     for number, item in enumerate(items):
         session = item.session
         failed = session.testsfailed
         following = items[number + 1] if number + 1 < len(items) else None
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.testsfailed > failed:
-            return False
-    return True
+            return number
+    return None

@@ -1,26 +1,20 @@
 """What mutmut would change in a module, as one text a mutant.
 
 This is the only module that knows mutmut: it takes its operators, and leaves its runner aside (``docs/dependencies.md``
-says why). What mutmut offers is cut down to what decides something: words for people, which tests of wording hold, and
-what is only there for the type checker are no mutants.
+says why). What mutmut offers is cut down to what decides something (``silent``).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
 
 import libcst as cst
 from mutmut.mutation.file_mutation import Mutation, create_mutations
 
-FOR_TYPES: Final = frozenset({"cast", "TypeVar", "NewType", "ParamSpec", "dataclass"})
-"""Calls that say something to the type checker, or how a class is made, and decide nothing."""
-LOGS: Final = frozenset({"_log", "log", "logger", "_logger"})
-NOT_DECIDING: Final = re.compile(r"\s*(?:@dataclass|__slots__|__all__|from |import )")
+from mutants.silent import same_meaning, silent_parts
 
 
 @dataclass(frozen=True)
@@ -55,7 +49,8 @@ class MutatedModule:
         self.file = file
         self.text = (root / file).read_text(encoding="utf-8")
         self._module, mutations, _, _ = create_mutations(file, self.text)
-        self._mutations = [one for one in mutations if _decides(one)]
+        silent = silent_parts(self._module)
+        self._mutations = [one for one in mutations if _decides(one, silent)]
 
     def __len__(self) -> int:
         """Return how many mutants there are."""
@@ -106,37 +101,14 @@ class MutatedModule:
         return names
 
 
-def _decides(mutation: Mutation) -> bool:
+def _decides(mutation: Mutation, silent: Container[int]) -> bool:
     node, changed = mutation.original_node, mutation.mutated_node
-    if isinstance(node, cst.BaseString):
-        return not _for_people(node)
+    if id(node) in silent or same_meaning(node, changed):
+        return False
     if isinstance(node, cst.Call) and isinstance(changed, cst.Call):
-        if _called(node) in FOR_TYPES or _receiver(node) in LOGS:
-            return False
-        return not any(_for_people(argument.value) for argument in _lost(node.args, changed.args))
+        kept = {id(argument) for argument in changed.args}
+        return all(id(argument) in kept or id(argument) not in silent for argument in node.args)
     return True
-
-
-def _lost(before: Sequence[cst.Arg], after: Sequence[cst.Arg]) -> list[cst.Arg]:
-    kept = {id(argument) for argument in after}
-    return [argument for argument in before if id(argument) not in kept]
-
-
-def _for_people(node: cst.CSTNode) -> bool:
-    """Tell whether it is a text with words, and no name, key or pattern."""
-    if isinstance(node, cst.SimpleString):
-        return " " in node.raw_value
-    return isinstance(node, cst.FormattedString | cst.ConcatenatedString)
-
-
-def _called(node: cst.Call) -> str:
-    return node.func.value if isinstance(node.func, cst.Name) else ""
-
-
-def _receiver(node: cst.Call) -> str:
-    if isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.Name):
-        return node.func.value.value
-    return ""
 
 
 def _difference(before: Sequence[str], after: Sequence[str]) -> tuple[str, str]:

@@ -16,10 +16,10 @@ from typing import Final
 import hypothesis
 import pytest
 
-from mutants.decides import PACKAGE, own_tests
+from mutants.decides import PACKAGE, SETTLED, modules, own_tests
 from mutants.forks import Job, run_forked
 from mutants.kept import Kept
-from mutants.observed import Observed, load, observe, run_items
+from mutants.observed import Observed, Remembered, first_failure, load, observe
 from mutants.operators import Mutant
 from mutants.swapping import Functions, ModuleLevelError, changed_code, loaded_functions, swap
 
@@ -28,9 +28,15 @@ SECONDS_OF_TESTS: Final = 3.0
 LEAST_SECONDS: Final = 6.0
 """Processor time that a mutant may take at least before it counts as one that never ends."""
 OBSERVING_SECONDS: Final = 600.0
+"""Of processor time, for one part of the tests."""
+MODULES_A_FORK: Final = 4
+"""How many test modules are observed in one fork."""
 EXAMPLES: Final = 25
 """How many examples a property is tried with: the same ones each time."""
 KILLED, SURVIVED, ANEW = 1, 0, 3
+KILLED_BY: Final = 10
+"""From here on an exit code says which of a mutant's tests has noticed it."""
+LAST_CODE: Final = 255
 QUIET: Final = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 """Libraries with plugins have been imported already."""
 
@@ -56,6 +62,12 @@ class Plan:
     """Where results are kept, and come from."""
     known: int = 0
     """How many results were there from before."""
+    in_part: bool = False
+    """Whether the tests are only some of those that a mutant should be given, so that surviving shows nothing."""
+    further: bool = False
+    """Whether the tests are those of other places, for who survived the tests of its own."""
+    tried_further: set[int] = field(default_factory=set)
+    """Who survived these as well."""
 
     def recall(self) -> None:
         """Take the results that are kept and hold still."""
@@ -63,6 +75,8 @@ class Plan:
             self.results[number], self.chosen[number] = shown.survived, list(shown.tests)
             if shown.survived and not shown.tests:
                 self.untested.add(number)
+            if shown.further:
+                self.tried_further.add(number)
         self.known = len(self.results)
 
     def left(self) -> Sequence[Mutant]:
@@ -73,10 +87,17 @@ class Plan:
         """Note the end of a mutant's fork; a survivor is told at once, since a whole run takes hours."""
         mutant, survived = self.mutants[number], code == SURVIVED
         self.results[number] = survived
-        if self.kept:
-            self.kept.note(mutant, survived=survived, tests=self.chosen.get(number, ()))
+        tests = self.chosen.get(number, [])
+        if KILLED_BY <= code < LAST_CODE:
+            tests = tests[code - KILLED_BY :][:1]
+        if self.kept and not (survived and self.in_part):
+            self.kept.note(mutant, survived=survived, tests=tests, further=self.further)
         if survived:
             print(f"survives: {mutant.file} {mutant.name}", file=sys.stderr, flush=True)
+
+    def doubtful(self) -> list[int]:
+        """Return who survived the tests of its own place, and was not tried with others."""
+        return [number for number, survived in self.results.items() if survived and number not in self.tried_further]
 
 
 class MutantsPlugin:
@@ -97,11 +118,11 @@ class MutantsPlugin:
         files = {str(PACKAGE / mutant.file) for mutant in plan.left()}
         self._functions = loaded_functions(files)
         began = time.monotonic()
-        observed = self._observe(files)
-        print(
-            f"{len(observed)} of {len(self._items)} tests observed in {time.monotonic() - began:.0f} s", file=sys.stderr
-        )
-        jobs = self._jobs(observed)
+        observed = self._observe({str(PACKAGE / file) for file in modules()})
+        count = len(observed) if observed is not None else "not all"
+        print(f"{count} of {len(self._items)} tests observed in {time.monotonic() - began:.0f} s", file=sys.stderr)
+        # What was observed in part would let survive what the other tests notice.
+        jobs = self._jobs(observed) if observed is not None else iter(())
         for number, code in run_forked(jobs, plan.workers, plan.deadline):
             if code == ANEW:
                 plan.anew.add(number)
@@ -109,18 +130,46 @@ class MutantsPlugin:
                 plan.record(number, code)
         return True
 
-    def _observe(self, files: Collection[str]) -> Mapping[int, Observed]:
-        """Run every test once as things are."""
+    def _observe(self, files: Collection[str]) -> Mapping[int, Observed] | None:
+        """Run every test once as things are, unless it is known; None where there was no time for all."""
+        numbers: dict[Path, list[int]] = {}
+        for number, item in enumerate(self._items):
+            numbers.setdefault(item.path, []).append(number)
+        remembered = Remembered(self._plan.kept.place if self._plan.kept else None)
+        observed: dict[int, Observed] = {}
+        left: list[Path] = []
+        for path, own in numbers.items():
+            seen = remembered.of(path)
+            if seen is None:
+                left.append(path)
+            else:
+                ids = {self._items[number].nodeid: number for number in own}
+                observed |= {ids[test]: one for test, one in seen.items() if test in ids}
+        parts = [left[at : at + MODULES_A_FORK] for at in range(0, len(left), MODULES_A_FORK)]
         with tempfile.TemporaryDirectory() as scratch:
-            shards = max(1, self._plan.workers * 8)
-            places = [Path(scratch) / str(shard) for shard in range(shards)]
-            jobs = []
-            for shard, place in enumerate(places):
-                numbers = range(shard, len(self._items), shards)
-                jobs.append(Job(shard, partial(observe, self._items, numbers, files, place), OBSERVING_SECONDS))
-            for _ in run_forked(jobs, self._plan.workers, time.monotonic() + OBSERVING_SECONDS):
-                pass
-            return {number: seen for place in places if place.exists() for number, seen in load(place).items()}
+            jobs = [
+                Job(
+                    key,
+                    partial(
+                        observe,
+                        self._items,
+                        [n for path in part for n in numbers[path]],
+                        files,
+                        Path(scratch, str(key)),
+                    ),
+                    OBSERVING_SECONDS,
+                )
+                for key, part in enumerate(parts)
+            ]
+            ended = 0
+            for key, code in run_forked(jobs, self._plan.workers, self._plan.deadline):
+                ended += 1
+                place = Path(scratch, str(key))
+                new = load(place) if place.exists() else {}
+                observed |= new
+                for path in parts[key] if code == 0 else ():
+                    remembered.keep(path, {self._items[n].nodeid: new[n] for n in numbers[path] if n in new})
+        return observed if ended == len(jobs) else None
 
     def _jobs(self, observed: Mapping[int, Observed]) -> Iterator[Job]:
         for number, mutant in enumerate(self._plan.mutants):
@@ -151,17 +200,30 @@ class MutantsPlugin:
     ) -> Sequence[int]:
         """Return the tests that call what is changed, a module's own first, as many as there is time for."""
         file, own = str(PACKAGE / mutant.file), own_tests(mutant.file)
-
-        def calls(seen: Observed) -> bool:
-            return not seen.called.isdisjoint(names) if names else any(one == file for one, _ in seen.called)
-
-        able = [
-            number
-            for number, seen in observed.items()
+        if not names:
             # What happens at import is tested also by what only looks at its names.
-            if calls(seen) or (not names and self._items[number].path.stem in own)
-        ]
-        able.sort(key=lambda number: (self._items[number].path.stem not in own, observed[number].seconds))
+            return self._cheapest(observed, self._of_import(file, own, observed))
+        able = [number for number, seen in observed.items() if not seen.called.isdisjoint(names)]
+        able.sort(key=lambda number: (self._stem(number) not in own, observed[number].seconds))
+        return self._cheapest(observed, able)
+
+    def _of_import(self, file: str, own: Collection[str], observed: Mapping[int, Observed]) -> list[int]:
+        calls = {number: sum(one == file for one, _ in seen.called) for number, seen in observed.items()}
+        able = [number for number, count in calls.items() if count or self._stem(number) in {*own, SETTLED}]
+        able.sort(
+            key=lambda number: (
+                self._stem(number) != SETTLED,
+                self._stem(number) not in own,
+                -calls[number],
+                observed[number].seconds,
+            )
+        )
+        return able
+
+    def _stem(self, number: int) -> str:
+        return self._items[number].path.stem
+
+    def _cheapest(self, observed: Mapping[int, Observed], able: Sequence[int]) -> Sequence[int]:
         chosen, seconds = [], 0.0
         for number in able:
             if seconds + observed[number].seconds <= SECONDS_OF_TESTS:
@@ -174,7 +236,8 @@ class MutantsPlugin:
             swap(pairs, self._functions)
         except ModuleLevelError:
             return ANEW
-        return SURVIVED if run_items([self._items[number] for number in tests]) else KILLED
+        by = first_failure([self._items[number] for number in tests])
+        return SURVIVED if by is None else min(KILLED_BY + by, LAST_CODE)
 
 
 def collect_and_run(plan: Plan, folders: Sequence[str]) -> None:

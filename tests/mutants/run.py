@@ -5,13 +5,16 @@
     make mutants ARGS="--all --seconds 1800"         no longer than this; the next run goes on
     make mutants ARGS="--seed other --sample 200"    another sample
     make mutants ARGS="--all policy/globs.py"        every mutant of some files, or of all below a directory
+    make mutants ARGS="--all policy/globs.py --tests tests/policy/test_globs.py"    with these tests alone, quickly
 
 mutmut's operators change one place of one function; the tests that call that function run in a fork, where the changed
-code has taken the place of the loaded (``swapping``). What is outside of functions is imported anew. A mutant that
-survives is killed by a better test, or listed with its reason in ``explained.toml``. A test that fails without a
+code has taken the place of the loaded (``swapping``). What is outside of functions is imported anew. Who survives the
+tests of its own place (``decides``) is tried with those of all other places that start no program. A mutant that
+survives these is killed by a better test, or listed with its reason in ``explained.toml``. A test that fails without a
 change, or takes long, kills nothing here.
 
-What ``--all`` has shown is kept (``kept``): the next run tries only what changed since.
+What ``--all`` has shown is kept (``kept``): the next run tries only what changed since. With ``--tests``, only who was
+killed is kept.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from pathlib import Path
 from typing import Final
 
 from mutants.anew import run_anew
-from mutants.decides import ROOT, folders_of_tests, modules
+from mutants.decides import ROOT, folders_of_tests, further_tests, modules
 from mutants.explained import load
 from mutants.kept import PLACE, Kept
 from mutants.plugin import Plan, collect_and_run
@@ -64,6 +67,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, metavar="N", help="begin no mutant after so long")
     parser.add_argument("--kept", type=Path, default=PLACE, metavar="DIR", help="where the results of --all are kept")
+    parser.add_argument("--tests", action="append", default=[], metavar="FILE", help="only with these tests, quickly")
     parser.add_argument("--anew", action="store_true", help="try again also what is kept")
     asked = parser.parse_args()
     began = time.monotonic()
@@ -73,16 +77,16 @@ def main() -> int:
     total = sum(counts.values())
     mutants = sample(counts, total if asked.all else asked.sample, asked.seed, asked.workers)
     seconds = asked.seconds or (float("inf") if asked.all else DEADLINE_SECONDS)
-    plan = Plan(mutants, asked.workers, began + seconds, kept=_kept(asked, files))
+    plan = Plan(mutants, asked.workers, began + seconds, kept=_kept(asked, files), in_part=bool(asked.tests))
     if not asked.anew:
         plan.recall()
     known = f", {plan.known} of which are known from before" if plan.known else ""
     print(f"{total} mutants of {len(counts)} modules; {len(mutants)} are tried{known}", flush=True)
+    folders = folders_of_tests(files if asked.all else (mutant.file for mutant in mutants))
     if plan.left():
-        plan = _apart(plan, folders_of_tests(files if asked.all else (mutant.file for mutant in mutants)))
-        for library in LIBRARIES:
-            importlib.import_module(library)
-        run_anew(plan)
+        plan = _tried(plan, asked.tests or folders)
+    if _doubtful(plan) and not asked.tests:
+        _try_further(plan, further_tests(folders))
     if asked.all:
         print("\n".join(of_modules(plan)))
     code = tell(plan)
@@ -98,6 +102,31 @@ def _asked_for(file: str, places: Sequence[str]) -> bool:
 
 def _kept(asked: argparse.Namespace, files: Sequence[str]) -> Kept | None:
     return Kept(asked.kept.absolute(), folders_of_tests(files)) if asked.all else None
+
+
+def _tried(plan: Plan, tests: Sequence[str]) -> Plan:
+    done = _apart(plan, tests)
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    run_anew(done)
+    return done
+
+
+def _doubtful(plan: Plan) -> list[int]:
+    left = set(survivors(plan))
+    return [number for number in plan.doubtful() if number in left]
+
+
+def _try_further(plan: Plan, tests: Sequence[str]) -> None:
+    """Try who survived the tests of its own place with the quick tests of all others."""
+    numbers = _doubtful(plan)
+    mutants = [plan.mutants[number] for number in numbers]
+    done = _tried(Plan(mutants, plan.workers, plan.deadline, kept=plan.kept, further=True), tests)
+    for number, survived in done.results.items():
+        plan.results[numbers[number]] = survived
+        plan.chosen.setdefault(numbers[number], []).extend(done.chosen.get(number, ()))
+        if number not in done.untested:
+            plan.untested.discard(numbers[number])
 
 
 def _apart(plan: Plan, folders: Sequence[str]) -> Plan:

@@ -13,7 +13,7 @@ from mutants import kept, run
 from mutants.decides import ROOT, TESTS
 from mutants.kept import Kept, Shown
 from mutants.operators import Mutant
-from mutants.plugin import Plan
+from mutants.plugin import KILLED, KILLED_BY, SURVIVED, Plan
 
 FILE = "policy/some.py"
 KILLER = "tests/policy/test_some.py"
@@ -66,6 +66,31 @@ def test_who_was_killed_by_a_test_that_has_changed_is_tried(shown: Path) -> None
 def test_a_new_test_is_tried_on_who_survived_alone(shown: Path) -> None:
     (shown / "tests/policy/test_more.py").write_text("def test_more(): ...\n")
     assert list(kept_in(shown).known(MUTANTS)) == [0]
+
+
+def test_who_survived_all_tests_is_known_as_such(shown: Path) -> None:
+    kept_in(shown).note(MUTANTS[1], survived=True, tests=["tests/web/test_page.py::test_it"], further=True)
+    plan = Plan(MUTANTS, 1, 0.0, kept=kept_in(shown))
+    plan.recall()
+    assert plan.results == {0: False, 1: True}
+    assert plan.doubtful() == []
+
+
+def test_only_the_test_that_has_noticed_is_remembered(tree: Path) -> None:
+    (tree / "tests/policy/test_other.py").write_text("")
+    tests = ["tests/policy/test_other.py::test_other", f"{KILLER}::test_limit"]
+    Plan(MUTANTS, 1, 0.0, chosen={0: tests}, kept=kept_in(tree)).record(0, KILLED_BY + 1)
+    (tree / "tests/policy/test_other.py").write_text("changed")
+    assert list(kept_in(tree).known(MUTANTS)) == [0]
+    (tree / KILLER).write_text("changed")
+    assert kept_in(tree).known(MUTANTS) == {}
+
+
+def test_who_survived_some_tests_alone_has_shown_nothing(tree: Path) -> None:
+    plan = Plan(MUTANTS, 1, 0.0, kept=kept_in(tree), in_part=True)
+    plan.record(0, SURVIVED)
+    plan.record(1, KILLED)
+    assert kept_in(tree).known(MUTANTS) == {1: Shown(False)}
 
 
 def test_who_survived_fewer_tests_is_tried_with_more(shown: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mutants import run
+from mutants import forks, run
 from mutants.decides import AREAS, PACKAGE, ROOT, TESTS, folders_of_tests, modules, own_tests
 from mutants.explained import Explained, load
 from mutants.forks import TIMED_OUT, Job, run_forked
@@ -21,6 +22,9 @@ from mutants.swapping import Functions, ModuleLevelError, changed_code, swap
 PLACE = "supervisor/router/syntax.py"
 """Small, and tested by tests that start no program."""
 SOURCE = '''
+import re
+from typing import Protocol, cast
+
 LIMIT = 3
 
 
@@ -39,6 +43,23 @@ class Counter:
 
 def refuse():
     raise ValueError("words for people")
+
+
+def telling(name, there):
+    log.warning("left aside", name=name, limit=3)
+    if name not in there:
+        hint = f"It has {', '.join(there[:3]) or 'none'}."
+        raise Refused(Code.MISSING, f"no {name}"[:60], hint=hint, retry=5)
+    return cast("Some", there.get("some", None)).encode("utf-8")
+
+
+class Deciding(Protocol):
+    def decide(self, most=7): ...
+
+
+Some = dict[str, int]
+NAMES = "move move.file mv"
+SIZE = re.compile(r"[0-9]+ kb")
 '''
 
 
@@ -71,8 +92,40 @@ def test_a_mutant_has_a_name_that_says_what_is_changed_and_where(tmp_path: Path)
     assert all(mutant.source != SOURCE for mutant in module_of(tmp_path))
 
 
+def changes_of(tmp_path: Path, function: str) -> list[str]:
+    return [mutant.after for mutant in module_of(tmp_path) if mutant.function == function]
+
+
 def test_words_for_people_are_no_mutants(tmp_path: Path) -> None:
-    assert not [mutant for mutant in module_of(tmp_path) if mutant.function == "refuse"]
+    assert changes_of(tmp_path, "refuse") == []
+    assert not [mutant for mutant in module_of(tmp_path) if "log.warning" in mutant.before]
+
+
+def test_codes_keys_and_what_else_an_error_is_given_are_mutants(tmp_path: Path) -> None:
+    changed = changes_of(tmp_path, "telling")
+    assert "if name in there:" in changed
+    assert [change for change in changed if change.startswith("raise")] == [
+        'raise Refused(None, f"no {name}"[:60], hint=hint, retry=5)',
+        'raise Refused(Code.MISSING, f"no {name}"[:60], hint=hint, retry=None)',
+        'raise Refused(f"no {name}"[:60], hint=hint, retry=5)',
+        'raise Refused(Code.MISSING, f"no {name}"[:60], hint=hint, )',
+        'raise Refused(Code.MISSING, f"no {name}"[:60], hint=hint, retry=6)',
+    ]
+    for part in (".encode(None)", "there.get(None)", 'there.get("SOME", None)', '"XXutf-8XX"'):
+        assert [change for change in changed if part in change]
+    assert not [change for change in changed if "encode()" in change or 'get("some")' in change or "UTF-8" in change]
+
+
+def test_what_only_the_type_checker_reads_is_no_mutant(tmp_path: Path) -> None:
+    outside = changes_of(tmp_path, "")
+    assert not [change for change in outside if change.startswith("Some")]
+    assert changes_of(tmp_path, "Deciding.decide") == []
+
+
+def test_lists_of_names_and_patterns_are_no_words(tmp_path: Path) -> None:
+    outside = changes_of(tmp_path, "")
+    assert 'NAMES = "MOVE MOVE.FILE MV"' in outside
+    assert 'SIZE = re.compile(r"[0-9]+ KB")' in outside
 
 
 def test_a_loaded_function_runs_the_changed_code_and_stays_itself(tmp_path: Path) -> None:
@@ -109,11 +162,21 @@ def test_a_fork_that_never_ends_is_ended_and_the_others_are_told() -> None:
     assert list(run_forked(jobs, 2, 0.0)) == []
 
 
+def test_a_fork_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forks, "ASK_SECONDS", 0.05)
+
+    def wait() -> int:
+        signal.pause()
+        return 0
+
+    assert dict(run_forked([Job(1, wait, 0.05)], 1, float("inf"))) == {1: TIMED_OUT}
+
+
 def test_each_module_that_decides_is_there_and_has_tests() -> None:
     files = list(modules())
     assert len(files) == len(set(files)) > 150
     assert all((PACKAGE / area).exists() for area in AREAS)
-    assert all((ROOT / folder).is_dir() for folder in folders_of_tests(files))
+    assert all((ROOT / folder).exists() for folder in folders_of_tests(files))
     assert "test_globs" in own_tests("policy/globs.py")
     assert own_tests("messaging/reading/authorise.py") == {"test_authorise", "test_reading_authorise"}
 

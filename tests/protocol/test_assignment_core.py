@@ -20,12 +20,13 @@ from sublet.protocol.assignment.events import (
     WorkEnded,
 )
 from sublet.protocol.assignment.outputs import Answer, AskPolicy, Begin, Output, Record, Refuse, Renew, TakeSlot, Tell
-from sublet.protocol.assignment.state import Assignment, State, journalled
+from sublet.protocol.assignment.state import Assignment, State
 from sublet.protocol.assignment.verdict import Ended
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import AssignmentState
 from sublet.protocol.messages import Done, FollowUp, Start
 from sublet.protocol.times import Now, rfc3339_of
+from support.delegation_model.journal import assignment_kept
 from support.worker import invite
 
 OWNER, MALLORY = "SHA256:alice", "SHA256:mallory"
@@ -219,7 +220,7 @@ def test_a_follow_up_that_came_in_time_is_worked_on_before_the_end() -> None:
 
 
 def test_what_a_killed_process_left_does_nothing_but_end() -> None:
-    for left in (journalled(waiting()), journalled(working())):
+    for left in (assignment_kept(waiting()), assignment_kept(working())):
         assert "not waiting for START" in refusal(step(left, StartCame(start(), OWNER))[1])
         assert step(left, StopCame(WHY, OWNER))[1] == ()
         over, outputs = step(left, Restarted(FULL))

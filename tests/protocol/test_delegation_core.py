@@ -43,11 +43,12 @@ from sublet.protocol.delegation.outputs import (
     Serve,
     Settle,
 )
-from sublet.protocol.delegation.state import Delegation, ExtensionAsked, journalled
+from sublet.protocol.delegation.state import Delegation, ExtensionAsked
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.messages import Accept
 from sublet.protocol.times import Now
+from support.delegation_model.journal import delegation_kept
 
 BEGIN = Now(1_000_000.0, 10.0)
 ACCEPT = Accept.model_validate(
@@ -183,7 +184,7 @@ def test_who_waits_for_an_extension_is_told_of_the_end() -> None:
 
 def test_a_process_that_takes_over_says_nothing_before_it_serves() -> None:
     """The model has found this: START names how long the lease is served, which was not known yet."""
-    killed = journalled(at(*WAY, FollowUpSaid("one", "more", "digest"))[0])
+    killed = delegation_kept(at(*WAY, FollowUpSaid("one", "more", "digest"))[0])
     state, outputs = core.step(killed, TakenOver(), BEGIN)
     assert names(outputs) == ["Record", "FindAgain"]
     state, outputs = core.step(state, ExtensionAsked("a", 100, 600), BEGIN)

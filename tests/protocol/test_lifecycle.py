@@ -19,7 +19,6 @@ from sublet.protocol.lifecycle import (
     DelegationState,
     IllegalTransition,
     advance,
-    allows,
     is_terminal,
 )
 
@@ -93,7 +92,7 @@ def test_an_end_has_no_way_out(table: Table, states: type[StrEnum], events: type
     for state in states:
         if is_terminal(table, state):
             for event in events:
-                assert not allows(table, state, event)
+                assert event not in table[state]
                 with pytest.raises(IllegalTransition, match=str(state)):
                     advance(table, state, event)
 
@@ -107,7 +106,7 @@ def test_no_order_of_events_breaks_a_table(
     state: StrEnum = next(iter(states))
     visited = [state]
     for event in data.draw(st.lists(st.sampled_from(list(events)), max_size=30)):
-        if not allows(table, state, event):
+        if event not in table[state]:
             with pytest.raises(IllegalTransition):
                 advance(table, state, event)
             continue
@@ -123,7 +122,7 @@ def test_completed_means_every_step_was_taken_in_order(events: list[DelegationEv
     state = DelegationState.CREATED
     taken = []
     for event in events:
-        if allows(DELEGATION_TABLE, state, event):
+        if event in DELEGATION_TABLE[state]:
             state = advance(DELEGATION_TABLE, state, event)
             taken.append(event)
     if state is DelegationState.COMPLETED:

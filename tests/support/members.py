@@ -15,6 +15,7 @@ from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.membership.consent import ConsentRules
+from sublet.messaging.ports.agreed import KeepsAgreed
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.question import NONCE_BYTES, encode_question
@@ -46,7 +47,7 @@ class Member:
         """Wait until the room shows what is wanted, asking the others again and again."""
         with anyio.fail_after(SECONDS):
             while not wanted(await self.bodies(room)):
-                await self.service.synchronise(room)
+                await self.service.asking.room(room)
 
 
 @asynccontextmanager
@@ -59,6 +60,7 @@ async def member(
     more: tuple[Declaration, ...] = (),
     make_entity: Callable[[str], LocalEntity] | None = None,
     consent: ConsentRules | None = None,
+    agreed: KeepsAgreed | None = None,
 ) -> AsyncIterator[Member]:
     """Run a service with one entity.
 
@@ -71,6 +73,7 @@ async def member(
         more: declarations beside the built-ins.
         make_entity: see ``MessagingService``.
         consent: what becomes of invitations; by default all are taken up, as most tests are about something else.
+        agreed: see ``MessagingService``.
     """
     network = hub.join()
     service = MessagingService(
@@ -82,6 +85,7 @@ async def member(
         lambda _: accepts,
         make_entity=make_entity,
         consent=consent or TakesAll(),
+        agreed=agreed,
     )
     async with service.running():
         yield Member(name, client, service, network)

@@ -11,15 +11,13 @@ import json
 import logging
 import os
 import shutil
-import signal
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -27,6 +25,7 @@ from sublet.migrations.database import Database
 from sublet.migrations.layout import Layout, LayoutFiles, LayoutStep
 from sublet.migrations.schema import Migration, Schema, Tables
 from sublet.migrations.upgrade import upgrade
+from support.line_kills import killed_at
 
 ROWS: Final = 40
 MAX_LINES: Final = 5_000
@@ -100,31 +99,6 @@ def run(directory: Path) -> None:
     upgrade(*stores(directory))
 
 
-def killed_at(line: int, work: Callable[[], None]) -> bool:
-    """Run ``work`` in a process that kills itself at the ``line``-th line that it runs; tell if it came so far."""
-    pid = os.fork()
-    if pid == 0:
-        left = line
-
-        def trace(frame: FrameType, event: str, _: Any) -> Any:
-            nonlocal left
-            if not any(part in frame.f_code.co_filename for part in _TRACED):
-                return None
-            if event == "line":
-                left -= 1
-                if left == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-            return trace
-
-        sys.settrace(trace)
-        work()
-        os._exit(0)
-    _, status = os.waitpid(pid, 0)
-    if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status) != 0:
-        raise RuntimeError("the upgrade failed by itself")
-    return os.WIFSIGNALED(status)
-
-
 def found_in(path: Path) -> str:
     """Return ``old``, ``new`` or what else a database is."""
     with closing(sqlite3.connect(path)) as database:
@@ -175,7 +149,7 @@ def main(place: Path) -> int:
     wrong: list[str] = []
     for line in range(1, MAX_LINES):
         make_old(directory)
-        was_killed = killed_at(line, lambda: run(directory))
+        was_killed = killed_at(line, _TRACED, partial(run, directory))
         left = judge(directory)
         told[" ".join(left[:3])] += 1
         if unknown := [one for one in left if one not in ("old", "new", "moving")]:

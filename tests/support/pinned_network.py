@@ -32,7 +32,7 @@ class PinnedNetwork(ZenohNetwork):
         self._pinned.trust([key])
         doors = [_address(one) for one in endpoints.connect]
         called = self._pinned.call({key: doors} if doors else {})
-        super().__init__(Endpoints((self._pinned.inbound(key),), tuple(called.values())))
+        super().__init__(Endpoints((self._pinned.inbound(key),), tuple(called.values()), one_pattern=True))
 
     def close(self) -> None:
         super().close()

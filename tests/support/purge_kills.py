@@ -1,7 +1,8 @@
 """Kills a purge at every line that it runs, and says what is left each time, and after the next start.
 
 Usage: python -m support.purge_kills DIRECTORY [EVERY], with ``tests`` on the path. It prints one JSON object: how many
-kills there were, in how many of them the message was whole or gone after the next start, or ``wrong`` with what was found.
+kills there were, in how many of them the message was whole or gone after the next start, or ``wrong`` with what was
+found.
 """
 
 from __future__ import annotations
@@ -9,12 +10,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 import anyio
@@ -28,6 +28,7 @@ from sublet.messaging.engine.engine import Engine
 from sublet.messaging.erasing.erasing import Erasing
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.extensions.media import _keep
+from support.line_kills import killed_at
 from support.rooms import Peer
 
 MAX_LINES: Final = 20_000
@@ -103,24 +104,11 @@ def make(place: Path) -> tuple[str, str]:
     return room, ref
 
 
-def purge(place: Path, room: str, ref: str, kill_at: int) -> None:
-    """Purge, and be killed at that line."""
-    peer, lines = opened(place, 2), 0
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal lines
-        if not any(part in frame.f_code.co_filename for part in _TRACED):
-            return None
-        if event == "line":
-            lines += 1
-            if lines == kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-        return trace
-
-    sys.settrace(trace)
+def purge(place: Path, room: str, ref: str) -> None:
+    """Purge the message, and its file."""
+    peer = opened(place, 2)
     peer.do("purge.message", room_id=room, ref_id=ref)
     finish(peer)
-    sys.settrace(None)
     peer.store.close()
 
 
@@ -146,15 +134,11 @@ def main(directory: str, every: int = EVERY) -> int:
         place = base / "now"
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(base / "first", place)
-        child = os.fork()
-        if not child:
-            purge(place, room, ref, kill_at)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
+        was_killed = killed_at(kill_at, _TRACED, partial(purge, place, room, ref))
         judged = judge(place, room, ref)
         found[judged] += judged in ("whole", "gone")
         wrong += [f"line {kill_at}: {judged}"] if judged not in ("whole", "gone") else []
-        if not os.WIFSIGNALED(status):
+        if not was_killed:
             break
         kills += 1
     print(json.dumps({"kills": kills, **found, "wrong": wrong[:20]}))

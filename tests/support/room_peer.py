@@ -27,6 +27,7 @@ from sublet.protocol.errors import SubletError
 from support.consents import TakesAll
 from support.muddler import AstrayNetwork
 from support.pinned_network import PinnedNetwork
+from support.plain_logs import log_plainly
 from support.probe_extension import PROBE
 from support.rooms import local_entity
 
@@ -67,7 +68,7 @@ async def _do(service: MessagingService, me: str, command: dict[str, Any]) -> An
         case "watch":
             return await service.watch(me, **command)
         case "sync":
-            await service.synchronise(command["room_id"])
+            await service.asking.room(command["room_id"])
             return {}
         case "find":
             await service.find_room(command["room_id"])
@@ -137,6 +138,7 @@ def _answer(answer: object) -> None:
 
 
 if __name__ == "__main__":
+    log_plainly()
     given = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
     more = EXTENSIONS if "--extensions" in sys.argv else ()
     more = (*more, PROBE) if "--probe" in sys.argv else more

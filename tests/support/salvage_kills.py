@@ -9,19 +9,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sqlite3
 import sys
 from collections import Counter
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from sublet.migrations import damage
 from sublet.migrations.salvage import damaged_files, finish, salvage
 from sublet.migrations.schema import Schema
 from support.damage import flip_pages, pages_of
+from support.line_kills import killed_at
 
 ROWS: Final = 400
 MAX_LINES: Final = 100_000
@@ -70,31 +70,6 @@ def judge(path: Path) -> str:
     return "sound" if rows(there) > ROWS - 60 and damaged_files(there) else f"{rows(there)} rows"
 
 
-def killed_at(line: int, path: Path) -> bool:
-    """Repair in a process that kills itself at the ``line``-th line that it runs; tell if it came so far."""
-    pid = os.fork()
-    if pid == 0:
-        left = line
-
-        def trace(frame: FrameType, event: str, _: Any) -> Any:
-            nonlocal left
-            if not any(part in frame.f_code.co_filename for part in _TRACED):
-                return None
-            if event == "line":
-                left -= 1
-                if left == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-            return trace
-
-        sys.settrace(trace)
-        salvage(path, SCHEMA, "noise")
-        os._exit(0)
-    _, status = os.waitpid(pid, 0)
-    if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status) != 0:
-        raise RuntimeError("the repair failed by itself")
-    return os.WIFSIGNALED(status)
-
-
 def main(place: Path) -> int:
     told: Counter[str] = Counter()
     wrong: list[str] = []
@@ -109,7 +84,7 @@ def main(place: Path) -> int:
         shutil.rmtree(directory, ignore_errors=True)
         shutil.copytree(base, directory)
         path = directory / "it.db"
-        was_killed = killed_at(line, path)
+        was_killed = killed_at(line, _TRACED, partial(salvage, path, SCHEMA, "noise"))
         left = judge(path)
         told[left] += 1
         if left not in ("damaged", "sound"):

@@ -16,14 +16,13 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from sublet.mcp_server.toml_entry import drop_table, dump_table, put_table
 from sublet.protocol.errors import LocalCode, SubletError
 
 Client: TypeAlias = Literal["claude", "cursor", "vscode", "codex"]
 Scope: TypeAlias = Literal["user", "project"]
-CLIENTS: tuple[Client, ...] = get_args(Client)
 
 NAME = "sublet"
 BACKUP_SUFFIX = ".before-sublet"

@@ -27,7 +27,7 @@ from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.bus import Bus, stream
 from sublet.messaging.calls.engine_call import AnswerT, EngineCall, Parameters
 from sublet.messaging.declaring.asking import AskingContext, run_waiting
-from sublet.messaging.declaring.operating import OperationContext, OperationParts
+from sublet.messaging.declaring.operating import OperationParts
 from sublet.messaging.declaring.operations import run_operation
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.delivery.cursors import take_up
@@ -35,14 +35,17 @@ from sublet.messaging.delivery.delivery import Delivery
 from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
 from sublet.messaging.engine.engine import Engine
+from sublet.messaging.engine.rebuilding import rebuild_again
 from sublet.messaging.erasing.erasing import Erasing
 from sublet.messaging.identities.keyring import LocalEntity
+from sublet.messaging.membership.agreed import keep_agreed
 from sublet.messaging.membership.answering import Answering
 from sublet.messaging.membership.catching_up import CatchingUp
 from sublet.messaging.membership.consent import AskAlways, ConsentRules
 from sublet.messaging.membership.forgetting import Forgetting
 from sublet.messaging.membership.joining import Joining
 from sublet.messaging.membership.looking import find_room
+from sublet.messaging.ports.agreed import KeepsAgreed
 from sublet.messaging.ports.network import Network, PeerQuery
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES
 from sublet.messaging.reconciling.contradictions import Lie
@@ -54,18 +57,18 @@ from sublet.messaging.syncing.doorkeeper import Doorkeeper
 from sublet.messaging.syncing.history import History
 from sublet.messaging.syncing.reconciler import differs_at_asker
 from sublet.messaging.syncing.sync import Sync
+from sublet.messaging.syncing.wanted import WantedDocument, WantedKey
 from sublet.messaging.watching.news import EventsFound, News
 from sublet.messaging.watching.watchers import Watchers
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId
+from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
 from sublet.protocol.ezagent.question import seal_answer
 from sublet.protocol.ezagent.yjs.vectors import decode_vector
 from sublet.tasks import Service, Services
 
 log = structlog.get_logger(__name__)
 
-MAX_BLOBS_BYTES: Final = 1 << 30
-"""Of all files of rooms together."""
+MAX_BLOBS_BYTES: Final = 1 << 30  # of all files of rooms together
 ResultT = TypeVar("ResultT")
 
 
@@ -87,6 +90,7 @@ class MessagingService:
         consent: decides which invitations are taken up without anybody's yes; by default none are.
         damaged: told where SQLite says that the database is damaged.
         lacking: told where something is found to be gone from the database.
+        agreed: keeps which rooms were agreed to beside the database; None for nowhere.
     """
 
     def __init__(
@@ -105,9 +109,12 @@ class MessagingService:
         consent: ConsentRules | None = None,
         damaged: Callable[[], None] = lambda: None,
         lacking: Callable[[], None] = lambda: None,
+        agreed: KeepsAgreed | None = None,
     ) -> None:
+        self._agreed = agreed
         self._services, self._damaged, self._lacking = services or Services(), damaged, lacking
         self._path, self._registry = path, registry
+        self.home: Callable[[EntityId], str] = entity_domain  # node id of its daemon, as far as it is known
         self.ahead_ms: dict[str, int] = {}  # other clocks that differ, by node id
         self.contradicted: dict[tuple[RoomId, EntityId], Lie] = {}  # whose signed roots are, by room and member
         self._network = network
@@ -176,8 +183,8 @@ class MessagingService:
                 self._start(group, "catching up", self._catching_up.run)
                 self._start(group, "erasing", self.erasing.run)
                 for name, index in self._registry.indexes.items():
-                    if index.rebuild is not None and index.every_seconds is not None:
-                        self._start(group, f"index {name}", partial(self._rebuild, index.rebuild, index.every_seconds))
+                    if index.rebuild is not None and (every := index.every_seconds) is not None:
+                        self._start(group, f"index {name}", partial(rebuild_again, self._call, index.rebuild, every))
                 await self._begin()
                 yield self
             finally:
@@ -280,10 +287,6 @@ class MessagingService:
         """Learn of a room from whoever has it, before it is joined or knocked at; see ``looking.find_room``."""
         await find_room(self._call, self._attending.room, self._sync.room, room_id)
 
-    async def synchronise(self, room_id: RoomId) -> None:
-        """Ask all peers for what a room lacks here, and wait until that is here."""
-        await self._sync.room(room_id)
-
     async def watch(
         self, entity: EntityId, since: int | None, wait_seconds: float, room_id: RoomId | None = None
     ) -> EventsFound:
@@ -331,11 +334,13 @@ class MessagingService:
         engine.events.listeners.append(partial(self._watchers.told, engine))
         engine.events.listeners.append(partial(self._attending.told, engine.keyring))
         engine.staging.arrived.append(lambda came: self._hand_over.soon(self.delivery.arrived, came))
+        self.home = engine.keyring.home
         engine.clocks.listeners.append(partial(setattr, self, "ahead_ms"))
         engine.purges.due.append(lambda: self._hand_over.soon(self.erasing.wake))
         engine.documents.lacking.append(lambda _: self._hand_over.soon(self._lacking))
         engine.roots.contradictions.listeners.append(partial(setattr, self, "contradicted"))
-        engine.missing.append(lambda name: self._hand_over.soon(self._sync.doubt, name))
+        engine.missing.append(lambda name: self._hand_over.soon(self._sync.doubt, WantedDocument(name)))
+        keep_agreed(engine, self._agreed)
         engine.here.listeners.append(lambda room_id: self._hand_over.soon(self._attending.room, room_id))
         return engine
 
@@ -356,7 +361,7 @@ class MessagingService:
         if query.key.endswith("/state"):
             name = query.key.removesuffix("/state")
             if answers.behind(engine, name, decode_vector(body or b"\0")):
-                self._hand_over.soon(self._sync.doubt, name)
+                self._hand_over.soon(self._sync.doubt, WantedDocument(name))
         if question is not None and (room_id := differs_at_asker(engine, query.key, body)) is not None:
             self._hand_over.soon(self._sync.differs, room_id)
         found = self.delivery.answer(engine, query.key, body) or answers.answer(engine, query.key, body)
@@ -366,9 +371,9 @@ class MessagingService:
 
     def _outcome(self, outcome: ArrivalReport) -> None:
         for name in outcome.gaps:
-            self._hand_over.soon(self._sync.doubt, name)
+            self._hand_over.soon(self._sync.doubt, WantedDocument(name))
         for entity in outcome.unknown_signers:
-            self._hand_over.soon(self._sync.doubt, f"key:{entity}")
+            self._hand_over.soon(self._sync.doubt, WantedKey(entity))
 
     async def _begin(self) -> None:
         """Let our entities be reached; rooms are attended to from then on, one after the other, however many."""
@@ -384,15 +389,6 @@ class MessagingService:
     def _end(self) -> None:
         self._owner.stop()
         self._network.close()
-
-    async def _rebuild(self, rebuild: Callable[[OperationContext], None], every_seconds: float) -> None:
-        """Make a periodic index anew from time to time; one that fails is tried again the next time."""
-        while True:
-            try:
-                await self._call(lambda engine: rebuild(OperationContext(engine.operating, SYSTEM_ENTITY)))
-            except Exception:
-                log.exception("an index could not be made anew")
-            await anyio.sleep(every_seconds)
 
     def _recovered(self) -> None:
         """Ask again for what was not asked of a peer while it gave no good answers."""

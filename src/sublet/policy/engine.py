@@ -12,6 +12,7 @@ Weak: a decision is of the moment at which it was asked for. Whoever acts on it 
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -192,5 +193,11 @@ class Policy:
 
 
 def _prepared(config: PolicyConfig, agent_rules: Sequence[Rule]) -> Prepared:
-    rules = RuleSet((*DEFAULT_RULES, *config.rules, *agent_rules), config.limits)
+    added = (*config.rules, *agent_rules)
+    rules = RuleSet((*DEFAULT_RULES, *added), config.limits, RuleTable(added, over=_default_table()))
     return Prepared(config, tuple(agent_rules), rules)
+
+
+@functools.cache
+def _default_table() -> RuleTable:
+    return RuleTable(DEFAULT_RULES)

@@ -29,12 +29,13 @@ class RuleSet:
     Args:
         rules: of all layers.
         limits: of them, ``access_modes`` decide.
+        table: of the same rules, where there is one already.
     """
 
-    def __init__(self, rules: Sequence[Rule], limits: Limits) -> None:
+    def __init__(self, rules: Sequence[Rule], limits: Limits, table: RuleTable | None = None) -> None:
         self.rules = tuple(rules)
         self.limits = limits
-        self.table = RuleTable(self.rules)
+        self.table = table or RuleTable(self.rules)
         self._arguments: dict[tuple[Action, Kind], frozenset[str]] = {}
 
     @functools.cached_property

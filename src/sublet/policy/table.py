@@ -132,15 +132,25 @@ class Cell(NamedTuple):
 
 
 class RuleTable:
-    """An immutable index of rules."""
+    """An immutable index of rules.
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        sorted_out: dict[tuple[Action, Kind], list[Rule]] = {}
+    Args:
+        rules: in the order in which they count.
+        over: a table whose rules come before them. What it has for an action and a kind is taken as it is where
+            ``rules`` add nothing, so that the many rules that are always there are sorted once.
+    """
+
+    def __init__(self, rules: Iterable[Rule], over: RuleTable | None = None) -> None:
+        added: dict[tuple[Action, Kind], list[Rule]] = {}
         for rule in rules:
             for action in rule.actions:
                 for kind in rule.kinds:
-                    sorted_out.setdefault((action, kind), []).append(rule)
-        self._cells = {key: _cell(found, key[0]) for key, found in sorted_out.items()}
+                    added.setdefault((action, kind), []).append(rule)
+        self._rules: dict[tuple[Action, Kind], list[Rule]] = dict(over._rules) if over is not None else {}
+        self._cells: dict[tuple[Action, Kind], Cell] = dict(over._cells) if over is not None else {}
+        for key, found in added.items():
+            self._rules[key] = [*self._rules.get(key, ()), *found]
+            self._cells[key] = _cell(self._rules[key], key[0])
 
     def cell(self, action: Action, kind: Kind) -> Cell:
         """Return the rules for ``action`` by subjects of ``kind``."""

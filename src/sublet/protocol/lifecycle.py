@@ -90,11 +90,6 @@ class IllegalTransition(RuntimeError):
     """A transition that the table does not have was asked for: a programming error, never the peer's fault."""
 
 
-def allows(table: Mapping[StateT, Mapping[EventT, StateT]], state: StateT, event: EventT) -> bool:
-    """Tell whether ``event`` may happen in ``state``."""
-    return event in table[state]
-
-
 def advance(table: Mapping[StateT, Mapping[EventT, StateT]], state: StateT, event: EventT) -> StateT:
     """Return the state that follows ``state`` on ``event``.
 

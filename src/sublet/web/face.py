@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import socket
 
-import structlog
-
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
 from sublet.daemon.net.tcp_socket import listen_tcp
@@ -24,8 +22,6 @@ BACKLOG = 64
 SESSIONS_FILE = "web-sessions.json"
 _DRAIN_SECONDS = 1
 _KEEP_ALIVE_SECONDS = 30
-
-log = structlog.get_logger(__name__)
 
 
 class WebFace:

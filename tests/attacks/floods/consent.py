@@ -55,7 +55,7 @@ async def invitations(target: Target) -> None:
     try:
         for _ in itertools.count():
             for raw in await asyncio.to_thread(rooms):
-                await asyncio.to_thread(partial(answers, link, place, raw, ANSWER_SECONDS))
+                await asyncio.to_thread(partial(answers, link, place, raw, ANSWER_SECONDS, link.called))
     finally:
         await asyncio.to_thread(link.close)
 

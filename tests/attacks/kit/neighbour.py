@@ -24,6 +24,7 @@ from cryptography.x509.oid import NameOID
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.links.keys import LinkKeys, key_id, make_leaf
 from sublet.messaging.links.links import Links
+from sublet.protocol.ids import node_id
 from support.daemons import Daemon
 
 HOST = "127.0.0.1"
@@ -59,10 +60,68 @@ class Neighbour(ZenohNetwork):
         place = Path(self._place.name)
         self.links = Links(LinkKeys(place / "keys", key), place / "s", None)
         self.links.trust([called])
-        super().__init__(Endpoints((), tuple(self.links.call({called: [(HOST, port)]}).values())))
+        super().__init__(Endpoints())
+        self.called = node_id(called)
+        self.join({self.called: Endpoints((), tuple(self.links.call({called: [(HOST, port)]}).values()))})
 
     def close(self) -> None:
         super().close()
+        self.links.close()
+        self._place.cleanup()
+
+
+class Declarer:
+    """A link to the bus of a daemon over which Zenoh itself declares whatever it is told to.
+
+    Args:
+        key: the identity key of the paired one.
+        called: the public key of the daemon that is called.
+        port: of its bus.
+    """
+
+    def __init__(self, key: ed25519.Ed25519PrivateKey, called: bytes, port: int) -> None:
+        self._place = tempfile.TemporaryDirectory(prefix="bus")
+        place = Path(self._place.name)
+        self.links = Links(LinkKeys(place / "keys", key), place / "s", None)
+        self.links.trust([called])
+        config = zenoh.Config()
+        values = {
+            "mode": "peer",
+            "listen/endpoints": [],
+            "connect/endpoints": list(self.links.call({called: [(HOST, port)]}).values()),
+            "connect/exit_on_failure": False,
+            "connect/retry": {"period_init_ms": 100, "period_max_ms": 1_000, "period_increase_factor": 1.5},
+            "scouting/multicast/enabled": False,
+            "scouting/gossip/enabled": False,
+            "transport/shared_memory/enabled": False,
+        }
+        for name, value in values.items():
+            config.insert_json5(name, json.dumps(value))
+        self.session = zenoh.open(config)
+        self._declared: list[object] = []
+
+    def peers(self) -> int:
+        """Return to how many others there is a link."""
+        return len(self.session.info.peers_zid())
+
+    def declare(self, kind: str, key: str) -> None:
+        """Declare a ``subscriber``, a ``queryable`` or a ``token``."""
+        if kind == "token":
+            self._declared.append(self.session.liveliness().declare_token(key))
+        elif kind == "subscriber":
+            self._declared.append(self.session.declare_subscriber(key, lambda _: None))
+        else:
+            self._declared.append(self.session.declare_queryable(key, lambda _: None))
+
+    def take_back(self) -> None:
+        """Declare no longer what was declared."""
+        for one in self._declared:
+            one.undeclare()  # type: ignore[attr-defined]
+        self._declared.clear()
+
+    def close(self) -> None:
+        """End the link."""
+        self.session.close()  # type: ignore[no-untyped-call]
         self.links.close()
         self._place.cleanup()
 

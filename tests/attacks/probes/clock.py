@@ -163,7 +163,7 @@ def clocks() -> Iterator[object]:
     """Daemons without end ask by other clocks."""
     (alice,) = peers("alice")
     room = shared_room(alice)
-    kept = PeerClocks(alice.store, alice.engine.events, alice.clock)
+    kept = PeerClocks(alice.store, alice.engine.events, alice.clock, alice.engine.keyring.home)
     for number in range(10_000):
         asked_in = room if number % 16 == 0 else None
         kept.by_its_own(f"@x:node-{number}", asked_in, NOW_MS + LAST_MS // 2)

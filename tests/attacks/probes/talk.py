@@ -21,7 +21,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="rooms: what is lost or doubled, and an index that fails",
-        covers=("messaging.syncing.sync:Sync.run", "messaging.service:MessagingService._rebuild"),
+        covers=("messaging.syncing.sync:Sync.run", "messaging.engine.rebuilding:rebuild_again"),
         throw=throwing(
             test_service.test_what_is_lost_or_doubled_is_healed,
             test_service.test_a_periodic_index_is_made_anew_even_after_it_failed,

@@ -10,6 +10,7 @@ import structlog
 
 from sublet.daemon.logs.log_limit import PER_MINUTE
 from sublet.daemon.logs.logging import REDACTED, configure_logging
+from support.plain_logs import log_plainly
 
 TOKEN = "sblt_" + "x" * 43
 LINK = "sublet+https://box.example:8642/#1." + "k" * 43 + ".-.tokenid12345.secretsecret.1800000000"
@@ -24,6 +25,7 @@ def stream() -> Iterator[io.StringIO]:
     root.handlers[:] = before
     root.setLevel(level)
     structlog.reset_defaults()
+    log_plainly()
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:

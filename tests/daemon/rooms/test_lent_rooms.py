@@ -23,10 +23,12 @@ from sublet.daemon.storage.records import DelegationRecord, ResourceRecord, Room
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
+from sublet.protocol.ids import node_id
 from sublet.protocol.lifecycle import DelegationState
 from sublet.tasks import Service, Services
+from support.namespaces_of_entities import allow_namespaces, named_elsewhere
 from support.pairing import side
-from support.rooms import ANY_BUS
+from support.rooms import ANY_BUS, daemon_key
 
 pytestmark = pytest.mark.anyio
 BEGUN = (DelegationState.CREATED, DelegationState.INVITED, DelegationState.ACCEPTED)
@@ -195,3 +197,20 @@ async def test_a_peer_that_does_not_speak_rooms_or_names_anothers_agent_gets_non
             assert at.rooms.plan(at.key, entity) is None
         first, second = at.plan(), at.plan()
         assert first.room_id != second.room_id
+
+
+async def test_an_agent_of_a_namespace_is_its_daemons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    allow_namespaces(monkeypatch)
+    daemon = daemon_key("bob")
+    agent = named_elsewhere("alice", daemon).record
+    async with world(tmp_path) as lender:
+        await lender.service.on_engine(lambda engine: engine.keyring.learn(agent.encode()))
+        assert lender.rooms.plan(lender.key, agent.entity_id) is None
+        planned = lender.rooms.plan(bytes(daemon.verify_key), agent.entity_id)
+        assert planned is not None
+        assert planned.entity == agent.entity_id
+        home = lender.messaging.home(agent.entity_id)
+    record = DelegationRecord.model_construct(caller="human:you")
+    others = lent_rooms._others(record, planned, "node-of-ours", home)
+    assert others == [agent.entity_id, f"@human:{home}", f"@daemon:{home}"]
+    assert home == node_id(bytes(daemon.verify_key))

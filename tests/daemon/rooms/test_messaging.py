@@ -150,10 +150,12 @@ async def test_a_peer_whose_bus_has_an_older_form_is_not_called_and_told_of(
                 assert remark.endswith("update Sublet where bob runs")
                 assert messaging.buses.why_apart("bob") == remark
                 entity = f"@human:{there.identity.node_id}"
-                assert messaging.buses.why_apart_from(entity).startswith(f"the daemon of {entity} runs an older Sublet")
+                assert messaging.buses.why_apart_from(entity, messaging.home(entity)).startswith(
+                    f"the daemon of {entity} runs an older Sublet"
+                )
                 assert (
-                    messaging.buses.why_apart_from("@human:node-else")
-                    == messaging.buses.why_apart_from("no entity")
+                    messaging.buses.why_apart_from("@human:node-else", messaging.home("@human:node-else"))
+                    == messaging.buses.why_apart_from("no entity", messaging.home("no entity"))
                     == ""
                 )
 

@@ -101,7 +101,7 @@ async def test_another_device_gets_it_and_nobody_else(tmp_path: Path) -> None:
             await pocket.find_room(room)
             with anyio.fail_after(SECONDS):
                 while (await pocket.bus(me).drafts.load(room_id=room))["body"] != "begun at the desk":
-                    await pocket.synchronise(room)
+                    await pocket.asking.room(room)
         line, name = hub.join(), doc_id("draft", room_id=room, entity_id=me)
         mallory = Peer("mallory", 5, clock=Clock(time.time_ns() // 1_000_000))
         await desk.bus(me).room.invite(room_id=room, entity=mallory.id)

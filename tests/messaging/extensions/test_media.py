@@ -67,7 +67,7 @@ async def test_a_member_gets_the_file_that_a_message_comes_with(tmp_path: Path) 
         assert (await alice.bus.timeline.get_ref(room_id=room, ref_id=copy))["ext.media"]["filename"] == "b_copy.png"
         with anyio.fail_after(SECONDS):
             while not await bob.bus.media.list(room_id=room):
-                await bob.service.synchronise(room)
+                await bob.service.asking.room(room)
         assert await bob.bus.media.get(room_id=room, blob_hash=kept["blob_hash"]) == data
         hub.cut(alice.network, bob.network)
         assert await bob.bus.media.get(room_id=room, blob_hash=digest) == data, "from now on it is here"

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
 
 from sublet.messaging.accepting.arrival import Arrival
+from sublet.messaging.attending import said_again
+from sublet.messaging.attending.said_again import SaidAgain
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
 from sublet.messaging.declaring.operating import OperationContext
+from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.extensions.presence import PRESENCES, REFRESH_MS, TYPING_MS, _expire
 from sublet.messaging.passing import kept_passing
 from sublet.messaging.passing.ephemeral import MAX_AGE_MS, MAX_VALUE_BYTES, MIN_PAUSE_MS
 from sublet.protocol.errors import SubletError
-from sublet.protocol.ezagent.envelope import seal
+from sublet.protocol.ezagent.envelope import seal, unpack
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY
 from sublet.protocol.ezagent.keys import doc_id
 from support.members import SECONDS, Member, member, room_of
@@ -235,3 +238,91 @@ def test_the_many_of_one_daemon_keep_nobody_else_from_being_seen(monkeypatch: py
     assert set(here(bob, room)) == {alice.id, bob.id}
     monkeypatch.setattr(kept_passing, "MAX_PRESENT", 1)
     assert say(bob, room, status="of our own there is always room")
+
+
+class Late:
+    """Somebody who hears a room, and announces that Bob is there, but asks nothing."""
+
+    def __init__(self, hub: MemoryHub, room: str, of: str, name: str) -> None:
+        self.heard: list[str] = []
+        self._network = hub.join()
+        self._token = doc_id("ephemeral", room_id=room, ext_id="presence", entity_id=name)
+        self._network.subscribe(key(room, of), self._hear)
+
+    def _hear(self, sample: Any) -> None:
+        self.heard.append(json.loads(unpack(sample.payload).payload)["custom_status"])
+
+    def comes(self) -> Any:
+        return self._network.announce(self._token)
+
+
+@pytest.mark.anyio
+async def test_what_was_said_in_passing_is_said_again_for_whoever_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(said_again, "PAUSE_SECONDS", 0.05)
+    hub = MemoryHub()
+    async with member("alice", 1, hub, tmp_path, more=(PRESENCES,)) as alice:
+        bob = Peer("bob", 2)
+        room = (await alice.bus.room.create(name="r", invite=[bob.id]))["room_id"]
+        await alice.bus.presence.set(room_id=room, status="back at three")
+        late = Late(hub, room, alice.id, bob.id)
+        end = late.comes()
+        with anyio.fail_after(SECONDS):
+            while not late.heard:
+                await anyio.sleep(0.01)
+        end()
+        late.comes()
+        with anyio.fail_after(SECONDS):
+            while len(late.heard) < 2:
+                await anyio.sleep(0.01)
+        assert set(late.heard) == {"back at three"}
+
+
+@pytest.mark.anyio
+async def test_tokens_that_come_and_go_have_words_said_again_once(tmp_path: Path) -> None:
+    said: list[list[str]] = []
+    calls: list[Any] = []
+
+    class Passes:
+        def say_again(self, room_id: str) -> None:
+            said[-1].append(room_id)
+
+    class Parts:
+        ephemeral = Passes()
+
+    async def call(run: Any) -> Any:
+        said.append([])
+        return run(Parts())
+
+    async with anyio.create_task_group() as group:
+
+        def soon(run: Any) -> None:
+            calls.append(run)
+            group.start_soon(run)
+
+        again = SaidAgain(cast("CallEngine", call), soon)
+        for number in range(10_000):
+            again.want([f"room {number % 200}"])
+        with anyio.fail_after(SECONDS):
+            while not said:
+                await anyio.sleep(0.01)
+        assert len(calls) == 1
+        assert [len(rooms) for rooms in said] == [said_again.MAX_AT_ONCE]
+        again.want(f"more {number}" for number in range(10_000))
+        assert len(again._rooms) == said_again.MAX_WAITING
+        group.cancel_scope.cancel()
+
+
+def test_who_has_heard_it_hears_nothing_new_when_it_is_said_again() -> None:
+    alice, bob, room, heard = two()
+    say(alice, room, status="here", typing=True)
+    bob.hear(alice.published())
+    bob.engine.ephemeral.token(room, alice.id, there=True)
+    before = list(heard.events)
+    later(alice, bob, ms=MIN_PAUSE_MS + 1)
+    alice.engine.ephemeral.say_again(room)
+    [word] = alice.published()
+    bob.hear([word])
+    assert heard.events == before
+    assert here(bob, room)[alice.id]["status"] == "here"

@@ -104,7 +104,7 @@ async def test_it_may_be_looked_for_at_once(tmp_path: Path) -> None:
                 seen = await alice.bus.timeline.get_ref(room_id=room, ref_id=ref)
                 if set(seen["reactions"]) == {"👍", "🎉"}:
                     break
-                await alice.service.synchronise(room)
+                await alice.service.asking.room(room)
 
 
 async def test_what_was_begun_before_a_kill_is_ended_by_the_next_one(tmp_path: Path) -> None:

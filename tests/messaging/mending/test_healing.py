@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import anyio
@@ -91,17 +91,50 @@ class Sick:
         assert self.look() == []
 
 
-async def sick(tmp_path: Path, hub: MemoryHub, alice: Member, more: int = MESSAGES) -> Sick:
-    """Return Bob's database after a talk."""
-    async with member("bob", 2, hub, tmp_path) as bob:
-        room = await room_of(alice, bob)
-        for number in range(more):
-            await (alice, bob)[number % 2].bus.message.send(room_id=room, body=f"{number} " + "x" * 200)
-        await alice.until(room, lambda bodies: len(bodies) == more)
-        await bob.until(room, lambda bodies: len(bodies) == more)
-        bodies = await alice.bodies(room)
-        assert bodies == await bob.bodies(room)
-    return Sick(tmp_path / "bob.db", room, bodies)
+class Talk:
+    """What Alice and Bob have said and then kept: made once, since each test begins with it."""
+
+    def __init__(self) -> None:
+        self.room = ""
+        self.bodies: list[str | None] = []
+        self._files: dict[str, bytes] = {}
+
+    async def put(self, tmp_path: Path) -> None:
+        """Put both databases, closed, into a directory."""
+        if not self._files:
+            (first := tmp_path / "first").mkdir()
+            await self._make(first)
+            self._files = {path.name: path.read_bytes() for path in first.iterdir()}
+        for name, content in self._files.items():
+            (tmp_path / name).write_bytes(content)
+
+    async def _make(self, place: Path) -> None:
+        hub = MemoryHub()
+        async with member("alice", 1, hub, place) as alice, member("bob", 2, hub, place) as bob:
+            self.room = await room_of(alice, bob)
+            for number in range(MESSAGES):
+                await (alice, bob)[number % 2].bus.message.send(room_id=self.room, body=f"{number} " + "x" * 200)
+            for one in (alice, bob):
+                await one.until(self.room, lambda bodies: len(bodies) == MESSAGES)
+            self.bodies = await alice.bodies(self.room)
+            assert self.bodies == await bob.bodies(self.room)
+
+
+TALK = Talk()
+
+
+async def ready(tmp_path: Path) -> Sick:
+    """Return Bob's database after a talk, with Alice's beside it."""
+    await TALK.put(tmp_path)
+    return Sick(tmp_path / "bob.db", TALK.room, [*TALK.bodies])
+
+
+@asynccontextmanager
+async def sick(tmp_path: Path, hub: MemoryHub) -> AsyncIterator[tuple[Member, Sick]]:
+    """Yield Alice, who is there, and Bob's database after a talk."""
+    bob = await ready(tmp_path)
+    async with member("alice", 6, hub, tmp_path) as alice:
+        yield alice, bob
 
 
 def index_of(path: Path) -> int:
@@ -134,8 +167,7 @@ def drop_document(path: Path, number: int) -> None:
 
 async def test_a_sound_database_is_found_sound_and_nothing_is_written(tmp_path: Path) -> None:
     hub = MemoryHub()
-    async with member("alice", 1, hub, tmp_path) as alice:
-        bob = await sick(tmp_path, hub, alice)
+    async with sick(tmp_path, hub) as (_, bob):
         before = sorted(path.name for path in tmp_path.iterdir())
         assert bob.look() == []
         assert not bob.mend()
@@ -199,8 +231,7 @@ GONE: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("what", GONE)
 async def test_what_is_gone_is_found_and_had_again(tmp_path: Path, what: str) -> None:
     hub = MemoryHub()
-    async with member("alice", 1, hub, tmp_path) as alice:
-        bob = await sick(tmp_path, hub, alice)
+    async with sick(tmp_path, hub) as (alice, bob):
         GONE[what](bob.path)
         assert bob.look() or what == "records", "it is found"
         bob.mend()
@@ -213,8 +244,7 @@ async def test_what_is_gone_is_found_and_had_again(tmp_path: Path, what: str) ->
 
 async def test_what_was_written_last_is_missed_before_the_database_is_opened(tmp_path: Path) -> None:
     hub = MemoryHub()
-    async with member("alice", 1, hub, tmp_path) as alice:
-        bob = await sick(tmp_path, hub, alice)
+    async with sick(tmp_path, hub) as (_, bob):
         drop_last(bob.path, 5)
         done = bob.healing.mend(bob.registry, bob.local)  # as a start does, before anybody has looked
         assert list(done.documents.values()) == ["the last of what was written is not here"]
@@ -253,8 +283,7 @@ def forks_of(engine: Engine) -> list[object]:
 
 async def test_what_nobody_else_has_is_kept_where_it_builds_on_nothing_that_is_gone(tmp_path: Path) -> None:
     hub = MemoryHub()
-    async with member("alice", 1, hub, tmp_path) as alice:
-        bob = await sick(tmp_path, hub, alice)
+    bob = await ready(tmp_path)
     # Nobody is there to ask, and Bob's own last words are on his disk alone.
     async with member("bob", 4, hub, tmp_path) as alone:
         for number in range(5):
@@ -278,8 +307,7 @@ async def test_what_nobody_else_has_is_kept_where_it_builds_on_nothing_that_is_g
 
 async def test_contents_that_nobody_has_do_not_have_the_log_read_again_and_again(tmp_path: Path) -> None:
     hub = MemoryHub()
-    async with member("alice", 1, hub, tmp_path) as alice:
-        bob = await sick(tmp_path, hub, alice)
+    async with sick(tmp_path, hub) as (_, bob):
         for path in (bob.path, tmp_path / "alice.db"):
             execute(path, "DELETE FROM contents WHERE number % 3 = 0")
         bob.mend()
@@ -299,9 +327,7 @@ async def test_contents_that_nobody_has_do_not_have_the_log_read_again_and_again
 
 
 async def test_what_is_damaged_again_and_again_is_told_and_left(tmp_path: Path) -> None:
-    hub = MemoryHub()
-    async with member("alice", 1, hub, tmp_path) as alice:
-        bob = await sick(tmp_path, hub, alice)
+    bob = await ready(tmp_path)
     damage = Damage(Part.DOCUMENT, f"ezagent/{bob.room}/config", "odd")
     assert [bob.healing._note(damage) for _ in range(3)] == [True, True, False]
     assert any("damaged again after it was mended: odd" in line for line in bob.healing.remarks())

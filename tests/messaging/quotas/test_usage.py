@@ -99,7 +99,11 @@ def test_counts_are_known_after_a_start_and_forks_do_not_count_twice(
     domain = entity_domain(bob.id)
     total = alice.engine.usage.total(domain)
     assert total > 50_000
-    assert total - 10_000 < usage.DiskUsage(alice.store).total(domain) <= total
+    assert (
+        total - 10_000
+        < usage.DiskUsage(alice.store, usage.DEFAULT_DAEMON_BYTES, alice.engine.keyring.home).total(domain)
+        <= total
+    )
     other = Peer("bob", 3)
     forked = Writer(other, room)
     alice.engine.intake.take([Arrival(forked.next(10))])

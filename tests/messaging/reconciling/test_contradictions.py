@@ -23,7 +23,7 @@ def told(peer: Peer) -> list[tuple[str, str]]:
     """Return whom a peer was told of, and how."""
     kinds = (CONTRADICTED_EVENT, ROLLED_BACK_EVENT)
     return [
-        (event.data["entity"], str(event.data.get("how", "rolled_back")))
+        (str(event.data["entity"]), str(event.data.get("how", "rolled_back")))
         for event in peer.engine.events.since(0)
         if event.kind in kinds
     ]

@@ -6,7 +6,6 @@ import pytest
 
 from sublet.messaging.ports.outbox import Outgoing
 from sublet.messaging.rooms import audience
-from sublet.messaging.rooms.audience import daemons_of
 from sublet.messaging.schema.datatypes import QOS_DATA
 from sublet.protocol.ezagent.blob import PieceRequest, encode_wanted
 from sublet.protocol.ezagent.ids import entity_domain
@@ -15,7 +14,7 @@ from support.rooms import Peer, peers, shared_room
 
 
 def of(*members: Peer) -> frozenset[str]:
-    return daemons_of(member.id for member in members)
+    return frozenset(entity_domain(member.id) for member in members)
 
 
 def config(room: str) -> str:

@@ -95,7 +95,7 @@ async def quiet(asked: Asked, one: Member, room: str) -> None:
     with anyio.fail_after(SECONDS):
         while True:
             asked.answered.clear()
-            await one.service.synchronise(room)
+            await one.service.asking.room(room)
             if asked.kinds() <= KINDS and len(asked.keys) <= len(KINDS) - 1 + ALWAYS:
                 return
 
@@ -127,7 +127,7 @@ async def test_a_full_shard_is_asked_for_when_something_in_it_was_lost(tmp_path:
         asked.answered.clear()
         with anyio.fail_after(SECONDS):
             while "reactions" not in await bob.bus.timeline.get_ref(room_id=room, ref_id=refs[REFS]):
-                await bob.service.synchronise(room)
+                await bob.service.asking.room(room)
         assert set(asked.shards()) == {"", "-004", "-005"}, "what always is asked for, and what differs by its place"
 
 

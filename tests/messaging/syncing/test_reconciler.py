@@ -56,7 +56,7 @@ async def test_one_older_edit_and_one_shared_text_come_among_many_edited_message
         await alice.bus.collab.update_acl(room_id=room, ref_id=refs[1], mode="room_members")
         with anyio.fail_after(SECONDS):
             while await every_body(bob, room) != [f"edited {at}" for at in range(OTHERS + 2)]:
-                await bob.service.synchronise(room)
+                await bob.service.asking.room(room)
         hub.cut(alice.network, bob.network)
         await alice.bus.mutable.update(room_id=room, ref_id=refs[0], body="once more")
         await alice.bus.collab.edit(room_id=room, ref_id=refs[1], index=0, delete=0, insert="shared: ")
@@ -64,7 +64,7 @@ async def test_one_older_edit_and_one_shared_text_come_among_many_edited_message
         hub.heal()
         with anyio.fail_after(SECONDS):
             while await body(bob, room, refs[0]) != "once more" or await body(bob, room, refs[1]) != "shared: edited 1":
-                await bob.service.synchronise(room)
+                await bob.service.asking.room(room)
 
 
 async def test_all_that_was_sent_and_edited_while_away_comes_and_comes_to_a_new_database_too(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ async def test_all_that_was_sent_and_edited_while_away_comes_and_comes_to_a_new_
         expected = ["first", *(f"edited {at}" for at in range(count))]
         with anyio.fail_after(SECONDS):
             while await every_body(bob, room) != expected:
-                await bob.service.synchronise(room)
+                await bob.service.asking.room(room)
         (again := tmp_path / "again").mkdir()
         hub.cut(alice.network, bob.network)
         async with member("bob", 3, hub, again, more=EXTENSIONS) as anew:
@@ -89,7 +89,7 @@ async def test_all_that_was_sent_and_edited_while_away_comes_and_comes_to_a_new_
                 while not await anew.bus.room.list():
                     await anyio.sleep(0.02)
                 while await every_body(anew, room) != expected:
-                    await anew.service.synchronise(room)
+                    await anew.service.asking.room(room)
 
 
 async def test_a_month_that_is_over_is_healed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ async def test_a_month_that_is_over_is_healed_too(tmp_path: Path, monkeypatch: p
         await alice.bus.reactions.add(room_id=room, ref_id=ref, emoji="👍")
         with anyio.fail_after(SECONDS):
             while "reactions" not in await bob.bus.timeline.get_ref(room_id=room, ref_id=ref):
-                await bob.service.synchronise(room)
+                await bob.service.asking.room(room)
 
 
 async def test_a_change_that_nobody_announces_is_found_by_who_is_asked(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ async def test_a_change_that_nobody_announces_is_found_by_who_is_asked(tmp_path:
         await alice.bus.mutable.update(room_id=room, ref_id=ref, body="third")
         with anyio.fail_after(SECONDS):
             while await body(bob, room, ref) != "third":
-                await alice.service.synchronise(room)
+                await alice.service.asking.room(room)
 
 
 async def test_nothing_is_stated_before_what_an_older_version_has_written_is_summed_up(tmp_path: Path) -> None:

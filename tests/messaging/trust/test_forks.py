@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from attacks.kit.odd_fields import OddMember
 from messaging.quotas.test_quotas import Writer
 from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.documents.document import MAX_FORKS_OF_SIGNER
@@ -24,7 +25,7 @@ from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.vectors import closed
 from support.reconciled import reconcile
-from support.rooms import Peer, peers, shared_room
+from support.rooms import NOW_MS, Peer, peers, shared_room
 
 
 def names(room: str) -> list[str]:
@@ -381,3 +382,31 @@ def test_proofs_of_any_size_are_told_in_answers_that_can_be_read() -> None:
     assert answer is None
     assert bob.bodies(room) == alice.bodies(room) == ["first", "last"]
     assert bob.engine.documents.open(name).forks == alice.engine.documents.open(name).forks
+
+
+def test_what_stands_behind_a_fork_is_ranked_anew_as_it_is_where_the_fork_was_known_before() -> None:
+    alice, bob, eve = peers("alice", "bob", "eve")
+    room = shared_room(alice, bob, eve)
+    shard = "2026-12"
+    writer = OddMember(eve, room)
+    one = writer.ref({}, shard, NOW_MS + 86_400_000)
+    writer.fork(doc_id("index", room_id=room, shard_id=shard))
+    other = writer.ref({}, shard, NOW_MS + 2 * 86_400_000)
+    alice.engine.intake.take([one])
+    alice.do("message.send", room_id=room, body="behind what Eve wrote")
+    bob.clock.now_ms += 5_000
+    bob.do("message.send", room_id=room, body="a moment later")
+    behind, later = alice.published(), bob.published()
+    alice.hear(later)
+    assert written(alice, room) == ["a moment later", "behind what Eve wrote"]
+    alice.engine.intake.take([other])
+    bob.engine.intake.take([one, other])
+    bob.hear(behind)
+    assert told(alice, EQUIVOCATION_EVENT) == told(bob, EQUIVOCATION_EVENT) == [eve.id]
+    assert written(alice, room) == written(bob, room) == ["behind what Eve wrote", "a moment later"]
+    alice.engine.documents.forget()  # as after a restart
+    assert written(alice, room) == written(bob, room)
+
+
+def written(peer: Peer, room: str) -> list[Any]:
+    return [body for body in peer.bodies(room) if body is not None]

@@ -16,6 +16,7 @@ from sublet.supervisor.router.syntax import Direct, is_direct_hub, mentions, par
         ("/hub " + "m" * 200, Direct("hub", "m" * 200, "")),
         ("/Hub jira", None),
         ("@Coder. do it", Direct("mention", "coder", "do it")),
+        ("@coderX do it", Direct("mention", "coderx", "do it")),
         ("@coder: do it ", Direct("mention", "coder", "do it")),
         ("@coder", Direct("mention", "coder", "")),
         ("@coder a\nb", Direct("mention", "coder", "a\nb")),
@@ -38,6 +39,7 @@ def test_what_the_beginning_addresses(text: str, direct: Direct | None) -> None:
     [
         ("@coder and then @Tester.", {"coder", "tester"}),
         ("(@coder)", {"coder"}),
+        ("@coderX do", {"coderx"}),
         ("mail to me@example", set()),
         ("7@example", set()),
         ("_@coder", set()),

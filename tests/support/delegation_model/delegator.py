@@ -56,7 +56,7 @@ from sublet.protocol.delegation.outputs import (
     Serve,
     Settle,
 )
-from sublet.protocol.delegation.state import Delegation, ExtensionAsked, FollowUpNews, journalled
+from sublet.protocol.delegation.state import Delegation, ExtensionAsked, FollowUpNews
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, DelegationState, advance, is_terminal
 from sublet.protocol.messages import (
@@ -68,6 +68,7 @@ from sublet.protocol.messages import (
 )
 from sublet.protocol.prompt_state import PromptState
 from sublet.protocol.times import rfc3339_of, unix_seconds
+from support.delegation_model.journal import delegation_kept
 from support.delegation_model.world import WALL, Process, World, check
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ class Delegator(Process):
         return self.disk
 
     def _journal(self, record: Record) -> None:
-        old, new = self.disk, journalled(record.now)
+        old, new = self.disk, delegation_kept(record.now)
         check(new.generation == self.life_generation(old), "each process has a generation of its own")
         if old is None:
             check(new.state is S.CREATED, "a delegation begins at the beginning")

@@ -44,11 +44,12 @@ from sublet.protocol.assignment.outputs import (
     WindDown,
 )
 from sublet.protocol.assignment.phases import Phase
-from sublet.protocol.assignment.state import Assignment, State, journalled
+from sublet.protocol.assignment.state import Assignment, State
 from sublet.protocol.assignment.verdict import Ended
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentState, is_terminal
 from sublet.protocol.messages import Accept, Done, Invite, Start
+from support.delegation_model.journal import assignment_kept
 from support.delegation_model.world import Process, World, check
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class Executor(Process):
         return self.disk
 
     def _journal(self, record: Record) -> None:
-        old, new = self.disk, journalled(record.now)
+        old, new = self.disk, assignment_kept(record.now)
         if old is None:
             check(new.state is AssignmentState.PENDING, "an assignment begins at the beginning")
         elif old.state is not new.state:

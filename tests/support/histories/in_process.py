@@ -456,7 +456,7 @@ class InProcess:
             with suppress(SubletError):
                 rooms = await home.service.call(self.entity(self._homes.index(home)), "room.list")
                 for room in rooms:
-                    await home.service.synchronise(room["room_id"])
+                    await home.service.asking.room(room["room_id"])
 
 
 async def _invited(service: MessagingService, operation: str, room_id: RoomId = "") -> Any:

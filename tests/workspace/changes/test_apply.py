@@ -10,10 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sublet.protocol.change_counts import ChangeCounts
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.changes import merge as merge_module
 from sublet.workspace.changes.apply import Applier
-from sublet.workspace.staging.staged_result import ChangeCounts, Conflict
+from sublet.workspace.staging.staged_result import Conflict
 from support.noise import noise
 from support.staged import KEY, StagedBench, Tree, emptied, make_tree, read_tree, tree_state, write
 

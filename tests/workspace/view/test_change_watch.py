@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,80 @@ def test_looking_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         (tmp_path / "a" / str(number)).touch()
     with pytest.raises(WalkOverrunError):
         watch.look()
+
+
+def test_every_kind_of_change_is_told_and_a_directory_by_what_is_in_it(tmp_path: Path) -> None:
+    root = tmp_path / "one"
+    watch = ChangeWatch([lent(root)], dict)
+    for name in ("same", "size", "mode", "time", "swapped"):
+        (root / name).write_text("1")
+        os.utime(root / name, ns=(10**18, 10**18))
+    (root / "dir").mkdir()
+    (root / "kind").mkdir()
+    assert watch.look() == []
+    (root / "size").write_text("22")
+    os.utime(root / "size", ns=(10**18, 10**18))
+    (root / "mode").chmod(0o600 if (root / "mode").stat().st_mode & 0o077 else 0o644)
+    os.utime(root / "time", ns=(10**18, 10**18 + 1))
+    (root / "other").write_text("1")
+    os.utime(root / "other", ns=(10**18, 10**18))
+    (root / "other").rename(root / "swapped")
+    (root / "dir/new").write_text("x")
+    (root / "kind").rmdir()
+    (root / "kind").write_text("x")
+    assert watch.look() == [
+        Changed("dir/new", "added"),
+        *(Changed(name, "changed") for name in ("kind", "mode", "size", "swapped", "time")),
+    ]
+    (root / "dir/new").unlink()
+    (root / "same").unlink()
+    assert watch.look() == [Changed("dir/new", "deleted"), Changed("same", "deleted")]
+
+
+def test_what_the_executor_has_touched_is_left_out_with_all_below(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    touched = {"src": {b"x", b"d/e"}}
+    watch = ChangeWatch([lent(first, "src"), lent(second, "docs")], lambda: touched)
+    watch.look()
+    for root in (first, second):
+        for path in ("x", "xy", "d/e/f", "d/ef", "z/x"):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text("1")
+    (first / "x").unlink()
+    (first / "x").mkdir()
+    (first / "x/below").write_text("1")
+    told = {one.path for one in watch.look()}
+    assert told == {
+        *("src/xy", "src/d", "src/d/ef", "src/z", "src/z/x"),
+        *("docs/x", "docs/xy", "docs/d", "docs/d/e", "docs/d/e/f", "docs/d/ef", "docs/z", "docs/z/x"),
+    }
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.0, 1.0), (0.05, 1.0), (0.1, 2.0), (3.0, 60.0)])
+def test_looking_takes_a_small_part_of_the_time(
+    tmp_path: Path, took: float, pause: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [50.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    watch = ChangeWatch([lent(tmp_path / "a")], dict)
+    assert watch.pause == 1.0
+    scan = watch._scan
+
+    def slow() -> object:
+        now[0] += took
+        return scan()
+
+    monkeypatch.setattr(watch, "_scan", slow)
+    watch.look()
+    assert watch.pause == pytest.approx(pause)
+    assert (change_watch.MAX_ENTRIES, change_watch.MAX_SECONDS, change_watch.SHARE) == (100_000, 5.0, 20)
+
+
+def test_looking_leaves_nothing_open(tmp_path: Path) -> None:
+    watch = ChangeWatch([lent(tmp_path / "a"), lent(tmp_path / "b", "other")], dict)
+    fds = len(os.listdir("/proc/self/fd"))
+    watch.look()
+    (tmp_path / "b").rmdir()
+    with pytest.raises(FileNotFoundError):
+        watch.look()
+    assert len(os.listdir("/proc/self/fd")) == fds

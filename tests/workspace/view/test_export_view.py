@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -160,4 +162,203 @@ def test_a_copy_stands_in_for_a_hidden_file(tmp_path: Path) -> None:
         with pytest.raises((PermissionError, FileNotFoundError)):
             change()
     assert (tmp_path / "dir" / "config").read_text() == "secret"
+    view.close()
+
+
+# Which tree is asked what
+
+
+class Asked(WritableFs):
+    """A tree that notes what it is asked, and answers with it."""
+
+    def __init__(self, name: str, *, read_only: bool = False) -> None:
+        self.name = name
+        self.read_only = read_only
+
+    def close(self) -> None:
+        CLOSED.append(self.name)
+
+
+CLOSED: list[str] = []
+READS = ("lstat", "stat", "readlink", "open_read", "open_directory")
+
+
+def _noting(method: str) -> Callable[..., object]:
+    return lambda self, *arguments, **named: (self.name, method, *arguments, *sorted(named.items()))
+
+
+CHANGES = ("open_write", "set_attributes", "remove", "mkdir", "rmdir", "symlink", "look", "link", "rename")
+for _method in (*READS, "statvfs", *CHANGES):
+    setattr(Asked, _method, _noting(_method))
+
+
+@pytest.fixture
+def two() -> Any:
+    return WritableView({"first": Asked("first", read_only=True), "second": Asked("second")}, {"a": b"1"})
+
+
+@pytest.mark.parametrize("method", READS)
+def test_what_lies_in_a_tree_is_asked_of_that(two: Any, method: str) -> None:
+    ask = getattr(two, method)
+    assert ask(b"/first/x/y") == ("first", method, [b"x", b"y"])
+    assert ask(b"/first/../second/./x/") == ("second", method, [b"x"])
+    assert ask(b"/second") == ("second", method, [])
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "named", "passed"),
+    [
+        ("open_write", (5, 0o600), {}, (5, 0o600)),
+        ("mkdir", (0o700,), {}, (0o700,)),
+        ("remove", (), {}, ()),
+        ("rmdir", (), {}, ()),
+        ("set_attributes", (), {}, (("follow", True), ("mode", None), ("size", None), ("times", None))),
+        (
+            "set_attributes",
+            (),
+            {"size": 1, "mode": 2, "times": (3, 4), "follow": False},
+            (("follow", False), ("mode", 2), ("size", 1), ("times", (3, 4))),
+        ),
+    ],
+)
+def test_a_change_is_asked_of_the_tree_that_it_is_in(
+    two: Any,
+    method: str,
+    arguments: tuple[object, ...],
+    named: dict[str, object],
+    passed: tuple[object, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers: list[object] = []
+    monkeypatch.setattr(
+        Asked, method, lambda self, *given, **rest: answers.append((self.name, *given, *sorted(rest.items())))
+    )
+    getattr(two, method)(b"/second/x/y", *arguments, **named)
+    assert answers == [("second", [b"x", b"y"], *passed)]
+
+
+def test_two_names_lie_in_one_tree(two: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[object] = []
+    for method in ("symlink", "link", "rename"):
+        monkeypatch.setattr(
+            Asked,
+            method,
+            lambda self, *given, _m=method, **rest: answers.append((_m, self.name, *given, *rest.items())),
+        )
+    assert two.look(b"/second/a", b"/second/b/c") == ("second", "look", [b"a"], [b"b", b"c"])
+    two.symlink(b"../to", b"/second/a")
+    two.link(b"/second/a", b"/second/b")
+    two.link(b"/second/a", b"/second/b", "looked")
+    two.rename(b"/second/a", b"/second/b", replace=True)
+    two.rename(b"/second/a", b"/second/b", "looked", replace=False)
+    assert answers == [
+        ("symlink", "second", b"../to", [b"a"]),
+        ("link", "second", [b"a"], [b"b"], None),
+        ("link", "second", [b"a"], [b"b"], "looked"),
+        ("rename", "second", [b"a"], [b"b"], None, ("replace", True)),
+        ("rename", "second", [b"a"], [b"b"], "looked", ("replace", False)),
+    ]
+    for action in (two.look, two.link, partial(two.rename, replace=True)):
+        with pytest.raises(OSError, match=os.strerror(errno.EXDEV)):
+            action(b"/first/a", b"/second/a")
+        for old, new in ((b"/meta/a", b"/second/a"), (b"/second/a", b"/meta/a")):
+            with pytest.raises(PermissionError):
+                action(old, new)
+
+
+def test_room_is_told_of_the_tree_or_of_the_first_that_can_be_changed(two: Any) -> None:
+    assert two.statvfs(b"/first/x") == ("first", "statvfs")
+    for path in (b"/second", b"/", b"/meta", b"/meta/a", b"/none"):
+        assert two.statvfs(path) == ("second", "statvfs")
+    assert two.statvfs() == ("second", "statvfs")
+    only: Any = ExportView({"b": Asked("b", read_only=True), "a": Asked("a", read_only=True)}, {})
+    assert only.statvfs() == ("b", "statvfs")
+    CLOSED.clear()
+    two.close()
+    assert CLOSED == ["first", "second"]
+
+
+def test_what_is_in_memory_has_a_status_like_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.9]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    view = ExportView({"w": Asked("w")}, {"a": b"12"}, {"w": {(b"d", b"copy"): b"123", (b"top",): b""}})
+    now[0] = 2000.1
+    view.set_meta("b", b"1")
+    user, group = os.getuid(), os.getgid()
+    directory = (stat.S_IFDIR | 0o555, 0, 0, 2, user, group, 0, 1000, 1000, 1000)
+
+    def file(size: int, at: int) -> tuple[int, ...]:
+        return (stat.S_IFREG | 0o444, 0, 0, 1, user, group, size, at, at, at)
+
+    assert view.made_at == 1000
+    assert view.meta_files == {b"a": b"12", b"b": b"1"}
+    expected = {
+        b"/": directory,
+        b"/meta": directory,
+        b"/meta/a": file(2, 1000),
+        b"/meta/b": file(1, 2000),
+        b"/w/d/copy": file(3, 1000),
+        b"/w/top": file(0, 1000),
+    }
+    for path, status in expected.items():
+        assert tuple(view.lstat(path)) == tuple(view.stat(path)) == status
+    for path in (b"/meta", b"/"):
+        assert tuple(view.open_directory(path).stat()) == directory
+    assert [entry and (entry[0], tuple(entry[1])) for entry in view.open_directory(b"/meta").entries_or_pauses()] == [
+        (b"a", expected[b"/meta/a"]),
+        (b"b", expected[b"/meta/b"]),
+    ]
+    copy = view.open_read(b"/w/d/copy")
+    assert [copy.read(9, 0), copy.read(1, 1), copy.read(1, 3)] == [b"123", b"2", b""]
+    assert tuple(copy.stat()) == expected[b"/w/d/copy"]
+    for path in (b"/meta/none", b"/none", b"/meta/a/b", b"/other/a"):
+        for ask in (view.lstat, view.stat, view.readlink, view.open_read, view.open_directory):
+            with pytest.raises(FileNotFoundError):
+                ask(path)
+    for path in (b"/", b"/meta"):
+        with pytest.raises(OSError, match=os.strerror(errno.EINVAL)):
+            view.readlink(path)
+
+
+@pytest.mark.parametrize("name", ["a", "0", "a" * 63, "a.b-c_d", "0.-_"])
+def test_how_a_tree_may_be_called(name: str) -> None:
+    view: Any = ExportView({name: Asked(name)}, {})
+    assert view.lstat(b"/" + name.encode()) == (name, "lstat", [])
+
+
+@pytest.mark.parametrize("name", ["", "meta", "A", "a" * 64, ".a", "-a", "_a", "a/b", "ä", "a\n"])
+def test_how_no_tree_is_called(name: str) -> None:
+    with pytest.raises(SubletError, match="can't be called") as refused:
+        ExportView({name: Asked(name)}, {})
+    assert refused.value.code is LocalCode.INVALID_ARGUMENT
+
+
+def test_meta_files_have_their_bounds(two: Any) -> None:
+    assert (MAX_META_FILES, MAX_META_BYTES) == (64, 1 << 20)
+    for name in ("A", "_x", "-x", "0", "x" * 128):
+        two.set_meta(name, b"x" * MAX_META_BYTES)
+        assert len(two.meta_files[name.encode()]) == MAX_META_BYTES
+    for name in ("x" * 129, "\ud800"):
+        with pytest.raises(SubletError, match="bad name"):
+            two.set_meta(name, b"")
+    for number in range(MAX_META_FILES - 6):
+        two.set_meta(f"f{number}", b"")
+    assert len(two.meta_files) == MAX_META_FILES
+    with pytest.raises(SubletError, match="one too many"):
+        two.set_meta("more", b"")
+
+
+def test_a_directory_with_copies_is_the_directory_with_them_in_front(tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    fs = WritableFs(ConfinedFs.open_root(tmp_path), PathRules(hidden=(b"copy",)), Quota(None, None), lambda _: None)
+    view = WritableView({"w": fs}, {}, {"w": {(b"copy",): b"123"}})
+    fds = len(os.listdir("/proc/self/fd"))
+    directory = view.open_directory(b"/w")
+    assert os.path.samestat(directory.stat(), tmp_path.stat())
+    assert [entry and (entry[0], entry[1].st_size) for entry in directory.entries_or_pauses()] == [
+        (b"copy", 3),
+        (b"plain", 0),
+    ]
+    directory.close()
+    assert len(os.listdir("/proc/self/fd")) == fds
     view.close()

@@ -9,6 +9,7 @@ from pydantic import Field
 from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.base import View
 from sublet.protocol.bounds import AccessMode, GitMode, ResultMode, TransportName
+from sublet.protocol.change_counts import ChangeCounts, ChangeSetStatus
 from sublet.protocol.lease_terms import LeaseTerms
 from sublet.protocol.lifecycle import DelegationState
 
@@ -23,20 +24,10 @@ class ErrorView(View):
     retry_after_seconds: int | None = Field(default=None, description="When trying again may succeed")
 
 
-class ChangeSet(View):
+class ChangeSet(View, ChangeCounts):
     """How much a result that is kept apart would change in the directory (DESIGN 4.7)."""
 
-    added: int = 0
-    changed: int = 0
-    deleted: int = 0
-    renamed: int = 0
-    mode_changed: int = 0
-    lines_added: int = 0
-    lines_deleted: int = 0
-    directories_added: int = 0
-    directories_deleted: int = 0
-    directories_mode_changed: int = 0
-    status: Literal["pending", "applied", "partly_applied", "discarded", "undone"] = "pending"
+    status: ChangeSetStatus = "pending"
     branch: str | None = Field(default=None, description="Git branch that it was put on")
     branch_error: str | None = Field(default=None, description="Why it is not on the branch that was asked for")
     branch_left_out: list[str] = Field(
@@ -46,13 +37,7 @@ class ChangeSet(View):
     @property
     def is_empty(self) -> bool:
         """Whether it would change nothing."""
-        files = self.added + self.changed + self.deleted + self.renamed + self.mode_changed
-        return not files + self.directories
-
-    @property
-    def directories(self) -> int:
-        """The number of directories that it makes, removes, or gives another mode."""
-        return self.directories_added + self.directories_deleted + self.directories_mode_changed
+        return not self.files + self.directories
 
 
 class PromptView(View):

@@ -77,6 +77,11 @@ def daemon_of(node_id: str) -> EntityId:
     return f"@{DAEMON}:{node_id}"
 
 
+def is_daemon(entity: EntityId) -> bool:
+    """Tell whether an entity has the name of one that speaks for its daemon, in whatever namespace."""
+    return entity.partition(":")[0] == f"@{DAEMON}"
+
+
 def agent_of(agent: str, node_id: str) -> EntityId | None:
     """Return the entity of an agent that a daemon serves; None where it has none."""
     return f"@{agent}:{node_id}" if agent not in _OURS else None

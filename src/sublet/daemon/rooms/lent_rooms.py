@@ -23,7 +23,7 @@ from sublet.daemon.storage.records import DelegationRecord, RoomRecord
 from sublet.messaging.calls import message_calls, room_calls
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventFilter, EventKind
-from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, EntityId, RoomId, entity_domain, is_entity_id, room_id
+from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, EntityId, RoomId, is_entity_id, room_id
 from sublet.protocol.ids import node_id as node_id_of
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationState, is_terminal
 from sublet.protocol.text import clean_line
@@ -82,7 +82,7 @@ class LentRooms:
         """``RoomPlans.plan``."""
         if entity is None or not self._messaging.running or not is_entity_id(entity):
             return None
-        if entity_domain(entity) != node_id_of(peer_key):
+        if self._messaging.home(entity) != node_id_of(peer_key):
             return None  # it names somebody else's agent
         created, salt = time.time_ns() // 1_000_000, os.urandom(ROOM_SALT_BYTES)
         return RoomRecord(room_id=room_id(self._me, created, salt), created_ms=created, salt=salt.hex(), entity=entity)
@@ -185,7 +185,10 @@ class LentRooms:
                 raise
         else:
             return is_closed(config)
-        person, others = human_of(self._node_id), _others(record, room, self._node_id)
+        person, others = (
+            human_of(self._node_id),
+            _others(record, room, self._node_id, self._messaging.home(room.entity)),
+        )
         await service.call(
             self._me,
             room_calls.create,
@@ -240,11 +243,17 @@ def is_closed(config: Mapping[str, Any]) -> bool:
     return bool((level.get("level") if isinstance(level, dict) else level) == CLOSED_LEVEL)
 
 
-def _others(record: DelegationRecord, room: RoomRecord, node_id: str) -> list[EntityId]:
-    """Return who takes part beside the delegator's person: whoever delegated, and the other side."""
+def _others(record: DelegationRecord, room: RoomRecord, node_id: str, executor: str) -> list[EntityId]:
+    """Return who takes part beside the delegator's person: whoever delegated, and the other side.
+
+    Args:
+        record: the delegation.
+        room: its room.
+        node_id: ours.
+        executor: the node id of the other side.
+    """
     kind, _, name = record.caller.partition(":")
     caller = f"@mcp:{node_id}" if kind == "mcp" else agent_of(name, node_id) if kind == "agent" else None
-    executor = entity_domain(room.entity)
     there = [room.entity, human_of(executor), daemon_of(executor)]
     return [*([caller] if caller is not None else []), *there]
 

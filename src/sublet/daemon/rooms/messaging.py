@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from sublet.messaging.mending.healing import Healing
     from sublet.messaging.service import MessagingService
 
+SHUT_OUT: Final = "said on the bus of rooms what no Sublet says"
+ASK_WHAT_RUNS: Final = "ask what runs there, and remove the peer if nobody knows"
 LOOK_SECONDS: Final = 15.0
 """How often peers are asked where their bus is: a peer that was started again may have another port."""
 MAX_LIES_TOLD: Final = 16
@@ -96,6 +98,7 @@ class Messaging:
         self._peers = peers
         self._settings = settings
         self._agents = agents
+        self._links: Links | None = None
         self._present: set[str] = set()
         """Agents that have their entity."""
         self._service: MessagingService | None = None
@@ -195,10 +198,11 @@ class Messaging:
             door = Door(self._homes) if self._homes is not None else None
             return Links(LinkKeys(self._keys_dir, key, self._identity.home), self._sockets, self.port.listener, door)
 
-        links = await asyncio.to_thread(make)
+        self._links = links = await asyncio.to_thread(make)
         try:
             yield links
         finally:
+            self._links = None
             with anyio.CancelScope(shield=True):
                 await asyncio.to_thread(links.close)
 
@@ -207,6 +211,7 @@ class Messaging:
         from sublet.daemon.rooms.entities import load_entities, load_named
         from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
         from sublet.messaging.delivery.loops import LoopLimits
+        from sublet.messaging.mending.agreed import AGREED_FILE, Agreed
         from sublet.messaging.mending.healing import Healing
         from sublet.messaging.service import MessagingService
 
@@ -237,6 +242,7 @@ class Messaging:
             make_entity=partial(load_named, self._keys_dir, self._identity),
             damaged=healing.suspect,
             lacking=healing.lacking,
+            agreed=Agreed(self._database.with_name(f"{self._database.stem}{AGREED_FILE}"), _now_ms),
         )
         loop = asyncio.get_running_loop()
         network.on_change(lambda: _soon(loop, healing.link_changed))
@@ -273,11 +279,15 @@ class Messaging:
     def remarks(self) -> list[str]:
         """Return what is wrong with rooms here, and with which peers.
 
-        That is why they do not run, who shares none or gives no answers, whose clocks differ, whose signed roots are
-        contradicted, and what was damaged.
+        That is why they do not run, who shares none, is shut out or gives no answers, whose clocks differ, whose signed
+        roots are contradicted, and what was damaged.
         """
         found = [why] if (why := self.why_not()) is not None else []
         found += [f"{apart.what}; {apart.remedy}" for apart in self.buses.apart().values()]
+        shut_out = self._links.shut_out() if self._links is not None else {}
+        for peer in self._peers.list():
+            if (why := shut_out.get(peer.public_key)) is not None:
+                found.append(f"{peer.name} {SHUT_OUT} ({why}), and is shut out for a while each time; {ASK_WHAT_RUNS}")
         asked_last = self._service.asked_last() if self._service is not None else {}
         for peer in self._peers.list():
             if (why := asked_last.get(peer.node_id)) is not None:
@@ -300,8 +310,12 @@ class Messaging:
 
     def other_clock_of(self, entity: EntityId) -> str:
         """Return the same of the daemon of an entity; the peer's name here is not told."""
-        ahead_ms = self._service.ahead_ms.get(entity_domain(entity)) if self._service is not None else None
+        ahead_ms = self._service.ahead_ms.get(self.home(entity)) if self._service is not None else None
         return "" if ahead_ms is None else clock_differs(f"the clock of {entity}'s daemon", ahead_ms)
+
+    def home(self, entity: EntityId) -> str:
+        """Return the node id of the daemon at which an entity is at home, as far as it is known here."""
+        return self._service.home(entity) if self._service is not None else entity_domain(entity)
 
     def why_not(self) -> str | None:
         """Return why rooms don't run, or run without a bus; None where nothing is wrong."""

@@ -18,7 +18,7 @@ from sublet.daemon.ports.peer_link import BUS_WIRE, BusAddress, PeerLink
 from sublet.daemon.rooms.known_buses import KnownBuses
 from sublet.daemon.rooms.versions import Apart, rooms_apart
 from sublet.protocol.errors import SubletError
-from sublet.protocol.ezagent.ids import EntityId, entity_domain, is_entity_id
+from sublet.protocol.ezagent.ids import EntityId
 
 if TYPE_CHECKING:
     from sublet.messaging.links.sockets import Address
@@ -58,9 +58,9 @@ class PeerBuses:
         apart = self.apart().get(name)
         return "" if apart is None else f"{apart.what}; {apart.remedy}"
 
-    def why_apart_from(self, entity: EntityId) -> str:
-        """Return the same of the daemon of an entity; the peer's name here is not told."""
-        bus = self._apart.get(entity_domain(entity)) if is_entity_id(entity) else None
+    def why_apart_from(self, entity: EntityId, home: str) -> str:
+        """Return the same of the daemon at which an entity is at home; the peer's name here is not told."""
+        bus = self._apart.get(home)
         return "" if bus is None else rooms_apart(f"the daemon of {entity}", bus).what
 
     async def addresses(self, buses: KnownBuses) -> dict[bytes, Sequence[Address]]:

@@ -66,7 +66,7 @@ class Speaking:
 
     def apart(self, entity: EntityId) -> str:
         """Return why nothing goes to or comes from the daemon of an entity for now; empty where it does, or may."""
-        return self._messaging.buses.why_apart_from(entity)
+        return self._messaging.buses.why_apart_from(entity, self._messaging.home(entity))
 
     def other_clock(self, entity: EntityId) -> str:
         """Return by how much the clock of an entity's daemon differs from ours; empty where it does not."""

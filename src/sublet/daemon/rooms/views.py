@@ -10,12 +10,12 @@ from sublet.daemon.api.room_fields import MEDIA_TYPE
 from sublet.daemon.api.room_messages import MessageReceipts, MessageView, RecipientReceipt
 from sublet.daemon.api.rooms import RoomDetail, RoomView
 from sublet.daemon.rooms.addressing import direct_with
-from sublet.daemon.rooms.entities import daemon_of
+from sublet.daemon.rooms.entities import is_daemon
 from sublet.daemon.rooms.lent_rooms import CLOSED_LEVEL, is_closed
 from sublet.messaging.calls.message_calls import Ref
 from sublet.messaging.calls.room_calls import RoomFound, RoomSummary
 from sublet.protocol.ezagent.content import FORMATS
-from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain, is_entity_id
+from sublet.protocol.ezagent.ids import EntityId, RoomId, is_entity_id
 
 if TYPE_CHECKING:
     from sublet.messaging.delivery.receipts import MessageReceipts as Receipts
@@ -47,7 +47,7 @@ def in_order(rooms: Iterable[RoomViewT]) -> list[RoomViewT]:
 def _standing(room: RoomSummary | RoomFound) -> dict[str, Any]:
     """Return what kind of room it is, and whether it is closed."""
     creator = room["created_by"]
-    by_daemon = is_entity_id(creator) and creator == daemon_of(entity_domain(creator))
+    by_daemon = is_entity_id(creator) and is_daemon(creator)
     return {"kind": "delegation" if by_daemon else "talk", "closed": room["write_level"] >= CLOSED_LEVEL}
 
 

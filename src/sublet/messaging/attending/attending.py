@@ -19,6 +19,7 @@ from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.ports.rows import EventRow
 from sublet.messaging.running.hand_over import HandOver
+from sublet.messaging.syncing.wanted import Bringing, Offer, Wanted, WantedDocument, WantedRoom, Withdrawal
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
 
@@ -62,7 +63,7 @@ class Attending:
         subscriptions: Subscriptions,
         presences: Presences,
         tokens: Tokens,
-        want: Callable[[str], None],
+        want: Callable[[Wanted], None],
         hand_over: HandOver,
         came: Callable[[RoomId], None],
     ) -> None:
@@ -101,7 +102,7 @@ class Attending:
         if not await self._call(lambda engine: room_id in engine.here.ids):
             return  # forgotten meanwhile
         await self._declare(self._subscriptions.room, room_id)
-        self._want(f"room:{room_id}")
+        self._want(WantedRoom(room_id))
         self._came(room_id)
         await self.see(room_id)
 
@@ -120,12 +121,12 @@ class Attending:
             self._hand_over.soon(self._tokens.ask, room_id, entity)
         for entity in await self._call(partial(writers_of_drafts, room_id=room_id)):
             await self._declare(self._subscriptions.draft, room_id, entity)
-            self._want(doc_id("draft", room_id=room_id, entity_id=entity))
+            self._want(WantedDocument(doc_id("draft", room_id=room_id, entity_id=entity)))
 
     def ask_for(self, entity: EntityId) -> None:
         """Ask for what a member keeps for all their rooms."""
         for name in self._registry.schema.entity_documents(entity):
-            self._want(name)
+            self._want(WantedDocument(name))
 
     def is_quiet(self, room_id: RoomId) -> bool:
         """Tell whether nothing has happened in a room for a while."""
@@ -147,7 +148,7 @@ class Attending:
             if row.kind == "room.member.joined":
                 self._hand_over.soon(self._member_came, row.room_id, entity, row.data.get("local") is True)
             elif row.data.get("by") in keyring.local:
-                self._hand_over.soon(self._want, f"withdraw:{row.room_id}/{entity}")
+                self._hand_over.soon(self._want, Withdrawal(row.room_id, entity))
 
     async def _speak(self, room_id: RoomId) -> None:
         speaker = await self._call(lambda engine: engine.roots.speaker(room_id))
@@ -160,4 +161,4 @@ class Attending:
     async def _member_came(self, room_id: RoomId, entity: EntityId, invited_here: bool) -> None:
         await self._member(entity)
         self.ask_for(entity)
-        self._want(f"{'offer' if invited_here else 'bring'}:{room_id}/{entity}")
+        self._want(Offer(room_id, entity) if invited_here else Bringing(room_id, entity))

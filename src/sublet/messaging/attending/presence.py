@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
 
+from sublet.messaging.attending.said_again import SaidAgain
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.passing.ephemeral import AWARENESS, PRESENCE, Ephemeral
@@ -120,6 +121,8 @@ def _key(kind: str, room_id: RoomId, entity: EntityId) -> str:
 class Tokens:
     """Takes in whose tokens have come or gone, the last that is known of each, however often it changes.
 
+    What ours have said in a room is said again for whoever comes there.
+
     Args:
         call: runs something with the engine.
         fetch: asks peers under a key, and returns what they answer.
@@ -139,6 +142,7 @@ class Tokens:
         self._fetch = fetch
         self._heard = heard
         self._soon = soon
+        self._said_again = SaidAgain(call, soon)
         self._lock = threading.Lock()
         self._changes: dict[tuple[RoomId, EntityId], bool] = {}
         self._asking: set[str] = set()
@@ -171,6 +175,7 @@ class Tokens:
 
         if changes:
             await self._call(tell)
+        self._said_again.want({room_id for (room_id, _), there in changes.items() if there})
         for key, there in changes.items():
             if there:
                 self._soon(self.ask, *key)

@@ -8,9 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+import structlog
 import zenoh
 
-from sublet.messaging.ports.network import Heard
+from sublet.messaging.ports.network import Heard, Sample
+
+log = structlog.get_logger(__name__)
 
 SHARED: Final = "shared"
 """The link over plain endpoints."""
@@ -180,3 +183,36 @@ class Link:
 def direct(callback: Callable[[Any], None]) -> zenoh.handlers.Callback[Any]:
     """Let Zenoh's own thread call, where it would start another thread for each declaration, to hand over to it."""
     return zenoh.handlers.Callback(callback, indirect=False)
+
+
+def sample_of(key: str, sample: zenoh.Sample) -> Sample:
+    """Return what was published under a key."""
+    attachment = sample.attachment.to_bytes() if sample.attachment is not None else b""
+    return Sample(key, sample.payload.to_bytes(), attachment)
+
+
+class AskedOfUs:
+    """A query of a peer.
+
+    Args:
+        query: as Zenoh has it.
+        key: for what, which is escaped in the query of a peer.
+    """
+
+    def __init__(self, query: zenoh.Query, key: str) -> None:
+        self._query = query
+        self.key = key
+        self.payload = query.payload.to_bytes() if query.payload is not None else b""
+
+    def reply(self, payload: bytes) -> None:
+        """``PeerQuery.reply``."""
+        try:
+            self._query.reply(self._query.key_expr, payload)
+        except zenoh.ZError:
+            log.info("an answer could not be sent", key=self.key)
+        finally:
+            self._query.drop()  # type: ignore[no-untyped-call]
+
+    def drop(self) -> None:
+        """``PeerQuery.drop``."""
+        self._query.drop()  # type: ignore[no-untyped-call]

@@ -1,9 +1,11 @@
 """The network on Zenoh: a session for each peer whose key its link has proven, and an uplink to a relay as its client.
 
 With a session for each peer whatever comes is known to come from that peer, it is asked alone, and what is published
-goes to those it is for. A relay does not join two peers any more, so what crosses it goes through a client session.
-Chunks that begin with ``@`` match no wildcard, so such keys are used exactly. Callbacks come from Zenoh's threads:
-they only enqueue, since a stalled receiver makes every sender to it wait and then lose what was queued.
+goes to those it is for. So such a session declares one pattern, and ``local_keys`` finds who takes what comes.
+A relay does not join two peers any more, so what crosses it goes through a client session, where each key is declared.
+Chunks that begin with ``@`` match no wildcard, so such keys are used exactly there, and escaped with a peer.
+Callbacks come from Zenoh's threads: they only enqueue, since a stalled receiver makes every sender to it wait and then
+lose what was queued.
 """
 
 from __future__ import annotations
@@ -21,7 +23,19 @@ from typing import Final
 import structlog
 import zenoh
 
-from sublet.messaging.backends.zenoh_link import SHARED, UPLINK, Declaration, Link, Question, direct
+from sublet.messaging.backends.local_keys import LocalKeys, from_wire, to_wire
+from sublet.messaging.backends.tokens import Announced, Following, Tokens
+from sublet.messaging.backends.zenoh_link import (
+    SHARED,
+    UPLINK,
+    AskedOfUs,
+    Declaration,
+    Link,
+    Question,
+    direct,
+    sample_of,
+)
+from sublet.messaging.links.declared import EVERYTHING
 from sublet.messaging.ports.network import ANYBODY, Heard, PeerQuery, Priority, Qos, Sample
 from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES
 
@@ -47,13 +61,14 @@ class Endpoints:
 
     Whoever is reached over ``listen``, ``connect`` or ``multicast`` is ``ANYBODY``. ``relays`` are reached as a client;
     ``relay_authority`` knows them, or a public one does. ``multicast`` looks for peers on the network, and is off
-    unless asked for.
+    unless asked for. With ``one_pattern`` keys are declared to those at ``listen`` and ``connect`` as to a peer.
     """
 
     listen: tuple[str, ...] = ()
     connect: tuple[str, ...] = ()
     relays: tuple[str, ...] = ()
     multicast: bool = False
+    one_pattern: bool = False
     relay_authority: Path | None = None
 
 
@@ -70,6 +85,8 @@ class ZenohNetwork:
     def __init__(self, endpoints: Endpoints) -> None:
         zenoh.init_log_from_env_or("off")
         self._endpoints = endpoints
+        self._plain = frozenset({UPLINK} if endpoints.one_pattern else {SHARED, UPLINK})
+        """Links on which each key is declared, as it is."""
         self._closing = threading.Event()
         self._changed: list[Callable[[], None]] = []
         self._lock = threading.Lock()
@@ -78,6 +95,11 @@ class ZenohNetwork:
         self._links: dict[str, Link] = {}
         """By peer; those that prove none by a name that is no node id."""
         self._joined: dict[str, Endpoints] = {}
+        self._hearing = LocalKeys[Callable[[Sample], None]]()
+        self._serving = LocalKeys[Callable[[PeerQuery], None]]()
+        self._tokens = Tokens()
+        self._announced = Announced(lambda key: self._declare(partial(self._token, key)))
+        self._declare(self._on_peers(self._declare_everything), self._tokens.gone)
         if endpoints.listen or endpoints.connect or endpoints.multicast:
             self._link(SHARED).opened(_open(_config("peer", endpoints)))
         self._uplink: threading.Thread | None = None
@@ -94,7 +116,7 @@ class ZenohNetwork:
                 continue
             with suppress(zenoh.ZError):  # its session was closed meanwhile, and what is missing is asked for
                 session.put(
-                    key,
+                    key if link.peer in self._plain else to_wire(key),
                     payload,
                     attachment=attachment or None,
                     priority=_PRIORITIES[qos.priority],
@@ -104,23 +126,28 @@ class ZenohNetwork:
 
     def subscribe(self, key: str, callback: Callable[[Sample], None]) -> Callable[[], None]:
         def heard(sample: zenoh.Sample) -> None:
-            attachment = sample.attachment.to_bytes() if sample.attachment is not None else b""
-            callback(Sample(str(sample.key_expr), sample.payload.to_bytes(), attachment))
+            callback(sample_of(str(sample.key_expr), sample))
 
-        return self._declare(
-            lambda _: (
-                lambda session: session.declare_subscriber(key, direct(heard), allowed_origin=zenoh.Locality.REMOTE)
-            )
+        return _both(
+            self._hearing.add(key, callback),
+            self._declare(
+                self._on_plain(
+                    lambda session: session.declare_subscriber(key, direct(heard), allowed_origin=zenoh.Locality.REMOTE)
+                )
+            ),
         )
 
     def serve(self, key: str, callback: Callable[[PeerQuery], None]) -> Callable[[], None]:
         def asked(query: zenoh.Query) -> None:
-            callback(_Answer(query))
+            callback(AskedOfUs(query, str(query.key_expr)))
 
-        return self._declare(
-            lambda _: (
-                lambda session: session.declare_queryable(key, direct(asked), allowed_origin=zenoh.Locality.REMOTE)
-            )
+        return _both(
+            self._serving.add(key, callback),
+            self._declare(
+                self._on_plain(
+                    lambda session: session.declare_queryable(key, direct(asked), allowed_origin=zenoh.Locality.REMOTE)
+                )
+            ),
         )
 
     def linked(self) -> Collection[str]:
@@ -129,41 +156,30 @@ class ZenohNetwork:
 
     def ask(self, peer: str, key: str, payload: bytes, timeout_seconds: float, heard: Heard) -> Callable[[], None]:
         links = [link for link in self._all() if (link.proves_none if peer == ANYBODY else link.peer == peer)]
-        sessions = [link.session for link in links if link.session is not None]
+        sessions = [(link, session) for link in links if (session := link.session) is not None]
         question = Question(heard, len(sessions), *((MAX_REPLIES, MAX_REPLIES_OF_ONE) if peer == ANYBODY else (1, 1)))
-        for session in sessions:
-            question.put(session, key, payload, timeout_seconds)
+        for link, session in sessions:
+            question.put(session, key if link.peer in self._plain else to_wire(key), payload, timeout_seconds)
         return question.end
 
     def announce(self, key: str) -> Callable[[], None]:
-        return self._declare(lambda _: lambda session: session.liveliness().declare_token(key))
+        return self._announced.add(key)
 
     def follow(self, key: str, callback: Callable[[bool], None]) -> Callable[[], None]:
         """Hear of a token on all links; one that is opened again begins anew, since what ended meanwhile isn't told."""
-        there: dict[str, set[str]] = {}
-        lock = threading.Lock()
-
-        def took(link: str, sample: zenoh.Sample | None) -> None:
-            with lock:
-                before = any(there.values())
-                if sample is None:
-                    there.pop(link, None)
-                elif sample.kind == zenoh.SampleKind.PUT:
-                    there.setdefault(link, set()).add(str(sample.key_expr))
-                else:
-                    there.get(link, set()).discard(str(sample.key_expr))
-                after = any(there.values())
-            if before != after:
-                callback(after)
+        following = Following(callback)
 
         def on_link(link: str) -> Callable[[zenoh.Session], object]:
+            def took(sample: zenoh.Sample) -> None:
+                following.took(link, key, sample.kind == zenoh.SampleKind.PUT)
+
             def declare(session: zenoh.Session) -> object:
-                took(link, None)
-                return session.liveliness().declare_subscriber(key, direct(partial(took, link)), history=True)
+                following.gone(link)
+                return session.liveliness().declare_subscriber(key, direct(took), history=True)
 
-            return declare
+            return declare if link in self._plain else _nothing
 
-        return self._declare(on_link, lambda link: took(link, None))
+        return _both(self._tokens.follow(key, following), self._declare(on_link, following.gone))
 
     def join(self, peers: Mapping[str, Endpoints]) -> None:
         """Have a session with each of these peers and with no others; blocks while sessions are opened and closed.
@@ -268,6 +284,51 @@ class ZenohNetwork:
 
         return end
 
+    def _on_plain(
+        self, declare: Callable[[zenoh.Session], object]
+    ) -> Callable[[str], Callable[[zenoh.Session], object]]:
+        """Declare on links where each key is declared, and nothing on those of peers."""
+        return lambda link: declare if link in self._plain else _nothing
+
+    def _on_peers(
+        self, declare: Callable[[str, zenoh.Session], object]
+    ) -> Callable[[str], Callable[[zenoh.Session], object]]:
+        """Declare on the links of peers, and nothing on others."""
+        return lambda link: _nothing if link in self._plain else partial(declare, link)
+
+    def _token(self, key: str, link: str) -> Callable[[zenoh.Session], object]:
+        wire = key if link in self._plain else to_wire(key)
+        return lambda session: session.liveliness().declare_token(wire)
+
+    def _declare_everything(self, link: str, session: zenoh.Session) -> object:
+        """Hear and answer whatever a peer says on its link, and follow its tokens."""
+
+        def heard(sample: zenoh.Sample) -> None:
+            key = from_wire(str(sample.key_expr))
+            takers = self._hearing.of(key)
+            if takers:
+                taken = sample_of(key, sample)
+                for take in takers:
+                    take(taken)
+
+        def asked(query: zenoh.Query) -> None:
+            key = from_wire(str(query.key_expr))
+            takers = self._serving.of(key)
+            if not takers:
+                query.drop()  # type: ignore[no-untyped-call]
+            for take in takers[:1]:
+                take(AskedOfUs(query, key))
+
+        def told(sample: zenoh.Sample) -> None:
+            self._tokens.took(link, from_wire(str(sample.key_expr)), sample.kind == zenoh.SampleKind.PUT)
+
+        self._tokens.gone(link)
+        return (
+            session.declare_subscriber(EVERYTHING, direct(heard), allowed_origin=zenoh.Locality.REMOTE),
+            session.declare_queryable(EVERYTHING, direct(asked), allowed_origin=zenoh.Locality.REMOTE),
+            session.liveliness().declare_subscriber(EVERYTHING, direct(told), history=True),
+        )
+
     def _dial(self, uplink: Link, endpoints: Endpoints) -> None:
         """Open the uplink as soon as a relay answers; from then on Zenoh reconnects by itself."""
         while not self._closing.is_set():
@@ -287,24 +348,16 @@ class ZenohNetwork:
             return
 
 
-class _Answer:
-    """A query of a peer."""
+def _nothing(_: zenoh.Session) -> None:
+    """Declare nothing."""
 
-    def __init__(self, query: zenoh.Query) -> None:
-        self._query = query
-        self.key = str(query.key_expr)
-        self.payload = query.payload.to_bytes() if query.payload is not None else b""
 
-    def reply(self, payload: bytes) -> None:
-        try:
-            self._query.reply(self.key, payload)
-        except zenoh.ZError:
-            log.info("an answer could not be sent", key=self.key)
-        finally:
-            self._query.drop()  # type: ignore[no-untyped-call]
+def _both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:
+    def end() -> None:
+        one()
+        other()
 
-    def drop(self) -> None:
-        self._query.drop()  # type: ignore[no-untyped-call]
+    return end
 
 
 def _open(config: zenoh.Config) -> zenoh.Session:

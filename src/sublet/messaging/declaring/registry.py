@@ -31,7 +31,6 @@ LEVELS: Final = (
     ("threads", "drafts"),
 )
 """What each compliance level adds (ezagent 6.3)."""
-_NAME = Pattern(r"[a-z][a-z0-9-]{0,31}\Z")
 _OPERATION = Pattern(r"[a-z][a-z_]*(?:\.[a-z][a-z_]*)?\Z")
 
 

@@ -19,6 +19,7 @@ from sublet.messaging.rooms.audience import Audience
 from sublet.messaging.schema.datatypes import QOS_LOW
 from sublet.messaging.syncing.asking import Answer, Asking
 from sublet.messaging.syncing.doorkeeper import DoorParts, RoomQuestion, ask
+from sublet.messaging.syncing.wanted import WantedDocument
 from sublet.protocol.ezagent.acknowledgement import MAX_CLIENTS, MAX_SHARDS, Acknowledgement, Clocks
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import RoomId
@@ -70,7 +71,7 @@ class Acknowledging:
         asking: Asking,
         call: CallEngine,
         news: Callable[[], None],
-        behind: Callable[[str], None],
+        behind: Callable[[WantedDocument], None],
         soon: Callable[..., None],
     ) -> None:
         self._questions = asking
@@ -154,7 +155,7 @@ class Acknowledging:
 
     async def _ask_for_late(self, ahead: Clocks) -> None:
         for name in await self._call(partial(acknowledged.behind_of, held=ahead)):
-            self._behind(name)
+            self._behind(WantedDocument(name))
 
     async def _safely(self, run: Callable[[], Awaitable[object]]) -> None:
         try:

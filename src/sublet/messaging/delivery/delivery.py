@@ -19,6 +19,7 @@ from sublet.messaging.extensions.read_receipts import READ_RECEIPTS
 from sublet.messaging.ports.network import Sample
 from sublet.messaging.schema.fields import FieldsView
 from sublet.messaging.syncing.asking import Asking
+from sublet.messaging.syncing.wanted import WantedDocument
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import parse_doc_id
@@ -42,7 +43,7 @@ class Delivery:
         asking: Asking,
         call: CallEngine,
         patience_seconds: float,
-        behind: Callable[[str], None],
+        behind: Callable[[WantedDocument], None],
         soon: Callable[..., None],
     ) -> None:
         self._call = call

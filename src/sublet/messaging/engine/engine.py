@@ -35,6 +35,7 @@ from sublet.messaging.opening.room_order import RoomOrder
 from sublet.messaging.opening.shards import TimelineShards
 from sublet.messaging.passing.ephemeral import Ephemeral
 from sublet.messaging.ports.blobs import BlobStore
+from sublet.messaging.ports.invitation_store import Invitation
 from sublet.messaging.ports.outbox import Outbox
 from sublet.messaging.ports.store import Store
 from sublet.messaging.purging.purges import Purges
@@ -80,12 +81,14 @@ class Engine:
         self.outbox = Outbox()
         self.missing: list[Callable[[str], None]] = []
         """Told of documents that something refers to and that are not here."""
+        self.answered: list[Callable[[Invitation], None]] = []
+        """Told of what somebody here has said to an invitation."""
         # Who and where.
         self.keyring = Keyring(store, local)
         self.epochs = Epochs(store, self.keyring)
         self.rooms = RoomStates(store)
         self.here = RoomsHere(store, self.rooms, self.keyring)
-        self.audience = Audience(self.rooms, self.here)
+        self.audience = Audience(self.rooms, self.here, self.keyring)
         self.events = Events(store)
         self.cursors = Cursors(store, self.events)
         # Documents, and what of them counts.
@@ -137,7 +140,7 @@ class Engine:
             self.order,
             counts,
         )
-        self.clocks = PeerClocks(store, self.events, now_ms)
+        self.clocks = PeerClocks(store, self.events, now_ms, self.keyring.home)
         self.roots = Roots(store, self.keyring, self.here, self.events, now_ms)
         # Writing as our own.
         self.writing = Writing(

@@ -56,6 +56,8 @@ class Keyring:
         self.local = {entity.record.entity_id: entity for entity in local}
         self._records: dict[EntityId, EntityRecord] = {}
         self._keys: dict[EntityId, tuple[VerifyKey, ...]] = {}
+        self.moves = 0
+        """How often it became known, or changed, that an entity is at home elsewhere than its domain says."""
         self._proven: set[bytes] = set()
         """Records as they travel, which come again with every answer and are not proven each time."""
         self._renewed: dict[tuple[EntityId, str], int] = {}
@@ -144,6 +146,8 @@ class Keyring:
 
     def _put(self, record: EntityRecord) -> None:
         before = self._records.get(record.entity_id)
+        if record.home != self.home(record.entity_id):
+            self.moves += 1
         if before is not None:
             self._proven.discard(before.encode())
         self._proven.add(record.encode())

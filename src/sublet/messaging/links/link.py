@@ -3,7 +3,7 @@
 Of what comes from a peer one piece is held, so TCP's pressure reaches whoever sends. Of what goes to a peer some
 mebibytes are held, since Zenoh makes whoever publishes wait while one reader takes nothing. A reader that does not
 keep up with that is cut, and asks for the difference when it is back. Nothing passes before the handshake is over and
-the peer's key was found among those that are pinned.
+the peer's key was found among those that are pinned, and what comes from it is read by ``batches`` before Zenoh has it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
+
+from sublet.messaging.links.batches import BatchReader, Odd
+from sublet.messaging.links.declared import DeclaredByPeer, DeclaredOnLink
 
 PIECE_BYTES: Final = 64 << 10
 """Held for each way of a link."""
@@ -41,6 +44,10 @@ class Over(Exception):
     """The link has ended."""
 
 
+class Offends(Over):
+    """The peer has said what no daemon says."""
+
+
 @dataclass(slots=True, eq=False)
 class Way:
     """Bytes on their way from one socket to the other, of which one piece is held.
@@ -48,18 +55,25 @@ class Way:
     Args:
         source: read from.
         sink: written to.
+        declared: counts what passes by and declares something.
     """
 
     source: Socket
     sink: Socket
+    declared: DeclaredOnLink
+    _reader: BatchReader = field(init=False)
     _piece: memoryview = field(default_factory=lambda: memoryview(bytearray(PIECE_BYTES)))
     _start: int = 0
     _end: int = 0
+
+    def __post_init__(self) -> None:
+        self._reader = BatchReader(self.declared.take)
 
     def move(self) -> Waits | None:
         """Move what can be moved without waiting; return what to wait for, or None where there is more at once.
 
         Raises:
+            Offends: the peer has said what no daemon says; Zenoh has none of it.
             Over: a side has closed, or broken.
         """
         drained = False
@@ -70,6 +84,10 @@ class Way:
                 if isinstance(read, dict):
                     return read
                 self._end = read
+                try:
+                    self._reader.feed(self._piece[:read])
+                except Odd as odd:
+                    raise Offends(str(odd)) from None
                 drained = self._end < PIECE_BYTES and not _has_more(self.source)
             written = _write(self.sink, self._piece[self._start : self._end])
             if isinstance(written, dict):
@@ -82,6 +100,7 @@ class Way:
     def close(self) -> None:
         """Hold nothing any longer."""
         self._start = self._end = 0
+        self.declared.ended()
 
 
 @dataclass(slots=True)
@@ -277,11 +296,21 @@ class Link:
             return True
         return False
 
-    def opened(self, peer: bytes, local: Socket, all_held: Held) -> None:
-        """Let bytes pass from now on; ``all_held`` counts what is held for slow readers."""
+    def opened(self, peer: bytes, local: Socket, all_held: Held, declared: DeclaredByPeer) -> None:
+        """Let bytes pass from now on.
+
+        Args:
+            peer: the pinned key.
+            local: Zenoh's connection.
+            all_held: counts what is held for slow readers.
+            declared: counts what the peer declares.
+        """
         assert self.tls is not None, "begun"
         self.peer, self.local = peer, local
-        self._ways = [(Way(self.tls, local), None), (HoldingWay(local, self.tls, all_held), None)]
+        self._ways = [
+            (Way(self.tls, local, DeclaredOnLink(declared)), None),
+            (HoldingWay(local, self.tls, all_held), None),
+        ]
 
     @property
     def is_full(self) -> bool:

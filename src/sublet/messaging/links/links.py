@@ -4,7 +4,8 @@ Zenoh trusts the public web roots beside the authorities that it is given, names
 can't be told while it runs that a peer was added or removed. So it has no port: for each peer it listens on a socket in
 a directory that only its own user enters, and its calls go to such sockets too. So what comes by a socket is known to
 come from one peer. One thread of this module moves the bytes between
-these and TLS connections whose keys it has verified itself. Whoever is not pinned any more is cut at once.
+these and TLS connections whose keys it has verified itself. Whoever is not pinned any more is cut at once, and who
+declares what no daemon does is cut and shut out for a while.
 
 Weak: that thread is Python, so while the interpreter is busy with other threads, what passes waits for its turn.
 """
@@ -24,10 +25,12 @@ from typing import Final
 
 import structlog
 
+from sublet.messaging.links.declared import DeclaredByPeer
 from sublet.messaging.links.doorman import Doorman, Everybody
-from sublet.messaging.links.keys import LinkKeys, home_of, key_id
-from sublet.messaging.links.link import READ, WRITE, Held, Link, Over, Socket
-from sublet.messaging.links.sockets import BACKLOG, Address, private_directory, remove_directory
+from sublet.messaging.links.keys import LinkKeys, home_of
+from sublet.messaging.links.link import READ, WRITE, Held, Link, Offends, Over, Socket
+from sublet.messaging.links.shut_out import ShutOut
+from sublet.messaging.links.sockets import Address, listening_at, name_of, private_directory, remove_directory
 
 log = structlog.get_logger(__name__)
 
@@ -70,6 +73,7 @@ class Links:
         self._open: dict[bytes, list[Link]] = {}
         self._busy: list[Link] = []
         self._held = Held()
+        self._shut_out = ShutOut()
         self._resting: dict[Socket, tuple[float, bytes | None]] = {}
         """Listeners that are left alone until then, and what they are registered with."""
         self._closing = False
@@ -85,7 +89,7 @@ class Links:
         return f"unixsock-stream/{self._inbound(key)}"
 
     def _inbound(self, key: bytes) -> Path:
-        return self._sockets / f"{_name(key)}.in"
+        return self._sockets / f"{name_of(key)}.in"
 
     @property
     def trusted(self) -> frozenset[bytes]:
@@ -128,6 +132,10 @@ class Links:
         found: list[bytes] = []
         self._do(lambda: found.extend(link.peer for all_of in self._open.values() for link in all_of if link.peer))
         return found
+
+    def shut_out(self) -> dict[bytes, str]:
+        """Return why peers were shut out not long ago, by their keys."""
+        return self._shut_out.told()
 
     def close(self) -> None:
         """End all links, and the thread."""
@@ -281,6 +289,8 @@ class Links:
             elif self._shaken(link):
                 self._prove(link)
             self._watch(link)
+        except Offends as offence:
+            self._offended(link, str(offence))
         except Over:
             self._end(link)
         except Exception:  # such as no descriptor left; the other links go on
@@ -299,7 +309,9 @@ class Links:
         assert link.tls is not None, "the handshake is over"
         shown = link.tls.getpeercert(binary_form=True)
         peer, link.home = self._keys.peer_of(shown), home_of(shown)
-        if peer is None or link.wanted not in (None, peer) or not self._doorman.admits(peer, link.home):
+        if peer is None or link.wanted not in (None, peer) or not self._shut_out.admits(peer):
+            raise Over
+        if not self._doorman.admits(peer, link.home):
             raise Over
         for other in list(self._open.get(peer, [])):
             if other.home != link.home and not self._doorman.admits(peer, other.home):
@@ -314,7 +326,7 @@ class Links:
             except OSError:  # Zenoh is not there yet, or has no room
                 raise Over from None
         del self._pending[link]
-        link.opened(peer, local, self._held)
+        link.opened(peer, local, self._held, self._shut_out.declared.setdefault(peer, DeclaredByPeer()))
         links = self._open.setdefault(peer, [])
         links.append(link)
         self._doorman.opened(peer, link.home)
@@ -353,7 +365,16 @@ class Links:
                 del self._open[link.peer]
         link.close()
 
+    def _offended(self, link: Link, why: str) -> None:
+        """Cut all links of a peer, and let it have none for a while."""
+        assert link.peer is not None, "nothing is read of a link before that"
+        offence = self._shut_out.note(link.peer, why)
+        log.warning("a peer says on the bus what no daemon says", why=why, shut_out_seconds=offence.seconds)
+        for one in list(self._open.get(link.peer, [])):
+            self._end(one)
+
     def _cut_strangers(self) -> None:
+        self._shut_out.keep(self._keys.trusted)
         for peer in self._open.keys() - self._keys.trusted:
             for link in list(self._open[peer]):
                 self._end(link)
@@ -362,18 +383,10 @@ class Links:
                 self._end(link)
 
     def _path(self, key: bytes) -> Path:
-        return self._sockets / _name(key)
+        return self._sockets / name_of(key)
 
     def _add_caller(self, key: bytes) -> None:
-        made = socket.socket(socket.AF_UNIX)
-        try:
-            made.bind(str(self._path(key)))
-            made.listen(BACKLOG)
-        except OSError:
-            made.close()
-            raise
-        made.setblocking(False)
-        self._callers[key] = made
+        self._callers[key] = made = listening_at(self._path(key))
         self._selector.register(made, READ, key)
 
     def _drop_caller(self, key: bytes) -> None:
@@ -385,8 +398,3 @@ class Links:
             self._end(link)
         with suppress(OSError):  # what lies there keeps no other peer from being dropped
             self._path(key).unlink()
-
-
-def _name(key: bytes) -> str:
-    """Return how the sockets for a peer are called."""
-    return key_id(key)[:5].hex()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
+
+from sublet.messaging.links.keys import key_id
 
 BACKLOG: Final = 64
 MAX_SOCKET_PATH: Final = 100
@@ -59,3 +62,25 @@ def remove_directory(directory: Path) -> None:
         for one in directory.iterdir():
             one.unlink()
         directory.rmdir()
+
+
+def name_of(key: bytes) -> str:
+    """Return how the sockets for a peer are called."""
+    return key_id(key)[:5].hex()
+
+
+def listening_at(path: Path) -> socket.socket:
+    """Return a socket at a path, at which one may call.
+
+    Raises:
+        OSError: it can't be made.
+    """
+    made = socket.socket(socket.AF_UNIX)
+    try:
+        made.bind(str(path))
+        made.listen(BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    made.setblocking(False)
+    return made

@@ -18,6 +18,7 @@ from sublet.messaging.running.hand_over import tried
 from sublet.messaging.syncing.history import History
 from sublet.messaging.syncing.reconciler import sum_up
 from sublet.messaging.syncing.sync import Sync
+from sublet.messaging.syncing.wanted import WantedDocument, WantedRoom
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 PERIOD_SECONDS: Final = 30.0
@@ -113,7 +114,7 @@ class CatchingUp:
             self._asks_once_more = False
         unanswered = self._sync.take_unanswered()
         for room_id in await self._call(lambda engine: sorted(engine.here.ids & unanswered)):
-            self._sync.want(f"room:{room_id}")
+            self._sync.want(WantedRoom(room_id))
         for entity in self._own():
             await self._joining.ask(entity)
 
@@ -132,4 +133,4 @@ class CatchingUp:
     async def _ask_for_members(self) -> None:
         """Ask for what members keep for all their rooms: changes are published, and this heals what was lost."""
         for name in await self._call(documents_of_members):
-            self._sync.want(name)
+            self._sync.want(WantedDocument(name))

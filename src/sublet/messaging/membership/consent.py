@@ -86,6 +86,9 @@ class ConsentParts(Protocol):
     """The parts of the engine for keeping invitations."""
 
     @property
+    def answered(self) -> list[Callable[[Invitation], None]]: ...
+
+    @property
     def events(self) -> Events: ...
 
     @property
@@ -235,7 +238,10 @@ def answer(engine: ConsentParts, invitation: Invitation, given: Answer, kept: by
     """
     store = engine.store.invitations
     at_ms = invitation.at_ms if invitation.answer is given else engine.now_ms()
-    store.put(replace(invitation, answer=given, at_ms=at_ms, kept=kept, is_told=False))
+    said = replace(invitation, answer=given, at_ms=at_ms, kept=kept, is_told=False)
+    store.put(said)
+    for listener in engine.answered:
+        listener(said)
     same = [one for one in store.kept() if one.home == invitation.home and one.answer is not Answer.PENDING]
     for old in same[: max(0, len(same) - MAX_ANSWERED_OF_DAEMON)]:
         store.drop(old.room_id)

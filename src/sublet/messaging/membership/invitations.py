@@ -132,7 +132,13 @@ def follow(
     except BaseException:
         engine.here.ids.discard(room_id)  # it could not be kept: the next offer is as new as this one
         raise
-    engine.later.after_commit(lambda: engine.store.invitations.drop(room_id))
+
+    def taken_up() -> None:
+        engine.store.invitations.drop(room_id)
+        for listener in engine.here.agreed:
+            listener(room_id)
+
+    engine.later.after_commit(taken_up)
     return True
 
 

@@ -120,12 +120,18 @@ class Ephemeral:
         before = self._said.get((room_id, entity))
         at = max(self._now_ms(), before.signed_ms + 1 if before is not None else 0)
         payload = _payload(value)
-        raw = self._sealed(entity, room_id, payload, at)
-        key = doc_id("ephemeral", room_id=room_id, ext_id=AWARENESS, entity_id=entity)
-        datatype = self._schema.datatype_at("ephemeral", AWARENESS)
-        assert datatype is not None, "only who declares it says it"
         self._say(room_id, entity, Passing(payload, at, self._now_ms()), local=True)
-        self._outbox.put(Outgoing(key, raw, b"", datatype.qos))
+        self._publish(room_id, entity, payload, at)
+
+    def say_again(self, room_id: RoomId) -> None:
+        """Publish once more what our own have said last in a room; nothing is told of it here."""
+        for entity in self._keyring.local:
+            said = self._said.get((room_id, entity))
+            if said is None or not self._here.is_member(entity, room_id):
+                continue
+            at = max(self._now_ms(), said.signed_ms + 1)
+            self._said.put((room_id, entity), Passing(said.raw, at, said.came_ms), len(said.raw))
+            self._publish(room_id, entity, said.raw, at)
 
     def answer(self, room_id: RoomId, entity: EntityId) -> bytes | None:
         """Return what one of our own is about, signed for whoever asks now; None where it is none of ours there."""
@@ -181,6 +187,12 @@ class Ephemeral:
         said = self._said.get((room_id, entity))
         if said is not None:
             self._say(room_id, entity, Passing(_payload(value), said.signed_ms, said.came_ms), local=False)
+
+    def _publish(self, room_id: RoomId, entity: EntityId, payload: bytes, at_ms: int) -> None:
+        key = doc_id("ephemeral", room_id=room_id, ext_id=AWARENESS, entity_id=entity)
+        datatype = self._schema.datatype_at("ephemeral", AWARENESS)
+        assert datatype is not None, "only who declares it says it"
+        self._outbox.put(Outgoing(key, self._sealed(entity, room_id, payload, at_ms), b"", datatype.qos))
 
     def _say(self, room_id: RoomId, entity: EntityId, passing: Passing, *, local: bool) -> None:
         key = (room_id, entity)

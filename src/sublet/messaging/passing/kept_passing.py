@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
+from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 MAX_PRESENT: Final = 8_192
 MAX_PRESENT_BYTES: Final = 8 << 20
@@ -30,7 +30,7 @@ class KeptPassing(Generic[ValueT]):
         home: returns the daemon at which an entity is at home.
     """
 
-    def __init__(self, home: Callable[[EntityId], str] = entity_domain) -> None:
+    def __init__(self, home: Callable[[EntityId], str]) -> None:
         self._home = home
         self._rooms: dict[RoomId, dict[EntityId, tuple[ValueT, int, str]]] = {}
         self._counts: Counter[str] = Counter()

@@ -15,7 +15,7 @@ import structlog
 
 from sublet.messaging.ports.rows import StagedUpdate
 from sublet.messaging.ports.store import Store
-from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
+from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 DEFAULT_DAEMON_BYTES: Final = 4 << 30
 """Of all that the entities of one daemon have written here, in all rooms."""
@@ -40,9 +40,7 @@ class DiskUsage:
         home: returns the daemon at which an entity is at home.
     """
 
-    def __init__(
-        self, store: Store, limit: int = DEFAULT_DAEMON_BYTES, home: Callable[[EntityId], str] = entity_domain
-    ) -> None:
+    def __init__(self, store: Store, limit: int, home: Callable[[EntityId], str]) -> None:
         self._store = store
         self._home = home
         self.limit = limit

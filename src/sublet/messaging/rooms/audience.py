@@ -1,18 +1,19 @@
 """Which daemons hear what is published of a room, and which of them may answer what is asked of it.
 
 Rules: nothing of a room goes to a daemon that no member lives on, and nobody else is asked about it. Config of a room
-that anybody may look at (open, or to knock at) is for all. Weak: an entity's daemon is the one that its domain names.
+that anybody may look at (open, or to knock at) is for all. An entity's daemon is the one whose key vouches for it, and
+as long as no record of it is here the one that its domain names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from sublet.protocol.ezagent.blob import parse_wanted
 from sublet.protocol.ezagent.errors import Refused
-from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
+from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import Channel, DocumentPlace, parse_doc_id
 from sublet.protocol.ezagent.room.state import Membership, Policy, RoomState
 
@@ -26,10 +27,20 @@ MAX_ROOMS: Final = 1_024
 _ENDS = tuple(f"/{channel}" for channel in Channel)
 
 
+class Homes(Protocol):
+    """Knows at which daemon an entity is at home."""
+
+    moves: int
+
+    def home(self, entity: EntityId) -> str:
+        """Return the node id of an entity's daemon; another one than before only where ``moves`` has changed."""
+
+
 class _Told(NamedTuple):
-    """The daemons of a room's members, and the state that they are of."""
+    """The daemons of a room's members, and the state and the homes that they are of."""
 
     state: RoomState
+    moves: int
     daemons: frozenset[str]
 
 
@@ -39,9 +50,11 @@ class Audience:
     Args:
         states: who is in a room.
         here: the rooms that are here.
+        homes: whose daemon is which.
     """
 
-    def __init__(self, states: RoomStates, here: RoomsHere) -> None:
+    def __init__(self, states: RoomStates, here: RoomsHere, homes: Homes) -> None:
+        self._homes = homes
         self._states = states
         self._here = here
         self._told: dict[RoomId, _Told] = {}
@@ -67,7 +80,7 @@ class Audience:
             return members
         if self._states.state(place.room_id).policy in (Policy.OPEN, Policy.KNOCK):
             return None
-        return members | daemons_of(self._states.members_before(place.room_id))
+        return members | self.daemons_of(self._states.members_before(place.room_id))
 
     def answers(self, key: str, body: bytes) -> frozenset[str] | None:
         """Return the node ids of the daemons whose answers to a question count; None where anybody may know.
@@ -82,7 +95,7 @@ class Audience:
         if place.entity_id is not None and (
             place.room_id is not None or place.kind == "challenge" or key.endswith(f"/inbox/{Channel.UPDATES}")
         ):
-            return frozenset({entity_domain(place.entity_id)})  # which alone can tell
+            return frozenset({self._homes.home(place.entity_id)})  # which alone can tell
         if place.kind == "blob":
             return self._of_room(parse_wanted(body).room_id)
         if place.room_id is not None:
@@ -95,29 +108,28 @@ class Audience:
 
     def _of_room(self, room_id: RoomId) -> frozenset[str]:
         state, told = self._states.state(room_id), self._told.get(room_id)
-        if told is None or told.state is not state:
+        if told is None or told.state is not state or told.moves != self._homes.moves:
             self._told.pop(room_id, None)
             if len(self._told) >= MAX_ROOMS:
                 del self._told[next(iter(self._told))]
-            told = self._told[room_id] = _Told(state, daemons_of(state.members()))
+            told = self._told[room_id] = _Told(state, self._homes.moves, self.daemons_of(state.members()))
         return told.daemons
 
     def _of_those_who_left(self, room_id: RoomId) -> frozenset[str]:
         """Return the daemons of those who left by themselves: they may have the last that was written."""
         entities = self._states.state(room_id).entities
-        return daemons_of(entity for entity, one in entities.items() if _has_left(entity, one))
+        return self.daemons_of(entity for entity, one in entities.items() if _has_left(entity, one))
 
     def _of_companions(self, entity: EntityId | None) -> frozenset[str]:
         """Return the daemons of an entity, and of the members of all rooms that it is in."""
         if entity is None:
             return frozenset()
         rooms = (self._of_room(state.room_id) for state in self._here.of(entity))
-        return frozenset({entity_domain(entity)}).union(*rooms)
+        return frozenset({self._homes.home(entity)}).union(*rooms)
 
-
-def daemons_of(entities: Iterable[EntityId]) -> frozenset[str]:
-    """Return the node ids of the daemons on which some entities live."""
-    return frozenset(map(entity_domain, entities))
+    def daemons_of(self, entities: Iterable[EntityId]) -> frozenset[str]:
+        """Return the node ids of the daemons on which some entities live."""
+        return frozenset(map(self._homes.home, entities))
 
 
 def _has_left(entity: EntityId, membership: Membership) -> bool:

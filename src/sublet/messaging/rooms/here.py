@@ -31,14 +31,18 @@ class RoomsHere:
         self._keyring = keyring
         self.ids: set[RoomId] = set(store.rooms())
         self.listeners: list[Callable[[RoomId], None]] = []
+        """Told of each room that is taken up since somebody here looks for it, and so has to be attended to."""
+        self.agreed: list[Callable[[RoomId], None]] = []
         """Told of each room that is taken up."""
+        self.let_go: list[Callable[[RoomId], None]] = []
+        """Told of each room that is here no more."""
 
     def want(self, room_id: RoomId) -> None:
         """Accept updates of a room from now on."""
         if room_id not in self.ids:
             self._take_up_again(room_id)
             self.ids.add(room_id)
-            for listener in self.listeners:
+            for listener in (*self.listeners, *self.agreed):
                 listener(room_id)
 
     def drop(self, room_id: RoomId) -> None:
@@ -46,6 +50,8 @@ class RoomsHere:
         with self._store.transaction():
             self._store.removal.begin(room_id)
         self.ids.discard(room_id)
+        for listener in self.let_go:
+            listener(room_id)
 
     def of(self, entity: EntityId) -> list[RoomState]:
         """Return the states of the rooms that an entity is a member of, by id."""

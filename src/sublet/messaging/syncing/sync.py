@@ -24,6 +24,16 @@ from sublet.messaging.syncing.answers import offer
 from sublet.messaging.syncing.asking import Answer, Asking, Late
 from sublet.messaging.syncing.doorkeeper import ask
 from sublet.messaging.syncing.reconciler import MAX_KEYS, Reconciler
+from sublet.messaging.syncing.wanted import (
+    Bringing,
+    Doubted,
+    Offer,
+    Wanted,
+    WantedDocument,
+    WantedKey,
+    WantedRoom,
+    Withdrawal,
+)
 from sublet.protocol.ezagent.bundle import Bundle, decode_bundle
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.inbox import encode_known
@@ -69,34 +79,29 @@ class Sync:
         self.asking = Asking(network, recovered)
         self._call = call
         self._known = known
-        self._wanted: dict[str, None] = {}
-        self._doubted: set[str] = set()
-        self._again: set[str] = set()
+        self._wanted: dict[Wanted, None] = {}
+        self._doubted: set[Doubted] = set()
+        self._again: set[Doubted] = set()
         self._unanswered: set[RoomId] = set()
         self._ready = anyio.Event()
         self._told: dict[RoomId, float] = {}
         self._locks: dict[str, anyio.Lock] = {}
         self._reconciler = Reconciler(call, self)
 
-    def want(self, name: str) -> None:
-        """Ask for a document, a room (``room:ID``) or a key (``key:ENTITY``) soon; on the event loop.
-
-        ``offer:ROOM/ENTITY`` and ``bring:ROOM/ENTITY`` tell an entity of a room that we, or others, have invited it to;
-        ``withdraw:ROOM/ENTITY`` that we have taken that back.
-        """
-        self._wanted[name] = None
+    def want(self, wanted: Wanted) -> None:
+        """Ask for something, or tell something, soon; on the event loop."""
+        self._wanted[wanted] = None
         self._ready.set()
 
-    def doubt(self, name: str) -> None:
+    def doubt(self, doubted: Doubted) -> None:
         """Want something that somebody claims to be there, or to lack; of very much, its room instead."""
-        is_room = name.startswith("room:")
-        if name in self._doubted:
-            self._again.add(name)
-        elif is_room or len(self._doubted) < MAX_SINGLE:
-            self._doubted.add(name)
-            self.want(name)
-        elif not name.startswith("key:") and (room_id := parse_doc_id(name).room_id) is not None:
-            self.doubt(f"room:{room_id}")
+        if doubted in self._doubted:
+            self._again.add(doubted)
+        elif isinstance(doubted, WantedRoom) or len(self._doubted) < MAX_SINGLE:
+            self._doubted.add(doubted)
+            self.want(doubted)
+        elif isinstance(doubted, WantedDocument) and (room_id := parse_doc_id(doubted.name).room_id) is not None:
+            self.doubt(WantedRoom(room_id))
 
     def patience(self, peer: str) -> float:
         """``Asks.patience``."""
@@ -110,7 +115,7 @@ class Sync:
         if len(self._told) >= MAX_TOLD:
             self._told.clear()
         self._told[room_id] = now
-        self.doubt(f"room:{room_id}")
+        self.doubt(WantedRoom(room_id))
 
     async def run(self) -> None:
         """Ask for what is wanted until cancelled."""
@@ -119,30 +124,35 @@ class Sync:
                 await self._ready.wait()
                 await anyio.sleep(SETTLE_SECONDS)
                 wanted, self._wanted, self._ready = list(self._wanted), {}, anyio.Event()
-                for name in wanted:
-                    start_alone(group, "asking for what is missing", self._one, name)
+                for one in wanted:
+                    start_alone(group, "asking for what is missing", self._one, one)
 
-    async def _one(self, name: str) -> None:
+    async def _one(self, wanted: Wanted) -> None:
         try:
-            if name.startswith("room:"):
-                await self.room(name.removeprefix("room:"))
-            elif name.startswith("key:"):
-                await self.key(name.removeprefix("key:"))
-            elif name.startswith("offer:"):
-                await self.offer(*name.removeprefix("offer:").split("/", 1))
-            elif name.startswith("withdraw:"):
-                await self.withdraw(*name.removeprefix("withdraw:").split("/", 1))
-            elif name.startswith("bring:"):
-                await self.bring(*name.removeprefix("bring:").split("/", 1))
-            else:
-                await self.document(name)
+            await self._do(wanted)
         except Exception:
-            log.exception("could not ask for what is missing", what=name)
+            log.exception("could not ask for what is missing", what=wanted)
         finally:
-            self._doubted.discard(name)
-            if name in self._again:
-                self._again.discard(name)
-                self.doubt(name)
+            if isinstance(wanted, WantedDocument | WantedRoom | WantedKey):
+                self._doubted.discard(wanted)
+                if wanted in self._again:
+                    self._again.discard(wanted)
+                    self.doubt(wanted)
+
+    async def _do(self, wanted: Wanted) -> None:
+        match wanted:
+            case WantedDocument(name):
+                await self.document(name)
+            case WantedRoom(room_id):
+                await self.room(room_id)
+            case WantedKey(entity):
+                await self.key(entity)
+            case Offer(room_id, entity):
+                await self.offer(room_id, entity)
+            case Withdrawal(room_id, entity):
+                await self.withdraw(room_id, entity)
+            case Bringing(room_id, entity):
+                await self.bring(room_id, entity)
 
     async def room(self, room_id: RoomId) -> None:
         """Ask for a room's config, and for all that members hold of it and we don't.
@@ -232,7 +242,7 @@ class Sync:
                 await self.key(signer)
             total += outcome.accepted
             for other in outcome.gaps - {name}:  # what writers of this document had seen in another one
-                self.doubt(other)
+                self.doubt(WantedDocument(other))
             if not any(answer.said.more for answer in answers) and name not in outcome.gaps:
                 return total
             if not outcome.accepted and await self._call(partial(differences.vector, name=name)) == vector:
@@ -306,9 +316,9 @@ class Sync:
         """Take an answer about a document for which nobody has waited, and ask for the rest of it."""
         outcome = await self._take_of(parse_doc_id(name).room_id, answer)
         for signer in list(outcome.unknown_signers)[:MAX_KEYS]:
-            self.doubt(f"key:{signer}")
+            self.doubt(WantedKey(signer))
         if name in outcome.gaps or (answer.said.more and outcome.accepted):
-            self.doubt(name)
+            self.doubt(WantedDocument(name))
 
     async def take(self, room_id: RoomId | None, bundle: Bundle) -> ArrivalReport:
         """Take an answer part by part, between which the engine's thread has time for others."""

@@ -17,7 +17,7 @@ import structlog
 
 from sublet.messaging.events.events import Events
 from sublet.messaging.ports.store import Store
-from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
+from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.question import MAX_AGE_MS
 
 DIFFERS_MS: Final = 60_000
@@ -49,9 +49,13 @@ class PeerClocks:
         store: where events are kept.
         events: what is told.
         now_ms: our clock, Unix milliseconds.
+        home: returns the daemon at which an entity is at home.
     """
 
-    def __init__(self, store: Store, events: Events, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, store: Store, events: Events, now_ms: Callable[[], int], home: Callable[[EntityId], str]
+    ) -> None:
+        self._home = home
         self._store = store
         self._events = events
         self._now_ms = now_ms
@@ -63,7 +67,7 @@ class PeerClocks:
 
     def asked(self, asker: EntityId, room_id: RoomId | None, signed_ms: int) -> None:
         """Take the time on a question of now, whose asker is proven."""
-        clock, now = self._of(entity_domain(asker)), self._now_ms()
+        clock, now = self._of(self._home(asker)), self._now_ms()
         clock.fresh_ms = now
         self._set(asker, room_id, clock, signed_ms - now)
 
@@ -73,7 +77,7 @@ class PeerClocks:
         Returns:
             What time it is by that clock; None where the question is of no time that it may have now.
         """
-        clock, now = self._of(entity_domain(asker)), self._now_ms()
+        clock, now = self._of(self._home(asker)), self._now_ms()
         if signed_ms < now and _is_recent(clock.fresh_ms, now):
             return None  # said before: the clock is right
         if signed_ms < clock.its_ms - MAX_AGE_MS and _is_recent(clock.came_ms, now):
@@ -83,27 +87,27 @@ class PeerClocks:
         self._set(asker, room_id, clock, clock.its_ms - now)
         return clock.its_ms
 
-    def _of(self, domain: str) -> _Clock:
-        clock = self._clocks.get(domain)
+    def _of(self, home: str) -> _Clock:
+        clock = self._clocks.get(home)
         if clock is None:
-            clock = self._clocks[domain] = _Clock()
+            clock = self._clocks[home] = _Clock()
             while len(self._clocks) > MAX_DAEMONS:
                 gone, _ = self._clocks.popitem(last=False)
                 self._note({name: ahead for name, ahead in self._differing.items() if name != gone})
-        self._clocks.move_to_end(domain)
+        self._clocks.move_to_end(home)
         return clock
 
     def _set(self, asker: EntityId, room_id: RoomId | None, clock: _Clock, ahead_ms: int) -> None:
-        domain, clock.ahead_ms = entity_domain(asker), ahead_ms
+        home, clock.ahead_ms = self._home(asker), ahead_ms
         differs = abs(ahead_ms) >= DIFFERS_MS
         if differs:
-            if domain not in self._differing:
-                log.warning("a peer's clock differs from ours", node=domain, ahead_seconds=ahead_ms // 1_000)
-            self._note({**self._differing, domain: ahead_ms})
-        elif domain in self._differing:
-            log.info("a peer's clock is right again", node=domain)
-            self._note({name: ahead for name, ahead in self._differing.items() if name != domain})
-        if room_id is not None and differs is not ((room_id, domain) in self._told):
+            if home not in self._differing:
+                log.warning("a peer's clock differs from ours", node=home, ahead_seconds=ahead_ms // 1_000)
+            self._note({**self._differing, home: ahead_ms})
+        elif home in self._differing:
+            log.info("a peer's clock is right again", node=home)
+            self._note({name: ahead for name, ahead in self._differing.items() if name != home})
+        if room_id is not None and differs is not ((room_id, home) in self._told):
             self._tell(asker, room_id, ahead_ms if differs else 0)
 
     def _note(self, differing: dict[str, int]) -> None:
@@ -115,7 +119,7 @@ class PeerClocks:
                 listener(differing)
 
     def _tell(self, asker: EntityId, room_id: RoomId, ahead_ms: int) -> None:
-        key = room_id, entity_domain(asker)
+        key = room_id, self._home(asker)
         if ahead_ms:
             self._told[key] = None
             while len(self._told) > MAX_TOLD:

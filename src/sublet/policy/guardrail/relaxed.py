@@ -211,6 +211,9 @@ class _Reader:
         code = self._hex()
         if code is None:
             return ""
+        if 0xD800 <= code < 0xDC00 and self.text[self.at :] in ("", "\\"):
+            self.at = len(self.text)
+            return ""  # cut off between both halves of a character
         if 0xD800 <= code < 0xDC00 and self.text.startswith("\\u", self.at):
             self.at += 2
             low = self._hex()

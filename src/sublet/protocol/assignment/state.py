@@ -79,16 +79,3 @@ class Assignment:
 
 
 State: TypeAlias = Assignment | Considered | None
-
-
-def journalled(state: Assignment) -> Assignment:
-    """Return what the journal keeps of ``state``: what dies with the process is as it was at first."""
-    return Assignment(
-        state.owner,
-        state.invite,
-        state.accept,
-        state=state.state,
-        generation=state.generation,
-        access_mode=state.access_mode,
-        expires_at=state.expires_at,
-    )

@@ -103,30 +103,6 @@ class Delegation:
     left: bool = False
 
 
-def journalled(state: Delegation) -> Delegation:
-    """Return what the journal keeps of ``state``: what dies with the process is as it was at first."""
-    return Delegation(
-        state.id,
-        state.peer,
-        state.access_mode,
-        state.ttl_seconds,
-        state.created_at,
-        within=state.within,
-        callers=state.callers,
-        demands=state.demands,
-        transports=state.transports,
-        patient=state.patient,
-        state=state.state,
-        generation=state.generation,
-        prepared=state.prepared,
-        accept=state.accept,
-        expires_at=state.expires_at,
-        done=state.done,
-        settled=state.settled,
-        follow_ups=state.follow_ups,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class ExtensionAsked:
     """Somebody wants more time.

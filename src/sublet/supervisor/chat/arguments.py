@@ -44,10 +44,6 @@ def read_arguments(text: str) -> dict[str, JsonValue]:
     raise BadArguments("the arguments are no valid JSON; send one complete JSON object, shorter if it was cut off")
 
 
-def _refuse(name: str) -> None:
-    raise ValueError(name)
-
-
 def _unfenced(text: str) -> str:
     found = _FENCE.match(text)
     return found[1] if found else text

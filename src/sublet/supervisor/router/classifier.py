@@ -108,7 +108,7 @@ class ChatClassifier:
                 raw += chunk
                 if len(raw) > MAX_ANSWER_BYTES:
                     raise ValueError("the answer is too large")
-        answer: Any = parse_json(raw, max_bytes=MAX_ANSWER_BYTES)
+        answer: Any = parse_json(raw)
         content = answer["choices"][0]["message"]["content"]
         if not isinstance(content, str):
             raise TypeError("the answer holds no text")
@@ -132,7 +132,7 @@ def guarded(answer: str, request: RouteRequest) -> Classification | None:
     if found.decision == "dispatch_module" or (found.decision == "dispatch_agent" and found.target not in allowed):
         log.warning("the classifier names what it can't choose", target=clean_line(found.target, 80))
         return None
-    return found.model_copy(update={"reason": clean_line(found.reason, 300), "reply": clean(found.reply, 4_000)})
+    return found.model_copy(update={"reason": clean_line(found.reason), "reply": clean(found.reply)})
 
 
 def _listed(request: RouteRequest) -> str:

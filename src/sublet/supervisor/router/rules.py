@@ -58,7 +58,8 @@ def decide(request: RouteRequest, classified: Classification | None = None) -> R
     if chosen is None or chosen.confidence < request.config.min_confidence:
         proposed = _classified(request, open_, classified) if classified is not None else None
         chosen = proposed or chosen or _default(request, open_)
-    if chosen.confidence < request.config.min_confidence and chosen.decision != "reject":
+    unsure = chosen.confidence < request.config.min_confidence and chosen.decision != "reject"
+    if unsure or chosen.decision == "ask_human":
         return _question(request, chosen, open_)
     return chosen
 
@@ -66,7 +67,7 @@ def decide(request: RouteRequest, classified: Classification | None = None) -> R
 def needs_classifier(request: RouteRequest) -> bool:
     """Tell whether the rules alone are too unsure, so that a classifier is worth asking."""
     route = decide(request)
-    return route.rule in ("default", "none") or (route.decision == "ask_human" and route.rule != "command")
+    return route.rule == "default" or route.decision == "ask_human"
 
 
 def answered(request: RouteRequest, options: Sequence[str], answer: str) -> Route | None:
@@ -77,9 +78,7 @@ def answered(request: RouteRequest, options: Sequence[str], answer: str) -> Rout
         options: between whom was to choose.
         answer: an option by its name, by ``@name``, or by its number, from 1.
     """
-    given = answer.strip().lower().removeprefix("@")
-    if given.isascii() and given.isdigit() and 1 <= int(given[:4]) <= len(options):
-        given = options[int(given[:4]) - 1].lower()
+    given = chosen_option(options, answer).strip().lower().removeprefix("@")
     if given not in [option.lower() for option in options]:
         return None
     return _to(request, given, request.text, "answer", "a person chose it")
@@ -93,10 +92,8 @@ def unanswerable() -> Route:
 
 def chosen_option(options: Sequence[str], answer: str) -> str:
     """Return the option that ``answer`` names by its number, from 1; else the answer."""
-    given = answer.strip()
-    if given.isascii() and given.isdigit() and 1 <= int(given[:4]) <= len(options):
-        return options[int(given[:4]) - 1]
-    return answer
+    numbered = {str(number): option for number, option in enumerate(options, 1)}
+    return numbered.get(answer.strip(), answer)
 
 
 def _hub(request: RouteRequest, direct: Direct) -> Route:
@@ -124,7 +121,7 @@ def _to(request: RouteRequest, agent_id: str, text: str, rule: str, why: str) ->
         near, there = did_you_mean(agent_id, candidates), ", ".join(candidates) or "none"
         return _rejected("named", f"there is no agent {agent_id[:80]!r} here{near or ';'} there are: {there}")
     if found.denied:
-        return _rejected("named", f"agent {found.agent_id} is not for this caller: {found.denied}"[:500])
+        return _rejected("named", f"agent {found.agent_id} is not for this caller: {found.denied}")
     return Route.model_validate(
         {
             "decision": "dispatch_agent",
@@ -145,7 +142,7 @@ def _nobody(request: RouteRequest) -> Route:
     if not request.candidates:
         return _rejected("none", "no agent is offered here: sublet up --agent FILE offers one")
     if all(one.denied for one in request.candidates):
-        return _rejected("none", f"policy lets this caller have no agent: {request.candidates[0].denied}"[:500])
+        return _rejected("none", f"policy lets this caller have no agent: {request.candidates[0].denied}")
     return _rejected("none", "all agents that this caller may have are busy; ask again later")
 
 
@@ -186,7 +183,7 @@ def _fitting(request: RouteRequest, open_: Sequence[Candidate]) -> Route | None:
     others = [score for agent_id, score in scores.items() if agent_id != first.agent_id]
     margin = (best - max(others, default=0.0)) / best
     told = ", ".join(sorted(_matched(first, request.text))[:5])
-    if len(ranked) == 1 or margin > 0:
+    if len(ranked) == 1:
         return _agent(request, first, min(0.95, 0.55 + 0.4 * margin), "skills", f"its skills fit: {told}")
     second = ranked[1]
     if (first.cost, first.trust) != (second.cost, second.trust):
@@ -206,13 +203,13 @@ def _default(request: RouteRequest, open_: Sequence[Candidate]) -> Route:
     if wanted == "reject":
         return _rejected("default", "nothing here fits, and the default route is to reject")
     if wanted == "ask_human":
-        return _agent(request, open_[0], 0.0, "default", "nothing here fits, and the default route is to ask")
+        return _asking("default", "nothing here fits, and the default route is to ask")
     if wanted:
         found = next((one for one in open_ if one.agent_id == wanted), None)
         if found is None:
             return _rejected("default", f"nothing here fits, and the default agent {wanted} is not to be had")
         return _agent(request, found, DEFAULT, "default", "nothing fits better, and it is the default route")
-    preferred = [one for one in open_ if _preferred(request, one)] if request.config.default_provider else []
+    preferred = [one for one in open_ if _preferred(request, one)]
     return _agent(
         request, (preferred or open_)[0], DEFAULT, "default", "nothing fits better, and it is the default agent"
     )
@@ -220,7 +217,7 @@ def _default(request: RouteRequest, open_: Sequence[Candidate]) -> Route:
 
 def _classified(request: RouteRequest, open_: Sequence[Candidate], found: Classification) -> Route | None:
     """Return a proposal as a route, as far as it names what is there and allowed: it can grant nothing."""
-    why = f"a classifier says: {found.reason}"[:500] if found.reason else "a classifier says so"
+    why = f"a classifier says: {found.reason}" if found.reason else "a classifier says so"
     match found.decision:
         case "dispatch_agent":
             target = next((one for one in open_ if one.agent_id == found.target), None)
@@ -232,7 +229,7 @@ def _classified(request: RouteRequest, open_: Sequence[Candidate], found: Classi
         case "reject":
             return Route(decision="reject", confidence=found.confidence, reason=why, rule="classifier")
         case "ask_human":
-            return _agent(request, open_[0], 0.0, "classifier", why)
+            return _asking("classifier", why)
     return None  # modules are reached by /hub alone, which a person writes
 
 
@@ -262,6 +259,11 @@ def _agent(request: RouteRequest, candidate: Candidate, confidence: float, rule:
             "message": request.text,
         }
     )
+
+
+def _asking(rule: str, reason: str) -> Route:
+    """Return the route to a person, without the question yet."""
+    return Route.model_validate({"decision": "ask_human", "confidence": 0, "reason": reason, "rule": rule})
 
 
 def _rejected(rule: str, reason: str) -> Route:

@@ -31,7 +31,7 @@ def parse(text: str) -> Direct | None:
     if found := _HUB.match(text):
         return Direct("hub", (found["module"] or "").lower(), (found["rest"] or "").strip())
     if found := _MENTION.match(text):
-        return Direct("mention", found["agent"].lower().rstrip("."), (found["rest"] or "").strip())
+        return Direct("mention", found["agent"].rstrip(".").lower(), (found["rest"] or "").strip())
     word = text.strip()
     if word in ("/agents", "/help"):
         return Direct("agents" if word == "/agents" else "help", "", "")
@@ -47,7 +47,7 @@ def is_direct_hub(text: str) -> bool:
 def mentions(text: str) -> set[str]:
     """Return the names that ``text`` mentions anywhere as ``@name``."""
     found = _INNER.finditer(text)
-    return {one[1].lower().rstrip(".") for one in found if not _joined(text[one.start() - 1] if one.start() else " ")}
+    return {one[1].rstrip(".").lower() for one in found if not _joined(text[one.start() - 1] if one.start() else " ")}
 
 
 def words(text: str) -> set[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from sublet.disk.removal import remove_tree
+from sublet.protocol.change_counts import ChangeSetStatus
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.changes import transaction_plan
@@ -39,7 +40,6 @@ from sublet.workspace.changes.undo import wanted_by_undo
 from sublet.workspace.export import ViewRules
 from sublet.workspace.staging.staged_result import (
     Applied,
-    ChangeSetStatus,
     Conflict,
     Preview,
 )

@@ -19,6 +19,7 @@ from typing import Final
 from sublet.disk.durable import Syncing, write_durably
 from sublet.disk.openat2 import choose_opener
 from sublet.disk.removal import remove_tree
+from sublet.protocol.change_counts import ChangeSetStatus
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.audit.auditor import Auditor, ViewSnapshot
@@ -36,7 +37,6 @@ from sublet.workspace.staging.private_views import Staging
 from sublet.workspace.staging.staged_result import (
     MAX_CHANGED_FILES,
     ChangeSet,
-    ChangeSetStatus,
     DirectoryChange,
     StagedView,
     checked_key,

@@ -13,13 +13,12 @@ from typing import Any, Final
 
 from sublet.disk.durable import write_durably
 from sublet.disk.plain_file import read_plain
+from sublet.protocol.change_counts import ChangeCounts, ChangeSetStatus
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.shadow_git import EXECUTABLE, SYMLINK
 from sublet.workspace.staging.staged_result import (
-    ChangeCounts,
     ChangedPath,
     ChangeSet,
-    ChangeSetStatus,
     DirectoryChange,
     PathChange,
     no_result,

@@ -17,13 +17,13 @@ from types import TracebackType
 from typing import Final, Literal
 
 from sublet.disk.durable import sync_directory, write_durably
+from sublet.protocol.change_counts import ChangeSetStatus
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.changes.edits import Step
 from sublet.workspace.changes.record import read_kept
 from sublet.workspace.changes.transaction import PLAN, ChangedMeanwhileError, Transaction, unchanged
 from sublet.workspace.changes.transaction_plan import GroupName, Plan
 from sublet.workspace.changes.tree import Tree
-from sublet.workspace.staging.staged_result import ChangeSetStatus
 
 DECIDED: Final = "decided.json"
 """Lies in the directory of the first change set of a group."""

@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 
 from sublet.disk.durable import sync_directory
 from sublet.disk.openat2 import DIRECTORY_PATH, exchange, rename_noreplace
+from sublet.protocol.change_counts import ChangeSetStatus
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.changes import transaction_plan
@@ -28,7 +29,6 @@ from sublet.workspace.changes.apply_dir import ApplyDir, displaced, prepared
 from sublet.workspace.changes.edits import Step
 from sublet.workspace.changes.transaction_plan import STAGE_PREFIX, GroupName, Plan, PlannedStep
 from sublet.workspace.changes.tree import PathContents, Tree
-from sublet.workspace.staging.staged_result import ChangeSetStatus
 
 T = TypeVar("T")
 

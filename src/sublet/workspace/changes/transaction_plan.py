@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from sublet.disk.durable import write_durably
+from sublet.protocol.change_counts import ChangeSetStatus
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.changes.edits import Make, Operation
 from sublet.workspace.changes.record import Content, plain, read_kept
 from sublet.workspace.changes.tree import PathContents
-from sublet.workspace.staging.staged_result import ChangeSetStatus
 
 STAGE_PREFIX: Final = b".sublet-apply-"
 """Names, in the directory itself, of what is prepared there; rules hide them from every lease."""

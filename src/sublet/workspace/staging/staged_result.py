@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from sublet.disk.openat2 import DIRECTORY_PATH, open_real
+from sublet.protocol.change_counts import ChangeCounts, ChangeSetStatus
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_name
@@ -28,7 +29,6 @@ the person removed what the executor changed; ``deleted_there``: the other way r
 """
 
 PathChange = Literal["added", "changed", "deleted", "renamed", "mode"]
-ChangeSetStatus = Literal["pending", "applied", "partly_applied", "discarded", "undone"]
 
 _KEY = Pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(?:\.[A-Za-z0-9][A-Za-z0-9_-]{0,63})?\Z")
 
@@ -91,30 +91,6 @@ class StagedView:
         """Let go of what is held open for the view; what is in it stays."""
         if self.layer is not None:
             self.layer.close()
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeCounts:
-    """How much a change set changes. ``added`` and ``deleted`` leave out the two sides of a rename.
-
-    What is not named after directories counts files and links.
-    """
-
-    added: int = 0
-    changed: int = 0
-    deleted: int = 0
-    renamed: int = 0
-    mode_changed: int = 0
-    lines_added: int = 0
-    lines_deleted: int = 0
-    directories_added: int = 0
-    directories_deleted: int = 0
-    directories_mode_changed: int = 0
-
-    @property
-    def files(self) -> int:
-        """The number of changed files and links."""
-        return self.added + self.changed + self.deleted + self.renamed + self.mode_changed
 
 
 @dataclass(frozen=True, slots=True)

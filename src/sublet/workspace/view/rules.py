@@ -162,7 +162,6 @@ class Rules:
         git: GitMode = "hidden",
         folds: bool = False,
     ) -> None:
-        writable = tuple(map(from_the_root, writable))
         self._arguments = (hidden, locked, carried, revealed, unlocked, include, exclude, writable)
         if sum(map(len, self._arguments)) > MAX_PATTERNS:
             raise SubletError(
@@ -173,7 +172,7 @@ class Rules:
         self._folds = folds
         self._only_adds = only_adds
         self._git = git
-        names = ((*hidden, SHORT) if folds else hidden, *self._arguments[1:])
+        names = ((*hidden, SHORT) if folds else hidden, *self._arguments[1:-1], map(from_the_root, writable))
         made = compiled(*(tuple(patterns) for patterns in names), folds)
         self._hidden, self._excepted = made.hidden, made.excepted
         self._excluded, self._kept = made.excluded, made.kept
