@@ -29,7 +29,7 @@ from fields.dropping import STATE
 from fields.trying import MOST_SECONDS, RED, collect, run_here
 from fields.walking import fields, register
 from mutants.forks import Job, run_forked
-from mutants.observed import TooSlow, run_items
+from mutants.observed import TooSlow, first_failure
 
 MOST_NOTED: Final = 4.0
 """Of processor time, that a test may take to be of use."""
@@ -114,7 +114,7 @@ def _note(items: Sequence[pytest.Item], numbers: Sequence[int], into: Path) -> i
             signal.signal(signal.SIGPROF, stop)
             signal.setitimer(signal.ITIMER_PROF, MOST_NOTED)
             began = time.process_time()
-            passed = run_items([items[number]])
+            passed = first_failure([items[number]]) is None
             signal.setitimer(signal.ITIMER_PROF, 0)
             if passed and STATE.seen:
                 written.write(json.dumps([number, time.process_time() - began, sorted(STATE.seen)]) + "\n")

@@ -12,7 +12,7 @@ import pytest
 
 from fields.dropping import STATE, hook
 from mutants.forks import Job, run_forked
-from mutants.observed import run_items
+from mutants.observed import first_failure
 from mutants.plugin import QUIET
 
 RED, GREEN = 0, 1
@@ -69,7 +69,7 @@ class Trial:
 def run_here(items: Sequence[pytest.Item], seconds: int = MOST_WAITED) -> int:
     """Run tests in this process, which ends by a signal where they hang."""
     signal.alarm(seconds)
-    code = GREEN if run_items(items) else RED
+    code = GREEN if first_failure(items) is None else RED
     signal.alarm(0)
     return code
 
