@@ -134,3 +134,8 @@ def first_failure(items: Sequence[pytest.Item]) -> int | None:
         if session.testsfailed > failed:
             return number
     return None
+
+
+def run_items(items: Sequence[pytest.Item]) -> bool:
+    """Run items in this process until one fails, and tell whether all passed."""
+    return first_failure(items) is None

@@ -20,7 +20,8 @@ PEERS = ("*", "b*", "bob", "carol")
 AGENT = Subject("mcp", "claude")
 
 
-def rule(effect: Effect, layer: Layer, name: str, resource: str, number: int) -> Rule:
+def rule(drawn: Any, number: int) -> Rule:
+    effect, layer, name, resource = drawn
     return Rule(f"r{number}", effect, layer, frozenset({"mcp"}), frozenset({Action.ROOM_SEND}), name, resource)
 
 
@@ -73,7 +74,7 @@ def decided(rules: list[Rule], name: str, peer: str, request: list[Rule], *, gra
     st.lists(DRAWN, max_size=7), st.sampled_from(["claude", "cursor", "zed"]), st.sampled_from(["bob", "carol", "ann"])
 )
 def test_layers_denies_and_approvals(drawn: list[Any], name: str, peer: str) -> None:
-    rules = [rule(*one, number) for number, one in enumerate(drawn)]
+    rules = [rule(one, number) for number, one in enumerate(drawn)]
     wanted = plainly(rules, LAYERS, name, peer)
     for granted in (False, True):  # Only calls are granted, and this is none.
         assert said(decided(rules, name, peer, [], granted=granted)) == wanted
@@ -81,8 +82,8 @@ def test_layers_denies_and_approvals(drawn: list[Any], name: str, peer: str) -> 
 
 @given(st.lists(DRAWN, max_size=4), st.lists(REQUESTED, max_size=3), st.sampled_from(["bob", "carol"]))
 def test_a_request_takes_away_and_gives_nothing(drawn: list[Any], asked: list[Any], peer: str) -> None:
-    rules = [rule(*one, number) for number, one in enumerate(drawn)]
-    request = [rule(*one, 100 + number) for number, one in enumerate(asked)]
+    rules = [rule(one, number) for number, one in enumerate(drawn)]
+    request = [rule(one, 100 + number) for number, one in enumerate(asked)]
     below = plainly(rules, LAYERS, "claude", peer)
     own = plainly(request, ("request",), "claude", peer)
     found = said(decided(rules, "claude", peer, request, granted=False))
@@ -157,12 +158,12 @@ def test_a_decision_says_what_its_rule_says() -> None:
         made = Rule(
             "r", effect, "role", frozenset({"mcp"}), frozenset({Action.ROOM_SEND}),
             reason="so", hint="do", hide=effect == "deny", record=effect == "allow",
-        )  # type: ignore[arg-type] # fmt: skip
+        )  # fmt: skip
         assert decided([made], "claude", "bob", [], granted=False) == Decision(
             effect == "allow", "role", "r", "so", "do",
             needs_grant=effect == "approval", hidden=effect == "deny", record=effect == "allow",
         )  # fmt: skip
-        plain = Rule("r", effect, "role", frozenset({"mcp"}), frozenset({Action.ROOM_SEND}))  # type: ignore[arg-type]
+        plain = Rule("r", effect, "role", frozenset({"mcp"}), frozenset({Action.ROOM_SEND}))
         assert "rule r" in decided([plain], "claude", "bob", [], granted=False).reason
 
 

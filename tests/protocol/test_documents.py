@@ -74,7 +74,8 @@ def test_nothing_is_made_of_another_type(written: Any, count: int | None) -> Non
 
 def test_fields_have_the_names_of_files_and_tuples_are_lists_there() -> None:
     assert read_strictly(Written, {"theName": "x", "many": [1.0, 2]}) == Written(name="x", many=(1, 2))
-    for written in ({"name": "x"}, {"many": "12"}, {"many": {"a": 1}}, []):
+    given: list[Any] = [{"name": "x"}, {"many": "12"}, {"many": {"a": 1}}, []]
+    for written in given:
         with pytest.raises(ValidationError):
             read_strictly(Written, written)
 

@@ -13,7 +13,7 @@ from sublet.protocol.prompt_state import PromptState
 STOPPED = SubletError(ErrorCode.CANCELLED, "stopped")
 FAILED = SubletError(ErrorCode.DECLINED, "failed", "so", from_peer=True)
 PROMPTS = (PromptState(follow_up_id=None, state="done"),)
-OUTCOMES = {
+OUTCOMES: dict[str | None, Ended | None] = {
     None: None,
     **{reason: Ended(reason, "said", 3, f"it ended as {reason}") for reason in ("done", "failed", "timeout", "limit")},
 }

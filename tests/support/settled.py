@@ -101,7 +101,7 @@ def _of_class(one: type) -> Iterator[tuple[str, Any]]:
     if issubclass(one, Enum):
         yield "", {name: _shown(member.value) for name, member in one.__members__.items()}
     elif issubclass(one, BaseModel):
-        yield "model_config", {flag: _shown(one.model_config[flag]) for flag in _FLAGS if flag in one.model_config}  # type: ignore[literal-required]
+        yield "model_config", {flag: _shown(one.model_config[flag]) for flag in _FLAGS if flag in one.model_config}
         yield "fields", {name: _of_field(field) for name, field in one.model_fields.items()}
     elif dataclasses.is_dataclass(one):
         yield "", {field.name: _default(field) for field in dataclasses.fields(one)}
@@ -115,8 +115,8 @@ def _of_class(one: type) -> Iterator[tuple[str, Any]]:
 
 def _of_field(field: FieldInfo) -> Any:
     default = None if field.default is PydanticUndefined else _shown(field.default)
-    made = field.default_factory.__qualname__ if field.default_factory else None  # type: ignore[union-attr]
-    annotation = re.sub(r" at 0x[0-9a-f]+", "", repr(field.annotation).replace("typing.", ""))
+    made = field.default_factory.__qualname__ if field.default_factory else None
+    annotation = re.sub(r" at 0x[0-9a-f]+", "", _plain(repr(field.annotation)))
     return [default, made, field.alias, annotation, *map(_shown, field.metadata)]
 
 
@@ -160,14 +160,19 @@ def _shown(value: Any) -> Any:
     if isinstance(value, TypeAdapter):
         return _without_words(value.json_schema())
     if isinstance(value, type | FunctionType):
-        return f"{value.__module__}.{value.__qualname__}"
+        return value.__qualname__
     if dataclasses.is_dataclass(value):
         return [
             type(value).__name__,
             *([one.name, _shown(getattr(value, one.name))] for one in dataclasses.fields(value)),
         ]
-    text = repr(value).replace("typing.", "")
+    text = _plain(repr(value))
     return f"some {type(value).__name__}" if " at 0x" in text or "<" in text else text
+
+
+def _plain(text: str) -> str:
+    """Return what a type is called, wherever it is."""
+    return re.sub(r"\bsublet(?:\.\w+)*\.(?=\w)", "", text.replace("typing.", ""))
 
 
 def _without_words(schema: Any) -> Any:

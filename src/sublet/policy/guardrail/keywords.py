@@ -111,7 +111,7 @@ class _Words:
         for pattern, subschema in value.items():
             for name, item in instance.items():
                 if self._found(pattern, name):
-                    yield from validator.descend(item, subschema, path=name, schema_path=pattern)
+                    yield from validator.descend(item, subschema, path=name)
 
     def additional_properties(self, validator: Any, value: Any, instance: Any, schema: Any) -> Errors:
         if not validator.is_type(instance, "object"):
@@ -128,17 +128,18 @@ class _Words:
     def unevaluated_properties(self, validator: Any, value: Any, instance: Any, schema: Any) -> Errors:
         if not validator.is_type(instance, "object"):
             return
+        # Those that this keyword itself lets be are among them.
         seen = self._names(validator, instance, schema)
         for name in instance:
-            if name not in seen and not validator.evolve(schema=value).is_valid(instance[name]):
+            if name not in seen:
                 yield ValidationError(f"the name {name[:60]!r} is not allowed", path=[name])
 
     def unevaluated_items(self, validator: Any, value: Any, instance: Any, schema: Any) -> Errors:
         if not validator.is_type(instance, "array"):
             return
         seen = self._indexes(validator, instance, schema)
-        for index, item in enumerate(instance):
-            if index not in seen and not validator.evolve(schema=value).is_valid(item):
+        for index in range(len(instance)):
+            if index not in seen:
                 yield ValidationError("an item that is not allowed", path=[index])
 
     def unique_items(self, validator: Any, value: Any, instance: Any, schema: Any) -> Errors:
