@@ -67,6 +67,7 @@ OPERATIONS = {
     "messaging.delivery.acknowledging:Acknowledging.run",
     "messaging.mending.healing:Healing.watch",
     "messaging.service:MessagingService.running",
+    "messaging.syncing.reconciler:Reconciler._room",
     # Coroutines that ``alone`` holds, as somebody has to cancel the task.
     "daemon.net.acceptor:Acceptor._begin",
     "workspace.serving.listener:DataPlane._begin",

@@ -39,6 +39,7 @@ SERVICES = (
     "rooms of delegations",
     "rooms: acknowledgements",
     "rooms: catching up",
+    "rooms: erasing",
     "rooms: hand over",
     "rooms: synchronisation",
     "sftp",

@@ -146,7 +146,7 @@ def _content(data: bytes) -> None:
     assert found["content_id"] == content.content_id(found)
 
 
-@target("doc_ids", "protocol.ezagent.keys:parse_doc_id", raises=[Refused])
+@target("doc_ids", "protocol.ezagent.keys:parse_doc_id", "protocol.ezagent.keys:_parsed", raises=[Refused])
 def _doc_id(data: bytes) -> None:
     text = _text(data)
     place = keys.parse_doc_id(text)

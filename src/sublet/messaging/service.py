@@ -122,12 +122,7 @@ class MessagingService:
         self._news = News(self._call, self._owner, self._watchers, self._loops)
         self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon)
         declaring = Declaring()
-        self.asking = self._sync = Sync(
-            network,
-            self._call,
-            lambda one: self._attending.known(one),
-            lambda: self._hand_over.soon(self._catching_up.everything),
-        )
+        self.asking = self._sync = Sync(network, self._call, self._known, self._recovered)
         self.asked_last = self._sync.asking.asked_last
         self.delivery = Delivery(self._sync.asking, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
         self._history, self.erasing = History(self._sync, self._call), Erasing(self._call, path, self.fetch)
@@ -384,6 +379,13 @@ class MessagingService:
     def _end(self) -> None:
         self._owner.stop()
         self._network.close()
+
+    def _recovered(self) -> None:
+        """Ask again for what was not asked of a peer while it gave no good answers."""
+        self._hand_over.soon(self._catching_up.everything)
+
+    async def _known(self, entity: EntityId) -> None:
+        await self._attending.known(entity)
 
     async def _enter(self, room_id: RoomId) -> None:
         await self._attending.room(room_id)

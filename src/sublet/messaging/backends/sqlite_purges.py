@@ -7,7 +7,6 @@ whoever erases (``erasing/``).
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Sequence
 from typing import Final
@@ -17,6 +16,7 @@ from sublet.messaging.backends.sqlite_search import SqliteSearch
 from sublet.messaging.backends.sqlite_tree import SqliteTree
 from sublet.messaging.ports.purge_store import Due, DueRow, Kind, PurgedRow
 from sublet.messaging.ports.rows import DocumentRow
+from sublet.protocol.ezagent.content import author_of
 from sublet.protocol.ezagent.digest_tree import place_of
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
@@ -150,7 +150,7 @@ class SqlitePurges:
 
     def refuses(self, room_id: RoomId, content_id: ContentId, raw: bytes) -> bool:
         rows = self.rows_named(room_id, Kind.CONTENT, content_id)
-        return bool(rows) and json.loads(raw).get("author") in {row.author for row in rows}
+        return bool(rows) and author_of(raw) in {row.author for row in rows}
 
     def content_documents(self, room_id: RoomId, content_id: ContentId) -> list[tuple[int, bytes]]:
         rows = self._db.execute(

@@ -9,13 +9,13 @@ their numbers; what is written to one of them meanwhile counts when it is taken.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from sublet.messaging.backends.purged_clocks import add_purged_clocks, purged_clocks
 from sublet.messaging.ports.rows import DocumentRow, StagedUpdate
 from sublet.messaging.ports.tree_store import Leaf
 from sublet.protocol.ezagent.digest_tree import (
@@ -27,6 +27,7 @@ from sublet.protocol.ezagent.digest_tree import (
     Node,
     Prefix,
     bounds,
+    digit_at,
     digits,
     of_deletion,
     of_fork,
@@ -48,9 +49,6 @@ TREE_KINDS: Final = frozenset({"config", "index", "content", "acl", "blob_ref", 
 BUILT_AT_ONCE: Final = 200
 """Documents of an older version that are taken into the trees with one transaction."""
 _NEW: Final = Node(1)
-_PURGED: Final = "purged_clocks"
-"""An index: how much was written in documents that are gone, by room and by their tombstones."""
-_TOMBSTONE: Final = "/ext/purge/"
 _BUILT: Final = "trees_built_until"
 _UNBUILT: Final = "trees_unbuilt_until"
 
@@ -162,10 +160,7 @@ class SqliteTree:
         above = self.leaf_at(tree, place_of(tombstone))
         if above is not None and clocks:
             self._add(tree, [(above.place, above.document, Node(0, clocks, 0))])
-            self._db.execute(
-                "INSERT OR REPLACE INTO index_entries VALUES (?, ?, ?, ?)",
-                (_PURGED, row[1], tombstone, json.dumps({"clocks": self._purged(tombstone).clocks + clocks})),
-            )
+            add_purged_clocks(self._db, str(row[1]), tombstone, clocks)
 
     def root(self, room_id: RoomId) -> Node:
         return self.node_at(self._number(room_id), ())
@@ -267,17 +262,7 @@ class SqliteTree:
                 found += of_fork(name, client, clock)
         for signer in outcasts:
             found += of_outcast(name, signer)
-        return found + self._purged(name)
-
-    def _purged(self, name: str) -> Node:
-        """Return what was written in documents that are gone by a tombstone, which its leaf says in their place."""
-        if _TOMBSTONE not in name:
-            return NOTHING
-        row = self._db.execute(
-            "SELECT value FROM index_entries WHERE name = ? AND key = ? AND rank = ?",
-            (_PURGED, name.split("/")[1], name),
-        ).fetchone()
-        return Node(0, int(json.loads(row[0])["clocks"]), 0) if row is not None else NOTHING
+        return found + purged_clocks(self._db, name)
 
     def _sum_up(self, document: int, name: str, room_id: RoomId) -> None:
         """Make the leaf of a document from all that the log says."""
@@ -384,11 +369,11 @@ class SqliteTree:
         if depth == MAX_DEPTH:
             return
         if len(changes) == 1:
-            self._change_above(tree, (*prefix, _digit(changes[0][0], depth)), changes)
+            self._change_above(tree, (*prefix, digit_at(changes[0][0], depth)), changes)
             return
         by_digit: dict[int, list[tuple[bytes, Node]]] = {}
         for one in changes:
-            by_digit.setdefault(_digit(one[0], depth), []).append(one)
+            by_digit.setdefault(digit_at(one[0], depth), []).append(one)
         for digit, below in by_digit.items():
             self._change_above(tree, (*prefix, digit), below)
 
@@ -398,11 +383,6 @@ class SqliteTree:
             "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?)",
             (tree, bytes(prefix), node.count, node.clocks, node.raw),
         )
-
-
-def _digit(place: bytes, depth: int) -> int:
-    """Return the digit of a place below a prefix of so many digits."""
-    return place[depth // 2] & 15 if depth % 2 else place[depth // 2] >> 4
 
 
 def place_of_deleting(name: str, raw: bytes) -> bytes:

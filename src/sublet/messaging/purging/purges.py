@@ -12,7 +12,6 @@ can be done once more with the same end. On the engine's thread.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -29,6 +28,7 @@ from sublet.messaging.ports.store import Store
 from sublet.messaging.purging.named import CONTENT_ID, MEDIA, Named, file_of, named_by
 from sublet.messaging.reading.candidates import Candidate, candidate_of, first_fields
 from sublet.messaging.reading.reading import Reading
+from sublet.protocol.ezagent.content import author_of
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
 from sublet.protocol.ezagent.purge import Gone, is_tombstone
@@ -272,7 +272,7 @@ class Purges:
         purges = self._store.purges
         if row.kind is Kind.CONTENT:
             for number, raw in purges.content_documents(room_id, row.name):
-                if _author_of(raw) == row.author:  # nobody takes another's away by naming it
+                if author_of(raw) == row.author:  # nobody takes another's away by naming it
                     purges.erase_content(number, row.name)
         elif row.kind is Kind.DOCUMENT:
             purges.put_due([DueRow(Due.DOCUMENT, room_id, row.name, row.ref_id.encode())])
@@ -358,8 +358,3 @@ def _changed_refs(done: Accepted) -> Iterator[RefId]:
 
 def _with(gone: PurgedRow, named: Named) -> PurgedRow:
     return PurgedRow(named.kind, named.name, gone.ref_id, named.author, gone.what, gone.by, gone.at)
-
-
-def _author_of(raw: bytes) -> str:
-    """Return whose an immutable content is, which was checked when it came."""
-    return str(json.loads(raw).get("author"))

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, cast
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
-from sublet.protocol.bounded_json import parse_json
+from sublet.protocol.bounded_json import BadJson, parse_json
 from sublet.protocol.canonical import MAX_DEPTH, JsonValue, narrow
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
 from sublet.protocol.ezagent.ids import ContentId, EntityId, checked_entity_id, is_content_hash
@@ -99,6 +99,16 @@ def parse_content(raw: bytes) -> Object:
         raise malformed("a content has another shape")
     checked_entity_id(author)
     return content
+
+
+def author_of(raw: bytes) -> EntityId | None:
+    """Return whom a content names as its author, without checking anything else of it; None for nobody."""
+    try:
+        content = parse_json(raw)
+    except BadJson:
+        return None
+    author = content.get("author") if isinstance(content, dict) else None
+    return author if isinstance(author, str) else None
 
 
 def named_contents(update: Update) -> list[ContentId]:

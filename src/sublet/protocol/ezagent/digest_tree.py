@@ -125,6 +125,11 @@ def digits(place: bytes) -> Prefix:
     return tuple(digit for byte in place for digit in (byte >> 4, byte & 15))
 
 
+def digit_at(place: bytes, depth: int) -> int:
+    """Return the digit of a place below a prefix of so many digits."""
+    return place[depth // 2] & 15 if depth % 2 else place[depth // 2] >> 4
+
+
 def bounds(prefix: Prefix) -> tuple[bytes, bytes]:
     """Return the first and the last place below a prefix."""
     text = "".join(f"{digit:x}" for digit in prefix)

@@ -26,7 +26,7 @@ def room_purge(
     file: Annotated[bool, typer.Option("--file", help="Only the files that it came with.", show_default=False)] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Remove a message of yours for good, or any as an owner of the room.
+    """Remove a message for good: yours, or any as an owner.
 
     It goes from the disk of every member, with all its versions and files, and does not come back; who is away loses it
     once they are reached. That can't be undone. `sublet redact` takes a message down and keeps it.
