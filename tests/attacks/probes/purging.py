@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import anyio
+
 from attacks.probe import CostProbe, FailureProbe, KeptProbe
 from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.backends.remains import drop_kept, files_beside, holds
@@ -17,7 +19,7 @@ from sublet.protocol.ezagent.ids import own_ref_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.encode import Transaction
 from sublet.protocol.times import rfc3339_of_ms
-from support.purge_kills import finished, make, opened
+from support.purge_kills import erasing, finished, make, opened
 from support.rooms import NOW_MS, Peer, peers, shared_room
 
 AT = rfc3339_of_ms(NOW_MS)
@@ -93,6 +95,8 @@ async def _cut_off() -> None:
         peer = opened(place, 5)
         peer.do("purge.message", room_id=room, ref_id=ref)
         await finished(peer)
+        with anyio.move_on_after(0.01):  # nothing is left to do, so it waits
+            await erasing(peer).run()
         drop_kept(place / "messaging.db", ["ezagent/x"])
         assert files_beside(place / "messaging.db")
         assert not holds(place / "messaging.db.v9", {bytes(32)})
@@ -116,7 +120,7 @@ PROBES = (
         covers=["messaging.purging.purges:Purges.reconsider"],
         make=_changed,
         run=_kick,
-        size=64,
+        size=256,  # beyond what is kept open
     ),
     CostProbe(
         name="rooms: a file is looked through for what was erased",
@@ -134,7 +138,15 @@ PROBES = (
     ),
     FailureProbe(
         name="rooms: copies of the database that can't be read while something is purged",
-        covers=["messaging.backends.remains:drop_kept", "messaging.erasing.erasing:_drop_copies"],
+        covers=[
+            "messaging.backends.remains:drop_kept",
+            "messaging.backends.remains:holds",
+            "messaging.erasing.erasing:Erasing._settle",
+            "messaging.erasing.erasing:Erasing.everything",
+            "messaging.erasing.erasing:Erasing.run",
+            "messaging.erasing.erasing:_drop_copies",
+            "messaging.purging.purges:Purges.run",
+        ],
         throw=_cut_off,
     ),
 )
