@@ -16,10 +16,12 @@ from sublet.workspace.ssh import tuning as ssh_tuning
 from support.command_server import FORKED_DAEMONS
 from support.deep_tree import remove_deep
 from support.noise import begin_anew
+from support.once_more import OnceMore
 from support.plain_logs import log_plainly
 from support.quick import is_quick
 
 QUICK_EXAMPLES = 10
+ONCE_MORE = OnceMore()
 
 os.environ.setdefault(FORKED_DAEMONS, "1")
 
@@ -92,11 +94,29 @@ def no_deep_tree_stays(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note what is skipped where a run as an ordinary user wants to know, so that root runs it."""
+    """Note what failed; and what is skipped where a run as an ordinary user wants to know, so that root runs it."""
+    ONCE_MORE.note(report)
     noted = os.environ.get("SUBLET_TEST_SKIPPED")
     if noted and report.skipped and "PYTEST_XDIST_WORKER" not in os.environ:
         with Path(noted).open("a", encoding="utf-8") as file:
             file.write(f"{report.nodeid}\n")
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """Note what could not be collected."""
+    ONCE_MORE.note(report)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: object, error: object) -> None:
+    """Note that a worker ended early."""
+    if error is not None:
+        ONCE_MORE.lost()
+
+
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """Name what ``scripts/test`` may run once more."""
+    ONCE_MORE.write(exitstatus)
 
 
 @pytest.fixture(params=["tuned", "as it is"])
