@@ -1,8 +1,8 @@
 """Names the few tests that failed beside others, so that ``scripts/test`` runs them once more by themselves.
 
-A machine that others use as well may keep a test from what it waits for. A test that fails by itself, too, is a failure;
-one that passes then is told, and is a fault of the test. Where many fail, or where a worker was lost and with it the
-tests that it had not begun, nothing is tried again.
+A machine that others use as well may keep a test from what it waits for. A test that fails by itself, too, is a
+failure; one that passes then is told, and is a fault of the test. Where many fail, or where a worker was lost and with
+it the tests that it had not begun, nothing is tried again.
 """
 
 from __future__ import annotations
