@@ -142,7 +142,7 @@ def test_fractions_are_kept_by_narrow_and_refused_by_canonical_json(number: floa
         canonical_json(number)
 
 
-VECTORS = sorted(Path(__file__).parent.rglob("*.json"))
+VECTORS = sorted(path for path in Path(__file__).parent.rglob("*.json") if path.name != "settled.json")
 _numbers = st.one_of(st.integers(), st.integers(-(2**54), 2**54), st.just(-0), st.floats())
 _texts = st.text(st.characters(), max_size=12)
 _any_value = st.recursive(

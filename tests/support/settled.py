@@ -153,6 +153,8 @@ def _shown(value: Any) -> Any:
         return sorted((_shown(one) for one in value), key=str)
     if isinstance(value, tuple | list):
         return [_shown(one) for one in value]
+    if isinstance(value, Path):  # which is elsewhere in each checkout
+        return f"path of {value.name}"
     if isinstance(value, Pattern):
         return ["pattern", _shown(value.source)]
     if isinstance(value, struct.Struct):

@@ -21,7 +21,7 @@ from sublet.daemon.api.conversations import (
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.room_fields import OneMessage, OneRoom
 from sublet.daemon.api.room_files import FetchFile, UploadFile
-from sublet.daemon.api.room_marks import DeleteMessage, EditMessage, Moderate, React
+from sublet.daemon.api.room_marks import DeleteMessage, EditMessage, Moderate, PurgeMessage, React
 from sublet.daemon.api.room_members import ConfigureRoom, DeclineKnock, Knock, RemoveMember
 from sublet.daemon.api.room_messages import AskReceipts, ListThreads, ReadMessages, SendMessage
 from sublet.daemon.api.room_news import FollowNews, SetWatch, UnsetWatch, WatchRooms
@@ -108,6 +108,7 @@ CALLS: dict[type, list[Callable[[Any, Subject], Any]]] = {
         lambda api, who: api.edit_message(EditMessage(room_id=ROOM, ref_id=REF, body="no"), who),
         lambda api, who: api.list_versions(OneMessage(room_id=ROOM, ref_id=REF), who),
         lambda api, who: api.delete_message(DeleteMessage(room_id=ROOM, ref_id=REF), who),
+        lambda api, who: api.purge_message(PurgeMessage(room_id=ROOM, ref_id=REF), who),
         lambda api, who: api.moderate_message(Moderate(room_id=ROOM, ref_id=REF, action="pin"), who),
     ],
     RoomPeopleService: [

@@ -59,7 +59,7 @@ def test_the_first_frozen_form_is_taken_up_with_copies(state: Path) -> None:
     found = versions(state, "1.2", STORES)
     assert found.problem is None
     assert found.detail == (
-        f"layout 2 of Sublet 1.2, sublet.db {SCHEMA_VERSION}, messaging.db 13, a2a.sqlite3 1; "
+        f"layout 2 of Sublet 1.2, sublet.db {SCHEMA_VERSION}, messaging.db 14, a2a.sqlite3 1; "
         "copies of older versions: files.v1, a2a.sqlite3.v0"
     )
 
