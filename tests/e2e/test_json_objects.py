@@ -162,6 +162,10 @@ def of_rooms(take: Played, alice: Typing, bob: Typing, tmp_path: Path) -> None:
     take("profile", bob.json("search", "review"))
     take("profile", bob.json("search", "--messages", "hello", "--limit", "1"))
     take("channels", alice.json("channels"))
+    again = alice.json("attach", room, str(tmp_path / "log.txt"))["ref_id"]
+    take("room purge", alice.json("room", "purge", room, again, "--file"))
+    wrong = alice.json("send", room, "the key is 4711")["ref_id"]
+    take("room purge", alice.json("room", "purge", room, wrong))
     take("read", alice.json("read", room))
     take("read", alice.json("thread", room, ref))
     take("receipts", alice.json("receipts", room, ref))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,11 @@ def load_site(environment: Mapping[str, str]) -> None:
     """Do in this process, which has this environment, what Python would do as it starts."""
     if _PATH not in environment:
         return
-    spec = importlib.util.spec_from_file_location(_HOOK, Path(environment[_PATH]) / f"{_HOOK}.py")
+    sys.path[:0] = environment[_PATH].split(os.pathsep)
+    hook = Path(environment[_PATH]) / f"{_HOOK}.py"
+    if not hook.exists():
+        return
+    spec = importlib.util.spec_from_file_location(_HOOK, hook)
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[_HOOK] = importlib.util.module_from_spec(spec)

@@ -227,7 +227,7 @@ PROBES: Sequence[Probe] = (
         covers=[*_READING, "messaging.links.batches:_extensions", "messaging.links.batches:_responder"],
         make=_questions,
         run=_read,
-        size=64 << 10,
+        size=24 << 10,
     ),
     CostProbe(name="bus: numbers without end", covers=_READING, make=_numbers, run=_read, size=32 << 10),
     CostProbe(
