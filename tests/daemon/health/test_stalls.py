@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -107,3 +109,37 @@ async def test_an_idle_loop_is_not_looked_at_and_an_end_leaves_nothing(watched: 
     assert "select" not in vars(selector) or vars(selector)["select"] == selector.__class__.select.__get__(selector)
     await asyncio.sleep(0)
     assert watched.stalls.count == 0
+
+
+DEADLOCK = """
+import gc, sys, threading, time
+from sublet.daemon.health.stalls import frame_of
+
+def collected(phase, _):
+    if phase == "start" and threading.get_ident() == me:
+        time.sleep(0.001)  # others go on
+
+def start_threads():
+    while not stop.is_set():
+        one = threading.Thread(target=int)
+        one.start()
+        one.join()
+
+me, stop = threading.get_ident(), threading.Event()
+gc.callbacks.append(collected)
+starting = [threading.Thread(target=start_threads) for _ in range(3)]
+for one in starting:
+    one.start()
+gc.set_threshold(1)
+for _ in range(500):
+    assert frame_of(me) is not None
+assert gc.isenabled()
+stop.set()
+for one in starting:
+    one.join()
+"""
+
+
+def test_looking_where_a_thread_stands_ends_although_garbage_is_due_and_threads_start() -> None:
+    """Before, both sides waited for each other for good, and the daemon with them."""
+    subprocess.run([sys.executable, "-c", DEADLOCK], check=True, timeout=60)

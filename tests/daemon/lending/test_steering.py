@@ -168,7 +168,8 @@ async def test_policy_is_asked_for_the_whole_time(side: Lender) -> None:
     await side.settled(found)
 
 
-async def test_what_does_not_run_is_not_extended(side: Lender) -> None:
+async def test_what_does_not_run_is_not_extended(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steering, "BEGIN_SECONDS", 0.01)
     early = await side.create()
     await side.until(early, "started")
     assert await refused(side, early) == LocalCode.CONFLICT
@@ -195,6 +196,19 @@ async def test_an_end_that_is_journalled_first_stays(side: Lender) -> None:
     assert await refused(side, found) == LocalCode.CONFLICT
     view = await side.settled(found)
     assert (view.state, view.ttl_seconds) == (DelegationState.CANCELLED, 60)
+
+
+async def test_a_follow_up_that_is_said_while_the_work_is_being_arranged_waits_for_it(side: Lender) -> None:
+    found = await side.create()
+    await side.until(found, "started")
+    async with anyio.create_task_group() as group:
+        group.start_soon(side.delegator.say, found, FollowUp(id="one", prompt="more"))
+        await anyio.wait_all_tasks_blocked()
+        assert side.link.renewals == []
+        side.link.progress(found)
+    assert [start.sublet.follow_up for start in side.link.renewals] == [FollowUp(id="one", prompt="more")]
+    side.link.done(found)
+    await side.settled(found)
 
 
 async def test_a_follow_up_is_said_once(side: Lender) -> None:

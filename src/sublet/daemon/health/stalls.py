@@ -11,6 +11,7 @@ that called it. On a loop without a selector nothing is measured.
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 import time
@@ -158,11 +159,26 @@ class Stalls:
         turn, began = self._turn, self._began
         if began is None or self._clock() - began < self._look_seconds:
             return
-        frame = sys._current_frames().get(thread_id)
+        frame = frame_of(thread_id)
         if frame is not None and turn == self._turn:
             if self._samples[0] != turn:
                 self._samples = (turn, Counter())
             self._samples[1][running_in(frame)] += 1
+
+
+def frame_of(thread_id: int) -> FrameType | None:
+    """Return where a thread stands, without a collection of garbage meanwhile.
+
+    While Python lists the frames of all threads it holds a lock that a new thread needs. A collection runs code that
+    lets other threads go on; one of them that starts a thread then waits for the lock and lets nobody go on, for good.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames().get(thread_id)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def running_in(frame: FrameType | None) -> str:

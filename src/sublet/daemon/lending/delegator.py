@@ -215,12 +215,13 @@ class Delegator:
         return await self.view(delegation_id)
 
     async def _running(self, delegation_id: str) -> DelegationRun:
-        """Return the run of a delegation that is under way.
+        """Return the run of a delegation that is under way, once it has begun or a while has passed.
 
         Raises:
             SubletError: ``NOT_FOUND``, or ``CONFLICT`` where it is over.
         """
         if (run := self._runs.get(delegation_id)) is not None:
+            await run.steering.begun()
             return run
         record = await self._journal.require_delegation(delegation_id)
         raise SubletError(LocalCode.CONFLICT, f"{record.id} is over: {record.state}", "Delegate again.")

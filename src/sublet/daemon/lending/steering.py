@@ -31,10 +31,17 @@ from sublet.protocol.delegation.events import (
 from sublet.protocol.delegation.outputs import Answer, AskPolicy, Deliver, DeliverLater, Output, Refuse, SendExtension
 from sublet.protocol.delegation.state import ExtensionAsked
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.messages import Error, FollowUp, Start
 
 SAY_SECONDS = 10.0
 """How long a caller waits to hear whether the peer has taken a follow-up; it is delivered later all the same."""
+
+ARRANGED = frozenset(
+    {DelegationState.CREATED, DelegationState.INVITED, DelegationState.ACCEPTED, DelegationState.STARTED}
+)
+BEGIN_SECONDS = 5.0
+"""How long a caller waits for work to begin that is being arranged, as one does who delegates and goes on at once."""
 
 Approve = Callable[[int], Awaitable[None]]
 RestOf = Callable[[Chain], float]
@@ -73,6 +80,12 @@ class Steering:
         """Let whoever waits for news look."""
         told, self._told = self._told, asyncio.Event()
         told.set()
+
+    async def begun(self) -> None:
+        """Wait a while for the work to begin, where it has not yet."""
+        with anyio.move_on_after(BEGIN_SECONDS):
+            while self._keeper.state.state in ARRANGED:
+                await self._told.wait()
 
     async def extend(self, seconds: int, max_ttl_seconds: int, approve: Approve, rest_of: RestOf) -> None:
         """Lengthen the lease by ``seconds``, or by what is left of them by both sides' limits.
