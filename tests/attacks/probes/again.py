@@ -298,8 +298,13 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: a peer that is silent when it is given a further prompt",
-        covers=("daemon.lending.steering:Steering.extend", "daemon.lending.steering:Steering.say"),
+        covers=(
+            "daemon.lending.steering:Steering.begun",
+            "daemon.lending.steering:Steering.extend",
+            "daemon.lending.steering:Steering.say",
+        ),
         throw=throwing(
+            test_steering.test_a_follow_up_that_is_said_while_the_work_is_being_arranged_waits_for_it,
             test_steering.test_a_follow_up_waits_for_a_peer_that_is_silent,
             test_steering.test_a_follow_up_that_is_refused_or_too_late_says_why,
             test_steering.test_an_end_that_is_journalled_first_stays,
