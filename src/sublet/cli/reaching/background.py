@@ -23,8 +23,6 @@ def main(arguments: Sequence[str]) -> int:
     Args:
         arguments: of ``up``, the one with ``REPORT`` among them.
     """
-    # structlog looks for rich, to draw tracebacks on terminals; the daemon's log is JSON.
-    sys.modules["rich"] = None  # type: ignore[assignment]  # how Python is told that there is none
     _bound_arenas()
     from sublet.cli.errors import Exit, exit_for, sole_error
     from sublet.cli.reaching.serving import UpOptions, serve
