@@ -3,6 +3,8 @@
 A body of 2 MiB becomes some five times as much while it is read, parsed and looked at. Who is known may have as many
 connections as the listener has, so what they hold is counted here and not by connection. A body that has no place is
 left where it is, in the socket of who sends it.
+
+Weak: a place is given back after ``HELD_SECONDS`` also where the machine is too busy to have parsed the body by then.
 """
 
 from __future__ import annotations
