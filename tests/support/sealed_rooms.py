@@ -104,7 +104,7 @@ class Peer:
         if self.wake_ms is not None and self.wake_ms <= self.now_ms:
             self.wake_ms = None
             self.drawn += 1
-            self.do(TimePassed(random.Random(self.seed * 100_003 + self.drawn).randbytes(32)))  # noqa: S311 - a test
+            self.do(TimePassed(random.Random(self.seed * 100_003 + self.drawn).randbytes(32)))
 
     def forgets(self, below: int) -> None:
         self.do(KeysForgotten(below))

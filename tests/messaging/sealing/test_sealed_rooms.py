@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
+from sublet.messaging.engine.engine import Engine
 from sublet.protocol.errors import SubletError
 from support.members import SECONDS, Member, member, room_of
 from support.tapped_hub import TappedHub
@@ -21,9 +23,17 @@ async def all_of(stack: AsyncExitStack, hub: TappedHub, path: Path, *names: str)
     return [await stack.enter_async_context(member(name, number, hub, path)) for number, name in enumerate(names, 1)]
 
 
+def _knows(engine: Engine, entity: str) -> bool:
+    return engine.keyring.record(entity) is not None
+
+
 async def sealed_room(*members: Member) -> str:
     """Return a room that is sealed before anything is said in it."""
     room = await room_of(*members)
+    for other in members[1:]:  # keys are sealed for those whose key is known
+        with anyio.fail_after(SECONDS):
+            while not await members[0].service.on_engine(partial(_knows, entity=other.id)):
+                await anyio.sleep(0.05)
     await members[0].bus.room.update_config(room_id=room, changes=ENCRYPTED)
     for one in members:
         with anyio.fail_after(SECONDS):
@@ -84,9 +94,7 @@ async def test_whoever_was_removed_opens_nothing_that_is_said_afterwards(tmp_pat
 async def gone(asked: Member, room: str, entity: str | None = None) -> None:
     """Wait until somebody knows that a member is one no more."""
     with anyio.fail_after(SECONDS):
-        while (entity or asked.id) in await asked.service.on_engine(
-            lambda engine: engine.rooms.state(room).members()
-        ):
+        while (entity or asked.id) in await asked.service.on_engine(lambda engine: engine.rooms.state(room).members()):
             await anyio.sleep(0.05)
 
 

@@ -137,7 +137,7 @@ class Carrying:
             del self._heads[next(iter(self._heads))]
 
     def opened(self, sample: Sample) -> Opened:
-        """Return what a sample brings; where a member has sealed it and its key is not here, what it tells of is wanted."""
+        """Return what a sample brings; where a member has sealed it and its key is not here, what it tells of."""
         if not sealing.is_sealed(sample.payload):
             return Opened((Arrival(sample.payload, _contents(sample.attachment)),))
         try:
@@ -186,7 +186,6 @@ class Carrying:
             else:
                 sealing.check_told(header, inner.doc_id, decode_update(inner.payload), inner.payload, key)
         return header, bundle
-
 
     def _check_signed(self, room_id: RoomId, sealed: sealing.Sealed) -> None:
         """Check that a member has sealed what does not open: of what a stranger makes up nothing is asked for."""

@@ -234,9 +234,7 @@ class RoomSeals:
                 self._wakes[room_id] = output.at_ms
             elif isinstance(output, Tell):
                 by = self._owners.get(room_id, {}).get(output.device, "")
-                self._events.tell(
-                    KEY_EVENT.format(output.complaint), room_id, {"room_id": room_id, "by": by}
-                )
+                self._events.tell(KEY_EVENT.format(output.complaint), room_id, {"room_id": room_id, "by": by})
 
     def _state(self, room_id: RoomId) -> RoomKeys | None:
         """Return the state of a room's keys, read from the statements where it is not in memory; None without ours."""

@@ -77,8 +77,11 @@ def test_two_epochs_that_begin_at_the_same_time_come_to_one() -> None:
     assert alice.state.current != bob.state.current
     of_alice, of_bob = alice.writes(b"1"), bob.writes(b"2")
     settle([alice, bob], seconds=3)
-    assert alice.state.current == bob.state.current == max(alice.state.keys, key=lambda id: (
-        alice.state.epochs[id].name.number, id))
+    assert (
+        alice.state.current
+        == bob.state.current
+        == max(alice.state.keys, key=lambda id: (alice.state.epochs[id].name.number, id))
+    )
     assert of_alice is not None
     assert of_bob is not None
     assert (bob.reads(of_alice), alice.reads(of_bob)) == (b"1", b"2")
@@ -231,17 +234,19 @@ def test_statements_of_another_room_are_left_out() -> None:
     alice, bob = room_of("@alice:a", "@bob:b")
     name = EpochName("01957a3b-0000-7000-8000-000000000006", 1, NO_ID, bob.id, commit(b"\6" * 32))
     before = alice.state
-    alice.hears([make_statement(Kind.OPENED, name, bob.state.own.signing, b"\6" * 32, {alice.id: alice.member.seal_key})])
+    alice.hears(
+        [make_statement(Kind.OPENED, name, bob.state.own.signing, b"\6" * 32, {alice.id: alice.member.seal_key})]
+    )
     assert alice.state == before
 
 
 def test_one_device_opens_so_many_epochs_and_then_others_have_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core, "MAX_EPOCHS_OF_DEVICE", 2)
-    alice, bob, carol = peers = room_of("@alice:a", "@bob:b", "@carol:c")
+    alice, bob, carol = room_of("@alice:a", "@bob:b", "@carol:c")
     alice.roster([alice, bob], by_us=True)
     settle([alice], seconds=2)
     assert alice.phase is Phase.READY
-    alice.roster(peers[1:2] + [alice, Peer(7, "@dora:d")])
+    alice.roster([bob, alice, Peer(7, "@dora:d")])
     alice.roster([alice, carol], by_us=True)
     settle([alice], seconds=30)
     assert alice.phase is Phase.DUE

@@ -43,9 +43,7 @@ class Own:
         )
 
     def removes(self, other: Own) -> DeviceStatement:
-        return self._says(
-            said.remove(self.key, ALICE, self.previous(), other.public, tip(other.id, self.known))
-        )
+        return self._says(said.remove(self.key, ALICE, self.previous(), other.public, tip(other.id, self.known)))
 
     def renews(self, seal_key: bytes) -> DeviceStatement:
         return self._says(said.renew(self.key, ALICE, self.previous(), seal_key))
@@ -268,7 +266,7 @@ def test_a_name_can_be_printed_and_is_short() -> None:
 @settings(max_examples=150)
 @given(st.integers(0, 1 << 32))
 def test_devices_that_know_the_same_agree_and_who_was_removed_is_out(seed: int) -> None:
-    chance = random.Random(seed)  # noqa: S311 - drawn by hypothesis
+    chance = random.Random(seed)
     everybody = [Own(number) for number in range(1, 8)]
     first = everybody[0]
     for _ in range(chance.randint(1, 25)):

@@ -73,7 +73,9 @@ def test_nothing_of_the_content_shows_and_the_length_says_little() -> None:
 
 def test_sealing_the_same_again_says_nothing_new_and_another_content_has_another_nonce() -> None:
     assert sealed().raw == sealed().raw
-    nonces = {sealed(plain, header).box[:24] for plain in (b"1", b"2") for header in (HEADER, replace(HEADER, epoch=NO_ID))}
+    nonces = {
+        sealed(plain, header).box[:24] for plain in (b"1", b"2") for header in (HEADER, replace(HEADER, epoch=NO_ID))
+    }
     assert len(nonces) == 4
 
 
@@ -160,7 +162,9 @@ def test_what_is_deleted_shows_as_a_mark_that_says_nothing_without_the_key() -> 
     update = Update(deletions=[Deletion(7, 0, 1)])
     mark = place_of(update, b"payload", KEY).deletions
     assert mark == place_of(update, b"payload", KEY).deletions
-    assert len({mark, place_of(update, b"payload", OTHER_KEY).deletions, place_of(update, b"other", KEY).deletions}) == 3
+    assert (
+        len({mark, place_of(update, b"payload", OTHER_KEY).deletions, place_of(update, b"other", KEY).deletions}) == 3
+    )
     assert place_of(update, b"payload", KEY) == Place(deletions=mark)
 
 

@@ -32,7 +32,7 @@ class Story:
     """
 
     def __init__(self, seed: int, hostile: str | None = None) -> None:
-        self.chance = random.Random(seed)  # noqa: S311 - drawn by hypothesis
+        self.chance = random.Random(seed)
         self.history = self.chance.choice(list(History))
         self.peers = [Peer(number, f"@{'abcdefgh'[number // 2]}:x") for number in range(1, 9)]
         self.members = self.peers[: self.chance.randint(2, 4)]

@@ -1,9 +1,11 @@
 """Which epoch a room writes under, whose turn it is, and who is to be handed a key: rules that all members share.
 
 Rules: an epoch may be written under if it was opened, goes on from one that was, its opener knew of every removal that
-is known here, and nobody holds its key who may not read now. Of several the one of the highest number counts, and of those the one of the highest id; so members that have
-the same statements and the same roster write under the same epoch, whoever else has begun one at the same time. Turns
-follow a hash that nobody chooses, and who is away is waited for only so long.
+is known here, and nobody holds its key who may not read now. Of several the one of the highest number counts, and of
+those the one of the highest id; so members that have the same statements and the same roster write under the same
+epoch, whoever else has begun one at the same time. A key is handed on by those alone who know of every removal that its
+opener knew of: whoever is behind may take somebody for a member who is gone. Turns follow a hash that nobody chooses,
+and who is away is waited for only so long.
 """
 
 from __future__ import annotations

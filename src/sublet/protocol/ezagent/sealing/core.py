@@ -12,8 +12,8 @@ none is a leader. Its rules:
 - What counts is a function of the statements and the roster, not of their order (``choosing``).
 - Keys that are forgotten are never opened again, whatever statement comes once more.
 
-Weak: a member hands a key to whomever it likes by other ways than these, as it does with what it has read. A member that
-lies about whom it has handed a key to can make others begin epochs, at most ``MAX_EPOCHS_OF_DEVICE`` of its own.
+Weak: a member hands a key to whomever it likes by other ways than these, as it does with what it has read. A member
+that lies about whom it has handed a key to makes the others begin another epoch.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from sublet.protocol.ezagent.sealing.statements import (
     MAX_BOXES,
     MAX_REMOVALS,
     EpochName,
-    Kind,
     KeyStatement,
+    Kind,
     commit,
     make_statement,
     open_box,
@@ -79,10 +79,10 @@ def _ignore(state: RoomKeys, event: Event, now_ms: int) -> Step:
 
 def _roster(state: RoomKeys, event: RosterChanged, now_ms: int) -> Step:
     """Take who may read now; what that asks for is done when time passes, which is at once."""
-    given = {"roster": dict(event.roster), "history": event.history, "removals": event.removals}
-    if given == {name: getattr(state, name) for name in given}:
+    after = replace(state, roster=dict(event.roster), history=event.history, removals=event.removals)
+    if after == state:
         return state, ()
-    return _chosen(replace(state, our_turn=event.by_us or state.our_turn, **given)), (Wake(now_ms),)
+    return _chosen(replace(after, our_turn=event.by_us or state.our_turn)), (Wake(now_ms),)
 
 
 def _statements(state: RoomKeys, event: StatementsCame, now_ms: int) -> Step:
@@ -98,9 +98,7 @@ def _renewed(state: RoomKeys, event: DeviceRenewed, now_ms: int) -> Step:
 def _forgotten(state: RoomKeys, event: KeysForgotten, now_ms: int) -> Step:
     """Forget keys, but for that of the epoch which is written under."""
     kept = {
-        id: key
-        for id, key in state.keys.items()
-        if id == state.current or state.epochs[id].name.number >= event.below
+        id: key for id, key in state.keys.items() if id == state.current or state.epochs[id].name.number >= event.below
     }
     return replace(state, keys=kept, forgotten=max(state.forgotten, event.below)), ()
 
@@ -118,22 +116,23 @@ def _when_due(state: RoomKeys, event: TimePassed, now_ms: int) -> Step:
 
 def _when_lacking(state: RoomKeys, event: TimePassed, now_ms: int) -> Step:
     """Ask for the key, and in the end do without it."""
-    assert state.current is not None, "lacking"
-    epoch, lack = state.epochs[state.current], (state.current, state.own.id)
+    current = state.current
+    assert current is not None, "lacking"
+    epoch, lack = state.epochs[current], (current, state.own.id)
     since = state.since.get(lack, now_ms)
     state = replace(state, since={lack: since})
     if now_ms < since + ASK_MS:
         return state, (Wake(since + ASK_MS),)
     if now_ms >= since + WITHHELD_MS:
-        after, told = _told(state, Complaint.WITHHELD, epoch.name.opener, state.current)
+        after, told = _told(state, Complaint.WITHHELD, epoch.name.opener, current)
         begun, outputs = _begin(after, event.fresh, now_ms)
         return begun, (*told, *outputs)
-    outputs = (Wake(since + WITHHELD_MS),)
-    if state.current in state.asked:
-        return state, outputs
+    later = Wake(since + WITHHELD_MS)
+    if current in state.asked:
+        return state, (later,)
     wanted = make_statement(Kind.WANTED, epoch.name, state.own.signing)
-    after, _ = _taken(replace(state, asked=state.asked | {state.current}), (wanted,))
-    return after, (Say(wanted), *outputs)
+    after, _ = _taken(replace(state, asked=state.asked | {current}), (wanted,))
+    return after, (Say(wanted), later)
 
 
 def _when_ready(state: RoomKeys, event: TimePassed, now_ms: int) -> Step:
@@ -183,9 +182,7 @@ def _begin(state: RoomKeys, fresh: bytes, now_ms: int) -> Step:
     name = EpochName(state.room, number + 1, before, state.own.id, commit(fresh))
     devices = sorted(state.roster, key=lambda device: (device != state.own.id, device))
     told = choosing.told_of(state.epochs, last)
-    learned, unknown = (
-        frozenset(sorted(ids)[:MAX_REMOVALS]) for ids in (state.removals - told, told - state.removals)
-    )
+    learned, unknown = (frozenset(sorted(ids)[:MAX_REMOVALS]) for ids in (state.removals - told, told - state.removals))
     said = [
         make_statement(
             Kind.HANDED if at else Kind.OPENED,

@@ -137,9 +137,7 @@ def remove(signer: SigningKey, entity: EntityId, previous: bytes, device: bytes,
         device: raw public key of the device that goes.
         seen: id of its last statement that counts; ``NO_ID`` where none does.
     """
-    return _signed(
-        signer, DeviceStatement(Kind.REMOVE, entity, bytes(signer.verify_key), previous, device, seen=seen)
-    )
+    return _signed(signer, DeviceStatement(Kind.REMOVE, entity, bytes(signer.verify_key), previous, device, seen=seen))
 
 
 def renew(signer: SigningKey, entity: EntityId, previous: bytes, seal_key: bytes) -> DeviceStatement:

@@ -113,7 +113,7 @@ _After = Mapping[tuple[DeviceId, bytes], DeviceStatement]
 
 
 def _removals(first: DeviceId, known: Mapping[bytes, DeviceStatement]) -> _Removals:
-    """Return all removals by devices that were ever added, by whatever branch of a chain: nobody hides one by a fork."""
+    """Return all removals by devices that were ever added, by whatever branch of a chain: a fork hides none."""
     added: dict[DeviceId, list[DeviceId]] = {}
     for said in known.values():
         if said.kind is Kind.ADD:

@@ -70,7 +70,7 @@ class Place:
         start: its first clock in this update.
         end: the clock after its last; ``start`` where the update only deletes.
         head: of that client's sealed log before this update, which ``head_after`` goes on from.
-        deletions: empty, or a mark of ``ID_BYTES`` where it deletes something: alike for alike updates, and nothing else.
+        deletions: empty, or a mark of ``ID_BYTES`` where it deletes something, which is alike for alike updates.
     """
 
     client: int = 0

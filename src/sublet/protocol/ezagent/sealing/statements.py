@@ -233,7 +233,9 @@ def open_box(statement: KeyStatement, device: DeviceId, seal_keys: tuple[Private
         seal_keys: its X25519 keys, the newest first.
     """
     box = statement.box_for(device)
-    for seal_key in seal_keys if box is not None else ():
+    if box is None:
+        return None
+    for seal_key in seal_keys:
         try:
             key = SealedBox(seal_key).decrypt(box)
         except (CryptoError, ValueError, TypeError):
