@@ -56,7 +56,7 @@ class Tap:
     def _asked(self, query: zenoh.Query) -> None:
         payload = query.payload.to_bytes() if query.payload is not None else b""
         self.seen += [str(query.key_expr).encode(), payload]
-        query.drop()
+        query.drop()  # type: ignore[no-untyped-call]
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def tap(*ports: int) -> Iterator[Tap]:
     try:
         yield Tap(session)
     finally:
-        session.close()
+        session.close()  # type: ignore[no-untyped-call]
 
 
 def talk(alice: RoomProcess, bob: RoomProcess, room: str) -> None:

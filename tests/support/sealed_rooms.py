@@ -67,7 +67,6 @@ class Peer:
     def member(self) -> Member:
         return Member(self.entity, bytes(self.state.own.seal_keys[0].public_key))
 
-    @property
     def phase(self) -> Phase:
         return phase_of(self.state)
 

@@ -159,3 +159,16 @@ async def test_what_is_said_in_passing_and_acknowledged_is_sealed_too(tmp_path: 
                 await anyio.sleep(0.05)
         plain = hub.keys_open(f"ezagent/{room}/")
     assert plain <= {f"ezagent/{room}/ext/sealing/updates"}
+
+
+async def test_an_offer_of_a_sealed_room_is_read_by_whom_it_is_for_alone(tmp_path: Path) -> None:
+    hub = TappedHub()
+    async with AsyncExitStack() as stack:
+        alice, bob = await all_of(stack, hub, tmp_path, "alice", "bob")
+        room = await sealed_room(alice)
+        await alice.bus.room.update_config(room_id=room, changes={"name": PLANTED})
+        await alice.bus.room.invite(room_id=room, entity=bob.id)
+        with anyio.fail_after(SECONDS):
+            while [one["name"] for one in await bob.bus.room.list()] != [PLANTED]:
+                await anyio.sleep(0.05)
+    assert not hub.shows(PLANTED)

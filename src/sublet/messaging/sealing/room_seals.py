@@ -171,9 +171,8 @@ class RoomSeals:
                 self._drop(room_id)  # another of ours speaks from now on, or none
             if room_id in self._states:
                 self._step(room_id, self._roster(room_id, by_us=local))
-            elif self.is_sealed(room_id) and self._state(room_id) is not None:
-                self._step(room_id, self._roster(room_id, by_us=local))
-                self._wakes[room_id] = self._now_ms()
+            elif self.is_sealed(room_id):
+                self._state(room_id, by_us=local)
 
     def wait_seconds(self) -> float | None:
         """Return after how many seconds ``turn`` has something to do; None where nothing waits."""
@@ -236,7 +235,7 @@ class RoomSeals:
                 by = self._owners.get(room_id, {}).get(output.device, "")
                 self._events.tell(KEY_EVENT.format(output.complaint), room_id, {"room_id": room_id, "by": by})
 
-    def _state(self, room_id: RoomId) -> RoomKeys | None:
+    def _state(self, room_id: RoomId, *, by_us: bool = False) -> RoomKeys | None:
         """Return the state of a room's keys, read from the statements where it is not in memory; None without ours."""
         found = self._states.get(room_id)
         if found is not None or room_id not in self._here.ids:
@@ -247,7 +246,7 @@ class RoomSeals:
         own = OwnDevice(local.key, (local.key.to_curve25519_private_key(),))
         self._states[room_id] = RoomKeys(room_id, own)
         self._step(room_id, StatementsCame(tuple(self._statements(room_id))))
-        self._step(room_id, self._roster(room_id, by_us=False))
+        self._step(room_id, self._roster(room_id, by_us=by_us))
         return self._states[room_id]
 
     def _speaker(self, room_id: RoomId, device: DeviceId | None = None) -> LocalEntity | None:

@@ -263,7 +263,7 @@ def test_a_name_can_be_printed_and_is_short() -> None:
             said.add(first.key, ALICE, NO_ID, second.public, name, second.seal_key, b"")
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.integers(0, 1 << 32))
 def test_devices_that_know_the_same_agree_and_who_was_removed_is_out(seed: int) -> None:
     chance = random.Random(seed)

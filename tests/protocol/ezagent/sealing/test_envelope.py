@@ -151,7 +151,9 @@ def test_the_header_tells_the_truth_of_what_is_inside() -> None:
     check_told(header, DOC, update, payload, KEY)
     for lie in (
         replace(header, document=f"ezagent/{ROOM}/config"),
-        *(replace(header, place=replace(header.place, **{name: 9})) for name in ("client", "start", "end")),
+        replace(header, place=replace(header.place, client=9)),
+        replace(header, place=replace(header.place, start=9)),
+        replace(header, place=replace(header.place, end=9)),
         replace(header, place=replace(header.place, deletions=b"\1" * 16)),
     ):
         with pytest.raises(Refused, match="another one"):

@@ -91,7 +91,7 @@ class Story:
 
     def lies(self) -> None:
         """Let a hostile member begin an epoch that somebody is left out of, or handed garbage for."""
-        liars = [peer for peer in self.members if peer.entity == self.hostile and peer.phase is Phase.READY]
+        liars = [peer for peer in self.members if peer.entity == self.hostile and peer.phase() is Phase.READY]
         for peer in liars[:1]:
             last = choosing.last_opened(peer.state.epochs)
             assert last is not None
@@ -121,16 +121,16 @@ class Story:
 
 
 def agree(peers: list[Peer]) -> bool:
-    return len({peer.state.current for peer in peers}) == 1 and all(peer.phase is Phase.READY for peer in peers)
+    return len({peer.state.current for peer in peers}) == 1 and all(peer.phase() is Phase.READY for peer in peers)
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(st.integers(0, 1 << 32), st.integers(1, 30))
 def test_honest_members_come_to_one_key_and_nobody_is_accused(seed: int, steps: int) -> None:
     story = Story(seed)
     story.goes_on(steps)
     story.ends()
-    assert agree(story.members), [peer.phase for peer in story.members]
+    assert agree(story.members), [peer.phase() for peer in story.members]
     for writer in story.members:
         sealed = writer.writes(PLANTED)
         assert sealed is not None
@@ -140,7 +140,7 @@ def test_honest_members_come_to_one_key_and_nobody_is_accused(seed: int, steps: 
     assert all(not peer.complaints() for peer in story.peers)
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(st.integers(0, 1 << 32), st.integers(1, 30))
 def test_who_was_removed_opens_nothing_that_was_written_by_who_knew_it(seed: int, steps: int) -> None:
     story = Story(seed)
@@ -168,7 +168,7 @@ def test_who_was_removed_opens_nothing_that_was_written_by_who_knew_it(seed: int
     assert all(one.reads(after[-1]) == PLANTED for one in stays)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.integers(0, 1 << 32), st.integers(4, 30))
 def test_a_hostile_member_holds_nobody_up_that_is_not_told(seed: int, steps: int) -> None:
     story = Story(seed, hostile="@a:x")
@@ -178,14 +178,14 @@ def test_a_hostile_member_holds_nobody_up_that_is_not_told(seed: int, steps: int
     if not honest:
         return
     for peer in honest:
-        assert peer.phase is Phase.READY or Complaint.WITHHELD in peer.complaints()
-    current = {peer.state.current for peer in honest if peer.phase is Phase.READY}
+        assert peer.phase() is Phase.READY or Complaint.WITHHELD in peer.complaints()
+    current = {peer.state.current for peer in honest if peer.phase() is Phase.READY}
     assert len(current) <= 1
     accused = {tell.device for peer in honest for tell in peer.told}
     assert accused <= {peer.id for peer in story.peers if peer.entity == "@a:x"}
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.integers(0, 1 << 32), st.integers(1, 20))
 def test_whoever_steals_a_device_reads_nothing_of_before_its_keys_were_rotated_and_deleted(
     seed: int, steps: int
@@ -217,12 +217,12 @@ def test_whoever_steals_a_device_reads_nothing_of_before_its_keys_were_rotated_a
     for sealed in recorded:
         assert thief.reads(sealed) is None or sealed.header.epoch == last.name.id
     assert last.name.id not in of_before
-    sealed = victim.writes(PLANTED)
-    assert sealed is not None
-    assert thief.reads(sealed) == PLANTED
+    after = victim.writes(PLANTED)
+    assert after is not None
+    assert thief.reads(after) == PLANTED
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.integers(0, 1 << 32), st.integers(1, 25))
 def test_who_never_was_a_member_opens_nothing(seed: int, steps: int) -> None:
     story = Story(seed)
@@ -236,7 +236,7 @@ def test_who_never_was_a_member_opens_nothing(seed: int, steps: int) -> None:
     assert eve.state.keys.keys() == {eve.state.current} - {None}
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.integers(0, 1 << 32), st.integers(1, 25))
 def test_a_new_member_of_a_room_without_history_opens_nothing_of_before(seed: int, steps: int) -> None:
     story = Story(seed)

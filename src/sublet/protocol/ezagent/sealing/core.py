@@ -80,7 +80,7 @@ def _ignore(state: RoomKeys, event: Event, now_ms: int) -> Step:
 def _roster(state: RoomKeys, event: RosterChanged, now_ms: int) -> Step:
     """Take who may read now; what that asks for is done when time passes, which is at once."""
     after = replace(state, roster=dict(event.roster), history=event.history, removals=event.removals)
-    if after == state:
+    if after == state and not event.by_us:
         return state, ()
     return _chosen(replace(after, our_turn=event.by_us or state.our_turn)), (Wake(now_ms),)
 
