@@ -6,11 +6,14 @@ somebody without any key says of itself: that it knocks, joins or declines.
 
 Rules: a message that can't be sealed yet waits, within a bound, and never goes out as it is. Whoever is removed hears
 of that under the last key that it has. What can't be opened is asked for, since answers are sealed for whoever asks.
-Weak: what does not fit while it waits is left to the next difference.
+Weak: what does not fit while it waits is left to the next difference. What comes in without a seal is taken as in any
+room: whoever sent it that way has told the bus already. A member whose daemon knows no seals is in such a room, and
+reads only what it asks for.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -36,6 +39,7 @@ MAX_WAITING_BYTES: Final = 8 << 20
 """Of what waits until it can be sealed, of all rooms."""
 MAX_HEADS: Final = 16_384
 """Of clients' sealed logs that go on in this process."""
+_STATEMENTS: Final = f"/ext/{SEALING}/{Channel.UPDATES}"
 _PASSING: Final = frozenset({"ephemeral", "delivery"})
 
 
@@ -69,13 +73,14 @@ class Carrying:
     def sealed(self, outgoing: Iterable[Outgoing]) -> list[Outgoing]:
         """Return what may go out now: what waited before, then all of this that can be sealed, or need not be."""
         waited, self._waiting, self._waiting_bytes = self._waiting, deque(), 0
-        items = [*(item for _, item in waited), *outgoing]
-        keys = [item for item in items if item.key.endswith(f"/ext/{SEALING}/{Channel.UPDATES}")]
-        found = keys.copy()  # first, or nobody could open what follows
-        for item in items:
-            if item not in keys:
-                found += self._carried(item)
-        return found
+        keys: list[Outgoing] = []
+        others: list[Outgoing] = []
+        for item in itertools.chain((item for _, item in waited), outgoing):
+            if item.key.endswith(_STATEMENTS):
+                keys.append(item)  # first, or nobody could open what follows
+            else:
+                others += self._carried(item)
+        return keys + others
 
     def _carried(self, item: Outgoing) -> list[Outgoing]:
         place = _place(item.key)

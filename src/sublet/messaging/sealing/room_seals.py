@@ -108,6 +108,8 @@ class RoomSeals:
         self._states: dict[RoomId, RoomKeys] = {}
         self._owners: dict[RoomId, dict[DeviceId, EntityId]] = {}
         self._wakes: dict[RoomId, int] = {}
+        self._replaced: dict[RoomId, frozenset[DeviceId]] = {}
+        """Devices of members that have another key now."""
         self._changed: dict[RoomId, bool] = {}
         """Rooms whose members may be others than before, and whether we have changed that."""
         keyring.learned.append(self._learned)
@@ -263,7 +265,8 @@ class RoomSeals:
     def _roster(self, room_id: RoomId, *, by_us: bool) -> RosterChanged:
         """Return who may read a room now: a member whose key is not known yet gets its keys once it is."""
         roster: dict[DeviceId, Member] = {}
-        owners = self._owners[room_id] = {}
+        before = self._owners.get(room_id, {})
+        owners: dict[DeviceId, EntityId] = {}
         for entity in self._rooms.state(room_id).members():
             record = self._keyring.record(entity)
             try:
@@ -273,11 +276,15 @@ class RoomSeals:
             if device is not None:
                 roster[device.id] = Member(entity, device.seal_key)
                 owners[device.id] = entity
-        removals = frozenset(
+        self._owners[room_id] = owners
+        members = {member.entity for member in roster.values()}
+        replaced = {device for device, entity in before.items() if device not in owners and entity in members}
+        self._replaced[room_id] = self._replaced.get(room_id, frozenset()) | replaced
+        removals = self._replaced[room_id] | {
             short_hash(_REMOVAL, said.id[0].to_bytes(8, "big"), said.id[1].to_bytes(4, "big"))
             for said in self._rooms.statements(room_id)
             if said.about_member() and said.role is Role.LEFT
-        )
+        }
         return RosterChanged(roster, removals=removals, by_us=by_us)
 
     def _statements(self, room_id: RoomId) -> Iterator[KeyStatement]:
@@ -300,7 +307,7 @@ class RoomSeals:
         self._changed.pop(room_id, None)
 
     def _drop(self, room_id: RoomId) -> None:
-        for kept in (self._states, self._owners, self._wakes):
+        for kept in (self._states, self._owners, self._wakes, self._replaced):
             kept.pop(room_id, None)
 
 

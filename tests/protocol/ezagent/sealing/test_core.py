@@ -309,3 +309,38 @@ def test_secrets_do_not_show_where_a_state_is_printed() -> None:
     assert repr(key) not in repr(alice.state)
     assert key.hex() not in repr(alice.state)
     assert repr(bytes(SigningKey(b"\1" * 32))) not in repr(alice.state)
+
+
+def test_of_many_removals_some_are_told_with_each_epoch_until_all_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "MAX_REMOVALS", 4)
+    alice, bob = room_of("@alice:a", "@bob:b")
+    removals = frozenset(bytes([number]) * 16 for number in range(10))
+    for peer in (alice, bob):
+        peer.roster([alice, bob], by_us=peer is alice, removals=removals)
+    settle([alice, bob], seconds=40)
+    assert alice.phase() is bob.phase() is Phase.READY
+    assert alice.state.epochs[alice.state.current or b""].name.number == 4
+    assert read_by(alice, bob) == PLANTED
+
+
+def test_whoever_tells_that_it_has_handed_a_key_to_a_stranger_makes_nobody_begin_another() -> None:
+    alice, bob = room_of("@alice:a", "@bob:b")
+    stranger = Peer(9, "@eve:e")
+    name = alice.state.epochs[alice.state.current or b""].name
+    box = {stranger.id: stranger.member.seal_key}
+    alice.hears([make_statement(Kind.HANDED, name, bob.state.own.signing, b"\6" * 32, box)])
+    assert alice.state.current == name.id
+
+
+def test_an_epoch_whose_opener_has_not_heard_of_a_removal_is_left() -> None:
+    alice, bob, carol = room_of("@alice:a", "@bob:b", "@carol:c")
+    dora = Peer(4, "@dora:d")
+    alice.roster([alice, bob, carol], removals=frozenset({b"\1" * 16}))  # of somebody who never had a key
+    assert alice.phase() is Phase.DUE
+    bob.roster([alice, bob, carol, dora])  # who has not heard that dora is gone again
+    settle([alice], [alice, bob, carol, dora], seconds=10)
+    settle([bob, dora], [alice, bob, carol, dora], seconds=30)
+    sealed = alice.writes(PLANTED)
+    assert sealed is not None
+    assert bob.reads(sealed) == PLANTED
+    assert dora.reads(sealed) is None

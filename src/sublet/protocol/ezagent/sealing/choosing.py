@@ -1,11 +1,11 @@
 """Which epoch a room writes under, whose turn it is, and who is to be handed a key: rules that all members share.
 
 Rules: an epoch may be written under if it was opened, goes on from one that was, its opener knew of every removal that
-is known here, and nobody holds its key who may not read now. Of several the one of the highest number counts, and of
-those the one of the highest id; so members that have the same statements and the same roster write under the same
-epoch, whoever else has begun one at the same time. A key is handed on by those alone who know of every removal that its
-opener knew of: whoever is behind may take somebody for a member who is gone. Turns follow a hash that nobody chooses,
-and who is away is waited for only so long.
+is known here, and has sealed its key for nobody who may not read now. Of several the one of the highest number counts,
+and of those the one of the highest id; so members that have the same statements and the same roster write under the
+same epoch, whoever else has begun one at the same time. A key is handed on by those alone who know of every removal
+that its opener knew of: whoever is behind may take somebody for a member who is gone. Turns follow a hash that nobody
+chooses, and who is away is waited for only so long.
 """
 
 from __future__ import annotations
@@ -46,7 +46,12 @@ def _rooted(epochs: Mapping[bytes, Epoch]) -> set[bytes]:
 
 
 def _is_fit(state: RoomKeys, epoch: Epoch) -> bool:
-    if not epoch.known_by <= state.roster.keys():
+    """Tell whether an epoch may be written under.
+
+    To whom its key was handed later says nothing against it: who does that honestly knows of every removal that the
+    opener knew of, and hands it to nobody who was removed; and what others do, they do without saying so.
+    """
+    if not {epoch.name.opener, *epoch.boxes} <= state.roster.keys():
         return False
     if state.history is History.SINCE_JOINED:
         everybody = frozenset(member.entity for member in state.roster.values())

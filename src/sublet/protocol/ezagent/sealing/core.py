@@ -12,8 +12,8 @@ none is a leader. Its rules:
 - What counts is a function of the statements and the roster, not of their order (``choosing``).
 - Keys that are forgotten are never opened again, whatever statement comes once more.
 
-Weak: a member hands a key to whomever it likes by other ways than these, as it does with what it has read. A member
-that lies about whom it has handed a key to makes the others begin another epoch.
+Weak: a member hands a key to whomever it likes, here or by other ways, as it does with what it has read. A hostile
+member that begins epochs which leave somebody out makes that one begin as many.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _begin(state: RoomKeys, fresh: bytes, now_ms: int) -> Step:
     ]
     keyed = replace(state, keys={**state.keys, name.id: fresh}, our_turn=False, since={})
     after, _ = _taken(keyed, said)
-    if after.current != name.id:  # we have opened as many as count, so others have to
+    if name.id not in after.epochs:  # we have opened as many as count, so others have to
         later = now_ms + choosing.MAX_TURNS * choosing.TURN_MS
         return replace(state, our_turn=False, since={(before, NO_ID): later}), (Wake(later),)
     return after, (*(Say(statement) for statement in said), KeysCame((name.id,)), Wake(now_ms))
