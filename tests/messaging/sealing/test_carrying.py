@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 from nacl.signing import SigningKey
 
+from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.extensions.presence import PRESENCES
 from sublet.messaging.ports.network import Sample
 from sublet.messaging.ports.outbox import Outgoing
 from sublet.messaging.schema.datatypes import QOS_LOW
@@ -216,3 +218,16 @@ def test_a_room_that_is_forgotten_leaves_no_keys() -> None:
     room = sealed_room(alice, bob)
     alice.engine.forget_room(room)
     assert alice.engine.seals.writing_key(room) is None
+
+
+def test_what_is_said_in_passing_is_sealed_and_heard() -> None:
+    alice, bob = peers("alice", "bob", declarations=(*BUILT_INS, PRESENCES))
+    room = sealed_room(alice, bob)
+    alice.engine.ephemeral.say(alice.id, room, {"entity_id": alice.id, "status": PLANTED})
+    (item,) = carried(alice)
+    assert sealing.is_sealed(item.payload)
+    assert PLANTED.encode() not in item.payload
+    give([item], bob)
+    said = bob.engine.ephemeral.said(room, alice.id)
+    assert said is not None
+    assert said.value["status"] == PLANTED

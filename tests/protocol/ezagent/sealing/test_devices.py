@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from dataclasses import dataclass, field
 
@@ -293,3 +294,12 @@ def test_devices_that_know_the_same_agree_and_who_was_removed_is_out(seed: int) 
 def speaking_of(found: DeviceList) -> set[int]:
     ids = {device.id: device.seed for device in EVERY}
     return {ids[device.id] for device in found.devices}
+
+
+def test_statements_are_the_bytes_that_they_were() -> None:
+    """Frozen: another form would make the devices of before nobody's."""
+    assert [hashlib.sha256(statement.encode()).hexdigest() for statement in every_kind()] == [
+        "09b5a4a9da6430c197aa2b84cbea3c1ea3af73f4de67515afdab48f7fc406b75",
+        "5fd3631df5b1be5d1b63895061f026f87a7b053f7c9cbe000d77cd1539e8bce3",
+        "080194810ebeccd273ddd4c1a55de6e8928d9e286e83c06c742e7d97dc75e40c",
+    ]
