@@ -15,11 +15,13 @@ from sublet.messaging.schema.datatypes import QOS_LOW
 from sublet.messaging.sealing import carrying
 from sublet.messaging.sealing.carrying import Opened
 from sublet.messaging.sealing.room_seals import statements_doc
+from sublet.messaging.writing.writing import MAX_ENTRY_BYTES
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.sealing import envelope as sealing
+from sublet.protocol.ezagent.sealing.statements import MAX_STATEMENT_BYTES
 from sublet.protocol.ezagent.sealing.wire import device_id
 from support.rooms import Peer, peers, shared_room
 
@@ -231,3 +233,7 @@ def test_what_is_said_in_passing_is_sealed_and_heard() -> None:
     said = bob.engine.ephemeral.said(room, alice.id)
     assert said is not None
     assert said.value["status"] == PLANTED
+
+
+def test_the_longest_statement_fits_into_an_element() -> None:
+    assert 4 * (MAX_STATEMENT_BYTES + 2) // 3 + 512 < MAX_ENTRY_BYTES

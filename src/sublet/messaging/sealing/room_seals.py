@@ -212,7 +212,7 @@ class RoomSeals:
         said = [output.statement for output in outputs if isinstance(output, Say)]
         entity = self._owners[room_id].get(state.own.id)
         try:
-            for statement in said if entity is not None else ():
+            for statement in said:
                 self._say(room_id, entity, statement)
         except SubletError as error:
             log.info("may not speak of a room's keys", room=room_id, reason=error.message)
@@ -221,7 +221,8 @@ class RoomSeals:
         self._do(room_id, outputs)
         return bool(said)
 
-    def _say(self, room_id: RoomId, entity: EntityId, statement: KeyStatement) -> None:
+    def _say(self, room_id: RoomId, entity: EntityId | None, statement: KeyStatement) -> None:
+        assert entity is not None, "whoever is on no roster has nothing to say"
         fields = {STATEMENT_ID: statement.id.hex(), BY: entity, STATEMENT: b64(statement.encode())}
         self._writing.append(entity, statements_doc(room_id), dict(fields))
 

@@ -43,7 +43,7 @@ BOX_BYTES: Final = KEY_BYTES + 48
 MAX_BOXES: Final = 512
 """In one statement; a larger room is handed its keys by several."""
 MAX_NUMBER: Final = (1 << 32) - 1
-MAX_REMOVALS: Final = 4_096
+MAX_REMOVALS: Final = 1_024
 """Of which one statement tells that they were learned, or are unknown."""
 MAX_STATEMENT_BYTES: Final = 256 + MAX_BOXES * (ID_BYTES + BOX_BYTES) + 2 * MAX_REMOVALS * ID_BYTES
 _HEAD: Final = struct.Struct(f">BB16s{KEY_BYTES}sI{ID_BYTES}s{ID_BYTES}s{KEY_BYTES}sHHH")
