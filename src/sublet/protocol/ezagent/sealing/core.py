@@ -54,6 +54,8 @@ from sublet.protocol.ezagent.sealing.wire import NO_ID, DeviceId
 MAX_EPOCHS_OF_DEVICE: Final = 1_024
 """Epochs that one device opens; of more nothing is known."""
 MAX_EPOCHS: Final = 8_192
+MAX_SAID_OF_EPOCH: Final = 4_096
+"""Who was handed the key of an epoch by whom, and who lacks it, as far as that is kept."""
 MAX_HANDED_AT_ONCE: Final = 64
 """Epochs that are handed on in one step; the rest in the next."""
 ASK_MS: Final = 10_000
@@ -249,6 +251,8 @@ def _has_room(epochs: Mapping[bytes, Epoch], id: bytes, said: KeyStatement, open
 
 def _with(epoch: Epoch, said: KeyStatement) -> Epoch:
     """Return what is known of an epoch with one more statement."""
+    if len(epoch.handed) + len(epoch.wanted_by) >= MAX_SAID_OF_EPOCH and said.kind is not Kind.OPENED:
+        return epoch
     if said.kind is Kind.WANTED:
         return replace(epoch, wanted_by=epoch.wanted_by | {said.signer})
     devices = frozenset(device for device, _ in said.boxes)

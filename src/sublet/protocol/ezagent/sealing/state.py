@@ -81,9 +81,15 @@ class Epoch:
     key hands it to nobody, so what a stranger says of it changes nothing."""
 
     def __post_init__(self) -> None:
+        to: dict[DeviceId, list[DeviceId]] = {}
+        for giver, device in self.handed:
+            to.setdefault(giver, []).append(device)
         known = {self.name.opener, *self.boxes}
-        while more := {device for giver, device in self.handed if giver in known and device not in known}:
-            known |= more
+        waiting = list(known)
+        while waiting:
+            new = set(to.pop(waiting.pop(), ())) - known
+            known |= new
+            waiting += new
         object.__setattr__(self, "known_by", frozenset(known))
 
 
