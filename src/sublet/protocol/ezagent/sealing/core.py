@@ -1,4 +1,4 @@
-"""Decides everything about the keys of one room, for one device, without sockets, files, clocks or chance (DESIGN 13).
+"""Decides everything about the keys of one room, for one device, without sockets, files, clocks or chance.
 
 ``step(state, event, now_ms)`` returns the state that follows and what is to be done. All devices run the same table;
 none is a leader. Its rules:

@@ -1,4 +1,4 @@
-"""The sealed envelope: what travels of a sealed room, of which only the outer header is read by others (DESIGN 13).
+"""The sealed envelope: what travels of a sealed room, of which only the outer header is read by others.
 
 ``version u8 · device u16+16 bytes · document u16+bytes · epoch 16 bytes · client u64 · start u32 · end u32 · head 16
 bytes · deletions u8+bytes · size u32 · sealed bytes · signature 64 bytes``, all big-endian. What is sealed is the inner

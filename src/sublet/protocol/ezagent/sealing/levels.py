@@ -1,4 +1,4 @@
-"""How much of a room is hidden from whom: a value of its config that can be raised, and never lowered (DESIGN 13)."""
+"""How much of a room is hidden from whom: a value of its config that can be raised, and never lowered."""
 
 from __future__ import annotations
 

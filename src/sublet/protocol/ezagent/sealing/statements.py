@@ -1,4 +1,4 @@
-"""What devices say of a room's keys: that an epoch begins, whom its key was handed to, who lacks it (DESIGN 13).
+"""What devices say of a room's keys: that an epoch begins, whom its key was handed to, who lacks it.
 
 ``version u8 · kind u8 · room 16 bytes · signer 32 bytes · number u32 · after 16 bytes · opener 16 bytes · commitment 32
 bytes · boxes u16 · learned u16 · unknown u16 · (device 16 bytes · box 80 bytes)* · (removal 16 bytes)* · signature``. A
