@@ -4,9 +4,9 @@ A body of 2 MiB becomes some five times as much while it is read, parsed and loo
 connections as the listener has, so what they hold is counted here and not by connection. A body that has no place is
 left where it is, in the socket of who sends it.
 
-A body that was refused lives on, with some four times its bytes: the SDK's wrappers for traces keep the error that passes
-through them, and the error keeps their frames. Python's collector looks at such cycles seldom, so a place is free only
-after a collection. One collection frees the places of all that ended since the last.
+A body that was refused lives on, with some four times its bytes: the SDK's wrappers for traces keep the error that
+passes through them, and the error keeps their frames. Python's collector looks at such cycles seldom, so a place is
+free only after a collection. One collection frees the places of all that ended since the last.
 
 Weak: a place is given back after ``HELD_SECONDS`` also where the machine is too busy to have parsed the body by then.
 """

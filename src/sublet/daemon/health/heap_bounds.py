@@ -1,7 +1,7 @@
 """Bounds on what the C library keeps of memory that is freed, set before the daemon has threads.
 
-A daemon has a few dozen threads and gets bodies of megabytes from others. By itself glibc gives each thread a heap of its
-own, and once a large block was freed it takes the next ones from these heaps, between small ones that stay.
+A daemon has a few dozen threads and gets bodies of megabytes from others. By itself glibc gives each thread a heap of
+its own, and once a large block was freed it takes the next ones from these heaps, between small ones that stay.
 """
 
 from __future__ import annotations
