@@ -62,11 +62,9 @@ def test_a_batch_of_many_documents_looks_at_each_a_few_times(monkeypatch: pytest
         return bool(is_idle.fget(document))
 
     monkeypatch.setattr(Document, "is_idle", property(looking))
-    count, room = 8 * MAX_OPEN_DOCUMENTS, "ezagent/01a2212b-1000-7167-9394-011daa814786"
+    count, place = 8 * MAX_OPEN_DOCUMENTS, "ezagent/01a2212b-1000-7167-9394-011daa814786/content/uuid:01932f00"
     for number in range(count):
-        documents.open(
-            f"ezagent/01a2212b-1000-7167-9394-011daa814786/content/uuid:01932f00-0000-7000-8000-{number:012x}"
-        ).unsettled = True
+        documents.open(f"{place}-0000-7000-8000-{number:012x}").unsettled = True
     assert len(documents._open) >= count
     assert looked < 8 * count
     for document in documents._open.values():

@@ -160,7 +160,7 @@ class Staging:
         except Exception:
             self.reset()
             raise
-        self._updates.settled()
+        self._updates.staged.clear()
         self._gathering.committed()
         for done in accepted:
             done.document.staged_writes.clear()
@@ -220,7 +220,7 @@ class Staging:
         for staged in batch.updates:  # they were counted when they came
             self._usage.charge(document.place.room_id, staged.signer, -size_of(staged))
         self._accepted.clear()
-        self._updates.unstage()
+        self._updates.staged.clear()
         document.staged_writes.clear()
         document.unsettled = False
 
@@ -238,7 +238,7 @@ class Staging:
         self.losses += 1
         self._batch = Batch()
         self._accepted.clear()
-        self._updates.unstage()
+        self._updates.staged.clear()
         self._gathering.committed()
         for forget in self.forgetting:
             forget()
@@ -278,7 +278,7 @@ class Staging:
             document.staged_writes[write.client, write.clock] = write
         self._batch.updates.append(staged)
         self._usage.charge(document.place.room_id, signer, size_of(staged))
-        self._updates.stage(seq, update, len(envelope.payload), lasts=bool(staged.entries))
+        self._updates.staged[seq] = update
         if document.place.kind == "config" and document.place.room_id is not None:
             self._gathering.accepted(document.place.room_id)
         self._accepted.append(Accepted(document, envelope, client, plan, local, seq))

@@ -32,7 +32,6 @@ class AcceptedUpdates:
         self._size = 0
         self.staged: dict[int, Update] = {}
         """Updates that were accepted and are not in the store yet, by their number in the log."""
-        self._lasting: list[tuple[int, Update, int]] = []
 
     def read(self, seq: int) -> Update:
         """Return an accepted update by its number in the log."""
@@ -40,45 +39,15 @@ class AcceptedUpdates:
         if staged is not None:
             return staged
         if seq in self._updates:
-            self._updates.move_to_end(seq)
             return self._updates[seq][0]
         payload = unpack(self._store.envelope(seq)).payload
         update = decode_update(payload)
-        self._keep(seq, update, len(payload))
-        return update
-
-    def stage(self, seq: int, update: Update, size: int, *, lasts: bool) -> None:
-        """Have an update at hand that is accepted, before it is in the store.
-
-        Args:
-            seq: its number in the log.
-            update: the update.
-            size: of its payload, bytes.
-            lasts: whether it brings elements, so that it may be read again once it is durable.
-        """
-        self.staged[seq] = update
-        if lasts:
-            self._lasting.append((seq, update, size))
-
-    def settled(self) -> None:
-        """Note that what was staged is durable. The first edits of a message read what it was sent with."""
-        self.staged.clear()
-        for seq, update, size in self._lasting:
-            self._keep(seq, update, size)
-        self._lasting.clear()
-
-    def unstage(self) -> None:
-        """Forget what was staged, which is not kept."""
-        self.staged.clear()
-        self._lasting.clear()
-
-    def _keep(self, seq: int, update: Update, size: int) -> None:
-        size += ITEM_BYTES * (len(update.items) + len(update.deletions))
-        before = self._updates.pop(seq, None)
+        size = len(payload) + ITEM_BYTES * (len(update.items) + len(update.deletions))
         self._updates[seq] = update, size
-        self._size += size - (before[1] if before is not None else 0)
+        self._size += size
         while len(self._updates) > 1 and (len(self._updates) > UPDATES_KEPT or self._size > UPDATES_KEPT_BYTES):
             self._size -= self._updates.popitem(last=False)[1][1]
+        return update
 
     def forget(self) -> None:
         """Forget updates by their numbers, which may be given anew."""
