@@ -115,8 +115,8 @@ def test_no_packed_vector(data: bytes) -> None:
     assert parse_seen({PACKED: text}) is None
     whole = base64.b64encode(bytes(2 + 18)).decode()
     assert parse_seen({PACKED: whole}) == PackedSeen(bytes(20))
-    for wrong in ({PACKED: whole, CONFIG: {}}, {PACKED: whole + "="}, {PACKED: whole[:-1] + "\n"}, {PACKED: "é"}):
-        assert parse_seen(wrong) is None
+    odd: list[Value] = [{PACKED: whole, CONFIG: {}}, {PACKED: whole + "="}, {PACKED: whole[:-1] + "\n"}, {PACKED: "é"}]
+    assert [parse_seen(wrong) for wrong in odd] == [None] * 4
 
 
 @given(st.binary(max_size=80))
