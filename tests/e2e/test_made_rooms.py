@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import _made_rooms as made_rooms
 from sublet.protocol.ezagent.content import FORMATS, canonical, content_object, sign_content, sign_ref
+from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.ids import own_ref_id
 from sublet.protocol.times import rfc3339_of_ms
 from support.rooms import Peer, shared_room
@@ -79,7 +80,6 @@ def by_engine(peer: Peer, room: str, template: Mapping[str, Any]) -> None:
 @pytest.mark.usefixtures("small")
 def test_what_was_made_wrong_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made_rooms.made_room(tmp_path, 3, workers=0)
-    seal = made_rooms.seal
     monkeypatch.setattr(made_rooms, "seal", lambda key, who, doc, at, payload: seal(key, who, doc, at, payload + b"\0"))
     with pytest.raises(AssertionError, match="damaged"):
         made_rooms.made_room(tmp_path, 4, workers=0)
