@@ -208,6 +208,7 @@ class Engine:
             purges=self.purges,
             blobs=self.blobs,
             hooks=self.hooks,
+            content_numbers=itertools.count(),  # they tell apart what is edited for the first time in one millisecond
             now_ms=self.now_ms,
         )
         sending = SendParts(
