@@ -41,7 +41,7 @@ from sublet.protocol.ids import node_id
 from support.consents import TakesAll
 from support.histories.attacking import Attacker
 from support.histories.damaging import damage
-from support.histories.stage import INVITATIONS, NotRunning
+from support.histories.stage import INVITATIONS, NOWHERE, NotRunning
 from support.ports import free_port
 from support.rooms import entity_key, local_entity
 
@@ -217,7 +217,10 @@ class InProcess:
 
     async def sum_of(self, who: int, room: RoomId) -> Any:
         service = self._homes[who].service
-        return None if service is None else await service.on_engine(lambda engine: engine.store.tree.root(room))
+        if service is None:
+            return None
+        root = await service.on_engine(lambda engine: engine.store.tree.root(room))
+        return root if root.count else NOWHERE
 
     # Being there or not.
 
