@@ -166,10 +166,11 @@ def _show(played: Sequence[Kept], options: argparse.Namespace) -> None:
         return
     worked = [one.worked for one in played]
     commits = Counter(one.commit for one in played)
+    often = ", ".join(f"{commit} ({count})" for commit, count in sorted(commits.items()))
     note = (
         f"{len(played)} histories of {options.operations} operations beside faults; one took "
-        f"{statistics.median(worked):.0f} s of processor where it was played (median; at most {max(worked):.0f} s). Played of commits "
-        f"{', '.join(f'{commit} ({count})' for commit, count in sorted(commits.items()))}."
+        f"{statistics.median(worked):.0f} s of processor where it was played (median; at most {max(worked):.0f} s). "
+        f"Played of commits {often}."
     )
     print(note)
     if options.markdown:
