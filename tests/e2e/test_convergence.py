@@ -15,6 +15,7 @@ from support.histories.generating import generate
 from support.histories.kept import CODE_CHARS, Results, State, state
 from support.histories.kinds import KINDS
 from support.histories.playing import play
+from support.histories.promises import Promise, Promises, Shown, Views
 from support.histories.staging import in_this_process
 from support.histories.steps import read_script
 from support.histories.verdict import Verdict
@@ -73,6 +74,31 @@ async def test_what_random_histories_have_found_stays_mended(script: Path, tmp_p
 def test_every_fault_is_played_here_or_at_length() -> None:
     assert {**SEEDS, **LONG}.keys() == KINDS.keys()
     assert not SEEDS.keys() & LONG.keys()
+
+
+def _shown(*bodies: str) -> Shown:
+    refs = [{"ref_id": f"r{number}", "body": body} for number, body in enumerate(bodies)]
+    return Shown(refs, "Work", {}, {}, {}, {})
+
+
+async def test_what_nobody_shows_any_more_is_released_and_no_room_is_looked_at_in_vain() -> None:
+    promises = Promises()
+    for number, body in enumerate(("here", "elsewhere", "gone")):
+        promises.make(Promise(number, "room", ("body", f"r{number}"), body), "d1~0")
+    promises.make(Promise(3, "closed", ("body", "r0"), "nobody knows"), "d1~0")
+    promises.make(Promise(4, "other", ("body", "r0"), "said by another"), "d2~0")
+    looked = list[tuple[int, str]]()
+
+    async def look(who: int, room: str) -> Shown | None:
+        looked.append((who, room))
+        return None if room == "closed" else _shown("here", ("old", "elsewhere")[who], "old")
+
+    await promises.reconsider({"d1~0": "d1~0-"}, Views(look, ["room", "closed", "other"], [0, 1]))
+    assert looked == [(0, "room"), (1, "room"), (0, "closed"), (1, "closed")]
+    assert promises.writers() == {"d1~0-", "d1~0", "d2~0"}, "of a closed room nothing is known"
+    values = [promises.value("room", ("body", f"r{number}")) for number in range(3)]
+    assert values == [["here"], ["elsewhere"], []]
+    assert promises.value("closed", ("body", "r0")) == ["nobody knows"]
 
 
 def test_a_history_is_played_again_by_what_it_is_told_as() -> None:

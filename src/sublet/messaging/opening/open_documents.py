@@ -2,7 +2,8 @@
 
 Rules: an update from the wire opens a document only where somebody here wants it and a declaration says what it holds.
 What is opened and lacks what was here is told, and ours write under other clocks from then on.
-Memory is bounded by documents and by their elements; a document with anything that is only in memory stays open.
+Memory is bounded by documents, by their elements and by their writers; a document with anything that is only in memory
+stays open.
 Weak: a document of one full shard is read as a whole when it is opened.
 """
 
@@ -26,9 +27,12 @@ from sublet.protocol.ezagent.ids import RoomId
 from sublet.protocol.ezagent.keys import DocumentPlace, parse_doc_id
 from sublet.protocol.ezagent.shards import REFS_PER_SHARD
 
-MAX_OPEN_DOCUMENTS: Final = 128
+MAX_OPEN_DOCUMENTS: Final = 256
+"""More than a page of messages has, of which each may have been edited and so has a document of its own."""
 MAX_OPEN_ELEMENTS: Final = 8 * REFS_PER_SHARD
 """Elements in memory, of all open documents: a few full shards, however long a room is."""
+MAX_OPEN_CLIENTS: Final = 1 << 16
+"""Writers in memory, of all open documents, each as often as documents have it."""
 
 
 class OpenDocuments:
@@ -179,13 +183,18 @@ class OpenDocuments:
 
     def _close_idle(self) -> None:
         """Close the documents that were used longest ago and have nothing that is only in memory, never the last."""
-        arrays = [document for document in self._open.values() if document.is_array]
-        elements = sum(document.elements.in_memory for document in arrays)
-        if len(self._open) <= MAX_OPEN_DOCUMENTS and elements <= MAX_OPEN_ELEMENTS:
-            return
-        for name, document in list(self._open.items())[:-1]:
-            if len(self._open) <= MAX_OPEN_DOCUMENTS and elements <= MAX_OPEN_ELEMENTS:
-                return
+        documents, last = self._open.values(), next(reversed(self._open))
+        left, clients = len(documents), sum(len(document.clients) for document in documents)
+        elements = sum(document.elements.in_memory for document in documents if document.is_array)
+        closed: list[str] = []
+        for name, document in self._open.items():
+            fits = left <= MAX_OPEN_DOCUMENTS and elements <= MAX_OPEN_ELEMENTS and clients <= MAX_OPEN_CLIENTS
+            if fits or name == last:
+                break
             if not document.held and not document.staged_writes and not document.unsettled and not document.unwritten:
-                del self._open[name]
-                elements -= document.elements.in_memory
+                closed.append(name)
+                left -= 1
+                clients -= len(document.clients)
+                elements -= document.elements.in_memory if document.is_array else 0
+        for name in closed:
+            del self._open[name]
