@@ -53,7 +53,7 @@ def test_no_more_texts_are_open_than_the_bounds_say(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("bound", ["MAX_OPEN_DOCUMENTS", "MAX_OPEN_CLIENTS"])
 def test_documents_that_were_used_longest_ago_are_closed(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    alice, room = _with_edited(8)
+    alice, _ = _with_edited(8)
     documents = alice.engine.documents
     before = list(documents._open)
     assert len(before) > 6
@@ -64,7 +64,7 @@ def test_documents_that_were_used_longest_ago_are_closed(bound: str, monkeypatch
 
 
 def test_what_is_only_in_memory_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    alice, room = _with_edited(4)
+    alice, _ = _with_edited(4)
     documents = alice.engine.documents
     kept = next(iter(documents._open))
     documents._open[kept].unsettled = True
