@@ -54,8 +54,8 @@ soak: setup ## break links, kill at every journal write, run many leases and roo
 	@$(PY) benchmarks/trees.py --markdown
 	@$(PY) benchmarks/soak.py --markdown
 	@$(PY) benchmarks/hostile.py --markdown
-	@$(PY) benchmarks/convergence.py --markdown
-	@$(PY) benchmarks/convergence.py --processes --markdown
+	@$(PY) benchmarks/convergence.py --results --markdown
+	@$(PY) benchmarks/convergence.py --processes --results --markdown
 
 lock: setup ## choose the versions of requirements.lock anew
 	@scripts/lock

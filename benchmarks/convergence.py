@@ -2,7 +2,7 @@
 
     python benchmarks/convergence.py [--seeds N] [--operations M] [--only KIND] [--seed S] [--daemons N] [--processes]
                                      [--shrink SECONDS] [--script FILE] [--minutes M] [--markdown]
-                                     [--results FILE] [--of CODE]
+                                     [--results [FILE]] [--anew] [--of COMMIT]
 
 A history is made of a seed: two to six daemons do everything that can be done in rooms, and faults of one kind come
 over them. After the last repair every member has to show all that was acknowledged, equal and in the same order, within
@@ -12,9 +12,11 @@ were late. By default the daemons are whole messaging services over Zenoh and pi
 each gets its share of the seeds. ``--only KIND --seed S --seeds 1`` plays one again, ``--shrink`` shortens each that
 fails, and ``--script`` plays what that printed. Exit status 1 where anything was lost or differed.
 
-``--results FILE`` keeps what came of each history as a line of JSON. What the same code has played already is not
-played again and counts all the same, so 200 histories can be gathered in several runs, and ``--seeds 0 --markdown``
-writes the table of those that really ran. ``--of CODE`` shows those of another state, as the table names it.
+``--results`` keeps what came of each history as a line of ``benchmarks/convergence.jsonl``, or of another file. What
+is kept there as right is not played again and counts all the same, so 200 histories can be gathered in several runs and
+over days; one that was not right is played again once the code has changed, and ``--anew`` plays all that this state of
+the code has not played. ``--seeds 0 --results --markdown`` writes the table of those that really ran, and names the
+commits that they were of; ``--of COMMIT`` shows those of one alone.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +40,7 @@ from _report import RELIABILITY, text_table, write_table
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from support.histories.generating import generate
-from support.histories.kept import Kept, Results, code
+from support.histories.kept import Kept, Results, state
 from support.histories.kinds import KINDS
 from support.histories.playing import play
 from support.histories.shrinking import shrink
@@ -47,6 +50,7 @@ from support.histories.steps import History, read_script
 from support.histories.verdict import Verdict
 
 PATIENCE_SECONDS = 10.0
+GATHERED = Path(__file__).with_suffix(".jsonl")
 HEAD = (
     "fault",
     "histories",
@@ -67,19 +71,18 @@ class Tally:
 
     def cells(self, kind: str) -> tuple[str, ...]:
         """Return its row."""
-        verdicts = [one.verdict for one in self.played]
-        times = [one.seconds for one in verdicts if one.seconds is not None]
-        late = len(verdicts) - sum(one <= PATIENCE_SECONDS for one in times)
+        times = [one.seconds for one in self.played if one.seconds is not None]
+        late = len(self.played) - sum(one <= PATIENCE_SECONDS for one in times)
         shown = f"{statistics.median(times):.1f}, {max(times):.1f}" if times else ""
         daemons = [one.daemons for one in self.played]
         return (
             kind,
-            str(len(verdicts)),
+            str(len(self.played)),
             str(min(daemons)) if min(daemons) == max(daemons) else f"{min(daemons)} to {max(daemons)}",
-            f"{sum(one.operations for one in verdicts):,}",
-            str(sum(len(one.promises) for one in verdicts)),
-            str(sum(bool(one.differ) for one in verdicts)),
-            str(sum(len(one.errors) for one in verdicts)),
+            f"{sum(one.acknowledged for one in self.played):,}",
+            str(sum(one.lost for one in self.played)),
+            str(sum(one.differed for one in self.played)),
+            str(sum(one.errors for one in self.played)),
             f"{shown}; {late} late" if late else shown,
         )
 
@@ -103,8 +106,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--script", type=Path, help="play the history that this file tells, and no other")
     parser.add_argument("--patience", type=float, default=PATIENCE_SECONDS, help="seconds until all has to be equal")
     parser.add_argument("--minutes", type=float, help="begin no further history after that time")
-    parser.add_argument("--results", type=Path, help="keep what came of each here, and play none that is kept already")
-    parser.add_argument("--of", action="append", help="show the results of this state of the code, and play nothing")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        nargs="?",
+        const=GATHERED,
+        help="keep what came of each, and play none twice",
+    )
+    parser.add_argument("--anew", action="store_true", help="play those too that only other code has played")
+    parser.add_argument("--of", action="append", default=[], help="show the results of this commit, and play nothing")
     parser.add_argument("--markdown", action="store_true", help="write the table into docs/reliability.md as well")
     return parser.parse_args()
 
@@ -121,37 +131,50 @@ def _histories(options: argparse.Namespace) -> Iterator[History]:
 
 
 async def _run(options: argparse.Namespace) -> int:
-    states = options.of or [code()]
-    results, began = Results(options.results, options.operations, options.processes, states), time.monotonic()
-    played = list(results.all())
+    now, began = state(options.processes), time.monotonic()
+    results = Results(options.results, options.operations, options.processes, now)
+    played: list[Kept] = []
     for history in _histories(options):
         if options.minutes and time.monotonic() - began > options.minutes * 60:
             break
-        if results.has(history):
+        if not results.needs(history, anew=options.anew):
             continue
         worked = time.process_time()
         verdict = await _played(history, options)
         played.append(results.keep(history, verdict, time.process_time() - worked))
-        told = (
-            f"{history.kind}, seed {history.seed}, {history.daemons} daemons, {played[-1].processor_seconds} s worked"
+        print(
+            f"{history.kind}, seed {history.seed}, {history.daemons} daemons, {played[-1].worked} s worked, "
+            f"{verdict.operating_seconds:.1f} s for one operation: {verdict}",
+            flush=True,
         )
-        print(f"{told}: {verdict}", flush=True)
         if not verdict.right and options.shrink:
             await _shortened(history, verdict, options)
+    if options.results:
+        played = results.all(options.of)
+    _show(played, options)
+    return int(not all(one.right for one in played))
+
+
+def _show(played: Sequence[Kept], options: argparse.Namespace) -> None:
+    """Print the table, and write it into its page where that is wanted."""
     tallies: dict[str, Tally] = {}
     for one in played:
         tallies.setdefault(one.kind, Tally()).played.append(one)
     rows = [tallies[kind].cells(kind) for kind in KINDS if kind in tallies]
     print(text_table(HEAD, rows))
+    if not played:
+        return
+    worked = [one.worked for one in played]
+    commits = Counter(one.commit for one in played)
+    often = ", ".join(f"{commit} ({count})" for commit, count in sorted(commits.items()))
+    note = (
+        f"{len(played)} histories of {options.operations} operations beside faults; one took "
+        f"{statistics.median(worked):.0f} s of processor where it was played (median; at most {max(worked):.0f} s). "
+        f"Played of commits {often}."
+    )
+    print(note)
     if options.markdown:
-        worked = statistics.fmean(one.processor_seconds for one in played)
-        seeds = len({(one.kind, one.seed) for one in played})
-        note = (
-            f"{len(played)} histories of {options.operations} operations beside faults, of {seeds} seeds; one took "
-            f"{worked:.0f} s of processor where it was played. State of the code: {', '.join(states)}."
-        )
         write_table("convergence-daemons" if options.processes else "convergence", HEAD, rows, RELIABILITY, note)
-    return int(not all(one.verdict.right for one in played))
 
 
 async def _played(history: History, options: argparse.Namespace) -> Verdict:

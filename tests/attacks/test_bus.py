@@ -33,7 +33,7 @@ from sublet.messaging.links import links as links_module
 from sublet.messaging.links.keys import LinkKeys, key_id, make_leaf
 from sublet.messaging.links.link import Link
 from sublet.messaging.links.links import MAX_LINKS_OF_PEER, MAX_PENDING, Links
-from sublet.messaging.ports.network import Priority, Qos, Sample
+from sublet.messaging.ports.network import PeerQuery, Priority, Qos, Sample
 from sublet.protocol import ids
 from support.daemon_rooms import WAIT_SECONDS, bodies, shared_room
 from support.daemons import Daemon, two_daemons, wait_for
@@ -43,6 +43,7 @@ from support.typed_commands import Typing
 ANN, BOB, EVE = (Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in (1, 2, 3))
 DATA = Qos(Priority.DATA, droppable=False)
 KEY = "ezagent/anything"
+LATE_SECONDS = 0.3
 
 
 class Bus:
@@ -245,6 +246,23 @@ def test_who_is_removed_is_cut_and_the_others_go_on(tmp_path: Path) -> None:
         assert eve.heard == []
         got = shake(ann.port, leaf_of(EVE, tmp_path / "eve.pem"), b"\x05\0hello")
         assert (got.told, bool(got.refused)) == (b"", True)
+
+
+def test_who_answers_too_late_keeps_its_link(tmp_path: Path) -> None:
+    with buses(tmp_path, (ANN, [BOB]), (BOB, [ANN])) as (ann, bob):
+        bob.call(ANN, ann.port)
+        joined(ann, bob)
+        held: list[PeerQuery] = []
+        bob.network.serve(KEY, held.append)
+        kept = list(ann.links._open[public(BOB)])
+        wait_for(lambda: ann.network.linked(), what="a link")
+        for asked in (1, 2):  # what Zenoh says of the first one has come before the second one ends
+            over = threading.Event()
+            ann.network.ask(ids.node_id(public(BOB)), KEY, b"?", LATE_SECONDS, lambda *_, told=over: told.set())
+            assert over.wait(WAIT_SECONDS)
+            assert len(held) == asked, "it was asked, and has not answered"
+        assert ann.links.shut_out() == {}
+        assert ann.links._open[public(BOB)] == kept
 
 
 def test_silent_connections_keep_nobody_out(tmp_path: Path) -> None:

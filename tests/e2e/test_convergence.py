@@ -12,9 +12,10 @@ from typing import Final
 import pytest
 
 from support.histories.generating import generate
-from support.histories.kept import CODE_CHARS, Results, code
+from support.histories.kept import CODE_CHARS, Results, State, state
 from support.histories.kinds import KINDS
 from support.histories.playing import play
+from support.histories.promises import Promise, Promises, Shown, Views
 from support.histories.staging import in_this_process
 from support.histories.steps import read_script
 from support.histories.verdict import Verdict
@@ -75,24 +76,77 @@ def test_every_fault_is_played_here_or_at_length() -> None:
     assert not SEEDS.keys() & LONG.keys()
 
 
+def _shown(*bodies: str) -> Shown:
+    refs = [{"ref_id": f"r{number}", "body": body} for number, body in enumerate(bodies)]
+    return Shown(refs, "Work", {}, {}, {}, {})
+
+
+async def test_what_nobody_shows_any_more_is_released_and_no_room_is_looked_at_in_vain() -> None:
+    promises = Promises()
+    for number, body in enumerate(("here", "elsewhere", "gone")):
+        promises.make(Promise(number, "room", ("body", f"r{number}"), body), "d1~0")
+    promises.make(Promise(3, "closed", ("body", "r0"), "nobody knows"), "d1~0")
+    promises.make(Promise(4, "other", ("body", "r0"), "said by another"), "d2~0")
+    looked = list[tuple[int, str]]()
+
+    async def look(who: int, room: str) -> Shown | None:
+        looked.append((who, room))
+        return None if room == "closed" else _shown("here", ("old", "elsewhere")[who], "old")
+
+    await promises.reconsider({"d1~0": "d1~0-"}, Views(look, ["room", "closed", "other"], [0, 1]))
+    assert looked == [(0, "room"), (1, "room"), (0, "closed"), (1, "closed")]
+    assert promises.writers() == {"d1~0-", "d1~0", "d2~0"}, "of a closed room nothing is known"
+    values = [promises.value("room", ("body", f"r{number}")) for number in range(3)]
+    assert values == [["here"], ["elsewhere"], []]
+    assert promises.value("closed", ("body", "r0")) == ["nobody knows"]
+
+
 def test_a_history_is_played_again_by_what_it_is_told_as() -> None:
     history = generate("everything", 4, OPERATIONS, DAEMONS)
     assert read_script(history.script()) == history
 
 
+def _results(path: Path, asked: int = OPERATIONS, processes: bool = False, code: str = "a") -> Results:
+    return Results(path, asked, processes, State(f"commit {code}", code))
+
+
 def test_what_came_of_histories_is_kept_for_later_runs(tmp_path: Path) -> None:
-    history, verdict = generate("kills", 4, OPERATIONS, DAEMONS), Verdict(7, 2, promises={("sent", 3)}, seconds=0.5)
-    path = tmp_path / "results.jsonl"
-    assert list(Results(path, OPERATIONS, False, ["a"]).all()) == []
-    Results(path, OPERATIONS, False, ["a"]).keep(history, verdict, 1.26)
-    again = Results(path, OPERATIONS, False, ["a"])
-    assert again.has(history)
-    assert [(one.kind, one.processor_seconds, one.verdict) for one in again.all()] == [("kills", 1.3, verdict)]
-    assert not again.has(generate("kills", 5, OPERATIONS, DAEMONS))
-    for other in (
-        Results(path, 500, False, ["a"]),
-        Results(path, OPERATIONS, True, ["a"]),
-        Results(path, OPERATIONS, False, ["b"]),
-    ):
-        assert not other.has(history), "of other code, or made otherwise"
-    assert len(code()) == CODE_CHARS
+    history, path = generate("kills", 4, OPERATIONS, DAEMONS), tmp_path / "results.jsonl"
+    assert _results(path).all() == []
+    assert _results(path).needs(history)
+    _results(path).keep(history, Verdict(7, 2, seconds=0.53), 1.26)
+    (kept,) = _results(path).all()
+    assert (kept.kind, kept.acknowledged, kept.seconds, kept.worked, kept.commit) == ("kills", 7, 0.5, 1.3, "commit a")
+    assert kept.right
+    assert not _results(path, code="b").needs(history)
+    assert _results(path, code="b").needs(history, anew=True)
+    assert not _results(path).needs(history, anew=True), "of this code it is there"
+    assert _results(path).needs(generate("kills", 5, OPERATIONS, DAEMONS))
+    assert _results(path, asked=500).needs(history)
+    assert _results(path, processes=True).needs(history)
+    assert _results(path).all(["commit b"]) == []
+
+
+def test_a_history_that_was_not_right_is_played_again_once_the_code_has_changed(tmp_path: Path) -> None:
+    history, path = generate("kills", 4, OPERATIONS, DAEMONS), tmp_path / "results.jsonl"
+    _results(path).keep(history, Verdict(7, 2, promises={("sent", 3)}, differ=["one"], errors=["two"]), 1.0)
+    assert [(one.lost, one.differed, one.errors, one.right) for one in _results(path).all()] == [(1, True, 1, False)]
+    assert not _results(path).needs(history)
+    assert _results(path, code="b").needs(history)
+    _results(path, code="b").keep(history, Verdict(7, 2, seconds=1.0), 1.0)
+    assert [(one.code, one.right) for one in _results(path).all()] == [("b", True)], "it takes the other's place"
+
+
+def test_the_file_of_results_does_not_depend_on_the_order_in_which_histories_were_played(tmp_path: Path) -> None:
+    histories = [generate(kind, seed, OPERATIONS, DAEMONS) for kind in ("clocks", "kills") for seed in (10, 9)]
+    for name, order in (("one", histories), ("two", histories[::-1])):
+        for history in order:
+            _results(tmp_path / name).keep(history, Verdict(seconds=1.0), 1.0)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["one", "two"]
+
+
+def test_the_code_that_was_played_has_a_name() -> None:
+    in_process, with_daemons = state(processes=False), state(processes=True)
+    assert len(in_process.code) == len(with_daemons.code) == CODE_CHARS
+    assert in_process.code != with_daemons.code

@@ -76,6 +76,13 @@ def response(key: bytes, answer: bytes, number: int = 7) -> bytes:
     return head + b"\x04\x01" + text(answer) + b"\x9a" + varint(number) + b"\x21\x0d"
 
 
+def error(said: bytes = b"Timeout", number: int = 7) -> bytes:
+    """Return what Zenoh says by itself where a daemon has not answered in time, and the end of all answers."""
+    who = b"\xf0" + ZID + b"\x00"
+    head = b"\xdb" + varint(number) + b"\x00\xa1\x0d\x43" + text(who)
+    return head + b"\x05" + text(said) + b"\x9a" + varint(number) + b"\x21\x0d"
+
+
 def fragments(message: bytes, size: int) -> list[bytes]:
     """Return a message in pieces, each of them a batch's content."""
     pieces = [message[at : at + size] for at in range(0, len(message), size)]

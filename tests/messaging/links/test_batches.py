@@ -34,6 +34,7 @@ def test_what_a_daemon_says_is_read_whole() -> None:
         zenoh.frame(b"\xbe\x00" + zenoh.QOS + b"\x1a"),
         zenoh.frame(zenoh.declare(0, 4, KEY), zenoh.declare(6, 5, scope=4)) + zenoh.KEEP_ALIVE,
         zenoh.frame(zenoh.push(KEY, bytes(300), b"att"), zenoh.request(KEY, b"?"), zenoh.response(KEY, b"answer")),
+        zenoh.frame(zenoh.error()),
         *zenoh.fragments(zenoh.push(KEY, b"\x9e" * 3_000), 1_000),
         zenoh.frame(zenoh.undeclare(6, 5), zenoh.undeclare(0, 4)) + zenoh.CLOSE,
     )
@@ -110,6 +111,9 @@ ODD_BATCHES = {
     "an answer whose name has another length": zenoh.frame(
         zenoh.response(KEY, b"x").replace(b"\x43\x12\xf0", b"\x43\x13\xf0")
     ),
+    "an error that Zenoh does not say by itself": zenoh.frame(zenoh.error(b"Timeout!")),
+    "an error with an extension": zenoh.frame(zenoh.error().replace(b"\x05\x07", b"\x85\x07")),
+    "an error that ends behind the batch": zenoh.frame(zenoh.error()[:-6]),
     "a number of a key that Zenoh cuts": zenoh.frame(zenoh.declare(0, 1 << 16, KEY)),
     "a number that Zenoh cuts": zenoh.frame(zenoh.declare(6, 1 << 32, KEY)),
     "a declaration of another kind": zenoh.frame(b"\x9e" + zenoh.QOS + b"\x08\x01\x00"),

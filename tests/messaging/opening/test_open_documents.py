@@ -24,9 +24,10 @@ def is_counted(documents: OpenDocuments) -> bool:
     """Tell whether what is counted together is what the open documents hold."""
     opened = list(documents._open.values())
     counted = documents._counted
-    return (counted.elements, counted.held_bytes) == (
+    return (counted.elements, counted.held_bytes, counted.clients) == (
         sum(one.elements.in_memory for one in opened),
         sum(one.held.size for one in opened),
+        sum(len(one.clients) for one in opened),
     )
 
 
@@ -40,6 +41,7 @@ def test_what_is_open_is_bounded_and_counted(monkeypatch: pytest.MonkeyPatch) ->
     assert 0 < len(documents._open) <= MAX_OPEN_DOCUMENTS
     assert is_counted(documents)
     monkeypatch.setattr(open_documents, "MAX_OPEN_ELEMENTS", 3)
+    documents._most = open_documents._bounds()
     for room in rooms[:8]:
         assert alice.bodies(room) == ["one"]
         assert is_counted(documents)

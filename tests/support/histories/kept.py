@@ -1,37 +1,72 @@
-"""Keeps what came of histories as lines of JSON, so that many of them can be gathered in several runs."""
+"""Keeps what came of histories in a file, so that many of them can be gathered in several runs and over days.
+
+Rules: the file has one line for each history, in a fixed order, so that it can be kept beside the code and what changes
+in it can be read. A history that is played once more takes the place of what came of it before. Each line names the
+commit that was played, and a digest of the code on which it depends what comes of a history; a commit whose code was
+changed and not committed has a ``+``.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import os
+import subprocess
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from support.histories.kinds import KINDS
 from support.histories.steps import History
-from support.histories.verdict import Verdict, read_verdict
+from support.histories.verdict import Verdict
 
 _ROOT: Final = Path(__file__).resolve().parents[3]
-_MATTERS: Final = (
-    "src/sublet/messaging",
-    "src/sublet/protocol/ezagent",
-    "src/sublet/migrations",
-    "tests/support/histories",
-)
-"""Code on which it depends what comes of a history."""
+_HERE: Final = "tests/support/histories"
+_MATTERS: Final = {
+    False: ("src/sublet/messaging", "src/sublet/protocol/ezagent", "src/sublet/migrations", _HERE),
+    True: ("src/sublet", _HERE),
+}
+"""Code on which it depends what comes of a history, in one process and with real daemons."""
 CODE_CHARS: Final = 10
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state of the code.
+
+    Args:
+        commit: which one, in short; ``none`` where that is not known.
+        code: a digest of the code that matters.
+    """
+
+    commit: str
+    code: str
+
+
 @cache
-def code() -> str:
-    """Return a name of the code that matters, as it is now."""
+def state(processes: bool) -> State:
+    """Return the code as it is now.
+
+    Args:
+        processes: whether real daemons are played.
+    """
     found = hashlib.sha256()
-    for place in _MATTERS:
+    for place in _MATTERS[processes]:
         for path in sorted((_ROOT / place).rglob("*.py")):
             found.update(str(path.relative_to(_ROOT)).encode() + b"\0" + path.read_bytes())
-    return found.hexdigest()[:CODE_CHARS]
+    changed = _git("status", "--porcelain", "--", *_MATTERS[processes])
+    commit = _git("rev-parse", f"--short={CODE_CHARS}", "HEAD") or "none"
+    return State(commit + ("+" if changed else ""), found.hexdigest()[:CODE_CHARS])
+
+
+def _git(*said: str) -> str:
+    try:
+        done = subprocess.run(["git", *said], cwd=_ROOT, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,29 +74,44 @@ class Kept:
     """What came of one history.
 
     Args:
+        processes: whether its daemons were real ones.
         kind: of its faults.
         seed: it was made of.
         daemons: how many there were.
         asked: how many operations it was made with.
-        processes: whether its daemons were real ones.
-        code: of which state it was.
-        processor_seconds: of all that ran in the process that played it.
-        verdict: what came of it.
+        acknowledged: how many of its operations were.
+        lost: how many things that were acknowledged some member has not shown.
+        differed: whether members have shown different things.
+        errors: operations that ended with an internal error.
+        seconds: from the last repair until all was equal; None where it never was in time.
+        worked: seconds of processor of all that ran in the process that played it.
+        commit: that was played.
+        code: a digest of the code that matters.
     """
 
+    processes: bool
     kind: str
     seed: int
     daemons: int
     asked: int
-    processes: bool
+    acknowledged: int
+    lost: int
+    differed: bool
+    errors: int
+    seconds: float | None
+    worked: float
+    commit: str
     code: str
-    processor_seconds: float
-    verdict: Verdict
 
-    def line(self) -> str:
-        """Return it as a line of the file."""
-        told = {name: getattr(self, name) for name in self.__slots__ if name != "verdict"}
-        return json.dumps(told | {"verdict": self.verdict.told()})
+    @property
+    def right(self) -> bool:
+        """Whether all was equal in time, and no operation failed."""
+        return self.seconds is not None and not self.errors
+
+    @property
+    def place(self) -> tuple[bool, int, int, int, int]:
+        """Return where it stands in the file, in which no other history stands."""
+        return self.processes, list(KINDS).index(self.kind), self.seed, self.daemons, self.asked
 
 
 class Results:
@@ -71,43 +121,62 @@ class Results:
         path: the file, made when it is needed.
         asked: how many operations those histories have that count.
         processes: whether their daemons are real ones.
-        states: of which states of the code they are; what is kept is of the first.
+        now: the state of the code that is played.
     """
 
-    def __init__(self, path: Path | None, asked: int, processes: bool, states: Sequence[str]) -> None:
+    def __init__(self, path: Path | None, asked: int, processes: bool, now: State) -> None:
         self._path = path
-        self._asked, self._processes, self._states = asked, processes, states
+        self._asked, self._processes, self._now = asked, processes, now
 
-    def all(self) -> Iterator[Kept]:
-        """Yield what is kept of histories that count, each once."""
-        if self._path is None or not self._path.exists():
-            return
-        found: dict[tuple[str, int, int], Kept] = {}
-        for line in self._path.read_text(encoding="utf-8").splitlines():
-            told = json.loads(line)
-            kept = Kept(**told | {"verdict": read_verdict(told["verdict"])})
-            if (kept.asked, kept.processes) == (self._asked, self._processes) and kept.code in self._states:
-                found[kept.kind, kept.seed, kept.daemons] = kept
-        yield from found.values()
+    def all(self, of: Collection[str] = ()) -> list[Kept]:
+        """Return what is kept of histories that count.
 
-    def has(self, history: History) -> bool:
-        """Tell whether a history was played already."""
+        Args:
+            of: the commits of which it is; all by default.
+        """
+        return [
+            one
+            for one in self._lines()
+            if (one.asked, one.processes) == (self._asked, self._processes) and (not of or one.commit in of)
+        ]
+
+    def needs(self, history: History, *, anew: bool = False) -> bool:
+        """Tell whether a history is to be played: it never was, or was not right and the code has changed.
+
+        Args:
+            history: which one.
+            anew: play those too that other code has played.
+        """
         wanted = (history.kind, history.seed, history.daemons)
-        return any((one.kind, one.seed, one.daemons) == wanted for one in self.all())
+        there = [one for one in self.all() if (one.kind, one.seed, one.daemons) == wanted]
+        return not any(one.code == self._now.code or (one.right and not anew) for one in there)
 
-    def keep(self, history: History, verdict: Verdict, processor_seconds: float) -> Kept:
+    def keep(self, history: History, verdict: Verdict, worked: float) -> Kept:
         """Keep what came of a history, and return it."""
         kept = Kept(
-            history.kind,
-            history.seed,
-            history.daemons,
-            self._asked,
-            self._processes,
-            self._states[0],
-            round(processor_seconds, 1),
-            verdict,
+            processes=self._processes,
+            kind=history.kind,
+            seed=history.seed,
+            daemons=history.daemons,
+            asked=self._asked,
+            acknowledged=verdict.operations,
+            lost=len(verdict.promises),
+            differed=bool(verdict.differ),
+            errors=len(verdict.errors),
+            seconds=None if verdict.seconds is None else round(verdict.seconds, 1),
+            worked=round(worked, 1),
+            commit=self._now.commit,
+            code=self._now.code,
         )
         if self._path is not None:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(kept.line() + "\n")
+            found = {one.place: one for one in self._lines()} | {kept.place: kept}
+            said = "".join(json.dumps(asdict(found[place])) + "\n" for place in sorted(found))
+            aside = self._path.with_suffix(".new")
+            aside.write_text(said, encoding="utf-8")
+            os.replace(aside, self._path)
         return kept
+
+    def _lines(self) -> Iterator[Kept]:
+        if self._path is not None and self._path.exists():
+            for line in self._path.read_text(encoding="utf-8").splitlines():
+                yield Kept(**json.loads(line))

@@ -15,8 +15,8 @@ import anyio
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from support.histories.looking import look, look_at_config
-from support.histories.promises import Promise, Promises, Shown
-from support.histories.stage import NotRunning, Stage
+from support.histories.promises import Promise, Promises, Shown, Views
+from support.histories.stage import NOWHERE, NotRunning, Stage
 from support.histories.steps import History, Step
 from support.histories.verdict import Verdict
 
@@ -304,7 +304,11 @@ class _Player:
         await self._do(step, "room.kick", entity=self._stage.entity(whom))
         self._promise(step, ("member", self._stage.entity(whom)), False, seen)
         writer = f"d{whom}~{self._lives.get(whom, 0)}"
-        self._promises.reconsider(writer, writer, [(self._place(step), seen)] if seen else [])
+
+        async def as_it_was(_: int, __: RoomId) -> Shown | None:
+            return seen
+
+        await self._promises.reconsider({writer: writer}, Views(as_it_was, [self._place(step)], [step.who]))
 
     async def _leave(self, step: Step) -> None:
         seen = await self._config_seen(step)
@@ -366,52 +370,56 @@ class _Player:
 
     async def _gone_back(self, who: int) -> None:
         """Release what nobody else shows of what a home held alone, its own and what others had lost before."""
-        life, shown = self._lives.get(who, 0), await self._views(who)
+        life = self._lives.get(who, 0)
         self._lives[who] = life + 1
-        self._promises.reconsider(f"d{who}~{life}", f"d{who}~{life}{BEFORE}", shown)
-        for writer in self._promises.writers():
-            if writer.endswith(BEFORE):
-                self._promises.reconsider(writer, writer, shown)
+        later = {writer: writer for writer in self._promises.writers() if writer.endswith(BEFORE)}
+        await self._promises.reconsider(later | {f"d{who}~{life}": f"d{who}~{life}{BEFORE}"}, self._views(who))
 
     async def _end_copy(self, step: Step) -> None:
         writer = self._writer(step) + "copy"
-        self._promises.reconsider(writer, f"{writer}{BEFORE}", await self._views())
+        await self._promises.reconsider({writer: f"{writer}{BEFORE}"}, self._views())
         await self._stage.end_copy(step.who)
 
-    async def _views(self, but: int | None = None) -> list[tuple[RoomId, Shown]]:
+    def _views(self, but: int | None = None) -> Views:
         """Return all rooms as all daemons that run, beside one, show them."""
-        return [
-            (room, one)
-            for room in self._rooms.values()
-            for who in self._stage.running()
-            if who != but and (one := await self._shown(who, room)) is not None
-        ]
+        members = [who for who in self._stage.running() if who != but]
+        return Views(self._shown, list(self._rooms.values()), members)
 
     # The end.
 
     async def _settle(self) -> None:
-        """Wait until all who run show the same, or for a bounded time."""
+        """Wait until all who run hold the same, or for a bounded time; what they show is compared at the end."""
         with anyio.move_on_after(SETTLE_SECONDS):
             while True:
-                await self._until_worth_a_look()
-                if not any(await self._unequal()):
+                if await self._until_worth_a_look() or not any(await self._unequal()):
                     return
                 await anyio.sleep(LOOK_SECONDS)
 
-    async def _until_worth_a_look(self) -> None:
-        """Wait until rooms sum up to the same everywhere, or for a while: what is shown may be equal all the same."""
-        with anyio.move_on_after(SUMS_SECONDS):
-            while not await self._sums_equal():
-                await anyio.sleep(LOOK_SECONDS / 5)
+    async def _until_worth_a_look(self) -> bool:
+        """Wait until rooms sum up to the same everywhere, and tell whether they do.
 
-    async def _sums_equal(self) -> bool:
+        After a while, and where nobody can say, a look is worth it all the same: what is shown may be equal.
+        """
+        with anyio.move_on_after(SUMS_SECONDS):
+            while (equal := await self._sums_equal()) is False:
+                await anyio.sleep(LOOK_SECONDS / 5)
+            return equal is True
+        return False
+
+    async def _sums_equal(self) -> bool | None:
+        """Tell whether all rooms sum up to the same at all their members; None where that can't be told."""
         for room in self._rooms.values():
             try:
                 members = (await self._stage.call(0, "room.get", room_id=room))["members"]
             except (SubletError, NotRunning):
-                return True
-            there = [who for who in range(self._daemons) if self._stage.entity(who) in members]
-            if len({await self._stage.sum_of(who, room) for who in there}) > 1:
+                return None
+            there = [who for who in self._stage.running() if self._stage.entity(who) in members]
+            sums = {await self._stage.sum_of(who, room) for who in there}
+            if any(self._may_stay_out(who, room) for who in there):
+                sums.discard(NOWHERE)
+            if None in sums:
+                return None
+            if len(sums) > 1:
                 return False
         return True
 
@@ -435,6 +443,7 @@ class _Player:
                 await self._stage.reconcile()
             await anyio.sleep(LOOK_SECONDS)
         self._verdict.lost, self._verdict.differ = lost, differ
+        self._verdict.errors += self._stage.offences()
         self._verdict.promises = {(promise.key[0], promise.step) for _, promise in broken}
         return self._verdict
 
@@ -449,7 +458,7 @@ class _Player:
             broken += [(0, promise) for promise in self._promises.broken(room, first)]
             for who in self._members(first):
                 shown = await self._shown(who, room)
-                if shown is None and (room, self._stage.entity(who)) in self._declined:
+                if shown is None and self._may_stay_out(who, room):
                     continue
                 if shown is None:
                     differ.append(f"d{who} does not show {room}")
@@ -470,6 +479,10 @@ class _Player:
             if said not in self._verdict.errors:
                 self._verdict.errors.append(said)
             return None
+
+    def _may_stay_out(self, who: int, room: RoomId) -> bool:
+        """Tell whether a member need not be in a room: its person has said no, or says nothing before the end."""
+        return who in self._asking or (room, self._stage.entity(who)) in self._declined
 
     async def _take_up(self, who: int, room: RoomId) -> None:
         """Say yes to an invitation that waits, as people do who are not said to do anything else."""

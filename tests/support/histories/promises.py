@@ -10,7 +10,7 @@ its own takes that one's place. What a writer may have taken back from all who h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -86,6 +86,33 @@ def _is_purged(ref: dict[str, Any]) -> bool:
     return bool(ref.get("purged")) and ref["purged"]["what"] == "message"
 
 
+class Views:
+    """Rooms as some members are shown them, each looked at once and only when somebody asks.
+
+    Args:
+        look: returns a room as one of them shows it; None where it shows none.
+        rooms: which there are.
+        members: who is asked, one after the other.
+    """
+
+    def __init__(
+        self, look: Callable[[int, RoomId], Awaitable[Shown | None]], rooms: Sequence[RoomId], members: Sequence[int]
+    ) -> None:
+        self.rooms = rooms
+        self._look = look
+        self._members = members
+        self._found: dict[tuple[int, RoomId], Shown | None] = {}
+
+    async def of(self, room: RoomId) -> AsyncIterator[Shown]:
+        """Yield the views of a room."""
+        for who in self._members if room in self.rooms else ():
+            if (who, room) not in self._found:
+                self._found[who, room] = await self._look(who, room)
+            found = self._found[who, room]
+            if found is not None:
+                yield found
+
+
 @dataclass(frozen=True, slots=True)
 class Promise:
     """One thing that was acknowledged.
@@ -135,25 +162,31 @@ class Promises:
         """Forget what was promised of something: somebody has changed it in a way that leaves no single value."""
         self._made.pop((room, key), None)
 
-    def reconsider(self, writer: str, later: str, shown: Iterable[tuple[RoomId, Shown]]) -> None:
-        """Release what a writer promised and what nobody shows; what is left is another writer's from now on.
+    async def reconsider(self, later: Mapping[str, str], views: Views) -> None:
+        """Release what some writers promised and nobody shows; what is left is promised by others from now on.
+
+        What is not known to be shown by one view is looked for in the next one, so a single one is made as a rule.
 
         Args:
-            writer: whose home was rolled back, or who was removed.
-            later: what it is called in what it has said until now.
-            shown: the rooms as others are shown them, or as whoever removed it is.
+            later: writers whose homes were rolled back, or who were removed, and what each is called in what it has
+                said until now.
+            views: the rooms as others are shown them, or as whoever removed it is; a room of which there is none is
+                left as it is.
         """
-        views: dict[RoomId, list[Shown]] = {}
-        for room, one in shown:
-            views.setdefault(room, []).append(one)
-        for (room, _), there in self._made.items():
-            promise = there.get(writer)
-            if promise is None or (room not in views and promise.key[0] != "profile"):
-                continue
-            del there[writer]
-            found = views.get(room) or [one for all_of in views.values() for one in all_of]
-            if any(self._holds(promise, {writer: promise}, one, strictly=True) for one in found):
-                there[later] = promise
+        for (room, key), there in self._made.items():
+            for writer in [one for one in there if one in later]:
+                promise, found, holds = there[writer], False, False
+                for place in [room] if room else views.rooms:
+                    async for one in views.of(place):
+                        found, holds = True, self._holds(promise, {writer: promise}, one, strictly=True)
+                        if holds:
+                            break
+                    if holds:
+                        break
+                if found or key[0] == "profile":
+                    del there[writer]
+                if holds:
+                    there[later[writer]] = promise
 
     def writers(self) -> set[str]:
         """Return all who have promised something."""

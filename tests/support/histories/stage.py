@@ -10,6 +10,9 @@ from sublet.protocol.ezagent.ids import EntityId, RoomId
 INVITATIONS: Final = ("invitations.list", "invitations.accept", "invitations.decline")
 """Operations that the engine does not have."""
 
+NOWHERE: Final = ()
+"""What a room sums up to at a daemon that has nothing of it."""
+
 
 class NotRunning(Exception):
     """The daemon is down, or can't do this now; nothing was acknowledged."""
@@ -33,7 +36,10 @@ class Stage(Protocol):
         """
 
     async def sum_of(self, who: int, room: RoomId) -> Any:
-        """Return what a room sums up to at a daemon, cheaply, to be compared; None where that can't be told."""
+        """Return what a room sums up to at a daemon, cheaply, to be compared.
+
+        ``NOWHERE`` where nothing of it is there, and None where that can't be told.
+        """
 
     async def kill(self, who: int) -> None:
         """End a daemon as ``kill -9`` does."""
@@ -85,6 +91,9 @@ class Stage(Protocol):
 
     async def repair(self) -> None:
         """Repair all that is not as it should be: links, clocks, disks, daemons that are down."""
+
+    def offences(self) -> list[str]:
+        """Return which honest daemons others have let in no more for a while, and why; that must never be."""
 
     async def reconcile(self) -> None:
         """Let everybody ask for what it lacks, and return when they have the answers."""

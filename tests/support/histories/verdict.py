@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 TOLD: Final = 12
 """Of what is not right, what is printed."""
@@ -33,10 +33,6 @@ class Verdict:
     seconds: float | None = None
     operating_seconds: float = 0.0
 
-    def told(self) -> dict[str, Any]:
-        """Return it as JSON has it, for ``read_verdict``."""
-        return asdict(self) | {"promises": sorted(map(list, self.promises))}
-
     @property
     def right(self) -> bool:
         """Whether all was equal in time, and nothing was lost."""
@@ -56,8 +52,3 @@ class Verdict:
         told += [f"error: {one}" for one in self.errors]
         more = [f"and {len(told) - TOLD} more"] if len(told) > TOLD else []
         return "\n  ".join([f"NOT RIGHT, {self.operations} acknowledged", *told[:TOLD], *more])
-
-
-def read_verdict(told: dict[str, Any]) -> Verdict:
-    """Return what ``Verdict.told`` tells."""
-    return Verdict(**told | {"promises": {(kind, step) for kind, step in told["promises"]}})

@@ -81,6 +81,8 @@ class Document:
         self._void_clients: dict[int, bool] = {}
         self._heads: dict[int, bytes] = {}
         self.clients: dict[int, tuple[int, EntityId]] = {} if is_new else store.clients(row.number)
+        self._counted = counted or InMemory()
+        self._counted.clients += len(self.clients)
         self.held = HeldUpdates(counted)
         self.staged_writes: dict[ItemId, WriteRow] = {}
         self.unwritten = 0
@@ -101,6 +103,8 @@ class Document:
 
     def let_go(self) -> None:
         """Be counted no more, since it is closed; whoever has it in hand still reads on."""
+        self._counted.clients -= len(self.clients)
+        self._counted = InMemory()
         self.held.let_go()
         self.elements.let_go()
 
@@ -365,6 +369,7 @@ class Document:
     def accept(self, update: Update, signer: EntityId, entries: Iterable[EntryRow]) -> None:
         """Take an update that was found good: its clocks and its elements."""
         if update.items:
+            self._counted.clients += update.client not in self.clients
             self.clients[update.client] = (update.end, signer)
         for entry in entries:
             self.elements.add(entry)

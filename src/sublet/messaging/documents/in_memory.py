@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class InMemory:
-    """What is in memory: elements, and the bytes of updates that wait for others."""
+    """What is in memory: elements, the bytes of updates that wait for others, and writers, once for each document."""
 
     elements: int = 0
     held_bytes: int = 0
+    clients: int = 0

@@ -20,7 +20,7 @@ MAX_KEY_BYTES: Final = 1_024
 
 _INIT, _OPEN, _CLOSE, _KEEP_ALIVE, _FRAME, _FRAGMENT = 1, 2, 3, 4, 5, 6
 _INTEREST, _RESPONSE_FINAL, _RESPONSE, _REQUEST, _PUSH, _DECLARE = 0x19, 0x1A, 0x1B, 0x1C, 0x1D, 0x1E
-_PUT, _QUERY, _REPLY = 1, 3, 4
+_PUT, _QUERY, _REPLY, _ERROR = 1, 3, 4, 5
 _KIND, _FLAG_1, _FLAG_2, _MORE = 0x1F, 0x20, 0x40, 0x80
 """Of a header: what it is the header of, two flags of that, and whether extensions follow."""
 _QOS: Final = frozenset({0x21})
@@ -34,6 +34,8 @@ _FIRST, _DROP = 2, 3
 _VERSION: Final = 9
 _SPOKEN: Final = b"\x81\x27\x01"
 """What both ends of a link have switched on: priorities, and fragments that say where a message begins."""
+_LATE: Final = b"Timeout"
+"""What Zenoh answers by itself for a daemon that has not answered in time, and nobody else says."""
 _RESPONDER, _ATTACHMENT, _QUERY_BODY, _INFO, _NAMED = 0x43, 0x43, 0x43, 0x21, 0x5F
 
 
@@ -319,6 +321,11 @@ def _query(batch: bytes, at: int) -> int:
 
 def _reply(batch: bytes, at: int) -> int:
     header, at = batch[at], at + 1
+    if header == _ERROR:
+        said, at = _bytes(batch, at)
+        if said != _LATE:
+            raise Odd("another error than ours")
+        return at
     if header & _KIND != _REPLY or header & _MORE:
         raise Odd("another answer than ours")
     if header & _FLAG_1:

@@ -2,7 +2,8 @@
 
 Rules: an update from the wire opens a document only where somebody here wants it and a declaration says what it holds.
 What is opened and lacks what was here is told, and ours write under other clocks from then on.
-Memory is bounded by documents and by their elements; a document with anything that is only in memory stays open.
+Memory is bounded by documents, by their elements and by their writers; a document with anything that is only in memory
+stays open.
 Weak: a document of one full shard is read as a whole when it is opened.
 """
 
@@ -27,9 +28,12 @@ from sublet.protocol.ezagent.ids import RoomId
 from sublet.protocol.ezagent.keys import DocumentPlace, parse_doc_id
 from sublet.protocol.ezagent.shards import REFS_PER_SHARD
 
-MAX_OPEN_DOCUMENTS: Final = 128
+MAX_OPEN_DOCUMENTS: Final = 256
+"""More than a page of messages has, of which each may have been edited and so has a document of its own."""
 MAX_OPEN_ELEMENTS: Final = 8 * REFS_PER_SHARD
 """Elements in memory, of all open documents: a few full shards, however long a room is."""
+MAX_OPEN_CLIENTS: Final = 1 << 16
+"""Writers in memory, of all open documents, each as often as documents have it."""
 _GROWTH: Final = 4
 """Where documents can't be closed yet, all are looked at again once there are one in so many more."""
 _CLOSED_AT_ONCE: Final = MAX_OPEN_DOCUMENTS // 8
@@ -57,8 +61,8 @@ class OpenDocuments:
         self._here = here
         self._open: OrderedDict[str, Document] = OrderedDict()
         self._counted = InMemory()
-        self._most = (MAX_OPEN_DOCUMENTS, MAX_OPEN_ELEMENTS)
-        """Documents and elements beyond which some are closed; more than the bounds where all of them have to stay."""
+        self._most = _bounds()
+        """Documents, elements and writers beyond which some are closed; more than the bounds where all of them have to stay."""
         self.shard_opened: list[Callable[[RoomId], None]] = []
         """Told of rooms of which a shard is opened, which may be new."""
         self.lacking: list[Callable[[str], None]] = []
@@ -202,7 +206,7 @@ class OpenDocuments:
     def settled(self, batch: int) -> None:
         """Close what a batch of so many updates had to keep open, once it is durable."""
         if len(self._open) > MAX_OPEN_DOCUMENTS and batch * _GROWTH >= len(self._open):
-            self._most = (MAX_OPEN_DOCUMENTS, MAX_OPEN_ELEMENTS)
+            self._most = _bounds()
             self._close_idle()
 
     def _close_idle(self) -> None:
@@ -210,22 +214,29 @@ class OpenDocuments:
 
         What can't be closed is not looked at for each document that is opened: a batch of many has to keep all of them.
         """
-        if len(self._open) <= self._most[0] and self._counted.elements <= self._most[1]:
+        here = self._in_memory()
+        if all(have <= most for have, most in zip(here, self._most, strict=True)):
             return
-        over, elements = len(self._open) - MAX_OPEN_DOCUMENTS, self._counted.elements - MAX_OPEN_ELEMENTS
-        wanted = over + _CLOSED_AT_ONCE if over > 0 else 0
+        documents, elements, clients = (have - bound for have, bound in zip(here, _bounds(), strict=True))
+        wanted = documents + _CLOSED_AT_ONCE if documents > 0 else 0
         idle: list[str] = []
         last = next(reversed(self._open))
         for name, document in self._open.items():
-            if len(idle) >= wanted and elements <= 0:
+            if len(idle) >= wanted and elements <= 0 and clients <= 0:
                 break
             if document.is_idle and name != last:
                 idle.append(name)
                 elements -= document.elements.in_memory
+                clients -= len(document.clients)
         for name in idle:
             self._pop(name)
-        documents, kept = len(self._open), self._counted.elements
-        self._most = (
-            max(MAX_OPEN_DOCUMENTS, documents + documents // _GROWTH if len(idle) < wanted else 0),
-            max(MAX_OPEN_ELEMENTS, kept + kept // _GROWTH if elements > 0 else 0),
-        )
+        short = (len(idle) < wanted, elements > 0, clients > 0)
+        grown = (have + have // _GROWTH if lacks else 0 for have, lacks in zip(self._in_memory(), short, strict=True))
+        self._most = tuple(map(max, _bounds(), grown))
+
+    def _in_memory(self) -> tuple[int, ...]:
+        return len(self._open), self._counted.elements, self._counted.clients
+
+
+def _bounds() -> tuple[int, ...]:
+    return MAX_OPEN_DOCUMENTS, MAX_OPEN_ELEMENTS, MAX_OPEN_CLIENTS

@@ -31,7 +31,8 @@ from sublet.protocol.ezagent.yjs.encode import Transaction
 from sublet.protocol.ezagent.yjs.reader import Reader
 from sublet.protocol.ezagent.yjs.update import ItemId, Update, Value
 
-MAX_OPEN_TEXTS: Final = 64
+MAX_OPEN_TEXTS: Final = 256
+"""More than a page of messages has, of which each may have been edited and so is a text."""
 MAX_OPEN_BYTES: Final = 64 << 20
 """Of all open texts together, beside the one that was read last; others are read again from the log."""
 MAX_BEGUN: Final = 16
@@ -44,6 +45,8 @@ _ENVELOPE_BYTES: Final = 2_048
 class _Open:
     replay: Replay
     rights: object
+    size: int = 0
+    """Of the replay, in bytes, when it was counted last."""
 
 
 class Texts:
@@ -80,6 +83,8 @@ class Texts:
         self._writing = writing
         self._staging = staging
         self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._size = 0
+        """Of all open texts, in bytes."""
         documents.closed.append(self.forget)
 
     def read(self, name: str) -> str:
@@ -119,7 +124,8 @@ class Texts:
         intent = Intent(datatype.id, Change.UPDATE, name, document.place.room_id, entity, {})
         intent.fields = {"path": ("body",), "value": insert}
         self._hooks.pre_send(intent, {})
-        replay = self._open[name].replay
+        here = self._open[name]
+        replay = here.replay
         transaction = Transaction(client, document.next_clock(client))
         placed = {key: (document.root, self._set_last(document, replay, key), marks[key]) for key in marks}
         shared.edit(transaction, start, end, insert, placed)
@@ -132,6 +138,8 @@ class Texts:
             )
         size = self._writing.take(entity, name, update)
         replay.wrote(transaction.update(), size)
+        if self._open.get(name) is here:
+            self._count(here)
 
     def _set_last(self, document: Document, replay: Replay, key: str) -> ItemId | None:
         """Return the item that stands for a key beside a text, of those that were not left out."""
@@ -165,12 +173,16 @@ class Texts:
     def forget(self) -> None:
         """Read everything anew, after a commit that failed."""
         self._open.clear()
+        self._size = 0
 
     def _current(self, document: Document) -> TextBody:
         name = document.row.doc_id
         self._settle(document)
         rights = self._rights(document)
         found = self._open.pop(name, None)
+        if found is not None:
+            self._size -= found.size
+            found.size = 0
         if found is None or found.rights != rights:
             found = _Open(self._begin(document), rights)
         for _ in range(MAX_BEGUN):
@@ -187,11 +199,15 @@ class Texts:
         if found.replay.is_full:  # of more, each replica would have read something else
             raise SubletError(LocalCode.CONFLICT, "this text is too long to be read", "Ask its author to send it anew.")
         self._open[name] = found
-        while len(self._open) > MAX_OPEN_TEXTS or (
-            len(self._open) > 1 and sum(one.replay.size for one in self._open.values()) > MAX_OPEN_BYTES
-        ):
-            self._open.popitem(last=False)
+        self._count(found)
+        while len(self._open) > MAX_OPEN_TEXTS or (len(self._open) > 1 and self._size > MAX_OPEN_BYTES):
+            self._size -= self._open.popitem(last=False)[1].size
         return found.replay.text
+
+    def _count(self, opened: _Open) -> None:
+        """Count an open text with what it takes now."""
+        self._size += opened.replay.size - opened.size
+        opened.size = opened.replay.size
 
     def _begin(self, document: Document, *, whole: bool = False, ended: Ended | None = None) -> Replay:
         store, number, name = self._store, document.row.number, document.row.doc_id
