@@ -29,6 +29,8 @@ class Mutant:
     """The function or method of the top level that has the change, or an empty text."""
     before: str
     after: str
+    number: int = 0
+    """Among all that mutmut makes of the module, also what is silent."""
 
     @property
     def name(self) -> str:
@@ -50,33 +52,34 @@ class MutatedModule:
         self.text = (root / file).read_text(encoding="utf-8")
         self._module, mutations, _, _ = create_mutations(file, self.text)
         silent = silent_parts(self._module)
-        self._mutations = [one for one in mutations if _decides(one, silent)]
+        self._mutations = {number: one for number, one in enumerate(mutations) if _decides(one, silent)}
 
-    def __len__(self) -> int:
-        """Return how many mutants there are."""
-        return len(self._mutations)
+    @property
+    def numbers(self) -> list[int]:
+        """Return the number of each mutant: what is silent has one as well, and is left out."""
+        return list(self._mutations)
 
     def __iter__(self) -> Iterator[Mutant]:
         """Make one after another."""
-        return (self.mutant(index) for index in range(len(self)))
+        return map(self.mutant, self._mutations)
 
     def of_function(self, function: str) -> Iterator[Mutant]:
         """Make those of one function, or of what is outside of all."""
-        for index, one in enumerate(self._mutations):
+        for number, one in self._mutations.items():
             part: cst.CSTNode = one.contained_by_top_level_function or self._module
             if self._names.get(part, "") == function:
-                yield self.mutant(index)
+                yield self.mutant(number)
 
-    def mutant(self, index: int) -> Mutant:
+    def mutant(self, number: int) -> Mutant:
         """Make the mutant of this number."""
-        one = self._mutations[index]
+        one = self._mutations[number]
         part: cst.CSTNode = one.contained_by_top_level_function or self._module
         changed = part.deep_replace(one.original_node, one.mutated_node)
         assert isinstance(changed, cst.CSTNode)
         source = changed.code if isinstance(changed, cst.Module) else self._with(part, changed)
         removed, added = _difference(self.text.splitlines(), source.splitlines())
         function = self._names.get(part, "")
-        return Mutant(self.file, source, function, removed, added)
+        return Mutant(self.file, source, function, removed, added, number)
 
     def _with(self, part: cst.CSTNode, changed: cst.CSTNode) -> str:
         code = self._module.code_for_node(part)

@@ -18,7 +18,7 @@ import pytest
 
 from mutants.decides import PACKAGE, SETTLED, modules, own_tests
 from mutants.forks import Job, run_forked
-from mutants.kept import Kept
+from mutants.kept import CACHE, Kept
 from mutants.observed import Observed, Remembered, first_failure, load, observe
 from mutants.operators import Mutant
 from mutants.swapping import Functions, ModuleLevelError, changed_code, loaded_functions, swap
@@ -59,45 +59,21 @@ class Plan:
     untested: set[int] = field(default_factory=set)
     """Mutants that no test reaches."""
     kept: Kept | None = None
-    """Where results are kept, and come from."""
-    known: int = 0
-    """How many results were there from before."""
+    """Where results are kept."""
     in_part: bool = False
     """Whether the tests are only some of those that a mutant should be given, so that surviving shows nothing."""
     further: bool = False
     """Whether the tests are those of other places, for who survived the tests of its own."""
-    tried_further: set[int] = field(default_factory=set)
-    """Who survived these as well."""
-
-    def recall(self) -> None:
-        """Take the results that are kept and hold still."""
-        for number, shown in (self.kept.known(self.mutants) if self.kept else {}).items():
-            self.results[number], self.chosen[number] = shown.survived, list(shown.tests)
-            if shown.survived and not shown.tests:
-                self.untested.add(number)
-            if shown.further:
-                self.tried_further.add(number)
-        self.known = len(self.results)
-
-    def left(self) -> Sequence[Mutant]:
-        """Return the mutants that have no result yet."""
-        return [mutant for number, mutant in enumerate(self.mutants) if number not in self.results]
 
     def record(self, number: int, code: int) -> None:
         """Note the end of a mutant's fork; a survivor is told at once, since a whole run takes hours."""
         mutant, survived = self.mutants[number], code == SURVIVED
         self.results[number] = survived
-        tests = self.chosen.get(number, [])
-        if KILLED_BY <= code < LAST_CODE:
-            tests = tests[code - KILLED_BY :][:1]
+        tests = self.chosen.get(number, [])[code - KILLED_BY :][:1] if code >= KILLED_BY else []
         if self.kept and not (survived and self.in_part):
             self.kept.note(mutant, survived=survived, tests=tests, further=self.further)
         if survived:
             print(f"survives: {mutant.file} {mutant.name}", file=sys.stderr, flush=True)
-
-    def doubtful(self) -> list[int]:
-        """Return who survived the tests of its own place, and was not tried with others."""
-        return [number for number, survived in self.results.items() if survived and number not in self.tried_further]
 
 
 class MutantsPlugin:
@@ -115,7 +91,7 @@ class MutantsPlugin:
         session.config.option.maxfail = 1 << 30
         hypothesis.settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=EXAMPLES)
         hypothesis.settings.load_profile("mutants")
-        files = {str(PACKAGE / mutant.file) for mutant in plan.left()}
+        files = {str(PACKAGE / mutant.file) for mutant in plan.mutants}
         self._functions = loaded_functions(files)
         began = time.monotonic()
         observed = self._observe({str(PACKAGE / file) for file in modules()})
@@ -135,7 +111,7 @@ class MutantsPlugin:
         numbers: dict[Path, list[int]] = {}
         for number, item in enumerate(self._items):
             numbers.setdefault(item.path, []).append(number)
-        remembered = Remembered(self._plan.kept.place if self._plan.kept else None)
+        remembered = Remembered(CACHE if self._plan.kept else None)
         observed: dict[int, Observed] = {}
         left: list[Path] = []
         for path, own in numbers.items():
@@ -173,8 +149,6 @@ class MutantsPlugin:
 
     def _jobs(self, observed: Mapping[int, Observed]) -> Iterator[Job]:
         for number, mutant in enumerate(self._plan.mutants):
-            if number in self._plan.results:
-                continue
             path = PACKAGE / mutant.file
             try:
                 pairs = changed_code(path, path.read_text(encoding="utf-8"), mutant.source)
