@@ -6,12 +6,13 @@ says why). What mutmut offers is cut down to what decides something (``silent``)
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import libcst as cst
+from libcst.metadata import ByteSpanPositionProvider, CodeSpan, MetadataWrapper
 from mutmut.mutation.file_mutation import Mutation, create_mutations
 
 from mutants.silent import same_meaning, silent_parts
@@ -74,12 +75,26 @@ class MutatedModule:
         """Make the mutant of this number."""
         one = self._mutations[number]
         part: cst.CSTNode = one.contained_by_top_level_function or self._module
+        source = self._in_place(one) or self._whole(one, part)
+        removed, added = _difference(self.text.splitlines(), source.splitlines())
+        return Mutant(self.file, source, self._names.get(part, ""), removed, added, number)
+
+    def _in_place(self, one: Mutation) -> str:
+        """Write the change where the original stands; an empty text where that is not simply its code."""
+        span = self._spans.get(one.original_node)
+        if span is None:
+            return ""
+        before = self._module.code_for_node(one.original_node).encode()
+        if self._bytes[span.start : span.start + span.length] != before:
+            return ""
+        after = self._module.code_for_node(one.mutated_node).encode()
+        return (self._bytes[: span.start] + after + self._bytes[span.start + span.length :]).decode()
+
+    def _whole(self, one: Mutation, part: cst.CSTNode) -> str:
+        """Write the module or the function with the change, which takes long."""
         changed = part.deep_replace(one.original_node, one.mutated_node)
         assert isinstance(changed, cst.CSTNode)
-        source = changed.code if isinstance(changed, cst.Module) else self._with(part, changed)
-        removed, added = _difference(self.text.splitlines(), source.splitlines())
-        function = self._names.get(part, "")
-        return Mutant(self.file, source, function, removed, added, number)
+        return changed.code if isinstance(changed, cst.Module) else self._with(part, changed)
 
     def _with(self, part: cst.CSTNode, changed: cst.CSTNode) -> str:
         code = self._module.code_for_node(part)
@@ -88,6 +103,15 @@ class MutatedModule:
         whole = self._module.deep_replace(part, changed)
         assert isinstance(whole, cst.Module)
         return whole.code
+
+    @cached_property
+    def _bytes(self) -> bytes:
+        return self.text.encode()
+
+    @cached_property
+    def _spans(self) -> Mapping[cst.CSTNode, CodeSpan]:
+        wrapper = MetadataWrapper(self._module, unsafe_skip_copy=True)
+        return wrapper.resolve(ByteSpanPositionProvider)
 
     @cached_property
     def _names(self) -> dict[cst.CSTNode, str]:

@@ -22,7 +22,6 @@ another text of its module than then. With ``--tests``, only who was killed is k
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
 import time
@@ -46,19 +45,6 @@ DEADLINE_SECONDS: Final = 450.0
 """How long a sample may go on: what is left then is told, and fails the run."""
 MOST_EXPLAINED: Final = 20
 """One in so many mutants may be explained instead of killed."""
-LIBRARIES: Final = (
-    "pydantic",
-    "anyio._backends._asyncio",
-    "asyncssh",
-    "nacl.signing",
-    "structlog",
-    "hypothesis",
-    "re2",
-    "cryptography",
-    "httpx",
-    "starlette",
-)
-"""What takes long to import, and is there before each fork that imports our modules anew."""
 
 
 def main() -> int:
@@ -187,8 +173,6 @@ def _asked_for(file: str, places: Sequence[str]) -> bool:
 
 def _tried(plan: Plan, tests: Sequence[str]) -> Plan:
     done = _apart(plan, tests)
-    for library in LIBRARIES:
-        importlib.import_module(library)
     run_anew(done)
     return done
 
