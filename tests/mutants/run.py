@@ -36,7 +36,7 @@ from mutants.decides import ROOT, folders_of_tests, further_tests, modules
 from mutants.explained import load
 from mutants.kept import PLACE, Kept, Shown
 from mutants.plugin import Plan, collect_and_run
-from mutants.sampling import make, numbers, sample
+from mutants.sampling import choose, make, numbers, sample
 from mutants.told import Amounts, amounts, table
 
 SAMPLE: Final = 240
@@ -67,13 +67,12 @@ def main() -> int:
     # Each module that is imported anew would be compiled anew, if the environment has its way.
     sys.dont_write_bytecode = False
     files = [file for file in modules() if _asked_for(file, asked.places)]
-    there = numbers(files, asked.workers)
     if asked.told:
-        _tell_kept(Kept(asked.kept.absolute()), there)
+        _tell_kept(Kept(asked.kept.absolute()), numbers(files, asked.workers))
         return 0
     if asked.all or asked.anew or asked.survivors:
-        return _try_all(asked, there)
-    return _try_sample(asked, there)
+        return _try_all(asked, files)
+    return _try_sample(asked, numbers(files, asked.workers))
 
 
 def _try_sample(asked: argparse.Namespace, there: Mapping[str, Sequence[int]]) -> int:
@@ -90,20 +89,17 @@ def _try_sample(asked: argparse.Namespace, there: Mapping[str, Sequence[int]]) -
     return code
 
 
-def _try_all(asked: argparse.Namespace, there: Mapping[str, Sequence[int]]) -> int:
+def _try_all(asked: argparse.Namespace, files: Sequence[str]) -> int:
     """Try what has no result, and keep what it shows."""
     began, kept = time.monotonic(), Kept(asked.kept.absolute())
-    known: dict[str, dict[int, Shown]] = {}
+    known = {file: kept.known(file) for file in files}
+    if asked.survivors:
+        there, mutants = choose({file: (True, _doubted(file, known[file])) for file in files}, asked.workers)
+    else:
+        there, mutants = choose({file: (False, () if asked.anew else known[file]) for file in files}, asked.workers)
     for file, some in there.items():
         kept.counted(file, len(some))
-        known[file] = {number: one for number, one in kept.known(file).items() if number in set(some)}
-    if asked.survivors:
-        wanted = {file: _doubted(file, known[file]) for file in there}
-    else:
-        wanted = {
-            file: [number for number in some if asked.anew or number not in known[file]] for file, some in there.items()
-        }
-    mutants = make({file: some for file, some in wanted.items() if some}, asked.workers)
+        known[file] = {number: one for number, one in known[file].items() if number in set(some)}
     deadline = began + (asked.seconds or float("inf"))
     plan = Plan(mutants, asked.workers, deadline, kept=kept, in_part=bool(asked.tests))
     print(f"{_total(there)} mutants of {len(there)} modules; {len(mutants)} are tried", flush=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from random import Random
@@ -15,6 +15,21 @@ def numbers(files: Sequence[str], workers: int) -> dict[str, list[int]]:
     """Return the numbers of each file's mutants."""
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
         return dict(zip(files, pool.map(_numbers, files), strict=True))
+
+
+def choose(
+    wanted: Mapping[str, tuple[bool, Collection[int]]], workers: int
+) -> tuple[dict[str, list[int]], list[Mutant]]:
+    """Read each module once, and return the numbers of all its mutants, and some of these.
+
+    Args:
+        wanted: of each file, whether only the mutants of these numbers are made, or all others.
+        workers: how many modules are read at a time.
+    """
+    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+        read = dict(zip(wanted, pool.map(_choose, wanted.items()), strict=True))
+    there = {file: own for file, (own, _) in read.items()}
+    return there, [mutant for _, made in read.values() for mutant in made]
 
 
 def sample(there: Mapping[str, Sequence[int]], amount: int, seed: str) -> dict[str, list[int]]:
@@ -34,6 +49,12 @@ def make(wanted: Mapping[str, Sequence[int]], workers: int) -> list[Mutant]:
 
 def _numbers(file: str) -> list[int]:
     return MutatedModule(PACKAGE, file).numbers
+
+
+def _choose(wanted: tuple[str, tuple[bool, Collection[int]]]) -> tuple[list[int], list[Mutant]]:
+    file, (inside, some) = wanted
+    module = MutatedModule(PACKAGE, file)
+    return module.numbers, [module.mutant(number) for number in module.numbers if (number in some) == inside]
 
 
 def _make(wanted: tuple[str, Sequence[int]]) -> list[Mutant]:
