@@ -96,6 +96,13 @@ def changes_of(tmp_path: Path, function: str) -> list[str]:
     return [mutant.after for mutant in module_of(tmp_path) if mutant.function == function]
 
 
+def test_a_mutant_is_the_same_text_whichever_way_it_is_made(tmp_path: Path) -> None:
+    for module in (module_of(tmp_path), MutatedModule(PACKAGE, PLACE)):
+        assert len(module) > 20
+        for mutant, mutation in zip(module, module.mutations, strict=True):
+            assert mutant.source == module.replaced(mutation)
+
+
 def test_words_for_people_are_no_mutants(tmp_path: Path) -> None:
     assert changes_of(tmp_path, "refuse") == []
     assert not [mutant for mutant in module_of(tmp_path) if "log.warning" in mutant.before]
