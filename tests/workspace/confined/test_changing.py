@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.workspace.confined import changing, shared
+from sublet.workspace.confined import copy_up, shared
 from sublet.workspace.confined.bounds import MAX_DEPTH
 from sublet.workspace.confined.changing import (
     DEEP,
@@ -384,7 +384,7 @@ def test_a_copy_that_can_not_be_made_is_not_charged(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(changing, "Copy", full)
+    monkeypatch.setattr(copy_up, "copy_content", full)
     fds = descriptors()
     assert code_of(lambda: write(lease.fs, b"c/linked", b"theirs")) == errno.ENOSPC
     assert (lease.used, lease.told, descriptors()) == ((0, 0), [], fds)
@@ -452,13 +452,11 @@ def test_few_copies_wait_and_all_are_let_go(root: Path, tmp_path: Path, lease_of
     lease = lease_of(patient=False)
     fds = descriptors()
     for name in names:
-        write(lease.fs, f"c/{name}".encode(), b"theirs", learn_only=True) if len(lease.fs._copies) < MAX_COPIES else (
-            _learn_once(lease, name)
-        )
+        copy_only(lease, f"c/{name}")
         assert len(lease.fs._copies) <= MAX_COPIES
     assert [key[2].decode() for key in lease.fs._copies] == names[-MAX_COPIES:]
     assert lease.used == (0, 0)
-    write(lease.fs, f"c/{names[-1]}".encode(), b"theirs")
+    write_once(lease, f"c/{names[-1]}")
     assert len(lease.fs._copies) == MAX_COPIES - 1
     assert lease.used == (QUICK_BYTES + 1, 0)
     lease.fs.close()
@@ -466,17 +464,20 @@ def test_few_copies_wait_and_all_are_let_go(root: Path, tmp_path: Path, lease_of
     assert descriptors() == fds - 1
 
 
-def _learn_once(lease: Lease, name: str) -> None:
-    """Find out what is needed until one copy more has been made."""
-    last = next(reversed(lease.fs._copies))
-    while next(reversed(lease.fs._copies)) == last:
-        file = lease.fs.open_write(parts(f"c/{name}"), os.O_WRONLY, 0)
+def asked_to_copy(lease: Lease, path: str) -> NotKnownYet:
+    """Find out all that has to be known before a file is copied, and return what copies it."""
+    for _ in range(9):
         try:
-            file.write(b"theirs", 0)
+            write_once(lease, path)
         except NotKnownYet as unknown:
+            if unknown.learn.__qualname__.startswith("ChangingFs"):
+                return unknown
             unknown.learn()
-        finally:
-            file.close()
+    raise AssertionError("it is never copied")
+
+
+def copy_only(lease: Lease, path: str) -> None:
+    asked_to_copy(lease, path).learn()
 
 
 @pytest.mark.parametrize("learns", [True, False])
@@ -487,25 +488,20 @@ def test_a_copy_that_is_made_when_all_is_over_is_let_go(
     (root / "c/big").hardlink_to(tmp_path / "big")
     fds = descriptors()
     lease = lease_of(patient=False)
-    file = lease.fs.open_write(parts("c/big"), os.O_WRONLY, 0)
-    unknown: list[NotKnownYet] = []
-    for _ in range(2):
-        with pytest.raises(NotKnownYet) as caught:
-            file.write(b"theirs", 0)
-        unknown.append(caught.value)
-        if len(unknown) == 1:
-            caught.value.learn()
-    file.close()
+    unknown = asked_to_copy(lease, "c/big")
     lease.fs.close()
     if learns:
-        unknown[1].learn()
+        unknown.learn()
     else:
-        unknown[1].drop()
+        unknown.drop()
     assert lease.fs._copies == {}
     assert descriptors() == fds
 
 
-def test_small_files_and_patient_ones_are_copied_at_once(root: Path, tmp_path: Path, lease_of: Lend) -> None:
+def test_small_files_and_patient_ones_are_copied_at_once(
+    root: Path, tmp_path: Path, lease_of: Lend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared, "CLOCK_NS", 0)
     for name, size in (("small", QUICK_BYTES), ("big", QUICK_BYTES + 1)):
         (tmp_path / name).write_bytes(b"o" * size)
         (root / "c" / name).hardlink_to(tmp_path / name)

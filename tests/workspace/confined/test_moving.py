@@ -286,11 +286,11 @@ def test_names_of_drafts_are_bounded(repository: Path, lend: Lend, monkeypatch: 
 def test_a_large_file_is_looked_at_before_and_a_small_one_at_once(
     repository: Path, lend: Lend, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moving, "QUICK_BYTES", len(ONE))
+    monkeypatch.setattr(moving, "QUICK_BYTES", len(ONE) - 1)
     lease = lend()
     old, new = parts(".git/refs/heads/x.lock"), parts(".git/refs/tags/x")
     act = lease.fs.link if way == "link" else partial(lease.fs.rename, replace=True)
-    lease.put(".git/refs/heads/x.lock", ONE)
+    lease.put(".git/refs/heads/x.lock", ONE[:-1])
     fds = descriptors()
     assert lease.fs.look(old, new) is None
     assert lease.fs.look(parts("a/b/file"), parts("c/new")) is None
@@ -302,7 +302,7 @@ def test_a_large_file_is_looked_at_before_and_a_small_one_at_once(
     looked.look()
     assert descriptors() == fds
     act(old, new, looked)
-    assert (repository / ".git/refs/tags/x").read_bytes() == ONE + b"\n"
+    assert (repository / ".git/refs/tags/x").read_bytes() == ONE
 
 
 @pytest.mark.parametrize("way", ["link", "rename"])
@@ -720,7 +720,6 @@ def test_what_is_known_of_a_file_stays_known_when_it_loses_a_name(root: Path, le
         (root / name).hardlink_to(root / "a/b/file")
     (root / "outside").write_bytes(b"1")
     lease = lend(patient=False)
-    assert learned(lambda: lease.fs.open_read(parts("a/b/file")).read(1, 0)) <= 1
     assert learned(lambda: write(lease, "c/third")) == 1
     if way == "remove":
         lease.fs.remove(parts("c/third"))
