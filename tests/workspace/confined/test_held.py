@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -179,7 +181,7 @@ def test_files_that_show_a_hidden_one_are_held(root: Path, make: Make) -> None:
     assert looking.below(patient=False).held
     shared.names = ()
     shared.asked.clear()
-    assert not looking.below(patient=False).held
+    assert looking.below(patient=False) == Below(room=2, height=2, looks=7 + 2), "a link to such a file is none"
     assert sorted(shared.asked) == [((b"top", b"a", b"two"), False), ((b"top", b"f"), False)]
     assert not make().below().held
 
@@ -206,6 +208,7 @@ def test_only_who_still_has_several_names_is_asked_about(root: Path, make: Make)
         ({"top/l": "../x"}, 0),
         ({"top/l": "../../x"}, None),
         ({"top/a/l": "../x"}, 1),
+        ({"top/l": "../x", "top/a/l": "x"}, 0),
         ({"top/a/l": "../x", "top/a/deep/l": "../../../x"}, 0),
         ({"top/a/deep/l": "../x", "top/b/l": "../x", "top/a/m": "x"}, 1),
         ({"top/l": "/x", "top/m": "a/../x", "top/n": "../../../../x"}, None),
@@ -217,6 +220,36 @@ def test_a_directory_moves_up_until_one_of_its_links_leaves(
     for name, target in links.items():
         (root / name).symlink_to(target)
     assert make().below().room == room
+
+
+@pytest.mark.usefixtures("settled")
+def test_what_goes_while_it_is_listed_is_left_out(root: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "top/b/link").symlink_to("../x")
+    real = os.scandir
+
+    @contextmanager
+    def scandir(fd: int) -> Iterator[list[os.DirEntry[str]]]:
+        with real(fd) as entries:
+            found = list(entries)
+        for name in ("link", "f"):
+            (root / "top/b" / name).unlink(missing_ok=True)
+        yield found
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert make().below() == Below(room=None, height=2, looks=7)
+
+
+@pytest.mark.usefixtures("settled")
+def test_what_another_thread_forgets_meanwhile_is_known_all_the_same(make: Make) -> None:
+    class Forgetting(OrderedDict[int, _Listed]):
+        def get(self, inode: int, default: object = None) -> _Listed | None:  # type: ignore[override]
+            return self.pop(inode, None)
+
+    looking = make()
+    first = looking.below()
+    looking.held._listed = Forgetting(looking.held._listed)
+    assert looking.below() == first
+    assert looking.held._listed == {}
 
 
 @pytest.mark.parametrize(
@@ -344,6 +377,7 @@ def test_no_more_is_looked_at_than_may_be(
     assert looking.below().too_large is (many > entries)
     assert many == 11
     monkeypatch.setattr(held, "MAX_HELD_ENTRIES", many)
+    looking = make()
     first = looking.below()
     assert not first.too_large
     for enough, seen in ((first.looks, False), (first.looks - 1, True)):
