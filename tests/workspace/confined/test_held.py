@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,50 @@ def test_only_who_still_has_several_names_is_asked_about(root: Path, make: Make)
     assert not looking.below().held
 
 
+@pytest.mark.usefixtures("settled")
+@pytest.mark.parametrize(("lonely", "shown"), [("one", "two"), ("two", "one")])
+def test_one_that_has_lost_its_other_name_hides_none_of_the_others(
+    root: Path, make: Make, lonely: str, shown: str
+) -> None:
+    for name in ("one", "two"):
+        (root / "top" / name).write_text("x")
+        (root / "top/b" / name).hardlink_to(root / "top" / name)
+    shared = Shared()
+    looking = make(shared)
+    assert not looking.below().held
+    shared.names = ((b"top", shown.encode()),)
+    (root / "top/b" / lonely).unlink()
+    assert looking.below().held
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_link_that_takes_the_place_of_a_file_is_no_file_with_several_names(
+    root: Path, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "top/a/two").hardlink_to(root / "top/f")
+    shared = Shared((b"top", b"f"))
+    looking = make(shared)
+    assert looking.below().held
+    (root / "three").hardlink_to(root / "top/a/two")
+    (root / "top/f").unlink()
+    (root / "top/f").symlink_to("a/two")
+    status = (root / "top").stat()
+    listed = looking.held._listed[status.st_ino]
+    looking.held._listed[status.st_ino] = replace(listed, changed=(status.st_mtime_ns, status.st_ctime_ns))
+    assert not looking.below().held, "as if the directory had been listed just before"
+
+
+def test_a_hidden_link_that_leads_nowhere_is_there(root: Path, make: Make) -> None:
+    (root / "top/a/hidden").symlink_to("nowhere")
+    assert make().below().held
+    (root / "top/a/hidden").unlink()
+    (root / "top/a/hidden").symlink_to("f")
+    looking = make()
+    looking.own = [(b"top", b"a", b"hidden")]
+    assert not looking.below().held
+    assert looking.asked == [((b"top", b"a", b"hidden"), (root / "top/a/hidden").lstat().st_ino, b"hidden")]
+
+
 @pytest.mark.parametrize(
     ("links", "room"),
     [
@@ -225,14 +270,16 @@ def test_a_directory_moves_up_until_one_of_its_links_leaves(
 @pytest.mark.usefixtures("settled")
 def test_what_goes_while_it_is_listed_is_left_out(root: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "top/b/link").symlink_to("../x")
+    inode = (root / "top/b").stat().st_ino
     real = os.scandir
 
     @contextmanager
     def scandir(fd: int) -> Iterator[list[os.DirEntry[str]]]:
         with real(fd) as entries:
             found = list(entries)
-        for name in ("link", "f"):
-            (root / "top/b" / name).unlink(missing_ok=True)
+        if os.fstat(fd).st_ino == inode:
+            for name in ("link", "f"):
+                (root / "top/b" / name).unlink()
         yield found
 
     monkeypatch.setattr(os, "scandir", scandir)
