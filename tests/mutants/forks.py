@@ -38,7 +38,7 @@ class _Running:
     job: Job
     scratch: str
     until: float
-    ticks: int = 0
+    ticks: int = -1
 
     def stands(self, pid: int) -> bool:
         """Tell whether the fork waits, and has not got on since it was asked last."""
@@ -92,14 +92,15 @@ def _begin(job: Job, scratch: str) -> int:
 
 def _look_at(session: int) -> tuple[bool, int]:
     """Tell whether all processes of a session wait, and how much processor time they have had."""
-    waits, ticks = True, 0
+    states, ticks = set[str](), 0
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             fields = path.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
             if int(fields[3]) == session:
-                waits = waits and fields[0] in "SZ"
+                states.add(fields[0])
                 ticks += int(fields[11]) + int(fields[12])
-    return waits, ticks
+    # One that has just begun is of no session yet.
+    return bool(states) and states <= {"S", "Z"}, ticks
 
 
 def _ended(running: dict[int, _Running]) -> Iterator[tuple[int, int]]:

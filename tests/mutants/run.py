@@ -64,6 +64,8 @@ def main() -> int:
     parser.add_argument("--tests", action="append", default=[], metavar="FILE", help="only with these tests, quickly")
     asked = parser.parse_args()
     os.chdir(ROOT)
+    # Each module that is imported anew would be compiled anew, if the environment has its way.
+    sys.dont_write_bytecode = False
     files = [file for file in modules() if _asked_for(file, asked.places)]
     there = numbers(files, asked.workers)
     if asked.told:

@@ -206,8 +206,8 @@ def test_what_is_kept_in_the_repository_can_be_read_and_is_as_it_would_be_writte
 
 @pytest.mark.timeout(600)
 def test_a_run_goes_on_where_the_one_before_was_stopped(tmp_path: Path) -> None:
-    def output(*arguments: str) -> list[str]:
-        command = [sys.executable, "-m", "mutants.run", "--all", "--workers", "1", "--kept", str(tmp_path / "kept")]
+    def output(*arguments: str, which: str = "--all") -> list[str]:
+        command = [sys.executable, "-m", "mutants.run", which, "--workers", "1", "--kept", str(tmp_path / "kept")]
         done = subprocess.run(
             [*command, *arguments, SMALL],
             cwd=ROOT,
@@ -216,11 +216,13 @@ def test_a_run_goes_on_where_the_one_before_was_stopped(tmp_path: Path) -> None:
             text=True,
             check=False,
         )
+        assert which != "--told" or done.returncode == 0
         return done.stdout.splitlines()
 
-    stopped, whole, again = output("--seconds", "0.001"), output(), output()
+    stopped, nothing = output("--seconds", "0.001"), output(which="--told")
+    whole, again, known = output(), output(), output(which="--told")
     count = whole[0].split()[0]
-    assert stopped[-1] == f"0 of {count} killed or explained"
+    assert stopped[-1] == nothing[-1] == f"0 of {count} killed or explained"
     assert whole[0] == f"{count} mutants of 1 modules; {count} are tried"
     assert again[0] == f"{count} mutants of 1 modules; 0 are tried"
-    assert whole[-1] == again[-1] == f"{count} of {count} killed or explained"
+    assert whole[-1] == again[-1] == known[-1] == f"{count} of {count} killed or explained"
