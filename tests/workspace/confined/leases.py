@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from sublet.workspace.confined.fs import ConfinedFs
@@ -21,6 +22,8 @@ from support.kept import tick
 
 ROOM = 1 << 30
 RULES = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, (), carried=DEFAULT_CARRIED, git="rw")
+ONE, TWO = b"1" * 40 + b"\n", b"2" * 40 + b"\n"
+"""References, as a repository has them."""
 ONLY_ADDS = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, (), only_adds=True, git="rw")
 
 
@@ -136,6 +139,23 @@ def picture(root: Path) -> dict[str, tuple[object, ...]]:
 
 def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
+
+
+Lend = Callable[..., Lease]
+
+
+def touch(lease: Lease, path: str) -> Callable[[], None]:
+    """Return what sets the time of a file."""
+    return partial(lease.fs.set_modified, parts(path), 5)
+
+
+def write(lease: Lease, path: str) -> None:
+    """Write at the begin of a file that is there."""
+    file = lease.fs.open_write(parts(path), os.O_WRONLY, 0)
+    try:
+        file.write(b"theirs", 0)
+    finally:
+        file.close()
 
 
 def learned(action: Callable[[], object]) -> int:
