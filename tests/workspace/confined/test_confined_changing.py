@@ -19,7 +19,9 @@ from sublet.workspace.confined.changing import (
 )
 from sublet.workspace.confined.copy_up import QUICK_BYTES, Copy
 from sublet.workspace.confined.later import NotKnownYet
+from sublet.workspace.kept.contents import KeptContents
 from sublet.workspace.kept.keeper import OverwriteKeeper
+from support.noise import noise
 from workspace.confined.leases import (
     Keeping,
     Lease,
@@ -315,8 +317,11 @@ def test_what_has_another_name_meanwhile_is_kept_through_the_handle(root: Path, 
     file.close()
 
 
-def test_of_a_large_file_only_what_is_overwritten_is_kept(root: Path, tmp_path: Path, lend: Lend) -> None:
-    (root / "a/b/large").write_bytes(bytes(3 << 20))
+def test_of_a_large_file_only_what_is_overwritten_is_kept(
+    root: Path, tmp_path: Path, lend: Lend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KeptContents, "may_share", lambda self, status: False)
+    (root / "a/b/large").write_bytes(noise(3 << 20))
     lease = lend(keeper=Keeping(tmp_path / "kept", root))
     file = lease.fs.open_write(parts("a/b/large"), os.O_WRONLY, 0)
     file.write(b"theirs", 0)

@@ -296,7 +296,7 @@ def test_of_those_who_wait_one_looks(tmp_path: Path, lone: SharedFiles, monkeypa
     assert clock.looks == 3, "nobody has looked since it was asked"
     fifth = learning(lone, status)
     clock.now += 1
-    lone._look = None
+    lone._look, lone._looked_at = None, clock.now
     fifth()
     assert clock.looks == 4, "nothing is known of it"
     assert not lone._looking.locked()
