@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import pytest
 
-from mutants.decides import PACKAGE
+from mutants.decides import PACKAGE, ROOT, TESTS
 from mutants.forks import Job, run_forked
 from mutants.importing import importers, name_of
 from mutants.operators import Mutant
@@ -24,7 +24,11 @@ from mutants.plugin import KILLED_BY, LAST_CODE, QUIET, SURVIVED, Briefly, Plan
 SECONDS: Final = 40.0
 MOST_FILES: Final = 4
 """Of how many test modules the tests are run: each has to be imported again."""
-OURS: Final = ("sublet", "tests", "conftest", "mutants", "support", "__main__")
+OURS: Final = frozenset(
+    {"sublet", "tests", "conftest", "__main__"}
+    | {path.stem for place in (TESTS, ROOT / "examples" / "extensions") for path in place.iterdir()}
+)
+"""What imports our modules, or is one: what tests share lies beside them, such as ``workspace.confined.leases``."""
 
 
 class _Sender(Protocol):

@@ -11,7 +11,8 @@ Each class of them is one that no test of ours is meant to notice:
 - **How Python makes things**: ``slots``, ``__all__``, when pydantic builds a model, ``strict`` of ``zip``, which holds
   the programmer to something that is so always.
 - **Another spelling of the same**: ``"UTF-8"`` for ``"utf-8"``, ``encode()`` for ``encode("utf-8")``, ``get(key)`` for
-  ``get(key, None)``, ``follow_symlinks=None`` for ``follow_symlinks=False``.
+  ``get(key, None)``, ``follow_symlinks=None`` for ``follow_symlinks=False``, ``from_bytes(raw)`` for
+  ``from_bytes(raw, "big")``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from libcst import matchers as m
 
 FOR_TYPES: Final = frozenset({"TypeVar", "NewType", "ParamSpec", "dataclass"})
 """Calls that say something to the type checker, or how a class is made."""
-ASKED_FOR_TRUTH: Final = frozenset({"follow_symlinks"})
+ASKED_FOR_TRUTH: Final = frozenset({"follow_symlinks", "inheritable", "last"})
 """Arguments by keyword of which only is asked whether they are true, so that ``None`` is as good as ``False``."""
 LOGS: Final = frozenset({"_log", "log", "logger", "_logger"})
 MAKES_LOG: Final = m.Call(func=m.Name("get_logger") | m.Attribute(attr=m.Name("get_logger")))
@@ -77,6 +78,10 @@ def same_meaning(node: cst.CSTNode, changed: cst.CSTNode) -> bool:
             return True
     if isinstance(node, cst.Call) and isinstance(changed, cst.Call) and isinstance(node.func, cst.Attribute):
         method, before, after = node.func.attr.value, node.args, changed.args
+        if method in ("from_bytes", "to_bytes"):
+            return (
+                len(before) == 2 and list(after) == [before[0]] and m.matches(before[1].value, m.SimpleString('"big"'))
+            )
         if method in ("encode", "decode"):
             return len(before) == 1 and not after and m.matches(before[0].value, m.SimpleString('"utf-8"'))
         if method == "get" and len(before) == 2 and len(after) == 1 and m.matches(before[1].value, m.Name("None")):

@@ -72,6 +72,10 @@ _log = structlog.get_logger("some")
 
 def looked_at(path):
     return os.stat(path, follow_symlinks=False)
+
+
+def read(raw):
+    return int.from_bytes(raw, "big")
 '''
 
 
@@ -141,6 +145,13 @@ def test_what_a_log_is_called_and_another_word_for_no_is_no_mutant(tmp_path: Pat
         "return os.stat(follow_symlinks=False)",
         "return os.stat(path, )",
         "return os.stat(path, follow_symlinks=True)",
+    ]
+    assert changes_of(tmp_path, "read") == [
+        'return int.from_bytes(None, "big")',
+        "return int.from_bytes(raw, None)",
+        'return int.from_bytes("big")',
+        'return int.from_bytes(raw, "XXbigXX")',
+        'return int.from_bytes(raw, "BIG")',
     ]
 
 
