@@ -91,15 +91,28 @@ def peers_add(
     link: Annotated[
         str,
         typer.Argument(
-            metavar="LINK", help="What `sublet pair` printed over there; - reads it from stdin.", show_default=False
+            metavar="LINK",
+            help="What `sublet pair` printed over there, or its name at the relay; - reads it from stdin.",
+            show_default=False,
         ),
     ],
     name: Annotated[
         str, typer.Option("--name", metavar="NAME", help="What you call the peer: a-z, 0-9, dot, dash, underscore.")
     ],
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(metavar="SHA256:KEY", help="Of its key, where LINK is a name at the relay.", show_default=False),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Pair with the daemon that made LINK. Both sides pin each other's key."""
+    """Pair with the daemon that made LINK. Both sides pin each other's key.
+
+    With a name at the relay, such as @bob:relay.example, both sides do this, each with the key of the other.
+    """
+    if link.startswith("@") != (fingerprint is not None):
+        raise typer.BadParameter(
+            "the key is needed with a name at the relay, and with nothing else", param_hint="--fingerprint"
+        )
     screen = Screen(as_json=as_json)
     # Others on this machine see the arguments of a program, and a link lets whoever has it first be paired.
     link = text_of(link, MAX_LINK_CHARS, "the link").strip()
@@ -108,14 +121,16 @@ def peers_add(
         from pydantic import ValidationError
 
         from sublet.daemon.api.peers import ADD_PEER, AddPeer
+        from sublet.daemon.api.relay import PAIR_BY_NAME, PairByName
 
         try:
-            request = AddPeer(link=link, name=name)
+            added = AddPeer(link=link, name=name) if fingerprint is None else None
+            named = PairByName(entity_id=link, name=name, fingerprint=fingerprint or "")
         except ValidationError as error:
             if error.errors()[0]["loc"] != ("name",):
                 raise wrong_value(error, {"link": "LINK"}) from None
             raise _no_name(f"{name!r} is no name for a peer") from None
-        peer = await control.call(ADD_PEER, request)
+        peer = await control.call(ADD_PEER, added) if added else await control.call(PAIR_BY_NAME, named)
         if as_json:
             screen.emit(peer.model_dump(mode="json"))
             return
@@ -123,7 +138,10 @@ def peers_add(
 
         renamed = f", which was {peer.was} until now" if peer.was else ""
         screen.show(f"Paired with {peer.name}{renamed}.", peer_details(peer))
-        screen.note(f'Lend it a directory: sublet delegate DIR --to {peer.name} "PROMPT"')
+        if added is None:
+            screen.note(f"Invite its person to a room: sublet room invite ROOM @human:{peer.node_id}")
+        else:
+            screen.note(f'Lend it a directory: sublet delegate DIR --to {peer.name} "PROMPT"')
 
     run(ctx, screen, body)
 
