@@ -30,9 +30,9 @@ def from_wire(key: str) -> str:
     return key.replace(_ESCAPED, _VERBATIM)
 
 
-def from_relay(wire: str) -> str:
+def from_relay(key: str) -> str:
     """Return the key of what came from a relay; one of another form than it should have is nobody's."""
-    found = plain_key(Way.DOWN, wire)
+    found = plain_key(Way.DOWN, key)
     return found[1] if found is not None else ""
 
 

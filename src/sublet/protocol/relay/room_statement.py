@@ -166,4 +166,4 @@ def check_follows(statement: RoomStatement, before: RoomStatement | None) -> Non
 
 
 def _sorted(names: Collection[str]) -> list[JsonValue]:
-    return sorted(names)
+    return [*sorted(names)]
