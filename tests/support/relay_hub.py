@@ -6,11 +6,13 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import zenoh
 
+from sublet.daemon.rooms.relay_desk import Admission, RelayRefused
 from sublet.messaging.backends.zenoh_config import make_config
 from sublet.messaging.relay.buckets import Rate
 from sublet.messaging.relay.hub import Hub
@@ -18,7 +20,11 @@ from sublet.messaging.relay.registry import Registry
 from sublet.messaging.relay.router import open_router
 from sublet.messaging.relay.senders import Senders
 from sublet.messaging.relay.store import SqliteRelayStore
+from sublet.protocol.canonical import canonical_json
 from sublet.protocol.relay.attendance import Attendance
+from sublet.protocol.relay.errors import RelayRefusal
+from sublet.protocol.relay.name_record import NameRecord, parse_name_record
+from sublet.protocol.relay.requests import RequestAction
 from sublet.protocol.relay.slot_keys import Way, plain_key, wire_key
 from support.daemons import wait_for
 from support.ports import free_port
@@ -27,6 +33,32 @@ from support.relay_accounts import Client, make_registry, register
 PLENTY = Rate(1e9, 1e9)
 SECONDS = 20
 REMOTE = zenoh.Locality.REMOTE
+
+
+@dataclass(frozen=True)
+class LocalDesk:
+    """``AsksRelay`` of a registry in this process, without a port."""
+
+    registry: Registry
+
+    async def domain(self) -> str:
+        """``AsksRelay.domain``."""
+        return self.registry.domain
+
+    async def admit(self, action: RequestAction, request: bytes) -> Admission:
+        """``AsksRelay.admit``."""
+        try:
+            told = self.registry.answer(action, request)
+        except RelayRefusal as refusal:
+            raise RelayRefused(str(refusal.code), refusal.message) from None
+        record = parse_name_record(canonical_json(told["record"]), self.registry.public_key)
+        expires = told["expires_at"]
+        assert isinstance(expires, int)
+        return Admission(record, self.registry.public_key, str(told["slot"]), str(told["certificate"]), expires)
+
+    async def record(self, name: str) -> NameRecord:
+        """``AsksRelay.record``."""
+        return self.registry.lookup(name)
 
 
 class Told:

@@ -83,8 +83,9 @@ def make_rooms(ground: Ground, governance: Governance, peering: Peering) -> Room
         ground.state_dir / "relay",
         next(iter(settings.relays), None),
         Path(settings.relay_authority) if settings.relay_authority is not None else None,
-        peers,
+        lambda: [peer.node_id for peer in peers.list()],
     )
+    peers.listeners.append(relay.wake)
     messaging = Messaging(
         ground.identity,
         ground.state_dir,

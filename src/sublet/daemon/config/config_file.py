@@ -167,7 +167,7 @@ class MessagingConfig(BaseModel):
         description="The relay that carries rooms between daemons that do not reach each other: tls/HOST:PORT",
     )
     relay_authority: Short | None = Field(
-        default=None, description="Certificate file by which relays are known, where no public authority knows them"
+        default=None, description="Certificate file by which the relay is known, where no public authority knows it"
     )
 
     @field_validator("relays")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import quote
 
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import JsonValue, canonical_json
 from sublet.protocol.encoding import unb64
 from sublet.protocol.errors import LocalCode, SubletError
@@ -150,13 +150,19 @@ class RelayDesk:
                 f"the relay's registration port {self._url} can't be asked: {clean_line(str(error), MAX_WORDS)}",
                 "See that the relay runs, and that --relay-ca is the file of its authority.",
             ) from None
-        return _answer(raw)
+        return parse_answer(raw)
 
 
-def _answer(raw: bytes) -> dict[str, JsonValue]:
+def parse_answer(raw: bytes) -> dict[str, JsonValue]:
+    """Return what a registration port has answered.
+
+    Raises:
+        RelayRefused: that is a refusal.
+        SubletError: ``UNAVAILABLE``: it is no answer of a relay.
+    """
     try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError):
+        body = parse_json(raw, max_bytes=MAX_ANSWER_BYTES)
+    except ValueError:
         raise _odd() from None
     if not isinstance(body, dict):
         raise _odd()

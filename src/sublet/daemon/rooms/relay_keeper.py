@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,6 @@ import structlog
 from nacl.signing import SigningKey
 
 from sublet.daemon.config.config_file import bus_endpoint
-from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.rooms.relay_desk import AsksRelay, RelayDesk, RelayRefused
 from sublet.daemon.rooms.relay_registration import Registration, RegistrationFiles
 from sublet.protocol.bounded_json import parse_json
@@ -59,7 +58,7 @@ class RelayKeeper:
         directory: private, for the registration.
         relay: where the relay is, ``tls/HOST:PORT``; None for none.
         authority: PEM file by which it is known; None for the system's.
-        peers: the paired daemons.
+        contacts: returns the node ids of the paired daemons; ``wake`` is called when they have changed.
         ask: makes what asks a registration port, by its URL.
         clock: Unix seconds.
     """
@@ -70,7 +69,7 @@ class RelayKeeper:
         directory: Path,
         relay: str | None,
         authority: Path | None,
-        peers: PeerStore,
+        contacts: Callable[[], Iterable[str]],
         ask: Callable[[str, Path | None], AsksRelay] = RelayDesk,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -78,7 +77,7 @@ class RelayKeeper:
         self._key = key
         self._files = RegistrationFiles(directory)
         self._authority = authority
-        self._peers = peers
+        self._contacts = contacts
         self._ask = ask
         self._clock = clock
         self._registration: Registration | None = None
@@ -90,7 +89,10 @@ class RelayKeeper:
         self._told: tuple[int, bytes] | None = None
         self._stated: dict[str, RoomHomes] = {}
         self._why = ""
-        peers.listeners.append(self._changed.set)
+
+    def wake(self) -> None:
+        """Look again what the relay has to be told."""
+        self._changed.set()
 
     @property
     def linked(self) -> bool:
@@ -244,7 +246,7 @@ class RelayKeeper:
         for room, one in homes.items():
             if self._stated.get(room) != one and len(one.writers | one.readers) > 1:
                 await self._state(network, room, one)
-        wants = Attendance(frozenset(peer.node_id for peer in self._peers.list()), rooms).encode()
+        wants = Attendance(frozenset(self._contacts()), rooms).encode()
         if self._told != (epoch, wants) and await self._asked(network, "relay/attend", wants) is not None:
             self._told = (epoch, wants)
             network.changed()  # what was asked before the relay knew us had no answers
