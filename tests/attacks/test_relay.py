@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import zenoh
 
+from sublet.messaging.links.declared import MAX_ANNOUNCED
 from sublet.messaging.relay import hub as hub_module
 from sublet.messaging.relay import senders as senders_module
 from sublet.messaging.relay.authority import Authority, requested_key
 from sublet.messaging.relay.buckets import Rate
-from sublet.messaging.relay.tokens import MAX_ANNOUNCED
-from sublet.messaging.relay.worker import QUEUE
+from sublet.messaging.relay.forwarder import QUEUE
 from sublet.protocol.relay.errors import RelayCode, RelayRefusal
 from sublet.protocol.relay.requests import RequestAction
 from support.relay_accounts import Client, make_registry
@@ -118,7 +118,12 @@ def test_who_is_revoked_is_cut_at_once_and_neither_hears_nor_is_heard(
     until(lambda: any(payload == b"49" for _, payload in bob.heard), "the others go on")
     until(lambda: eve.client.node not in running.hub.attending, "eve to be forgotten")
     kicked = running.hub.counts.kicked
-    until(lambda: running.hub.tick() or running.hub.counts.kicked > kicked, "her coming back, and being cut again")
+
+    def cut_again() -> bool:
+        running.hub.tick()
+        return running.hub.counts.kicked > kicked
+
+    until(cut_again, "her coming back, and being cut again")
     assert eve.ask("relay/attend", b'{"contacts":[],"rooms":[]}', seconds=1) == []
     assert eve.heard == []
     assert not any(payload == b"of eve" for _, payload in [*alice.heard, *bob.heard])
@@ -151,7 +156,7 @@ def test_one_clients_flood_is_its_own_loss_and_ends_its_link(tmp_path: Path, mon
         flood = sum(payload == bytes(1_000) for _, payload in bob.heard)
         assert flood < sent
         assert running.senders.dropped > 0
-        assert running.hub.worker.waiting()[1] <= QUEUE.size
+        assert running.hub.forwarder.waiting()[1] <= QUEUE.size
 
 
 def test_a_member_cannot_say_who_is_in_a_room_of_somebody_else(running: RunningHub) -> None:
@@ -201,7 +206,7 @@ def test_tokens_of_one_client_are_bounded(running: RunningHub) -> None:
 def test_names_taken_in_bulk_leave_no_slot_for_longer_than_a_certificate_lasts(tmp_path: Path) -> None:
     now = 1_000_000.0
     registry = make_registry(tmp_path, slots=2)
-    registry._clock = lambda: now  # type: ignore[method-assign]  # as the relay's own
+    registry._clock = lambda: now
     for name in ("one", "two"):
         registry.answer(RequestAction.REGISTER, Client(name).request(at=now))
     with pytest.raises(RelayRefusal) as refusal:

@@ -1,4 +1,4 @@
-"""The relay's process: its parts put together, and run until it is told to stop (DESIGN 6, 13).
+"""The relay's process: its parts put together, and run until it is told to stop (DESIGN 3).
 
 It stands beside the daemon and has none of it: no home, no peers, no rooms of its own.
 """
@@ -241,7 +241,7 @@ class _Relay:
             log.info("other settings are in force")
 
     def _figures(self) -> Mapping[str, float]:
-        counts, (waiting, waiting_bytes) = self._hub.counts, self._hub.worker.waiting()
+        counts, (waiting, waiting_bytes) = self._hub.counts, self._hub.forwarder.waiting()
         return {
             "clients": self._hub.linked(),
             "accounts": len(self._registry.accounts),
@@ -254,7 +254,7 @@ class _Relay:
             "questions_total": counts.asked,
             "refused_total": counts.refused,
             "kicked_total": counts.kicked,
-            "dropped_total": self._senders.dropped + self._hub.worker.lost,
+            "dropped_total": self._senders.dropped + self._hub.forwarder.lost,
             "waiting": waiting,
             "waiting_bytes": waiting_bytes,
         }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -34,8 +33,8 @@ class Clock:
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Registry]:
-    yield make_registry(tmp_path / "relay", life=timedelta(minutes=10))
+def registry(tmp_path: Path) -> Registry:
+    return make_registry(tmp_path / "relay", life=timedelta(minutes=10))
 
 
 def keeper(directory: Path, registry: Registry, clock: Clock | None = None, relay: str | None = RELAY) -> RelayKeeper:
@@ -45,9 +44,7 @@ def keeper(directory: Path, registry: Registry, clock: Clock | None = None, rela
         asked.append((url, authority))
         return LocalDesk(registry)
 
-    made = RelayKeeper(
-        SigningKey(bytes([7]) * 32), directory, relay, Path("/ca.pem"), list, ask, clock or Clock()
-    )
+    made = RelayKeeper(SigningKey(bytes([7]) * 32), directory, relay, Path("/ca.pem"), list, ask, clock or Clock())
     made.asked = asked  # type: ignore[attr-defined]
     return made
 
@@ -92,7 +89,7 @@ async def test_a_certificate_is_renewed_after_half_of_its_life_and_not_before(
     await made._renew()
     assert await made.registration() == told
     clock.now += 301
-    registry._clock = clock  # type: ignore[method-assign]
+    registry._clock = clock
     await made._renew()
     renewed = await made.registration()
     assert renewed is not None

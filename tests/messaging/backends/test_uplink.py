@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sublet.messaging.backends.zenoh_network import Endpoints, Uplink, ZenohNetwork
+from sublet.messaging.backends.zenoh_config import Endpoints, Uplink
+from sublet.messaging.backends.zenoh_network import ZenohNetwork
 from sublet.messaging.ports.network import ANYBODY, PeerQuery, Priority, Qos, Sample
 from sublet.protocol.relay.attendance import Attendance
 from support.asked import answers as answers_of

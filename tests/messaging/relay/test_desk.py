@@ -23,8 +23,7 @@ def caller(
 ) -> httpx.AsyncClient:
     desk = Desk(registry, Buckets(rate or Rate(1e9, 1e9)), lambda: True, lambda: figures or {})
     transport = httpx.ASGITransport(desk.app, client=(address, 1))
-    made = httpx.AsyncClient(transport=transport, base_url="https://relay.test")
-    return made
+    return httpx.AsyncClient(transport=transport, base_url="https://relay.test")
 
 
 async def answer(client: httpx.AsyncClient, method: str, path: str, **more: Any) -> tuple[int, Any]:

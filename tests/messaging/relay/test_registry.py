@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
-from nacl.signing import SigningKey
 
 from sublet.messaging.relay import registry as registry_module
 from sublet.messaging.relay.store import SqliteRelayStore
@@ -208,4 +207,3 @@ def test_the_relays_own_certificate_is_renewed_before_its_end(tmp_path: Path, mo
     (tmp_path / "authority.key").write_bytes((tmp_path / "server.key").read_bytes())
     with pytest.raises(ValueError, match="is not the key"):
         authority.Authority.load(tmp_path)
-    assert SigningKey(bytes(32))

@@ -47,12 +47,13 @@ def test_what_is_wanted_is_bounded() -> None:
         )
     )
     assert len(parse_attendance(many.encode()).contacts) <= MAX_CONTACTS
-    for body in (
+    bodies: list[dict[str, object]] = [
         {"contacts": ["x"], "rooms": []},
         {"contacts": [], "rooms": ["*"]},
         {"contacts": []},
         {"contacts": 1, "rooms": 2},
-    ):
+    ]
+    for body in bodies:
         with pytest.raises(RelayRefusal):
             parse_attendance(json.dumps(body).encode())
     with pytest.raises(RelayRefusal):

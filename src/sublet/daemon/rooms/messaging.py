@@ -31,7 +31,7 @@ from sublet.daemon.rooms.running_rooms import Door, RunningRooms
 from sublet.daemon.storage.state import ROOM_STORE
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
-from sublet.tasks import Service, Services
+from sublet.tasks import Services
 
 if TYPE_CHECKING:
     from sublet.messaging.backends.zenoh_network import ZenohNetwork
@@ -86,7 +86,7 @@ class Messaging:
         set_aside: Callable[[str, bytes, str], object] = lambda *_: None,
         relay: RelayKeeper | None = None,
     ) -> None:
-        self._relay = relay
+        self._relay = relay if relay is not None and relay.relay is not None else None
         self._services = services
         self._consent = consent
         self._identity = identity
@@ -160,14 +160,14 @@ class Messaging:
         Raises:
             Exception: what it failed with, which is told to whoever asks as well; it can be run again.
         """
-        if self._peers.list() or self._database.exists() or (self._relay is not None and self._relay.relay is not None):
+        if self._peers.list() or self._database.exists() or self._relay is not None:
             self._wanted.set()
         while True:
             await self._wanted.wait()
             mends = False
             try:
                 async with self._linked() as links, self._running(links) as running:
-                    mends = await running.until_damaged(partial(self._beside, running, links))
+                    mends = await running.until_damaged(partial(self._join, running.network, links))
             except Exception as error:
                 mends = await self._blame(error)
                 self._failure = SubletError(
@@ -249,15 +249,7 @@ class Messaging:
         async with service.running():
             self._service = service
             self._settled.set()
-            yield RunningRooms(service, network, healing, registry, entities)
-
-    async def _beside(self, running: RunningRooms, links: Links) -> None:
-        """Keep to the buses of paired daemons and to the relay, until cancelled."""
-        async with anyio.create_task_group() as group:
-            if self._relay is not None and self._relay.relay is not None:
-                keep = partial(self._relay.run, running.network, running.service)
-                (self._services or Services()).start(group, Service("relay", keep))
-            await self._join(running.network, links)
+            yield RunningRooms(service, network, healing, registry, entities, self._relay, self._services)
 
     async def _join(self, network: ZenohNetwork, links: Links) -> None:
         """Keep to the buses of all paired daemons, until cancelled.

@@ -69,7 +69,7 @@ class Admission:
 
 
 class AsksRelay(Protocol):
-    """Asks one relay."""
+    """The registration port of one relay, as a daemon needs it."""
 
     async def domain(self) -> str:
         """Return the relay's domain.

@@ -37,7 +37,7 @@ def register(context: OperationContext) -> NoReturn:
     raise SubletError(
         LocalCode.UNAVAILABLE,
         f"{context.entity} can't be registered: names at a relay are of daemons",
-        "None is needed: its domain is this daemon's key, by which everybody checks it. For the daemon: sublet register",
+        "None is needed: its domain is this daemon's key, by which everybody checks it; for that, sublet register.",
     )
 
 

@@ -22,7 +22,7 @@ MAX_ROOM_ID: Final = 64
 
 
 class Control:
-    """Answers what is for the relay. Used on the worker's thread.
+    """Answers what is for the relay. Used on the forwarder's thread.
 
     Args:
         registry: keeps statements.

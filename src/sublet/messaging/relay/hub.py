@@ -1,6 +1,6 @@
 """The hub of a relay: takes what clients send below ``up/``, and forwards it below ``down/`` by membership.
 
-Callbacks of Zenoh only enqueue, within bounds for each slot; one worker forwards. What a receiver does not take in time
+Callbacks of Zenoh only enqueue, within bounds for each slot; one thread forwards. What a receiver does not take in time
 is dropped, as the next difference brings it: so nobody who reads slowly holds up anybody else. A question ends when the
 last of those who were asked has answered, or is gone.
 """
@@ -19,12 +19,12 @@ import zenoh
 
 from sublet.messaging.backends.zenoh_link import direct
 from sublet.messaging.relay.control import Control
+from sublet.messaging.relay.forwarder import Forwarder, Work
 from sublet.messaging.relay.membership import Routes, Sent, may_announce
 from sublet.messaging.relay.registry import Registry
 from sublet.messaging.relay.router import kick
 from sublet.messaging.relay.senders import Senders
 from sublet.messaging.relay.tokens import ForwardedTokens
-from sublet.messaging.relay.worker import Work, Worker
 from sublet.protocol.relay.attendance import Attendance
 from sublet.protocol.relay.slot_keys import CONTROL, Way, plain_key, wire_key
 
@@ -85,7 +85,7 @@ class Hub:
         self, session: zenoh.Session, registry: Registry, senders: Senders, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.counts = Counts()
-        self.worker = Worker()
+        self.forwarder = Forwarder()
         self.attending: dict[str, Attendance] = {}
         """What each daemon that is linked wants to hear, by node id."""
         self.tokens = ForwardedTokens(self._declare)
@@ -117,7 +117,7 @@ class Hub:
     def cut(self, slot: str) -> None:
         """End the links of a slot at once, and forget what it wants to hear; any thread may call."""
         self.counts.kicked += kick(self._session, slot)
-        self.worker.soon(self._forget_absent)
+        self.forwarder.soon(self._forget_absent)
 
     def tick(self) -> None:
         """Cut those that are linked and are nobody's; called now and then."""
@@ -130,7 +130,7 @@ class Hub:
 
     def close(self) -> None:
         """Forward no more."""
-        self.worker.close()
+        self.forwarder.close()
 
     # Called by Zenoh's threads.
 
@@ -145,14 +145,14 @@ class Hub:
         if came and self._registry.account_of(slot) is None:
             self._kicks[slot] = self._clock() + KICK_AGAIN_SECONDS
         if gone:
-            self.worker.soon(self._forget_absent)
+            self.forwarder.soon(self._forget_absent)
 
     def _heard(self, sample: zenoh.Sample) -> None:
         attached = len(sample.attachment) if sample.attachment is not None else 0
         size = len(sample.payload) + attached
         if (found := self._admitted(str(sample.key_expr), size)) is not None:
             slot, key = found
-            self.worker.add(slot, size, Work(lambda: self._forward(slot, key, sample)))
+            self.forwarder.add(slot, size, Work(lambda: self._forward(slot, key, sample)))
 
     def _asked(self, query: zenoh.Query) -> None:
         size = len(query.payload) if query.payload is not None else 0
@@ -161,7 +161,7 @@ class Hub:
             query.drop()  # type: ignore[no-untyped-call]
             return
         slot, key = found
-        self.worker.add(slot, size, Work(lambda: self._ask(slot, key, query), lambda: _drop(query)))
+        self.forwarder.add(slot, size, Work(lambda: self._ask(slot, key, query), lambda: _drop(query)))
 
     def _token(self, sample: zenoh.Sample) -> None:
         found = plain_key(Way.UP, str(sample.key_expr))
@@ -173,7 +173,7 @@ class Hub:
         else:
             changed = self.tokens.went(slot, key)
         if changed:
-            self.worker.soon(lambda: self._show(slot, key))
+            self.forwarder.soon(lambda: self._show(slot, key))
 
     def _admitted(self, wire: str, size: int) -> tuple[str, str] | None:
         """Return slot and key of what was sent, if the slot is somebody's that may send as much now."""
@@ -188,7 +188,7 @@ class Hub:
         self.counts.refused += 1
         return None
 
-    # Called by the worker.
+    # Called by the forwarder.
 
     def _forward(self, slot: str, key: str, sample: zenoh.Sample) -> None:
         self.counts.forwarded += 1

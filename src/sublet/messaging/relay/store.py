@@ -82,7 +82,7 @@ class RelayStore(Protocol):
         """Return a number that is another one after somebody else has changed something."""
 
     def close(self) -> None:
-        """Close it."""
+        """End the connection, after which nothing is kept any more."""
 
 
 class SqliteRelayStore:

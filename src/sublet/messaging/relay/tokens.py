@@ -1,7 +1,7 @@
 """Who is announced to whom over a relay: the tokens of each client, and those that stand for them at others.
 
 Rules: a daemon announces its own entities alone, in rooms alone, and a bounded number of them; the others of the room
-see it as long as both are in it. Used on the worker's thread, but for ``came`` and ``went``, which any may call.
+see it as long as both are in it. Used on the forwarder's thread, but for ``came`` and ``went``, which any may call.
 """
 
 from __future__ import annotations

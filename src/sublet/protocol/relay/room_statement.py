@@ -1,6 +1,6 @@
 """What a relay is told of a room, so that it forwards to its members alone: their daemons, and who may write.
 
-It has no names, roles or other config (DESIGN 13). The first statement of a room is signed by the daemon of whoever
+It has no names, roles or other config (DESIGN 6.10). The first statement of a room is signed by the daemon of whoever
 opened it, to whom the room's id is bound; each later one by a daemon that the one before has named, under a higher
 version. Whoever knows the members of a room, sealed or not, makes one from a ``RoomHomes``.
 """

@@ -9,10 +9,10 @@ import typer
 from sublet.cli.help import Sectioned, listing
 from sublet.cli.options.completion import complete_peer
 from sublet.cli.options.given_text import text_of
-from sublet.cli.options.values import JsonFlag, directory_path, duration, wrong_value
+from sublet.cli.options.pairing import no_name, pair_with
+from sublet.cli.options.values import JsonFlag, directory_path, duration
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
-from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 
 if TYPE_CHECKING:
@@ -109,28 +109,12 @@ def peers_add(
 
     With a name at the relay, such as @bob:relay.example, both sides do this, each with the key of the other.
     """
-    if link.startswith("@") != (fingerprint is not None):
-        raise typer.BadParameter(
-            "the key is needed with a name at the relay, and with nothing else", param_hint="--fingerprint"
-        )
     screen = Screen(as_json=as_json)
     # Others on this machine see the arguments of a program, and a link lets whoever has it first be paired.
     link = text_of(link, MAX_LINK_CHARS, "the link").strip()
 
     async def body(control: Control) -> None:
-        from pydantic import ValidationError
-
-        from sublet.daemon.api.peers import ADD_PEER, AddPeer
-        from sublet.daemon.api.relay import PAIR_BY_NAME, PairByName
-
-        try:
-            added = AddPeer(link=link, name=name) if fingerprint is None else None
-            named = PairByName(entity_id=link, name=name, fingerprint=fingerprint or "")
-        except ValidationError as error:
-            if error.errors()[0]["loc"] != ("name",):
-                raise wrong_value(error, {"link": "LINK"}) from None
-            raise _no_name(f"{name!r} is no name for a peer") from None
-        peer = await control.call(ADD_PEER, added) if added else await control.call(PAIR_BY_NAME, named)
+        peer = await pair_with(control, link, name, fingerprint)
         if as_json:
             screen.emit(peer.model_dump(mode="json"))
             return
@@ -138,7 +122,7 @@ def peers_add(
 
         renamed = f", which was {peer.was} until now" if peer.was else ""
         screen.show(f"Paired with {peer.name}{renamed}.", peer_details(peer))
-        if added is None:
+        if fingerprint is not None:
             screen.note(f"Invite its person to a room: sublet room invite ROOM @human:{peer.node_id}")
         else:
             screen.note(f'Lend it a directory: sublet delegate DIR --to {peer.name} "PROMPT"')
@@ -229,7 +213,7 @@ def peers_rename(
             request = RenamePeer(name=name, new_name=new_name)
         except ValidationError as error:
             wrong = name if error.errors(include_url=False, include_input=False)[0]["loc"] == ("name",) else new_name
-            raise _no_name(f"{wrong!r} is no peer name") from None
+            raise no_name(f"{wrong!r} is no peer name") from None
         peer = await control.call(RENAME_PEER, request)
         if as_json:
             screen.emit(peer.model_dump(mode="json"))
@@ -401,14 +385,6 @@ async def _find(control: Control, name: str) -> PeerView:
     from sublet.daemon.peering.peers import unknown_peer
 
     raise unknown_peer(name, [peer.name for peer in known])
-
-
-def _no_name(what: str) -> SubletError:
-    return SubletError(
-        LocalCode.INVALID_ARGUMENT,
-        what,
-        "A name begins with a-z or 0-9, then a-z, 0-9, dot, dash or underscore; at most 63 characters.",
-    )
 
 
 def _without_secret(entry: TokenView) -> dict[str, object]:

@@ -53,7 +53,7 @@ def run(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run a relay until it is stopped: it carries rooms between daemons that do not reach each other."""
+    """Run the relay of a directory until it is stopped."""
     screen = Screen(as_json=as_json)
 
     async def body() -> None:
@@ -92,7 +92,7 @@ def init(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Make a relay: its directory, its own authority and certificate, and relay.json with its settings."""
+    """Make a relay: its directory, certificates and settings."""
     screen = Screen(as_json=as_json)
 
     async def body() -> Path:
@@ -144,7 +144,10 @@ def revoke(
     directory: DirOption,
     as_json: JsonFlag = False,
 ) -> None:
-    """Revoke a name for good: a relay that runs cuts its daemon at once. The name stays taken."""
+    """Take a name away for good.
+
+    A relay that runs cuts its daemon at once. The name stays taken.
+    """
     screen = Screen(as_json=as_json)
 
     async def body() -> None:

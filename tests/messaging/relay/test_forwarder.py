@@ -1,57 +1,65 @@
-"""The worker: each sender in turn, bounds, and that nothing of one client ends it."""
+"""The forwarder: each sender in turn, bounds, and that nothing of one client ends it."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from sublet.messaging.relay import worker as worker_module
+from sublet.messaging.relay import forwarder as forwarder_module
+from sublet.messaging.relay.forwarder import Forwarder, Work
 from sublet.messaging.relay.tokens import ForwardedTokens
-from sublet.messaging.relay.worker import Work, Worker
 from sublet.messaging.running.fair_queue import Bounds
 
 
+def wait_for_gate(gate: threading.Event) -> None:
+    gate.wait(20)
+
+
 def test_it_does_what_waits_in_turn_and_goes_on_after_a_failure() -> None:
-    worker, done, gate = Worker(), list[str](), threading.Event()
-    worker.soon(gate.wait)
+    forwarder, done, gate = Forwarder(), list[str](), threading.Event()
+    forwarder.soon(partial(wait_for_gate, gate))
 
     def fail() -> None:
         raise RuntimeError("of one client")
 
     for sender in ("a", "a", "b"):
-        worker.add(sender, 1, Work(lambda sender=sender: done.append(sender)))
-    worker.soon(fail)
-    worker.soon(lambda: done.append("first"))
-    assert worker.waiting()[0] == 3
+        forwarder.add(sender, 1, Work(partial(done.append, sender)))
+    forwarder.soon(fail)
+    forwarder.soon(lambda: done.append("first"))
+    assert forwarder.waiting()[0] == 3
     gate.set()
     over = threading.Event()
-    worker.add("c", 1, Work(over.set))
+    forwarder.add("c", 1, Work(over.set))
     assert over.wait(20)
-    worker.close()
+    forwarder.close()
     assert done[0] == "first"
     assert sorted(done[1:]) == ["a", "a", "b"]
     assert done[1:3] != ["a", "a"], "nobody waits for all of another's"
 
 
 def test_what_finds_no_room_is_told_and_it_is_the_largest_senders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_module, "QUEUE", Bounds(items=3, size=1 << 20, items_of_owner=3, size_of_owner=1 << 20))
-    worker, gate, lost = Worker(), threading.Event(), list[str]()
-    worker.soon(gate.wait)
-    while worker.waiting()[0]:
+    monkeypatch.setattr(
+        forwarder_module, "QUEUE", Bounds(items=3, size=1 << 20, items_of_owner=3, size_of_owner=1 << 20)
+    )
+    forwarder, gate, lost = Forwarder(), threading.Event(), list[str]()
+    forwarder.soon(partial(wait_for_gate, gate))
+    while forwarder.waiting()[0]:
         pass
     for number, sender in enumerate(("a", "a", "a", "b", "a")):
-        worker.add(sender, 10, Work(lambda: None, lambda name=f"{sender}{number}": lost.append(name)))
-    assert worker.lost == len(lost) == 2
+        forwarder.add(sender, 10, Work(lambda: None, partial(lost.append, f"{sender}{number}")))
+    assert forwarder.lost == len(lost) == 2
     assert all(name.startswith("a") for name in lost)
     gate.set()
-    worker.close()
+    forwarder.close()
 
 
 def test_tokens_are_shown_where_they_should_be_and_nowhere_else() -> None:
     shown: set[tuple[str, str]] = set()
 
-    def declare(slot: str, key: str):  # type: ignore[no-untyped-def]
+    def declare(slot: str, key: str) -> Callable[[], None]:
         shown.add((slot, key))
         return lambda: shown.discard((slot, key))
 

@@ -24,7 +24,7 @@ class Work:
     """Something to be done.
 
     Args:
-        run: does it, on the worker's thread.
+        run: does it, on the forwarder's thread.
         lost: called where there is no room for it.
     """
 
@@ -32,7 +32,7 @@ class Work:
     lost: Callable[[], None] = lambda: None
 
 
-class Worker:
+class Forwarder:
     """Does what waits; any thread may call."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Worker:
         self._closing = False
         self.lost = 0
         """How much found no room."""
-        self._thread = threading.Thread(target=self._run, name="relay-worker", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="relay-forwarder", daemon=True)
         self._thread.start()
 
     def add(self, sender: str, size: int, work: Work) -> None:
