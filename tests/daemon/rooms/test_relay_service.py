@@ -27,7 +27,7 @@ from support.relay_hub import LocalDesk, RunningHub, running_hub
 from support.rooms import ANY_BUS
 
 pytestmark = pytest.mark.anyio
-PERSON = Subject("human", "human")
+PERSON = Subject("human")
 
 
 @dataclass
@@ -131,7 +131,7 @@ async def test_what_is_no_name_at_our_relay_is_refused(tmp_path: Path, name: str
 async def test_a_port_that_is_none_and_who_is_not_the_person_are_refused(tmp_path: Path) -> None:
     with running_hub(tmp_path / "relay") as running:
         async with half(tmp_path / "a", 1, running) as ann:
-            for caller, at in ((PERSON, "nowhere"), (Subject("mcp", "mcp"), None), (Subject("peer", "eve"), None)):
+            for caller, at in ((PERSON, "nowhere"), (Subject("mcp", "claude"), None), (Subject("peer", "eve"), None)):
                 with pytest.raises(SubletError) as refused:
                     await ann.service.register(RegisterName(name="ann", at=at), caller)
                 assert refused.value.code in (LocalCode.INVALID_ARGUMENT, LocalCode.POLICY_DENIED)
