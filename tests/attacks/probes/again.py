@@ -180,7 +180,7 @@ async def _relays_that_are_none() -> None:
     relay = free_port()
     network = ZenohNetwork(Endpoints((f"tcp/{HOST}:{free_port()}",)))
     try:
-        network.use_relay(Uplink(f"tls/{HOST}:{relay}", "s00000", Path("none.pem"), Path("none.key"), None))
+        network.use_relay(Uplink(f"tls/{HOST}:{relay}", "s00000", "", Path("none.pem"), Path("none.key"), None))
         async with await asyncio.start_server(nonsense, HOST, relay):
             await asyncio.sleep(0)
     finally:

@@ -32,6 +32,7 @@ def uplink_of(running: RunningHub, client: Client) -> Uplink:
     return Uplink(
         f"tls/127.0.0.1:{running.port}",
         client.slot,
+        client.node,
         at / f"{client.slot}.pem",
         at / f"{client.slot}.key",
         at / "authority.pem",
@@ -70,9 +71,10 @@ def test_two_networks_meet_over_a_relay(tmp_path: Path, stack: ExitStack) -> Non
     assert one.ask_relay("relay/room", statement.encode(), SECONDS) == b'{"ok":1}'
     attend(one, room, [bob])
     attend(other, room, [alice])
-    one.publish(key, b"payload", b"attached", DATA, to=())
+    one.publish(key, b"of our own", b"", DATA, to=(alice.node,))
+    one.publish(key, b"payload", b"attached", DATA, to=(alice.node, bob.node))
     until(lambda: heard, "what was published")
-    assert heard == [Sample(key, b"payload", b"attached")], "whoever it is for, since the relay decides"
+    assert heard == [Sample(key, b"payload", b"attached")], "a relay is not told what is for nobody that it reaches"
     end = one.announce(token)
     until(lambda: there == [True], "the token")
     end()
@@ -114,7 +116,7 @@ def test_a_relay_that_is_not_there_or_is_another_is_tried_again(
     network = ZenohNetwork(Endpoints())
     stack.callback(network.close)
     network.use_relay(
-        Uplink(wrong.endpoint, wrong.slot, wrong.certificate, wrong.key, other.directory / "authority.pem")
+        Uplink(wrong.endpoint, wrong.slot, "", wrong.certificate, wrong.key, other.directory / "authority.pem")
     )
     for _ in range(20):
         assert network.relay_epoch() == 0

@@ -22,6 +22,7 @@ from nacl.signing import SigningKey
 from sublet.daemon.config.config_file import bus_endpoint
 from sublet.daemon.rooms.relay_desk import AsksRelay, RelayDesk, RelayRefused
 from sublet.daemon.rooms.relay_registration import Registration, RegistrationFiles
+from sublet.protocol import ids
 from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
@@ -43,6 +44,7 @@ LOOK_SECONDS: Final = 15.0
 SETTLE_SECONDS: Final = 0.05
 """How long changes are gathered before the relay is told."""
 ANSWER_SECONDS: Final = 5.0
+LEAST_SECONDS: Final = 0.5
 RETRY_SECONDS: Final = 60.0
 """After a renewal that has failed."""
 _ROOM_EVENTS: Final = ("room.member.", "room.config.", "room.created")
@@ -162,7 +164,7 @@ class RelayKeeper:
                     await asyncio.to_thread(network.use_relay, wanted)
                     used = wanted
                 await self._tell(network, service)
-                with anyio.move_on_after(LOOK_SECONDS):
+                with anyio.move_on_after(await self._pause()):
                     await self._changed.wait()
                     await anyio.sleep(SETTLE_SECONDS)
         finally:
@@ -219,13 +221,26 @@ class RelayKeeper:
             if now > known.expires_at:
                 self._why = f"can't be asked for a new certificate: {error.message}"
 
+    async def _pause(self) -> float:
+        """Return after how many seconds it is looked again, though nothing has changed."""
+        known = await self.registration()
+        due = known.due_at - self._clock() if known is not None else LOOK_SECONDS
+        return min(LOOK_SECONDS, max(LEAST_SECONDS, due))
+
     async def _uplink(self) -> Uplink | None:
         from sublet.messaging.backends.zenoh_config import Uplink
 
         known = await self.registration()
         if known is None or known.expires_at <= self._clock():
             return None
-        return Uplink(known.relay, known.slot, self._files.certificate, self._files.key, self._authority)
+        return Uplink(
+            known.relay,
+            known.slot,
+            ids.node_id(bytes(self._key.verify_key)),
+            self._files.certificate,
+            self._files.key,
+            self._authority,
+        )
 
     async def _tell(self, network: ZenohNetwork, service: MessagingService) -> None:
         """Tell the relay what it does not know yet."""

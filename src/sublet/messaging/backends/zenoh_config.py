@@ -40,6 +40,7 @@ class Uplink:
     Args:
         endpoint: where it is, as Zenoh writes it: ``tls/HOST:PORT``.
         slot: ours, which is the common name of the certificate.
+        node: our node id.
         certificate: PEM file; read anew whenever the relay is called.
         key: PEM file of its private key.
         authority: PEM file by which the relay is known; None where a public authority knows it.
@@ -47,6 +48,7 @@ class Uplink:
 
     endpoint: str
     slot: str
+    node: str
     certificate: Path
     key: Path
     authority: Path | None

@@ -89,9 +89,10 @@ class ZenohNetwork:
         self._dialling: threading.Thread | None = None
 
     def publish(self, key: str, payload: bytes, attachment: bytes, qos: Qos, to: Collection[str] | None = None) -> None:
-        for link in self._all():
+        links = self._all()
+        for link in links:
             session = link.session
-            if session is None or not (to is None or link.proves_none or link.peer in to):
+            if session is None or not self._hears(link, to, links):
                 continue
             with suppress(zenoh.ZError):  # its session was closed meanwhile, and what is missing is asked for
                 session.put(
@@ -102,6 +103,15 @@ class ZenohNetwork:
                     congestion_control=zenoh.CongestionControl.DROP if qos.droppable else zenoh.CongestionControl.BLOCK,
                     express=not qos.droppable,
                 )
+
+    def _hears(self, link: Link, to: Collection[str] | None, links: Collection[Link]) -> bool:
+        """Tell whether what is for these daemons goes over a link; to a relay, if some of them have no link of ours."""
+        if to is None or link.peer == SHARED:
+            return True
+        uplink = self._uplink
+        if link.peer != UPLINK or uplink is None:
+            return link.peer in to
+        return not {*to} <= {uplink.node, *(one.peer for one in links if one.has_neighbour)}
 
     def subscribe(self, key: str, callback: Callable[[Sample], None]) -> Callable[[], None]:
         def heard(sample: zenoh.Sample) -> None:
@@ -221,16 +231,13 @@ class ZenohNetwork:
 
     def relay_epoch(self) -> int:
         """Return a number of the link to the relay, another one after each break; 0 where there is none."""
-        with self._lock:
-            link = self._links.get(UPLINK)
+        link = self._links.get(UPLINK)
         return link.came if link is not None and link.has_neighbour else 0
 
     def ask_relay(self, key: str, payload: bytes, timeout_seconds: float) -> bytes | None:
         """Ask the relay itself, and return its answer; None where it gives none. Blocks."""
-        with self._lock:
-            link, uplink = self._links.get(UPLINK), self._uplink
-        session = link.session if link is not None else None
-        if session is None or uplink is None:
+        link, uplink = self._links.get(UPLINK), self._uplink
+        if link is None or uplink is None or (session := link.session) is None:
             return None
         try:
             replies = session.get(
@@ -371,13 +378,8 @@ class ZenohNetwork:
                     log.exception("the uplink to a relay failed and is tried again")
                 self._closing.wait(UPLINK_RETRY_SECONDS)
                 continue
-            with self._lock:
-                wanted = not self._closing.is_set() and self._uplink is uplink and self._links.get(UPLINK) is link
-            if not wanted:
-                session.close()  # type: ignore[no-untyped-call]
-                return
             link.opened(session)
-            if self._uplink is not uplink:  # another one was chosen meanwhile
+            if self._closing.is_set() or self._uplink is not uplink:  # the end, or another one was chosen meanwhile
                 link.close()
             self.changed()
             return

@@ -58,6 +58,9 @@ class Slots:
         self._of = {row.account: row.number for row in self._rows.values() if row.state is SlotState.TAKEN}
         self._free = [number for number in range(count) if number not in self._rows]
         heapq.heapify(self._free)
+        self._ends = [(row.until, row.number) for row in self._rows.values()]
+        """When each certificate ends that was made for a slot, and of which, the next one first."""
+        heapq.heapify(self._ends)
 
     def state(self, number: int) -> SlotState:
         """Return how a slot stands."""
@@ -108,6 +111,7 @@ class Slots:
             heapq.heappop(self._free)
         row = SlotRow(number, SlotState.TAKEN, account, max(until, before.until if before is not None else 0))
         self._rows[number] = row
+        heapq.heappush(self._ends, (row.until, number))
         self._of[account] = number
         return row
 
@@ -121,9 +125,12 @@ class Slots:
 
     def _wake(self, now: float) -> None:
         """Let those be free whose last certificate ended long enough ago."""
-        over = [row for row in self._rows.values() if row.until + REST_SECONDS < now]
-        for row in over:
-            del self._rows[row.number]
+        while self._ends and self._ends[0][0] + REST_SECONDS < now:
+            _, number = heapq.heappop(self._ends)
+            row = self._rows.get(number)
+            if row is None or row.until + REST_SECONDS >= now:
+                continue  # a later certificate was made for it
+            del self._rows[number]
             if row.state is SlotState.TAKEN:
                 del self._of[row.account]
             if row.number < self.count:
