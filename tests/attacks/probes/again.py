@@ -388,7 +388,10 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: a relay that is none",
-        covers=("messaging.backends.zenoh_network:ZenohNetwork._dial",),
+        covers=(
+            "messaging.backends.zenoh_network:ZenohNetwork._dial",
+            "messaging.backends.zenoh_network:ZenohNetwork.use_relay",
+        ),
         throw=_relays_that_are_none,
     ),
     FailureProbe(

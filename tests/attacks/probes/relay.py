@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from attacks.probe import CostProbe, KeptProbe, Probe
+import anyio
+
+from attacks.kit.as_probe import throwing
+from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe, Reason
+from daemon.rooms import test_relay_service
+from sublet.messaging.relay.buckets import MAX_BUCKETS, Buckets, Rate
 from sublet.messaging.relay.forwarder import Forwarder, Work
 from sublet.messaging.relay.membership import RoomTable, Routes, Sent
 from sublet.messaging.relay.slots import Slots
 from sublet.messaging.relay.tokens import ForwardedTokens
 from sublet.protocol.relay.attendance import Attendance
+from sublet.protocol.relay.errors import RelayRefusal
+from sublet.protocol.relay.requests import RequestAction
 from sublet.protocol.relay.room_statement import RoomHomes, RoomStatement
-from support.relay_accounts import SALT, Client
+from support.noise import noise
+from support.relay_accounts import SALT, Client, make_registry
 
 EVE = Client("eve")
 
@@ -75,7 +86,77 @@ def _tokens() -> Iterator[object]:
     yield tokens
 
 
+@contextmanager
+def _callers() -> Iterator[object]:
+    """Let more addresses ask than are remembered."""
+    buckets = Buckets(Rate(1.0, 10.0))
+    for number in range(2 * MAX_BUCKETS):
+        buckets.take(f"2001:db8::{number:x}")
+    yield buckets
+
+
+@contextmanager
+def _names() -> Iterator[object]:
+    """Let names be asked for that there is no slot for, and that are no names."""
+    with TemporaryDirectory() as place:
+        registry = make_registry(Path(place), slots=2)
+        for number in range(40):
+            with suppress(RelayRefusal):
+                registry.answer(RequestAction.REGISTER, Client(f"n{number}").request())
+            with suppress(RelayRefusal):
+                registry.answer(RequestAction.REGISTER, noise(4_096))
+        yield registry
+
+
+async def _failing() -> None:
+    """What one client sends fails, and what the others have sent is forwarded all the same."""
+    forwarder, done = Forwarder(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    forwarder.add("s00000", 1, Work(_fail))
+    forwarder.soon(_fail)
+    forwarder.add("s00001", 1, Work(partial(loop.call_soon_threadsafe, done.set)))
+    with anyio.fail_after(30):
+        await done.wait()
+    await asyncio.to_thread(forwarder.close)
+
+
 PROBES: list[Probe] = [
+    KeptProbe(
+        name="relay: addresses without end",
+        covers=["messaging.relay.buckets:Buckets.__init__"],
+        attack=_callers,
+        left=32 << 20,
+    ),
+    KeptProbe(
+        name="relay: names without a slot",
+        covers=["messaging.relay.registry:Registry.__init__"],
+        attack=_names,
+    ),
+    FailureProbe(
+        name="relay: what one client sends can't be forwarded",
+        covers=["messaging.relay.forwarder:Forwarder.__init__"],
+        throw=_failing,
+    ),
+    FailureProbe(
+        name="relay: a daemon whose relay says another key",
+        covers=["daemon.rooms.relay_keeper:RelayKeeper.run"],
+        throw=throwing(test_relay_service.test_two_daemons_meet_by_name_and_talk_over_a_relay),
+    ),
+    Reason(
+        name="relay: the directory of whoever runs it",
+        covers=[
+            "app.relay:_Relay.look",
+            "app.relay:_alone",
+            "app.relay:run_relay",
+            "messaging.relay.authority:Authority.load",
+            "messaging.relay.authority:Authority.make",
+            "messaging.relay.authority:Authority.renew_server",
+            "messaging.relay.authority:_write_key",
+            "messaging.relay.settings:write_settings",
+            "messaging.relay.store:SqliteRelayStore.__init__",
+        ],
+        why="fixed names in the operator's own private directory, in a process that the operator runs for this alone",
+    ),
     CostProbe(
         name="relay: a client with many rooms",
         covers=["messaging.relay.membership:Routes._companions"],
@@ -90,7 +171,11 @@ PROBES: list[Probe] = [
     ),
     KeptProbe(
         name="relay: a flood of messages",
-        covers=["messaging.relay.forwarder:Forwarder._next", "messaging.relay.forwarder:Forwarder._run"],
+        covers=[
+            "messaging.relay.forwarder:Forwarder.__init__",
+            "messaging.relay.forwarder:Forwarder._next",
+            "messaging.relay.forwarder:Forwarder._run",
+        ],
         attack=_flooded,
         bound=80 << 20,
     ),
