@@ -70,6 +70,9 @@ async def serve(options: UpOptions, reporter: Reporter, ready: Callable[[StatusV
 
 async def _run(options: UpOptions, ready: Callable[[StatusView], None]) -> None:
     load_lean()
+    from sublet.daemon.health.heap_bounds import bound_heaps
+
+    bound_heaps()
     from sublet.app.running import run_daemon
     from sublet.cli.reaching.start_report import log_path
     from sublet.daemon.config.daemon_config import DaemonConfig
