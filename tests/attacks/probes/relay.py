@@ -114,7 +114,11 @@ async def _failing() -> None:
     loop = asyncio.get_running_loop()
     forwarder.add("s00000", 1, Work(_fail))
     forwarder.soon(_fail)
-    forwarder.add("s00001", 1, Work(partial(loop.call_soon_threadsafe, done.set)))
+
+    def tell() -> None:
+        loop.call_soon_threadsafe(done.set)
+
+    forwarder.add("s00001", 1, Work(tell))
     with anyio.fail_after(30):
         await done.wait()
     await asyncio.to_thread(forwarder.close)
