@@ -52,5 +52,5 @@ class Buckets:
         return holds
 
     def forget(self, name: str) -> None:
-        """Forget a bucket."""
+        """Let whoever has this name begin anew with a full one."""
         self._left.pop(name, None)
