@@ -58,6 +58,8 @@ class Keyring:
         self._keys: dict[EntityId, tuple[VerifyKey, ...]] = {}
         self.moves = 0
         """How often it became known, or changed, that an entity is at home elsewhere than its domain says."""
+        self.learned: list[Callable[[EntityId], None]] = []
+        """Told of whom a record is here that was not, or another one."""
         self._proven: set[bytes] = set()
         """Records as they travel, which come again with every answer and are not proven each time."""
         self._renewed: dict[tuple[EntityId, str], int] = {}
@@ -153,3 +155,5 @@ class Keyring:
         self._proven.add(record.encode())
         self._records[record.entity_id] = record
         self._keys[record.entity_id] = record.verify_keys()
+        for told in self.learned:
+            told(record.entity_id)

@@ -8,6 +8,7 @@ from random import Random
 from protocol.ezagent.configs import ADMIN, BOB, EVE, OWNER, ROOM, Writer, room
 from sublet.protocol.ezagent.room.fold import MAX_REASON_CHARS, MAX_TURNS, RETRIES_OF_STATEMENT, evaluate
 from sublet.protocol.ezagent.room.state import RoomState
+from sublet.protocol.ezagent.room.table import ENCRYPTION
 from sublet.protocol.ezagent.yjs.update import Value
 
 
@@ -142,3 +143,26 @@ def test_restrictions_of_equals_in_a_long_row_end() -> None:
     assert state.role(OWNER) is not None
     again = evaluate(ROOM, reversed(list(owner.known.values())))
     assert told(again) == told(state)
+
+
+def test_encryption_is_raised_and_never_lowered_whoever_writes_at_the_same_time() -> None:
+    owner, admin, _, _ = room()
+    owner.write(ENCRYPTION, "transport_only")
+    admin.hear(owner)
+    for first, second in ((owner, admin), (admin, owner)):
+        first.write(ENCRYPTION, "members")
+        second.write(ENCRYPTION, "transport_only")
+        for _ in range(2):
+            first.hear(second)
+            second.hear(first)
+        assert first.state().fields[ENCRYPTION] == second.state().fields[ENCRYPTION] == "members"
+    owner.write(ENCRYPTION, "other")
+    owner.write(ENCRYPTION, None)
+    assert owner.state().fields[ENCRYPTION] == "members"
+
+
+def test_only_an_admin_raises_encryption() -> None:
+    owner, _, bob, _ = room()
+    bob.write(ENCRYPTION, "members")
+    owner.hear(bob)
+    assert owner.state().fields.get(ENCRYPTION) != "members"

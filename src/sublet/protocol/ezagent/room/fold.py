@@ -19,7 +19,8 @@ from sublet.protocol.ezagent.room.ancestry import Ancestry, KnownWrites
 from sublet.protocol.ezagent.room.seen import CONFIG, Seen, covers
 from sublet.protocol.ezagent.room.state import Level, Membership, MembershipGrant, Removal, Role, RoomState
 from sublet.protocol.ezagent.room.statements import MEMBERS, USERS, NestedMap, Statement, genesis
-from sublet.protocol.ezagent.room.table import allowed, level_of
+from sublet.protocol.ezagent.room.table import ENCRYPTION, allowed, level_of
+from sublet.protocol.ezagent.sealing.levels import is_raise
 from sublet.protocol.ezagent.yjs.update import ItemId
 
 MAX_REASON_CHARS: Final = 500
@@ -178,6 +179,8 @@ class _Fold:
             self.state.levels[name] = Level(statement.level, statement.seen).after(self.state.levels.get(name))
         elif path == ("membership", "policy") and not isinstance(statement.value, NestedMap):
             self.state.fields[path] = statement.value
+        elif path == ENCRYPTION and is_raise(statement.value, self.state.fields.get(path)):
+            self.state.fields[path] = str(statement.value)
         return True
 
     def _written_inside(self, statement: Statement) -> bool:
@@ -274,6 +277,8 @@ class _Fold:
         """Return the state, with the plain fields as the CRDT orders the writes that count."""
         for statement in statements:
             if statement.id in self._effective and not isinstance(statement.value, NestedMap):
+                if statement.path == ENCRYPTION and not is_raise(statement.value, self.state.fields.get(ENCRYPTION)):
+                    continue  # of those that were written at the same time, the strongest holds
                 self.state.fields[statement.path] = statement.value
         for path in [path for path, value in self.state.fields.items() if value is None or path[:2] == MEMBERS]:
             del self.state.fields[path]

@@ -11,14 +11,16 @@ from typing import Final, TypeAlias
 from sublet.protocol.ezagent.ids import is_entity_id
 from sublet.protocol.ezagent.room.state import MAX_GRANTS, MAX_REMOVALS, ROLE_POWER, Policy, Role, RoomState
 from sublet.protocol.ezagent.room.statements import KNOCKS, MEMBERS, USERS, NestedMap, Path, Statement
+from sublet.protocol.ezagent.sealing.levels import is_raise
 
 Check: TypeAlias = Callable[[Statement, RoomState], bool]
 
+ENCRYPTION: Final = ("encryption",)
 ADMIN_FIELDS: Final = (
     ("name",),
     ("avatar_hash",),
     ("relays",),
-    ("encryption",),
+    ENCRYPTION,
     ("timeline",),
     ("enabled_extensions",),
     ("membership", "policy"),
@@ -66,6 +68,8 @@ def _admin(statement: Statement, state: RoomState) -> bool:
     if statement.path == ("name",) and not (
         isinstance(statement.value, str) and 0 < len(statement.value) <= MAX_NAME_CHARS
     ):
+        return False
+    if statement.path == ENCRYPTION and not is_raise(statement.value, state.fields.get(ENCRYPTION)):
         return False
     return not isinstance(statement.value, NestedMap) and _is_admin(statement, state)
 
