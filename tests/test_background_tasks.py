@@ -18,6 +18,8 @@ STARTERS = {"start_soon", "create_task", "ensure_future", "Thread", "run_corouti
 NAMED = re.compile(rf"\b(?:{'|'.join(sorted(STARTERS))}|start)\b")
 
 OPERATIONS = {
+    # A relay's process has one thing to do, and ends where a part of it fails.
+    "app.relay:run_relay",
     # Parts of a request, whose failure is the request's.
     "a2a_server.delegated:DelegatedWork._relay",
     "a2a_server.plain:PlainAnswers._stream",
@@ -81,8 +83,9 @@ OPERATIONS = {
     "daemon.process.stop_limit:StopLimit._wait",
     "daemon.process.stop_limit:StopLimit.begin",
     "daemon.storage.store:Store.__init__",
-    "messaging.backends.zenoh_network:ZenohNetwork.__init__",
+    "messaging.backends.zenoh_network:ZenohNetwork.use_relay",
     "messaging.links.links:Links.__init__",
+    "messaging.relay.forwarder:Forwarder.__init__",
     "messaging.running.owner:Owner.__init__",
     "messaging.running.sender:Sender.__init__",
 }

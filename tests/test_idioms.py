@@ -29,6 +29,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "daemon.storage.store": "owns the database's connections",
         "messaging.backends.zenoh_network": "starts the network, which may hang",
         "messaging.links.links": "the engine's network calls it from other threads",
+        "messaging.relay.forwarder": "forwards in a relay's process, which a link may block",
         "messaging.running.owner": "owns the engine, which one thread alone may touch",
         "messaging.running.sender": "publishes, which a link may block",
     },

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sublet up", allow_abbrev=False)
     parser.add_argument(REPORT, type=int, required=True)
-    for name in ("agent", "a2a", "sftp", "web", "zenoh", "public-url", "log-level"):
+    for name in ("agent", "a2a", "sftp", "web", "zenoh", "public-url", "log-level", "relay", "relay-ca"):
         parser.add_argument(f"--{name}")
     for flag in ("--lan", "--unsandboxed"):
         parser.add_argument(flag, action="store_true")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import zenoh
 from sublet.messaging.ports.network import Heard, Sample
 
 log = structlog.get_logger(__name__)
+_COMINGS: Final = itertools.count(1)
 
 SHARED: Final = "shared"
 """The link over plain endpoints."""
@@ -114,6 +116,8 @@ class Link:
         self._live: dict[int, Any] = {}
         self._events: Any = None
         self._neighbours: set[str] = set()
+        self.came = next(_COMINGS)
+        """Another number whenever somebody comes to its other end."""
 
     @property
     def proves_none(self) -> bool:
@@ -133,6 +137,7 @@ class Link:
             def changed(event: zenoh.TransportEvent) -> None:
                 name = str(event.transport.zid)
                 if event.kind == zenoh.SampleKind.PUT:
+                    self.came = next(_COMINGS)
                     neighbours.add(name)
                 else:
                     neighbours.discard(name)
