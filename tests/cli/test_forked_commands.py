@@ -1,4 +1,4 @@
-"""Programs that a test starts ask the process that forks commands for it, unless they are elsewhere or want another kind."""
+"""Programs of a test ask the process that forks commands for it, unless they are elsewhere or want another kind."""
 
 from __future__ import annotations
 

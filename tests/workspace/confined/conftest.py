@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def repository(root: Path) -> Path:
 def lend(root: Path) -> Iterator[Lend]:
     made: list[Lease] = []
 
-    def lease(rules: ViewRules | None = None, **more: object) -> Lease:
+    def lease(rules: ViewRules | None = None, **more: Any) -> Lease:
         made.append(Lease(root, rules, **more))
         return made[-1]
 

@@ -7,7 +7,7 @@ import os
 import stat
 from collections import OrderedDict
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -343,8 +343,8 @@ def test_what_goes_before_the_keeper_looks_at_it_is_passed_over(
     lease = lend(keeper=Keeping(tmp_path / "kept", root))
     real = os.utime
 
-    def gone(name: bytes, *more: object, **named: object) -> None:
-        real(name, *more, **named)  # type: ignore[call-overload]
+    def gone(name: bytes, *more: Any, **named: Any) -> None:
+        real(name, *more, **named)
         (root / "c/other").unlink()
 
     monkeypatch.setattr(os, "utime", gone)

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from attacks.kit.repository import index_of
-from sublet.workspace.confined import moving
 from sublet.workspace.confined.changing import (
     DRAFT,
     FULL,
@@ -22,7 +21,7 @@ from sublet.workspace.confined.changing import (
     NOT_MADE,
     UNCHECKED,
 )
-from sublet.workspace.git.take import QUICK_BYTES
+from sublet.workspace.git.take import QUICK_BYTES, looking
 from sublet.workspace.own_names import OwnNames
 from support.sftp_client import PathRules
 from workspace.confined.leases import (
@@ -285,7 +284,7 @@ def test_what_is_taken_is_charged_as_it_came_to_be(repository: Path, lend: Lend)
     lease = lend()
     lease.put(".git/refs/heads/x.lock", ONE)
     with lease.fs._parent(parts(".git/refs/heads/x")) as directory:
-        looked = moving.looking(directory, b"x.lock", directory, parts(".git/refs/heads/x"), RULES)
+        looked = looking(directory, b"x.lock", directory, parts(".git/refs/heads/x"), RULES)
     looked.look()
     looked._content = ONE[:-1]
     lease.fs.link(parts(".git/refs/heads/x.lock"), parts(".git/refs/heads/x"), looked)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.disk.openat2 import walk_beneath
+from sublet.disk.openat2 import rename_noreplace, walk_beneath
 from sublet.workspace.confined import moving, shared
 from sublet.workspace.confined.changing import (
     HIDDEN,
@@ -173,7 +173,7 @@ def test_handles_stay_where_somebody_else_has_taken_the_file_away(
 ) -> None:
     lease = lend()
     file = lease.fs.open_write(parts("a/b/file"), os.O_RDWR, 0)
-    real = moving.rename_noreplace
+    real = rename_noreplace
 
     def elsewhere(*arguments: object) -> None:
         real(*arguments)  # type: ignore[arg-type]
@@ -328,7 +328,7 @@ def test_a_hidden_name_that_the_lender_makes_in_this_moment_is_not_replaced(
     root: Path, lend: Lend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = lend()
-    real = moving.rename_noreplace
+    real = rename_noreplace
 
     def planted(*arguments: object) -> None:
         (root / "c/x.pem").write_bytes(b"of the lender")
@@ -405,7 +405,7 @@ def test_what_the_lender_makes_in_this_moment_stays_where_the_lease_only_adds(
 ) -> None:
     lease = lend(ONLY_ADDS)
     lease.put("a/b/mine", b"1")
-    real = moving.rename_noreplace
+    real = rename_noreplace
 
     def planted(*arguments: object) -> None:
         (root / "c/new").write_bytes(b"of the lender")

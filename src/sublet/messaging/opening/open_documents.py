@@ -62,7 +62,7 @@ class OpenDocuments:
         self._open: OrderedDict[str, Document] = OrderedDict()
         self._counted = InMemory()
         self._most = _bounds()
-        """Documents, elements and writers beyond which some are closed; more than the bounds where all of them have to stay."""
+        """Documents, elements and writers beyond which some are closed; more than the bounds where all have to stay."""
         self.shard_opened: list[Callable[[RoomId], None]] = []
         """Told of rooms of which a shard is opened, which may be new."""
         self.lacking: list[Callable[[str], None]] = []
