@@ -228,7 +228,7 @@ def _reaction_key(data: bytes) -> None:
 def _seen(data: bytes) -> None:
     found = seen.parse_seen(Reader(data).value())
     if isinstance(found, seen.PackedSeen):
-        assert len(found) <= len(found.pairs)
+        assert len(found["config"]) <= len(found.pairs)
     elif found is not None:
         again = seen.parse_seen(seen.seen_value(found))
         assert isinstance(again, seen.PackedSeen) or again == {doc: clocks for doc, clocks in found.items() if clocks}

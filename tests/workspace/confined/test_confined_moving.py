@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from attacks.kit.repository import index_of
+from sublet.workspace.confined import moving
 from sublet.workspace.confined.changing import (
     DRAFT,
     FULL,
