@@ -196,6 +196,7 @@ async def test_an_answer_that_comes_byte_by_byte_without_end_is_left(
 ) -> None:
     make_registry(tmp_path)
     monkeypatch.setattr(relay_desk, "ASK_SECONDS", 1.0)
+    ended = asyncio.Event()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
 
@@ -208,12 +209,15 @@ async def test_an_answer_that_comes_byte_by_byte_without_end_is_left(
                 await asyncio.sleep(0.05)
         except OSError:
             writer.close()
+            ended.set()
 
     server = await asyncio.start_server(drip, "127.0.0.1", 0, ssl=context)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        with anyio.fail_after(60), pytest.raises(SubletError) as refused:
-            await RelayDesk(f"https://127.0.0.1:{port}", tmp_path / "authority.pem").domain()
+        with anyio.fail_after(60):
+            with pytest.raises(SubletError) as refused:
+                await RelayDesk(f"https://127.0.0.1:{port}", tmp_path / "authority.pem").domain()
+            await ended.wait()
     assert refused.value.code is LocalCode.UNAVAILABLE
     assert "in time" in refused.value.message
 

@@ -317,10 +317,10 @@ def test_the_relays_own_certificate_is_renewed_before_its_end(tmp_path: Path, mo
     file = tmp_path / "server.pem"
     before = file.read_bytes()
     made = authority.Authority.load(tmp_path)
-    made.renew_server([DOMAIN])
+    made.renew_server([DOMAIN, "127.0.0.1"])
     assert file.read_bytes() == before
     monkeypatch.setattr(authority, "RENEW_SERVER", timedelta(days=400))
-    made.renew_server([DOMAIN])
+    made.renew_server([DOMAIN, "127.0.0.1"])
     assert file.read_bytes() != before
     assert (tmp_path / "authority.key").stat().st_mode & 0o077 == 0
     (tmp_path / "authority.key").write_bytes((tmp_path / "server.key").read_bytes())
