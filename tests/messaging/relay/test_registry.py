@@ -143,8 +143,13 @@ def test_what_another_process_revokes_is_seen(tmp_path: Path) -> None:
     assert cut == [alice.slot]
     assert registry.account_of(alice.slot) is None
     assert registry.account_of(bob.slot) is not None
-    history = sqlite3.connect(path).execute("SELECT name, what FROM history ORDER BY seq").fetchall()
+    connection = sqlite3.connect(path)
+    history = connection.execute("SELECT name, what FROM history ORDER BY seq").fetchall()
     assert history == [("alice", "registered"), ("bob", "registered"), ("alice", "revoked")]
+    connection.execute("UPDATE accounts SET revoked = 1, version = version + 1")
+    connection.commit()
+    registry.look_again()
+    assert cut == [alice.slot, bob.slot], "whoever counts no more is cut, whatever the slots say"
 
 
 def test_closed_and_full_relays_take_no_new_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

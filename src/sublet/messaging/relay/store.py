@@ -189,10 +189,8 @@ class SqliteRelayStore:
                 (SlotState.RESTING, account.name, slot.number if slot is not None else -1),
             )
             if slot is not None:
-                # No end that is on the disk comes earlier by what this process happens to know.
                 database.execute(
-                    "INSERT INTO slots VALUES (?, ?, ?, ?) ON CONFLICT (number) DO UPDATE SET"
-                    " state = excluded.state, account = excluded.account, until = max(until, excluded.until)",
+                    "INSERT OR REPLACE INTO slots VALUES (?, ?, ?, ?)",
                     (slot.number, slot.state, slot.account, slot.until),
                 )
                 database.execute(
