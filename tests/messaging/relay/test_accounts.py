@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,8 +86,8 @@ def test_a_key_that_was_revoked_or_rotated_away_is_nobodys_again() -> None:
     accounts.put(accounts.rotated("alice", KEYS[0], KEYS[2]))
     for key in (KEYS[0], KEYS[1]):
         for take in (
-            lambda key=key: accounts.registered("another", key, 9),
-            lambda key=key: accounts.rotated("alice", KEYS[2], key),
+            partial(accounts.registered, "another", key, 9),
+            partial(accounts.rotated, "alice", KEYS[2], key),
         ):
             with pytest.raises(RelayRefusal) as refused:
                 take()
