@@ -11,13 +11,16 @@ import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import anyio
 import pytest
 
+from sublet.app import relay as relay_module
 from sublet.app.relay import RelayPlaces, RelayReady, init_relay, names_of, revoke_name, run_relay
 from sublet.daemon.rooms.relay_desk import RelayDesk, RelayRefused
+from sublet.messaging.relay import authority as authority_module
 from sublet.messaging.relay.settings import RelaySettings
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.relay.requests import RequestAction
@@ -144,3 +147,52 @@ async def test_damaged_certificates_are_named(tmp_path: Path) -> None:
     with pytest.raises(SubletError, match="can't be used") as refused:
         await run_relay(directory, ANYWHERE, lambda _: None)
     assert refused.value.code is LocalCode.UNAVAILABLE
+
+
+async def test_init_touches_no_directory_that_is_somebody_elses(tmp_path: Path) -> None:
+    full, shared, empty = tmp_path / "full", tmp_path / "shared", tmp_path / "empty"
+    for one in (full, shared, empty):
+        one.mkdir()
+        one.chmod(0o755)
+    shared.chmod(0o777)
+    (full / "passwd").touch()
+    for one in (full, shared):
+        before = one.stat().st_mode
+        with pytest.raises(SubletError) as refused:
+            init_relay(one, SETTINGS)
+        assert refused.value.code is LocalCode.CONFLICT
+        assert one.stat().st_mode == before
+        assert not (one / "relay.json").exists()
+    init_relay(empty, SETTINGS)
+    assert empty.stat().st_mode & 0o777 == 0o755
+    assert all((empty / name).stat().st_mode & 0o077 == 0 for name in ("authority.key", "server.key", "relay.key"))
+
+
+@pytest.mark.parametrize("missing", [("relay.json",), ("relay.json", "relay.key"), ("relay.json", "authority.pem")])
+async def test_an_init_that_was_cut_off_is_gone_on_with(tmp_path: Path, missing: tuple[str, ...]) -> None:
+    directory = tmp_path / "r"
+    init_relay(directory, SETTINGS)
+    root = (directory / "authority.key").read_bytes()
+    for name in missing:
+        (directory / name).unlink()
+    with pytest.raises(SubletError) as refused:
+        await run_relay(directory, ANYWHERE, lambda _: None)
+    assert refused.value.code is LocalCode.NOT_FOUND
+    init_relay(directory, SETTINGS)
+    assert (directory / "authority.key").read_bytes() == root
+    async with running(directory) as told:
+        assert await RelayDesk(told.registration, directory / "authority.pem").domain() == DOMAIN
+
+
+async def test_the_relays_certificate_is_looked_at_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "r"
+    init_relay(directory, SETTINGS)
+    monkeypatch.setattr(relay_module, "CERTIFICATE_SECONDS", 0.0)
+    async with running(directory):
+        before = (directory / "server.pem").read_bytes()
+        monkeypatch.setattr(authority_module, "RENEW_SERVER", timedelta(days=400))
+        with anyio.fail_after(20):
+            while (directory / "server.pem").read_bytes() == before:
+                await anyio.sleep(0.05)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zenoh
 
 from sublet.messaging.links.declared import MAX_ANNOUNCED
 from sublet.messaging.relay import hub as hub_module
+from sublet.messaging.relay import membership
 from sublet.messaging.relay import senders as senders_module
 from sublet.messaging.relay.authority import Authority, requested_key
 from sublet.messaging.relay.buckets import Rate
@@ -213,3 +216,74 @@ def test_names_taken_in_bulk_leave_no_slot_for_longer_than_a_certificate_lasts(t
     assert refusal.value.code is RelayCode.QUOTA_EXCEEDED
     now = time.time() + 2 * 3_600
     registry.answer(RequestAction.REGISTER, Client("three").request(at=now))
+
+
+def test_tokens_that_are_no_presence_stop_nobody(running: RunningHub) -> None:
+    eve, alice, bob = (running.link(Client(name)) for name in ("eve", "alice", "bob"))
+    for key in ("x", "ezagent", f"ezagent/{alice.client.room()}/ephemeral/presence/{alice.client.entity}"):
+        eve.announce(key)
+    own = f"ezagent/{eve.client.room()}/ephemeral/presence/{eve.client.entity}"
+    eve.announce(own)
+    until(lambda: running.hub.tokens.count() == 1, "the one that may be announced")
+    assert running.hub.tokens.of(eve.client.slot) == [own]
+    room = running.room(alice, [bob])
+    alice.put(f"ezagent/{room}/{INDEX}", b"hello")
+    until(lambda: any(payload == b"hello" for _, payload in bob.heard), "the message")
+
+
+def test_who_is_asked_much_does_not_pay_for_the_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(senders_module, "FLOOD_SECONDS", 0.0)
+    with running_hub(tmp_path, rate=Rate(1e-6, 400)) as running:
+        eve, bob = running.link(Client("eve")), running.link(Client("bob"))
+        room = running.room(eve, [bob])
+        bob.serve(bob.own(), bytes(64 << 10), times=50)
+        for _ in range(4):
+            eve.ask(f"ezagent/{room}/config/state", seconds=2)
+        assert running.senders.dropped > 0, "eve has spent what is hers"
+        assert running.senders.may_send(bob.client.slot, 0), "bob has not"
+        assert not running.senders.floods(bob.client.slot)
+        assert running.registry.account_of(bob.client.slot) is not None
+
+
+def test_a_client_fills_the_table_of_rooms_with_its_own_share_alone(
+    running: RunningHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "MAX_ROOMS_OF_SIGNER", 2)
+    eve, alice = running.link(Client("eve")), running.link(Client("alice"))
+    rooms = [eve.client.room(at) for at in range(4)]
+    told = [eve.control("room", eve.client.states(room, [eve.client]).encode()) for room in rooms]
+    assert [one.get("ok") for one in told] == [1, 1, None, None]
+    for number in range(4):  # as if others had opened them, with keys that she makes up
+        other = Client(f"n{number}")
+        statement = other.states(other.room(), [other])
+        assert eve.control("room", statement.encode())["error"]["code"] == "PERMISSION_DENIED"
+    assert len(running.registry.rooms) == 2
+    running.room(alice, [])
+    running.registry.revoke("eve")
+    assert len(running.registry.rooms) == 1
+
+
+def test_an_owner_of_before_locks_no_room(running: RunningHub) -> None:
+    alice, eve = running.link(Client("alice")), running.link(Client("eve"))
+    room = alice.client.room()
+    given = alice.client.states(room, [alice.client, eve.client], managers=[alice.client, eve.client])
+    assert alice.control("room", given.encode()) == {"ok": 1}
+    eves: dict[str, Any] = {"creator": alice.client, "managers": [eve.client]}
+    last = eve.client.states(room, [eve.client], 2**53 - 1, **eves)
+    assert eve.control("room", last.encode())["error"]["code"] == "CONFLICT"
+    assert eve.control("room", eve.client.states(room, [eve.client], 2, **eves).encode()) == {"ok": 2}
+    known = json.loads(alice.control("statement", room.encode())["ok"])
+    assert known["version"] == 2
+    assert alice.control("room", alice.client.states(room, [alice.client], 3).encode()) == {"ok": 3}
+    again = eve.client.states(room, [eve.client], 4, **eves)
+    assert eve.control("room", again.encode())["error"]["code"] == "PERMISSION_DENIED"
+
+
+def test_a_key_that_was_revoked_comes_back_under_no_other_name(running: RunningHub) -> None:
+    alice, eve = running.link(Client("alice")), running.link(Client("eve"))
+    running.room(alice, [eve])
+    running.registry.revoke("eve")
+    with pytest.raises(RelayRefusal) as refusal:
+        running.registry.answer(RequestAction.REGISTER, eve.client.request(name="eve2"))
+    assert refusal.value.code is RelayCode.REVOKED
+    assert running.registry.slot_of(eve.client.node) is None

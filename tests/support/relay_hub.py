@@ -56,8 +56,9 @@ class LocalDesk:
         assert isinstance(expires, int)
         return Admission(record, self.registry.public_key, str(told["slot"]), str(told["certificate"]), expires)
 
-    async def record(self, name: str) -> NameRecord:
+    async def record(self, name: str, relay_key: bytes | None = None) -> NameRecord:
         """``AsksRelay.record``."""
+        assert relay_key in (None, self.registry.public_key)
         return self.registry.lookup(name)
 
 

@@ -10,6 +10,8 @@ import fcntl
 import os
 import signal
 import socket
+import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,7 +26,7 @@ from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
 from sublet.daemon.net.tcp_socket import listen_tcp
 from sublet.daemon.peering.identity import load_seed
-from sublet.messaging.relay.authority import SERVER_FILE, SERVER_KEY_FILE, Authority
+from sublet.messaging.relay.authority import ROOT_FILE, ROOT_KEY_FILE, SERVER_FILE, SERVER_KEY_FILE, Authority
 from sublet.messaging.relay.buckets import Buckets
 from sublet.messaging.relay.desk import LEVEL, TIERS, Desk
 from sublet.messaging.relay.hub import Hub
@@ -38,6 +40,12 @@ from sublet.protocol.relay.errors import RelayRefusal
 
 KEY_FILE: Final = "relay.key"
 LOCK_FILE: Final = "lock"
+MADE_FILES: Final = frozenset(
+    {ROOT_FILE, ROOT_KEY_FILE, SERVER_FILE, SERVER_KEY_FILE, KEY_FILE, LOCK_FILE, SETTINGS_FILE}
+)
+"""What ``init_relay`` makes."""
+CERTIFICATE_SECONDS: Final = 86_400.0
+"""How often it is looked whether the relay's own certificate ends soon."""
 LOOK_SECONDS: Final = 0.2
 """How often the relay looks for names that its operator has revoked, and for other settings."""
 MAX_CONNECTIONS: Final = 256
@@ -80,24 +88,43 @@ def init_relay(directory: Path, settings: RelaySettings) -> Path:
     """Make a relay's directory, with its authority, its keys and its settings; return the file of the authority.
 
     Raises:
-        SubletError: ``CONFLICT`` where there is one already; ``UNAVAILABLE`` where it can't be written.
+        SubletError: ``CONFLICT`` where there is one already, or something else; ``UNAVAILABLE`` where it can't be
+            written.
     """
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        directory.chmod(0o700)
-        write_settings(directory, settings)
-        authority = Authority.make(directory, settings.domain)
-        authority.renew_server([settings.domain, *settings.hosts])
-        load_seed(directory / KEY_FILE)
-    except FileExistsError:
+        _make_directory(directory)
+        with _alone(directory):
+            authority = Authority.make(directory, settings.domain)
+            authority.renew_server([settings.domain, *settings.hosts])
+            load_seed(directory / KEY_FILE)
+            # Last: without it there is no relay here, and what was cut off before is gone on with.
+            write_settings(directory, settings)
+    except (OSError, ValueError) as error:
         raise SubletError(
-            LocalCode.CONFLICT, f"there is a relay in {directory} already", "Run it, or choose another directory."
-        ) from None
-    except OSError as error:
-        raise SubletError(
-            LocalCode.UNAVAILABLE, f"{directory} can't be written: {error.strerror}", "Choose another directory."
+            LocalCode.UNAVAILABLE, f"{directory} can't be used: {error}", "Choose another directory."
         ) from None
     return authority.file
+
+
+def _make_directory(directory: Path) -> None:
+    """Make a relay's directory, or do nothing where there is one that it may have.
+
+    Raises:
+        OSError: it can't be made.
+        SubletError: ``CONFLICT``: it is somebody else's, others may write there, or something is in it.
+    """
+    with suppress(FileExistsError):
+        directory.mkdir(mode=0o700, parents=True)
+    found = directory.stat()
+    why = ""
+    if (directory / SETTINGS_FILE).exists():
+        why = f"there is a relay in {directory} already"
+    elif found.st_uid != os.getuid() or found.st_mode & 0o022:
+        why = f"others may write in {directory}"
+    elif any(one.removesuffix(".new") not in MADE_FILES for one in os.listdir(directory)):
+        why = f"there is something else in {directory}"
+    if why:
+        raise SubletError(LocalCode.CONFLICT, why, "Choose a directory that there is not yet, or run the relay.")
 
 
 async def run_relay(directory: Path, places: RelayPlaces, ready: Callable[[RelayReady], None]) -> None:
@@ -176,10 +203,13 @@ class _Relay:
         self._directory = directory
         self._settings = settings
         self._stamp = _stamp(directory)
-        authority = _authority(directory, settings)
+        authority = self._authority = _authority(directory, settings)
+        self._hosts = [settings.domain, *settings.hosts]
         self._registry, self._store = _registry(directory, settings, lambda: self._settings)
         self._senders = Senders(settings.rate)
         self._callers = Buckets(settings.desk_rate)
+        self._names = Buckets(settings.names_rate)
+        self._certificate_at = time.monotonic() + CERTIFICATE_SECONDS
         try:
             self._listening, port = _desk_socket(places)
             self._session = open_router(f"tls/{_shown(places.host, port)}", directory, settings.slots)
@@ -191,7 +221,9 @@ class _Relay:
                 "Choose other addresses with --listen and --registration; port 0 takes any free ones.",
             ) from None
         self._hub = Hub(self._session, self._registry, self._senders)
-        self._desk = Desk(self._registry, self._callers, lambda: not self._session.is_closed(), self._figures)
+        self._desk = Desk(
+            self._registry, self._callers, self._names, lambda: not self._session.is_closed(), self._figures
+        )
         desk = _shown(*self._listening.getsockname()[:2])
         listen = f"tls/{_shown(places.host, port)}"
         self.told = RelayReady(
@@ -217,7 +249,7 @@ class _Relay:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await asyncio.to_thread(self._look)
-            except (OSError, SubletError) as error:
+            except (OSError, ValueError, SubletError, sqlite3.Error) as error:
                 log.warning("what has changed could not be read, which is tried again", reason=str(error))
 
     def close(self) -> None:
@@ -231,6 +263,7 @@ class _Relay:
     def _look(self) -> None:
         self._registry.look_again()
         self._hub.tick()
+        self._look_at_certificate()
         stamp = _stamp(self._directory)
         if stamp != self._stamp:
             self._stamp = stamp
@@ -238,7 +271,16 @@ class _Relay:
             self._settings = changed
             self._senders.change(changed.rate)
             self._callers.rate = changed.desk_rate
+            self._names.rate = changed.names_rate
             log.info("other settings are in force")
+
+    def _look_at_certificate(self) -> None:
+        """Make another certificate of the relay once it ends soon; both ports show it from the next start on."""
+        if time.monotonic() < self._certificate_at:
+            return
+        self._certificate_at = time.monotonic() + CERTIFICATE_SECONDS
+        if self._authority.renew_server(self._hosts):
+            log.warning("the relay's certificate ends soon: start the relay again, so that it shows the new one")
 
     def _figures(self) -> Mapping[str, float]:
         counts, (waiting, waiting_bytes) = self._hub.counts, self._hub.forwarder.waiting()

@@ -155,7 +155,7 @@ PROBES: list[Probe] = [
             "messaging.relay.authority:Authority.load",
             "messaging.relay.authority:Authority.make",
             "messaging.relay.authority:Authority.renew_server",
-            "messaging.relay.authority:_write_key",
+            "messaging.relay.authority:_kept_key",
             "messaging.relay.settings:write_settings",
             "messaging.relay.store:SqliteRelayStore.__init__",
         ],

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import ssl
 import time
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 from nacl.signing import SigningKey
 
-from sublet.daemon.rooms.relay_desk import RelayRefused, parse_answer
+from sublet.daemon.rooms import relay_desk
+from sublet.daemon.rooms.relay_desk import Admission, RelayDesk, RelayRefused, parse_answer
 from sublet.daemon.rooms.relay_keeper import RelayKeeper
 from sublet.daemon.rooms.relay_registration import RegistrationFiles
+from sublet.messaging.relay.control import Control
 from sublet.messaging.relay.registry import Registry
 from sublet.protocol.errors import LocalCode, SubletError
-from support.relay_accounts import DOMAIN, Client, make_registry, register
+from sublet.protocol.relay.attendance import Attendance
+from sublet.protocol.relay.requests import RequestAction
+from sublet.protocol.relay.room_statement import RoomHomes
+from support.relay_accounts import DOMAIN, SALT, Client, make_registry, register
 from support.relay_hub import LocalDesk
 
 pytestmark = pytest.mark.anyio
@@ -133,3 +143,142 @@ def test_a_relays_words_are_cleaned() -> None:
     assert "\u202e" not in refused.value.message
     assert len(refused.value.message) < 300
     assert refused.value.from_peer
+
+
+@dataclass(frozen=True)
+class Changing(LocalDesk):
+    """A relay that says something else than it did."""
+
+    change: dict[str, Any]
+
+    async def admit(self, action: RequestAction, request: bytes) -> Admission:
+        """``AsksRelay.admit``."""
+        return replace(await super().admit(action, request), **self.change)
+
+
+@pytest.mark.parametrize("after", [-1, 91 * 86_400, 10**30])
+async def test_a_certificate_with_an_end_that_is_none_is_not_kept(
+    tmp_path: Path, registry: Registry, after: int
+) -> None:
+    made = keeper(tmp_path / "d", registry)
+    told = await made.register("alice")
+    made._ask = lambda *_: Changing(registry, {"expires_at": int(time.time()) + after})
+    with pytest.raises(SubletError) as refused:
+        await made.register("alice")
+    assert refused.value.code is LocalCode.UNAVAILABLE
+    assert await keeper(tmp_path / "d", registry).registration() == told
+    path = tmp_path / "d" / "registration.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"expires_at": 10**30}))
+    assert await keeper(tmp_path / "d", registry).registration() is None, "what no clock can show is damaged"
+
+
+async def test_another_key_of_the_relay_is_not_taken_later(tmp_path: Path, registry: Registry) -> None:
+    made = keeper(tmp_path / "d", registry)
+    told = await made.register("alice")
+    made._ask = lambda *_: Changing(registry, {"relay_key": bytes(32)})
+    with pytest.raises(SubletError) as refused:
+        await made.register("alice")
+    assert refused.value.code is LocalCode.KEY_CHANGED
+    assert await made.registration() == told
+    asked: list[bytes | None] = []
+
+    class Records(LocalDesk):
+        async def record(self, name: str, relay_key: bytes | None = None) -> Any:
+            asked.append(relay_key)
+
+    made._ask = lambda *_: Records(registry)
+    await made.record("alice")
+    assert asked == [registry.public_key]
+
+
+async def test_an_answer_that_comes_byte_by_byte_without_end_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_registry(tmp_path)
+    monkeypatch.setattr(relay_desk, "ASK_SECONDS", 1.0)
+    ended = asyncio.Event()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
+
+    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n")
+            while True:
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+        except OSError:
+            writer.close()
+            ended.set()
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0, ssl=context)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        with anyio.fail_after(60):
+            with pytest.raises(SubletError) as refused:
+                await RelayDesk(f"https://127.0.0.1:{port}", tmp_path / "authority.pem").domain()
+            await ended.wait()
+    assert refused.value.code is LocalCode.UNAVAILABLE
+    assert "in time" in refused.value.message
+
+
+class Link:
+    """A link to a relay's control that answers so many questions, and then none until ``left`` is set again."""
+
+    def __init__(self, control: Control, node: str) -> None:
+        self.control = control
+        self.node = node
+        self.left = 0
+        self.epoch = 1
+        self.asked: list[str] = []
+
+    def relay_epoch(self) -> int:
+        return self.epoch
+
+    def changed(self) -> None:
+        pass
+
+    def ask_relay(self, key: str, payload: bytes, seconds: float) -> bytes | None:
+        self.asked.append(key)
+        self.left -= 1
+        return self.control.answer(self.node, key, payload) if self.left >= 0 else None
+
+
+class Rooms:
+    """A service whose rooms are these."""
+
+    def __init__(self, homes: dict[str, RoomHomes]) -> None:
+        self.homes = homes
+
+    async def on_engine(self, _: Any) -> Any:
+        return frozenset(self.homes), self.homes
+
+
+async def test_more_rooms_than_a_relay_takes_at_a_time_are_all_stated_and_we_are_linked_first(
+    tmp_path: Path, registry: Registry
+) -> None:
+    made, bob = keeper(tmp_path / "d", registry), Client("bob")
+    ann = Client("ann", SigningKey(bytes([7]) * 32))
+    await made.register("ann")
+    attending: dict[str, Attendance] = {}
+    link = Link(Control(registry, attending, lambda _: None), ann.node)
+    rooms = sorted(ann.room(at) for at in range(12))
+    both = frozenset({ann.node, bob.node})
+    homes = {room: RoomHomes(ann.entity, SALT, both, frozenset(), frozenset({ann.node})) for room in rooms}
+    for room in rooms[:4]:  # which the relay refuses, each time
+        homes[room] = replace(homes[room], creator=bob.entity)
+    for passes in range(1, 40):
+        link.left = 7
+        await made._tell(link, Rooms(homes))  # type: ignore[arg-type]
+        if passes == 1:
+            assert made.linked
+            assert attending[ann.node].rooms == frozenset(rooms)
+        if len(registry.rooms) == len(rooms) - 4:
+            break
+    assert len(registry.rooms) == len(rooms) - 4
+    link.left, link.asked = 7, []
+    await made._tell(link, Rooms({room: homes[room] for room in rooms[4:]}))  # type: ignore[arg-type]
+    assert link.asked == ["relay/attend"], "what the relay knows is not stated again"
+    link.epoch += 1
+    await made._tell(link, Rooms({room: homes[room] for room in rooms[4:6]}))  # type: ignore[arg-type]
+    assert "relay/statement" in link.asked, "over another link it is"

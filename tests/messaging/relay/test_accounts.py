@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +25,7 @@ def test_a_name_is_one_keys_and_a_key_has_one_name(steps: list[tuple[str, str, i
     accounts = Accounts("relay.test")
     owner: dict[str, bytes] = {}
     revoked: set[str] = set()
+    spent: set[bytes] = set()
     for what, name, one, other in steps:
         before = accounts.get(name)
         try:
@@ -35,12 +38,16 @@ def test_a_name_is_one_keys_and_a_key_has_one_name(steps: list[tuple[str, str, i
         except RelayRefusal:
             assert accounts.get(name) == before
             continue
+        assert account.revoked or account.key not in spent, "a key that was given up has no name again"
         if what == "rotate":
             assert owner[name] == KEYS[one], "only the old key gives a name away"
         if what == "register" and name in owner:
             assert owner[name] == KEYS[one]
             assert name not in revoked
+        if before is not None and (account.revoked or account.key != before.key):
+            spent.add(before.key)
         accounts.put(account)
+        accounts = Accounts("relay.test", accounts.all(), [*spent, *owner.values()])  # a restart forgets nothing
         owner[name] = account.key
         if account.revoked:
             revoked.add(name)
@@ -72,3 +79,16 @@ def test_refusals_have_the_codes_of_the_specification() -> None:
         assert code(lambda name=name: accounts.registered(name, KEYS[2], 9)) is RelayCode.INVALID_ENTITY_ID
     assert accounts.registered("alice", KEYS[0], 9).registered_at == 5
     assert len(accounts) == 2
+
+
+def test_a_key_that_was_revoked_or_rotated_away_is_nobodys_again() -> None:
+    accounts = Accounts("relay.test", [Account("alice", KEYS[0], 1, 5), Account("gone", KEYS[1], 2, 5, revoked=True)])
+    accounts.put(accounts.rotated("alice", KEYS[0], KEYS[2]))
+    for key in (KEYS[0], KEYS[1]):
+        for take in (
+            partial(accounts.registered, "another", key, 9),
+            partial(accounts.rotated, "alice", KEYS[2], key),
+        ):
+            with pytest.raises(RelayRefusal) as refused:
+                take()
+            assert refused.value.code is RelayCode.REVOKED

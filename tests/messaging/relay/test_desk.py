@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from sublet.messaging.relay.buckets import Buckets, Rate
-from sublet.messaging.relay.desk import Desk
+from sublet.messaging.relay.desk import Desk, network_of
 from sublet.messaging.relay.registry import Registry
 from sublet.protocol.relay.requests import MAX_REQUEST_BYTES, RequestAction
 from support.relay_accounts import DOMAIN, Client, make_registry
@@ -19,9 +19,14 @@ pytestmark = pytest.mark.anyio
 
 
 def caller(
-    registry: Registry, address: str = "192.0.2.1", rate: Rate | None = None, figures: Mapping[str, float] | None = None
+    registry: Registry,
+    address: str = "192.0.2.1",
+    rate: Rate | None = None,
+    figures: Mapping[str, float] | None = None,
+    names: Rate | None = None,
 ) -> httpx.AsyncClient:
-    desk = Desk(registry, Buckets(rate or Rate(1e9, 1e9)), lambda: True, lambda: figures or {})
+    callers, each = Buckets(rate or Rate(1e9, 1e9)), Buckets(names or Rate(1e9, 1e9))
+    desk = Desk(registry, callers, each, lambda: True, lambda: figures or {})
     transport = httpx.ASGITransport(desk.app, client=(address, 1))
     return httpx.AsyncClient(transport=transport, base_url="https://relay.test")
 
@@ -63,7 +68,7 @@ async def test_it_tells_how_it_is(tmp_path: Path) -> None:
         assert (await client.get("/metrics")).text == "sublet_relay_clients 3\n"
         assert (await client.get("/v1/register")).status_code == 405
         assert (await client.get("/")).status_code == 404
-    desk = Desk(make_registry(tmp_path), Buckets(Rate(1, 1)), lambda: False, dict)
+    desk = Desk(make_registry(tmp_path), Buckets(Rate(1, 1)), Buckets(Rate(1, 1)), lambda: False, dict)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(desk.app), base_url="https://relay.test") as client:
         assert await answer(client, "GET", "/readyz") == (503, {"ready": False})
 
@@ -75,3 +80,19 @@ async def test_its_figures_are_for_this_machine_alone_and_an_address_asks_for_a_
         assert found == [404, 404, 429, 429]
         assert (await answer(client, "POST", "/v1/register", content=Client("alice").request()))[0] == 429
         assert (await answer(client, "GET", "/healthz"))[0] == 200
+
+
+def test_addresses_are_counted_by_who_has_them() -> None:
+    assert network_of("2001:db8::1") == network_of("2001:db8::ffff:2") == "2001:db8::/64"
+    assert network_of("2001:db8:0:1::1") != network_of("2001:db8::1")
+    assert network_of("::ffff:192.0.2.1") == network_of("192.0.2.1") == "192.0.2.1"
+    assert network_of("fe80::1%eth0") == network_of("fe80::2")
+    assert network_of("") == ""
+
+
+async def test_one_address_takes_a_bounded_number_of_new_names_and_renews_as_it_needs(tmp_path: Path) -> None:
+    registry, alice = make_registry(tmp_path), Client("alice")
+    async with caller(registry, "2001:db8::1", names=Rate(1e-9, 2)) as client:
+        for one, status in ((alice, 200), (Client("bob"), 200), (Client("carol"), 429), (alice, 200)):
+            assert (await answer(client, "POST", "/v1/register", content=one.request()))[0] == status
+    assert registry.accounts.get("carol") is None

@@ -12,6 +12,11 @@ from sublet.messaging.relay import forwarder as forwarder_module
 from sublet.messaging.relay.forwarder import Forwarder, Work
 from sublet.messaging.relay.tokens import ForwardedTokens
 from sublet.messaging.running.fair_queue import Bounds
+from support.relay_accounts import Client
+
+ALICE = Client("alice")
+ROOM = ALICE.room()
+KEY = f"ezagent/{ROOM}/ephemeral/presence/{ALICE.entity}"
 
 
 def wait_for_gate(gate: threading.Event) -> None:
@@ -64,14 +69,16 @@ def test_tokens_are_shown_where_they_should_be_and_nowhere_else() -> None:
         return lambda: shown.discard((slot, key))
 
     tokens = ForwardedTokens(declare)
-    assert tokens.came("s1", "k")
-    tokens.show("s1", "k", frozenset({"s2", "s3"}))
-    assert shown == {("s2", "k"), ("s3", "k")}
-    tokens.show("s1", "k", frozenset({"s3", "s4"}))
-    assert shown == {("s3", "k"), ("s4", "k")}
-    assert tokens.of("s1") == ["k"]
-    assert tokens.announcing() == ["s1"]
-    assert tokens.went("s1", "k")
-    tokens.show("s1", "k", frozenset({"s3"}))
+    assert tokens.came("s1", KEY)
+    tokens.show("s1", KEY, frozenset({"s2", "s3"}))
+    assert shown == {("s2", KEY), ("s3", KEY)}
+    tokens.show("s1", KEY, frozenset({"s3", "s4"}))
+    assert shown == {("s3", KEY), ("s4", KEY)}
+    assert tokens.of("s1") == [KEY]
+    assert tokens.in_room(ROOM) == [("s1", KEY)]
+    assert tokens.in_room("another") == []
+    assert tokens.went("s1", KEY)
+    assert tokens.in_room(ROOM) == []
+    tokens.show("s1", KEY, frozenset({"s3"}))
     assert shown == set()
     assert tokens.count() == 0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sublet.messaging.relay import membership
-from sublet.messaging.relay.membership import RoomTable, Routes, Sent, may_announce, place_of
+from sublet.messaging.relay.membership import RoomTable, Routes, Sent, held_by, may_announce, place_of
 from sublet.protocol.relay.attendance import Attendance
 from sublet.protocol.relay.errors import RelayCode, RelayRefusal
 from support.relay_accounts import Client
@@ -133,3 +133,28 @@ def test_looking_for_companions_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(membership, "MAX_STEPS", 100)
     routes.changed()
     assert routes.of(ALICE.node, "ezagent/blob/" + "0" * 64, Sent.ASKED) == {BOB.node, CAROL.node}
+
+
+def test_statements_are_counted_in_bytes_by_who_has_made_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = RoomTable()
+    first, second = ALICE.states(ROOMS[0], [ALICE, BOB]), ALICE.states(ROOMS[1], [ALICE, BOB])
+    table.put(first)
+    assert table.size == held_by(first)
+    monkeypatch.setattr(membership, "MAX_BYTES_OF_SIGNER", held_by(first))
+    with pytest.raises(RelayRefusal) as refused:
+        table.check(second)
+    assert refused.value.code is RelayCode.QUOTA_EXCEEDED
+    table.check(ALICE.states(ROOMS[0], [ALICE, CAROL], 2))
+    given = ALICE.states(ROOMS[0], [BOB], 2, managers=[BOB])
+    table.put(given)
+    bobs = BOB.states(ROOMS[0], [BOB], 3, creator=ALICE, managers=[BOB])
+    table.check(bobs)
+    table.put(bobs)
+    table.check(second)
+    monkeypatch.setattr(membership, "MAX_BYTES", held_by(bobs))
+    with pytest.raises(RelayRefusal):
+        table.check(second)
+    assert table.drop(ALICE.node) == frozenset()
+    assert table.drop(BOB.node) == {ROOMS[0]}
+    assert (len(table), table.size) == (0, 0)
+    table.check(ALICE.states(ROOMS[0], [ALICE]))

@@ -13,6 +13,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from sublet.messaging.relay import registry as registry_module
+from sublet.messaging.relay.slots import SlotRow, Slots, SlotState
 from sublet.messaging.relay.store import SqliteRelayStore
 from sublet.protocol.canonical import canonical_json
 from sublet.protocol.relay.errors import RelayCode, RelayRefusal
@@ -142,8 +143,13 @@ def test_what_another_process_revokes_is_seen(tmp_path: Path) -> None:
     assert cut == [alice.slot]
     assert registry.account_of(alice.slot) is None
     assert registry.account_of(bob.slot) is not None
-    history = sqlite3.connect(path).execute("SELECT name, what FROM history ORDER BY seq").fetchall()
+    connection = sqlite3.connect(path)
+    history = connection.execute("SELECT name, what FROM history ORDER BY seq").fetchall()
     assert history == [("alice", "registered"), ("bob", "registered"), ("alice", "revoked")]
+    connection.execute("UPDATE accounts SET revoked = 1, version = version + 1")
+    connection.commit()
+    registry.look_again()
+    assert cut == [alice.slot, bob.slot], "whoever counts no more is cut, whatever the slots say"
 
 
 def test_closed_and_full_relays_take_no_new_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,17 +184,135 @@ def test_statements_of_rooms_are_kept_over_a_restart(tmp_path: Path) -> None:
     assert make_registry(tmp_path, store=SqliteRelayStore(path)).rooms.statement(room) is None
 
 
-def test_what_could_not_be_kept_was_not_given(tmp_path: Path) -> None:
+def test_what_could_not_be_kept_was_not_given_and_takes_nothing_away(tmp_path: Path) -> None:
     class Full(SqliteRelayStore):
-        def keep_account(self, *_: Any) -> None:
-            raise sqlite3.OperationalError("database or disk is full")
+        is_full = True
 
-    registry, alice = make_registry(tmp_path, slots=1, store=Full(None)), Client("alice")
+        def keep_account(self, *change: Any) -> None:
+            if self.is_full:
+                raise sqlite3.OperationalError("database or disk is full")
+            super().keep_account(*change)
+
+    store, alice, new, cut = Full(None), Client("alice"), Client("alice"), list[str]()
+    registry = make_registry(tmp_path, slots=2, store=store)
+    registry.cut.append(cut.append)
     with pytest.raises(sqlite3.OperationalError):
         register(registry, alice)
     assert registry.accounts.get("alice") is None
-    assert registry.account_of("s00000") is None
-    assert code(lambda: register(registry, alice)) is RelayCode.QUOTA_EXCEEDED, "its certificate may be somewhere"
+    assert registry.slots.taken() == 0
+    store.is_full = False
+    register(registry, alice)
+    store.is_full = True
+    for call in (
+        lambda: registry.answer(RequestAction.RENEW, alice.request(RequestAction.RENEW)),
+        lambda: registry.answer(RequestAction.ROTATE, alice.request(RequestAction.ROTATE, new=new.key)),
+        lambda: registry.answer(RequestAction.REVOKE, alice.request(RequestAction.REVOKE)),
+    ):
+        with pytest.raises(sqlite3.OperationalError):
+            call()
+        assert registry.slot_of(alice.node) == alice.slot
+    assert cut == []
+
+
+def test_a_rotation_without_another_slot_changes_nothing(tmp_path: Path) -> None:
+    registry, alice, new = make_registry(tmp_path, slots=1), Client("alice"), Client("alice")
+    register(registry, alice)
+    request = alice.request(RequestAction.ROTATE, new=new.key)
+    assert code(lambda: registry.answer(RequestAction.ROTATE, request)) is RelayCode.QUOTA_EXCEEDED
+    assert registry.slot_of(alice.node) == alice.slot
+    assert register(registry, alice)["slot"] == alice.slot
+
+
+def test_fewer_slots_lock_nobody_out(tmp_path: Path) -> None:
+    path, alice, bob = tmp_path / "relay.db", Client("alice"), Client("bob")
+    before = make_registry(tmp_path, store=SqliteRelayStore(path))
+    register(before, bob)
+    register(before, alice)
+    fewer = make_registry(tmp_path, slots=1, store=SqliteRelayStore(path))
+    assert fewer.slot_of(bob.node) == "s00000"
+    assert code(lambda: register(fewer, alice)) is RelayCode.QUOTA_EXCEEDED
+    two = make_registry(tmp_path, slots=2, store=SqliteRelayStore(path))
+    two.revoke("bob")
+    carol = Client("carol")
+    register(make_registry(tmp_path, slots=4, store=SqliteRelayStore(path)), carol)
+    assert carol.slot == "s00002", "one that was somebody's rests"
+    last = make_registry(tmp_path, slots=2, store=SqliteRelayStore(path))
+    assert code(lambda: register(last, carol)) is RelayCode.QUOTA_EXCEEDED
+
+
+def test_a_key_that_was_revoked_or_rotated_away_gets_no_name_also_after_a_restart(tmp_path: Path) -> None:
+    path, alice, new, bob = tmp_path / "relay.db", Client("alice"), Client("alice"), Client("bob")
+    registry = make_registry(tmp_path, store=SqliteRelayStore(path))
+    register(registry, alice)
+    register(registry, bob)
+    registry.answer(RequestAction.ROTATE, alice.request(RequestAction.ROTATE, new=new.key))
+    make_registry(tmp_path, store=SqliteRelayStore(path)).revoke("bob")
+    registry.look_again()
+    for one in (registry, make_registry(tmp_path, store=SqliteRelayStore(path))):
+        for client in (alice, bob):
+            request = client.request(name=f"{client.name}2")
+            assert code(lambda request=request, one=one: one.answer(RequestAction.REGISTER, request)) is (
+                RelayCode.REVOKED
+            )
+
+
+def test_no_change_of_this_process_undoes_what_the_operator_has_revoked(tmp_path: Path) -> None:
+    path, alice, bob, cut = tmp_path / "relay.db", Client("alice"), Client("bob"), list[str]()
+    registry = make_registry(tmp_path, store=SqliteRelayStore(path))
+    registry.cut.append(cut.append)
+    register(registry, bob)
+    operator = make_registry(tmp_path, store=SqliteRelayStore(path))
+    register(registry, alice)
+    operator.look_again()
+    operator.revoke("alice")
+    actions = (RequestAction.RENEW, RequestAction.REGISTER)
+    for action in actions:
+        assert code(lambda action=action: registry.answer(action, alice.request(action))) is RelayCode.REVOKED
+    assert cut == [alice.slot]
+    registry.look_again()
+    kept = SqliteRelayStore(path)
+    assert [one.revoked for one in kept.accounts()] == [one.name == "alice" for one in kept.accounts()]
+    assert {row.state for row in kept.slots() if row.account == ""} == {SlotState.RESTING}
+
+
+def test_a_revocation_by_a_process_that_knows_an_older_slot_cuts_and_ends_nothing_early(tmp_path: Path) -> None:
+    path, alice, cut = tmp_path / "relay.db", Client("alice"), list[str]()
+    registry = make_registry(tmp_path, store=SqliteRelayStore(path))
+    registry.cut.append(cut.append)
+    register(registry, alice)
+    with sqlite3.connect(path) as other:  # its slot had ended when the operator's process began
+        other.execute("UPDATE slots SET until = 1")
+    operator = make_registry(tmp_path, store=SqliteRelayStore(path))
+    operator.slots = Slots(8)
+    registry.answer(RequestAction.RENEW, alice.request(RequestAction.RENEW))
+    (row,) = SqliteRelayStore(path).slots()
+    operator.revoke("alice")
+    (after,) = SqliteRelayStore(path).slots()
+    assert after == SlotRow(row.number, SlotState.RESTING, "", row.until)
+    registry.look_again()
+    assert cut == [alice.slot]
+
+
+def test_a_daemon_brings_its_own_statements_alone_and_they_go_with_its_key(tmp_path: Path) -> None:
+    path, alice, bob, eve = tmp_path / "relay.db", Client("alice"), Client("bob"), Client("eve")
+    registry = make_registry(tmp_path, store=SqliteRelayStore(path))
+    dropped: list[frozenset[str]] = []
+    registry.dropped.append(dropped.append)
+    for one in (alice, bob):
+        register(registry, one)
+    invented = eve.states(eve.room(), [eve]).encode()
+    assert code(lambda: registry.state_room(invented, alice.node)) is RelayCode.PERMISSION_DENIED
+    room, bobs = alice.room(), bob.room()
+    registry.state_room(alice.states(room, [alice, bob]).encode(), alice.node)
+    registry.state_room(bob.states(bobs, [bob, alice]).encode(), bob.node)
+    make_registry(tmp_path, store=SqliteRelayStore(path)).revoke("alice")
+    registry.look_again()
+    assert dropped == [{room}]
+    again = make_registry(tmp_path, store=SqliteRelayStore(path))
+    for one_registry in (registry, again):
+        assert one_registry.rooms.statement(room) is None
+        assert one_registry.rooms.statement(bobs) is not None
+    assert [one.room for one in SqliteRelayStore(path).statements(DOMAIN)] == [bobs]
 
 
 def test_the_relays_own_certificate_is_renewed_before_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,12 +322,24 @@ def test_the_relays_own_certificate_is_renewed_before_its_end(tmp_path: Path, mo
     file = tmp_path / "server.pem"
     before = file.read_bytes()
     made = authority.Authority.load(tmp_path)
-    made.renew_server([DOMAIN])
+    made.renew_server([DOMAIN, "127.0.0.1"])
     assert file.read_bytes() == before
     monkeypatch.setattr(authority, "RENEW_SERVER", timedelta(days=400))
-    made.renew_server([DOMAIN])
+    made.renew_server([DOMAIN, "127.0.0.1"])
     assert file.read_bytes() != before
     assert (tmp_path / "authority.key").stat().st_mode & 0o077 == 0
     (tmp_path / "authority.key").write_bytes((tmp_path / "server.key").read_bytes())
     with pytest.raises(ValueError, match="is not the key"):
         authority.Authority.load(tmp_path)
+
+
+def test_the_relays_own_certificate_names_the_hosts_that_are_set(tmp_path: Path) -> None:
+    from sublet.messaging.relay import authority
+
+    make_registry(tmp_path)
+    made = authority.Authority.load(tmp_path)
+    assert not made.renew_server(["127.0.0.1", DOMAIN])
+    assert made.renew_server([DOMAIN, "203.0.113.7", "other.test"])
+    shown = x509.load_pem_x509_certificate((tmp_path / "server.pem").read_bytes())
+    names = shown.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == [DOMAIN, "other.test"]

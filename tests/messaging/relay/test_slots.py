@@ -82,3 +82,19 @@ def test_fewer_slots_after_a_restart_give_none_away_that_is_beyond() -> None:
         slots.assign("carol", 10_000, 600)
     slots.forget("bob")
     assert slots.assign("carol", 10_000, 5_000).number == 0
+
+
+def test_who_has_a_slot_beyond_the_last_gets_another_one() -> None:
+    slots = Slots(1, [SlotRow(5, SlotState.TAKEN, "alice", 100)])
+    assert slots.assign("alice", 200, 0).number == 0
+    assert (slots.account(5), slots.state(5), slots.taken()) == (None, SlotState.RESTING, 1)
+
+
+def test_another_slot_is_chosen_before_the_old_one_is_taken_away() -> None:
+    slots = Slots(2)
+    assert slots.assign("alice", 100, 0).number == 0
+    assert slots.assign("alice", 200, 0, another=True) == SlotRow(1, SlotState.TAKEN, "alice", 200)
+    assert slots.state(0) is SlotState.RESTING
+    with pytest.raises(RelayRefusal):
+        slots.assign("alice", 300, 0, another=True)
+    assert slots.of("alice") == 1

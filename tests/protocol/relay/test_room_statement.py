@@ -57,8 +57,17 @@ def test_who_may_state_it_is_told_by_the_statement_before() -> None:
     given = ALICE.states(ROOM, [ALICE, BOB], 2, managers=[BOB])
     assert follows(given, first) is None
     assert follows(BOB.states(ROOM, [BOB], 2, creator=ALICE, managers=[BOB]), first) is RelayCode.PERMISSION_DENIED
-    assert follows(BOB.states(ROOM, [BOB], 3, creator=ALICE, managers=[BOB]), given) is None
-    assert follows(ALICE.states(ROOM, [ALICE], 4), given) is RelayCode.PERMISSION_DENIED
+    bobs = BOB.states(ROOM, [BOB], 3, creator=ALICE, managers=[BOB])
+    assert follows(bobs, given) is None
+    assert follows(ALICE.states(ROOM, [ALICE], 4), bobs) is None, "who has opened it always may"
+
+
+def test_no_version_is_left_out_so_that_there_is_always_a_next_one() -> None:
+    first = ALICE.states(ROOM, [ALICE, BOB], managers=[ALICE, BOB])
+    for version in (0, 2, 2**53 - 1):
+        assert follows(ALICE.states(ROOM, [ALICE], version), None) is RelayCode.CONFLICT
+    for version in (1, 3, 2**53 - 1):
+        assert follows(BOB.states(ROOM, [BOB], version, creator=ALICE), first) is RelayCode.CONFLICT
 
 
 def test_its_lists_are_in_order_bounded_and_of_nodes_alone() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import quote
 
+from sublet.deadlines import timeout
 from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import JsonValue, canonical_json
 from sublet.protocol.encoding import unb64
@@ -20,6 +21,7 @@ from sublet.protocol.text import clean_line
 
 MAX_ANSWER_BYTES: Final = 64 << 10
 ASK_SECONDS: Final = 10.0
+"""For all of an answer, however slowly it comes."""
 MAX_WORDS: Final = 200
 _CODES: Final = {
     "ENTITY_EXISTS": LocalCode.CONFLICT,
@@ -86,8 +88,12 @@ class AsksRelay(Protocol):
             SubletError: ``UNAVAILABLE``: it can't be asked, or its answer is none.
         """
 
-    async def record(self, name: str) -> NameRecord:
+    async def record(self, name: str, relay_key: bytes | None = None) -> NameRecord:
         """Return what the relay says of a name.
+
+        Args:
+            name: the name.
+            relay_key: the raw public key that has signed it; None for the one that the relay tells now.
 
         Raises:
             RelayRefused: ``NOT_FOUND``: nobody has it.
@@ -120,9 +126,9 @@ class RelayDesk:
             raise _odd()
         return Admission(_record(body.get("record"), key), key, slot, _text(body, "certificate"), expires)
 
-    async def record(self, name: str) -> NameRecord:
+    async def record(self, name: str, relay_key: bytes | None = None) -> NameRecord:
         """``AsksRelay.record``."""
-        key = unb64(_text(await self._ask("GET", "/v1/relay"), "relay_key"), KEY_BYTES)
+        key = relay_key or unb64(_text(await self._ask("GET", "/v1/relay"), "relay_key"), KEY_BYTES)
         if key is None:
             raise _odd()
         return _record(await self._ask("GET", f"/v1/names/{quote(name, safe='')}"), key)
@@ -134,6 +140,7 @@ class RelayDesk:
             context = ssl.create_default_context(cafile=str(self._authority) if self._authority is not None else None)
             context.minimum_version = ssl.TLSVersion.TLSv1_3
             async with (
+                timeout(ASK_SECONDS),
                 httpx.AsyncClient(
                     base_url=self._url, verify=context, timeout=ASK_SECONDS, trust_env=False, follow_redirects=False
                 ) as client,
@@ -145,9 +152,10 @@ class RelayDesk:
                     if len(raw) > MAX_ANSWER_BYTES:
                         raise _odd()
         except (httpx.HTTPError, OSError) as error:
+            why = clean_line(str(error), MAX_WORDS) or "no whole answer came in time"
             raise SubletError(
                 LocalCode.UNAVAILABLE,
-                f"the relay's registration port {self._url} can't be asked: {clean_line(str(error), MAX_WORDS)}",
+                f"the relay's registration port {self._url} can't be asked: {why}",
                 "See that the relay runs, and that --relay-ca is the file of its authority.",
             ) from None
         return parse_answer(raw)

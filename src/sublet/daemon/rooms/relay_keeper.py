@@ -21,15 +21,16 @@ from nacl.signing import SigningKey
 
 from sublet.daemon.config.config_file import bus_endpoint
 from sublet.daemon.rooms.relay_desk import AsksRelay, RelayDesk, RelayRefused
-from sublet.daemon.rooms.relay_registration import Registration, RegistrationFiles
+from sublet.daemon.rooms.relay_registration import FILE, Registration, RegistrationFiles
 from sublet.protocol import ids
 from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.encoding import b64, unb64
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.relay.attendance import Attendance
 from sublet.protocol.relay.errors import RelayRefusal
 from sublet.protocol.relay.name_record import NameRecord
-from sublet.protocol.relay.requests import NONCE_BYTES, AccountRequest, RequestAction, encode_request
+from sublet.protocol.relay.requests import KEY_BYTES, NONCE_BYTES, AccountRequest, RequestAction, encode_request
 from sublet.protocol.relay.room_statement import RoomHomes, RoomStatement, make_statement, parse_statement
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ SETTLE_SECONDS: Final = 0.05
 """How long changes are gathered before the relay is told."""
 ANSWER_SECONDS: Final = 5.0
 LEAST_SECONDS: Final = 0.5
+MAX_LIFE_SECONDS: Final = 90 * 86_400
+"""Of a certificate: what ends later is not believed, and would never be renewed."""
 RETRY_SECONDS: Final = 60.0
 """After a renewal that has failed."""
 _ROOM_EVENTS: Final = ("room.member.", "room.config.", "room.created")
@@ -90,6 +93,10 @@ class RelayKeeper:
         self._epoch = 0
         self._told: tuple[int, bytes] | None = None
         self._stated: dict[str, RoomHomes] = {}
+        """What the relay knows of rooms, over the link of ``_stated_over``."""
+        self._stated_over = 0
+        self._next_room = ""
+        """Where stating rooms goes on, after the relay has taken no more."""
         self._why = ""
 
     def wake(self) -> None:
@@ -141,7 +148,8 @@ class RelayKeeper:
         known = await self.registration()
         if self.relay is None:
             raise SubletError(LocalCode.INVALID_ARGUMENT, "there is no relay to ask", "See sublet up --relay.")
-        return await self._ask(known.desk if known is not None else _desk_of(self.relay), self._authority).record(name)
+        asks = self._ask(known.desk if known is not None else _desk_of(self.relay), self._authority)
+        return await asks.record(name, unb64(known.relay_key, KEY_BYTES) if known is not None else None)
 
     async def run(self, network: ZenohNetwork, service: MessagingService) -> None:
         """Keep to the relay until cancelled.
@@ -192,11 +200,26 @@ class RelayKeeper:
                 raise SubletError(
                     LocalCode.UNAVAILABLE, "the relay says that the name is somebody else's", "Ask whoever runs it."
                 )
+            if not now < given.expires_at <= now + MAX_LIFE_SECONDS:
+                raise SubletError(
+                    LocalCode.UNAVAILABLE,
+                    "the relay gives a certificate that has ended, or ends after more than 90 days",
+                    "See that the clocks of both are right, or ask whoever runs it.",
+                )
+            before, relay_key = await self.registration(), b64(given.relay_key)
+            if before is not None and before.relay == relay and before.relay_key != relay_key:
+                raise SubletError(
+                    LocalCode.KEY_CHANGED,
+                    f"the relay {relay} has another key than when this daemon registered",
+                    f"Ask whoever runs it. If it was made anew: remove {self._files.directory / FILE}, restart the"
+                    " daemon, and register again.",
+                )
             made = Registration(
                 relay=relay,
                 desk=desk,
                 domain=domain,
                 name=name,
+                relay_key=relay_key,
                 slot=given.slot,
                 renewed_at=now,
                 expires_at=given.expires_at,
@@ -256,36 +279,55 @@ class RelayKeeper:
             return rooms, homes_to_state(engine, rooms)
 
         rooms, homes = await service.on_engine(read)
-        if self._told is None or self._told[0] != epoch:
-            self._stated.clear()
-        for room, one in homes.items():
-            if self._stated.get(room) != one and len(one.writers | one.readers) > 1:
-                await self._state(network, room, one)
         wants = Attendance(frozenset(self._contacts()), rooms).encode()
-        if self._told != (epoch, wants) and await self._asked(network, "relay/attend", wants) is not None:
+        if self._told != (epoch, wants):
+            answer = await self._asked(network, "relay/attend", wants)
+            if answer is None or "ok" not in answer:
+                return
             self._told = (epoch, wants)
             network.changed()  # what was asked before the relay knew us had no answers
+        if self._stated_over != epoch:
+            self._stated.clear()
+            self._stated_over = epoch
+        await self._state_all(network, homes)
 
-    async def _state(self, network: ZenohNetwork, room: str, homes: RoomHomes) -> None:
-        """Tell the relay who is in a room, unless it knows."""
+    async def _state_all(self, network: ZenohNetwork, homes: Mapping[str, RoomHomes]) -> None:
+        """State the rooms that the relay does not know, from where it was left off until no answer comes.
+
+        A relay answers so many questions at a time, and none beyond; what is left follows when it is looked again.
+        """
+        left = [
+            room for room, one in homes.items() if self._stated.get(room) != one and len(one.writers | one.readers) > 1
+        ]
+        for room in sorted(left, key=lambda room: (room < self._next_room, room)):
+            self._next_room = room
+            if not await self._state(network, room, homes[room]):
+                return
+
+    async def _state(self, network: ZenohNetwork, room: str, homes: RoomHomes) -> bool:
+        """Tell the relay who is in a room, unless it knows; tell whether it has answered."""
         known = await self._asked(network, "relay/statement", room.encode())
         registration = await self.registration()
         if known is None or registration is None:
-            return
+            return False
+        if "ok" not in known:
+            return True
         before: RoomStatement | None = None
         if isinstance(said := known["ok"], str):
             with suppress(RelayRefusal):
                 before = parse_statement(said.encode(), registration.domain)
         if before is not None and before.homes == homes:
             self._stated[room] = homes
-            return
+            return True
         version = before.version + 1 if before is not None else 1
         statement = make_statement(registration.domain, room, homes, version, self._key)
-        if await self._asked(network, "relay/room", statement.encode()) is not None:
+        taken = await self._asked(network, "relay/room", statement.encode())
+        if taken is not None and "ok" in taken:
             self._stated[room] = homes
+        return taken is not None
 
     async def _asked(self, network: ZenohNetwork, key: str, payload: bytes) -> dict[str, JsonValue] | None:
-        """Return what the relay answers; None where it does not, or refuses."""
+        """Return what the relay answers, with ``ok`` or with ``error``; None where it does not."""
         raw = await asyncio.to_thread(network.ask_relay, key, payload, ANSWER_SECONDS)
         try:
             answer = parse_json(raw) if raw is not None else None
@@ -296,7 +338,7 @@ class RelayKeeper:
         error = answer.get("error") if isinstance(answer, dict) else None
         code = error.get("code") if isinstance(error, dict) else None
         log.info("the relay has not taken what it was told", key=key, code=code if isinstance(code, str) else None)
-        return None
+        return {"error": code} if isinstance(error, dict) else None
 
 
 def _desk_of(relay: str) -> str:

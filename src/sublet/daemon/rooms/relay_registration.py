@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from sublet.daemon.rooms.relay_desk import Admission
 
 MAX_FILE_BYTES: Final = 64 << 10
-_FILE: Final = "registration.json"
+MAX_TIME: Final = 253_402_300_799
+"""The end of the year 9999: what is later is no time."""
+FILE: Final = "registration.json"
 _CERTIFICATE: Final = "client.pem"
 _KEY: Final = "client.key"
 
@@ -35,9 +37,11 @@ class Registration(BaseModel):
     """URL of its registration port."""
     domain: str = Field(max_length=255)
     name: str = Field(max_length=64)
+    relay_key: str = Field(max_length=64)
+    """The key by which the relay's records are known, in base64; another one later is not taken."""
     slot: str = Field(max_length=16)
-    renewed_at: int
-    expires_at: int
+    renewed_at: int = Field(ge=0, le=MAX_TIME)
+    expires_at: int = Field(ge=0, le=MAX_TIME)
 
     @property
     def entity_id(self) -> str:
@@ -73,7 +77,7 @@ class RegistrationFiles:
     def read(self) -> Registration | None:
         """Return the registration; None where there is none, or it can't be read."""
         try:
-            raw = read_plain(self.directory / _FILE, MAX_FILE_BYTES)
+            raw = read_plain(self.directory / FILE, MAX_FILE_BYTES)
             return Registration.model_validate_json(raw)
         except FileNotFoundError:
             return None
@@ -119,7 +123,7 @@ class RegistrationFiles:
         """
         try:
             write_durably(self.certificate, admission.certificate.encode("ascii"))
-            write_durably(self.directory / _FILE, registration.model_dump_json(indent=2).encode())
+            write_durably(self.directory / FILE, registration.model_dump_json(indent=2).encode())
         except (OSError, UnicodeEncodeError) as error:
             raise SubletError(
                 LocalCode.UNAVAILABLE, f"what the relay has given can't be kept: {error}", "Check the disk."

@@ -14,6 +14,8 @@ from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES
 
 MAX_MESSAGE_BYTES: Final = MAX_BUNDLE_BYTES + (1 << 16)
 RETRY: Final = {"period_init_ms": 100, "period_max_ms": 1_000, "period_increase_factor": 1.5}
+BLOCK_MICROSECONDS: Final = 300_000
+"""How long a reader that takes nothing holds up whoever writes to it, and to others, before its link is cut."""
 UPLINK_OPEN_MS: Final = 3_000
 """How long a relay may take to answer; of one that refuses us nothing else tells."""
 
@@ -94,6 +96,7 @@ def make_config(values: Mapping[str, object]) -> zenoh.Config:
         "scouting/gossip/enabled": False,
         "transport/shared_memory/enabled": False,
         "transport/link/rx/max_message_size": MAX_MESSAGE_BYTES,
+        "transport/link/tx/queue/congestion_control/block/wait_before_close": BLOCK_MICROSECONDS,
     }
     for name, value in (common | dict(values)).items():
         config.insert_json5(name, json.dumps(value))

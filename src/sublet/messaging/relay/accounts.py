@@ -1,7 +1,7 @@
 """The accounts of a relay: a unique name for each, the key that it stands for, and whether it still does (ezagent 7.4).
 
 A name is never given to another key but by rotation, which the old key signs and the new one too; a name that was
-revoked stays taken, with its history.
+revoked stays taken, with its history. A key that was revoked, or rotated away, never gets a name again.
 """
 
 from __future__ import annotations
@@ -49,12 +49,16 @@ class Accounts:
     Args:
         domain: of the relay.
         accounts: those that were kept.
+        keys: every key that has ever had a name.
     """
 
-    def __init__(self, domain: str, accounts: Iterable[Account] = ()) -> None:
+    def __init__(self, domain: str, accounts: Iterable[Account] = (), keys: Iterable[bytes] = ()) -> None:
         self.domain = domain
         self._by_name = {one.name: one for one in accounts}
         self._by_node = {one.node_id: one.name for one in self._by_name.values() if not one.revoked}
+        known = {ids.node_id(key) for key in keys} | {one.node_id for one in self._by_name.values()}
+        self._spent = known - self._by_node.keys()
+        """Keys that count no more, by node id."""
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -79,7 +83,7 @@ class Accounts:
 
         Raises:
             RelayRefusal: ``INVALID_ENTITY_ID``; ``ENTITY_EXISTS`` where it is another's; ``CONFLICT`` where the key has
-                another name; ``REVOKED``.
+                another name; ``REVOKED``, also for a key that was revoked or rotated away under another name.
         """
         if not is_name(name, self.domain):
             raise RelayRefusal(RelayCode.INVALID_ENTITY_ID, "a name has a to z, 0 to 9, ., _ and - alone")
@@ -89,6 +93,7 @@ class Accounts:
         other = self._by_node.get(ids.node_id(key))
         if other is not None:
             raise RelayRefusal(RelayCode.CONFLICT, f"this key has the name {other} here")
+        self._refuse_spent(key)
         return Account(name, key, 1, now)
 
     def require(self, name: str, key: bytes) -> Account:
@@ -110,11 +115,13 @@ class Accounts:
         """Return an account as it is once a new key has taken the place of the old one; nothing changes yet.
 
         Raises:
-            RelayRefusal: as ``require``; ``CONFLICT`` where the new key has a name already.
+            RelayRefusal: as ``require``; ``CONFLICT`` where the new key has a name already; ``REVOKED`` where it
+                had one.
         """
         known = self.require(name, old)
         if (other := self._by_node.get(ids.node_id(new))) is not None:
             raise RelayRefusal(RelayCode.CONFLICT, f"the new key has the name {other} here")
+        self._refuse_spent(new)
         return replace(known, key=new, version=known.version + 1)
 
     def revoked(self, name: str) -> Account:
@@ -133,9 +140,15 @@ class Accounts:
         before = self._by_name.get(account.name)
         if before is not None and self._by_node.get(before.node_id) == account.name:
             del self._by_node[before.node_id]
+            self._spent.add(before.node_id)
         self._by_name[account.name] = account
         if not account.revoked:
             self._by_node[account.node_id] = account.name
+            self._spent.discard(account.node_id)
+
+    def _refuse_spent(self, key: bytes) -> None:
+        if ids.node_id(key) in self._spent:
+            raise RelayRefusal(RelayCode.REVOKED, "this key was revoked here, or another one took its place")
 
 
 def is_name(name: str, domain: str) -> bool:

@@ -6,7 +6,6 @@ Nothing in the router changes when somebody is admitted: it trusts this root, an
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,20 +17,20 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from sublet.disk.durable import write_durably
 from sublet.protocol.relay.errors import invalid
 
 SKEW: Final = timedelta(minutes=5)
 ROOT_LIFE: Final = timedelta(days=3650)
 SERVER_LIFE: Final = timedelta(days=397)
 RENEW_SERVER: Final = timedelta(days=30)
-"""How long before its end the relay makes itself a new certificate when it starts."""
+"""How long before its end the relay makes itself a new certificate."""
 RELAY_NAME: Final = "relay"
 """Common name of the relay's certificate, which is the name of no slot."""
 ROOT_FILE: Final = "authority.pem"
 ROOT_KEY_FILE: Final = "authority.key"
 SERVER_FILE: Final = "server.pem"
 SERVER_KEY_FILE: Final = "server.key"
-_PRIVATE: Final = 0o600
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +57,13 @@ class Authority:
 
     @classmethod
     def make(cls, directory: Path, domain: str) -> Authority:
-        """Make the root of a new relay.
+        """Make the root of a new relay; a key that is there, of a start that was cut off, is used.
 
         Raises:
-            OSError: a file can't be written; ``FileExistsError`` where there is a root already.
+            OSError: a file can't be written.
+            ValueError: the key that is there is damaged.
         """
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = _kept_key(directory / ROOT_KEY_FILE)
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"relay {domain}"[:64])])
         now = datetime.now(UTC)
         root = (
@@ -79,8 +79,7 @@ class Authority:
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .sign(key, hashes.SHA256())
         )
-        _write_key(directory / ROOT_KEY_FILE, key)
-        (directory / ROOT_FILE).write_bytes(root.public_bytes(serialization.Encoding.PEM))
+        write_durably(directory / ROOT_FILE, root.public_bytes(serialization.Encoding.PEM))
         return cls(directory, key, root)
 
     @classmethod
@@ -118,8 +117,10 @@ class Authority:
         until = datetime.now(UTC) + life
         return Issued(self._sign(key, common, life, (), ExtendedKeyUsageOID.CLIENT_AUTH), int(until.timestamp()))
 
-    def renew_server(self, hosts: Sequence[str]) -> None:
-        """Make the relay's own certificate where there is none, or where it ends soon. Blocks on the disk.
+    def renew_server(self, hosts: Sequence[str]) -> bool:
+        """Make the relay's own certificate where there is none, or where it ends soon or names other hosts.
+
+        One that another authority has given stays. Blocks on the disk; tells whether there is another one now.
 
         Raises:
             OSError: a file can't be read or written.
@@ -128,17 +129,13 @@ class Authority:
         file, key_file = self.directory / SERVER_FILE, self.directory / SERVER_KEY_FILE
         if file.exists():
             shown = x509.load_pem_x509_certificate(file.read_bytes())
-            if shown.issuer != self._root.subject or shown.not_valid_after_utc - datetime.now(UTC) > RENEW_SERVER:
-                return  # a certificate that was given stays
-        if not key_file.exists():
-            _write_key(key_file, ec.generate_private_key(ec.SECP256R1()))
-        key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise ValueError(f"{SERVER_KEY_FILE} is no key of ours")
+            lasts = shown.not_valid_after_utc - datetime.now(UTC) > RENEW_SERVER
+            if shown.issuer != self._root.subject or (lasts and _hosts_of(shown) == set(map(_host, hosts))):
+                return False
+        key = _kept_key(key_file)
         pem = self._sign(key.public_key(), RELAY_NAME, SERVER_LIFE, hosts, ExtendedKeyUsageOID.SERVER_AUTH)
-        draft = file.with_name(f".{file.name}.new")
-        draft.write_text(pem)
-        draft.replace(file)
+        write_durably(file, pem.encode("ascii"))
+        return True
 
     def _sign(
         self,
@@ -211,11 +208,22 @@ def _host(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _PRIVATE)
-    with open(descriptor, "wb") as file:
-        file.write(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
+def _hosts_of(certificate: x509.Certificate) -> set[x509.GeneralName]:
+    try:
+        return set(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except x509.ExtensionNotFound:
+        return set()
+
+
+def _kept_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """Return the key in a file, which is made where it is missing."""
+    if not path.exists():
+        made = ec.generate_private_key(ec.SECP256R1())
+        pem = made.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
+        write_durably(path, pem)
+    key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError(f"{path.name} is no key of ours")
+    return key

@@ -13,6 +13,7 @@ from sublet.messaging.relay.registry import Registry
 from sublet.protocol.canonical import JsonValue, canonical_json
 from sublet.protocol.relay.attendance import Attendance, parse_attendance
 from sublet.protocol.relay.errors import RelayRefusal, invalid
+from sublet.protocol.relay.room_statement import founder_of
 from sublet.protocol.relay.slot_keys import CONTROL
 
 ATTEND: Final = f"{CONTROL}/attend"
@@ -64,7 +65,7 @@ class Control:
                 raise invalid("that is no room")
             known = self._registry.rooms.statement(payload.decode("ascii", "replace"))
             # Who is in a room is told to those alone who are, or may state it.
-            if known is None or sender not in known.members | known.homes.managers:
+            if known is None or sender not in known.members | known.homes.managers | {founder_of(known)}:
                 return None
             return known.encode().decode()
         raise invalid("the relay knows no such question")

@@ -6,6 +6,7 @@ what it sends is bounded before it is read. ``/metrics`` answers this machine al
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
@@ -49,7 +50,8 @@ class Desk:
 
     Args:
         registry: keeps names.
-        callers: how much each address may ask for.
+        callers: how much each address may ask for; of IPv6 each /64, which is one customer's.
+        names: how many new names each of them may have.
         ready: tells whether clients can be linked now.
         figures: returns what ``/metrics`` shows, by name.
     """
@@ -58,11 +60,13 @@ class Desk:
         self,
         registry: Registry,
         callers: Buckets,
+        names: Buckets,
         ready: Callable[[], bool],
         figures: Callable[[], Mapping[str, float]],
     ) -> None:
         self._registry = registry
         self._callers = callers
+        self._names = names
         self._ready = ready
         self._figures = figures
         self._limiter = anyio.CapacityLimiter(WORKERS)
@@ -82,7 +86,8 @@ class Desk:
         try:
             self._admit(request)
             raw = await _body(request)
-            answer = partial(self._registry.answer, action, raw)
+            may_name = partial(self._names.take, _where(request))
+            answer = partial(self._registry.answer, action, raw, may_name)
             return _json(await anyio.to_thread.run_sync(answer, limiter=self._limiter))
         except RelayRefusal as refusal:
             return _refused(refusal)
@@ -111,8 +116,25 @@ class Desk:
         return PlainTextResponse("".join(lines), media_type="text/plain; version=0.0.4")
 
     def _admit(self, request: Request) -> None:
-        if not self._callers.take(request.client.host if request.client is not None else ""):
+        if not self._callers.take(_where(request)):
             raise RelayRefusal(RelayCode.QUOTA_EXCEEDED, "this address asks for too much; wait a minute")
+
+
+def _where(request: Request) -> str:
+    return network_of(request.client.host if request.client is not None else "")
+
+
+def network_of(host: str) -> str:
+    """Return by what an address is counted: itself, or the /64 of one of IPv6, of which anybody has a whole one."""
+    try:
+        found = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, 64), strict=False))
 
 
 async def _body(request: Request) -> bytes:

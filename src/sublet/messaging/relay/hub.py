@@ -101,6 +101,7 @@ class Hub:
         self._kicks: dict[str, float] = {}
         """When slots are cut that are linked and nobody's."""
         registry.cut.append(self.cut)
+        registry.dropped.append(lambda rooms: self.forwarder.soon(lambda: self._changed(rooms)))
         remote, everything = zenoh.Locality.REMOTE, f"{Way.UP}/**"
         self._kept: list[Any] = [
             session.info.declare_link_events_listener(direct(self._link), history=True),
@@ -169,7 +170,10 @@ class Hub:
             return
         slot, key = found
         if sample.kind == zenoh.SampleKind.PUT:
-            changed = self._admitted(str(sample.key_expr), 0) is not None and self.tokens.came(slot, key)
+            admitted = self._admitted(str(sample.key_expr), 0) is not None
+            account = self._registry.account_of(slot)
+            may = admitted and account is not None and may_announce(account.node_id, key)
+            changed = may and self.tokens.came(slot, key)
         else:
             changed = self.tokens.went(slot, key)
         if changed:
@@ -224,13 +228,14 @@ class Hub:
         self.counts.asked += 1
         asked = _Asked(query, len(others), lambda: self._answered(slot))
         for other in others:
-            self._put(asked, other, key, payload)
+            self._put(asked, slot, other, key, payload)
 
-    def _put(self, asked: _Asked, other: str, key: str, payload: bytes) -> None:
+    def _put(self, asked: _Asked, slot: str, other: str, key: str, payload: bytes) -> None:
         left = [MAX_ANSWERS]
 
         def took(reply: zenoh.Reply) -> None:
-            if reply.ok is None or left[0] <= 0 or not self._senders.may_send(other, len(reply.ok.payload)):
+            # Whoever asks bears the answers: who is asked has not chosen to send them.
+            if reply.ok is None or left[0] <= 0 or not self._senders.may_get(slot, len(reply.ok.payload)):
                 return
             left[0] -= 1
             _reply(asked.query, reply.ok.payload)
@@ -278,11 +283,9 @@ class Hub:
     def _changed(self, rooms: Iterable[str]) -> None:
         """Note that others get what is sent in these rooms."""
         self._routes.changed()
-        changed = frozenset(rooms)
-        for slot in self.tokens.announcing():
-            for key in self.tokens.of(slot):
-                if key.split("/", 2)[1] in changed:
-                    self._show(slot, key)
+        for room in frozenset(rooms):
+            for slot, key in self.tokens.in_room(room):
+                self._show(slot, key)
 
     def _forget_absent(self) -> None:
         """Forget what those want to hear who are linked no more, or are nobody any more."""

@@ -9,6 +9,7 @@ Weak: a relay learns from the keys which daemons share which rooms, and which en
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,13 +18,21 @@ from typing import Final, Protocol
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import RoomId, entity_domain
 from sublet.protocol.ezagent.keys import Channel, DocumentPlace, parse_doc_id
+from sublet.protocol.ids import node_id
 from sublet.protocol.relay.attendance import Attendance
 from sublet.protocol.relay.errors import RelayCode, RelayRefusal
 from sublet.protocol.relay.room_statement import RoomStatement, check_follows
 
 MAX_ROOMS: Final = 100_000
 """Rooms of which statements are kept, of all accounts together."""
-MAX_ROOMS_OF_SIGNER: Final = 4_096
+MAX_ROOMS_OF_SIGNER: Final = 1_024
+"""Rooms whose last statement one daemon has made."""
+MAX_BYTES: Final = 256 << 20
+"""What all statements hold in memory."""
+MAX_BYTES_OF_SIGNER: Final = 8 << 20
+STATEMENT_BYTES: Final = 1 << 10
+HOME_BYTES: Final = 192
+"""What one statement holds, and each daemon that it names."""
 MAX_STEPS: Final = 65_536
 """Rooms and their daemons that are looked at to find with whom a daemon shares one."""
 _ENDS: Final = tuple(f"/{channel}" for channel in Channel)
@@ -48,17 +57,21 @@ class KnowsRooms(Protocol):
 
 
 class RoomTable:
-    """The statements of rooms that count, the last one of each.
+    """The statements of rooms that count, the last one of each; whoever has made it bears it.
 
     Args:
         statements: those that were kept.
     """
 
     def __init__(self, statements: Iterable[RoomStatement] = ()) -> None:
-        self._of: dict[RoomId, RoomStatement] = {one.room: one for one in statements}
-        self._signed: dict[str, int] = {}
-        for one in self._of.values():
-            self._count(one, 1)
+        self._of: dict[RoomId, RoomStatement] = {}
+        self._signed: dict[str, dict[RoomId, int]] = {}
+        """Of which rooms each daemon has made the last statement, and how many bytes that holds."""
+        self._size_of: Counter[str] = Counter()
+        self.size = 0
+        """Bytes that all hold."""
+        for one in statements:
+            self.put(one)
 
     def __len__(self) -> int:
         return len(self._of)
@@ -73,10 +86,17 @@ class RoomTable:
         Raises:
             RelayRefusal: ``PERMISSION_DENIED``, ``CONFLICT``, or ``QUOTA_EXCEEDED`` for too many rooms.
         """
-        before = self._of.get(statement.room)
+        before, signer = self._of.get(statement.room), node_id(statement.signer)
         check_follows(statement, before)
-        if before is None and (
-            len(self._of) >= MAX_ROOMS or self._signed.get(_founder(statement), 0) >= MAX_ROOMS_OF_SIGNER
+        ours = self._signed.get(signer, {})
+        is_another, size = statement.room not in ours, held_by(statement)
+        of_signer = self._size_of[signer] - ours.get(statement.room, 0) + size
+        of_all = self.size - (held_by(before) if before is not None else 0) + size
+        if (
+            (before is None and len(self._of) >= MAX_ROOMS)
+            or (is_another and len(ours) >= MAX_ROOMS_OF_SIGNER)
+            or of_signer > MAX_BYTES_OF_SIGNER
+            or of_all > MAX_BYTES
         ):
             raise RelayRefusal(RelayCode.QUOTA_EXCEEDED, "no more rooms are kept")
 
@@ -84,13 +104,27 @@ class RoomTable:
         """Take a statement that was kept."""
         before = self._of.get(statement.room)
         if before is not None:
-            self._count(before, -1)
+            self._forget(before)
         self._of[statement.room] = statement
-        self._count(statement, 1)
+        signer, size = node_id(statement.signer), held_by(statement)
+        self._signed.setdefault(signer, {})[statement.room] = size
+        self._size_of[signer] += size
+        self.size += size
 
-    def _count(self, statement: RoomStatement, by: int) -> None:
-        founder = _founder(statement)
-        self._signed[founder] = self._signed.get(founder, 0) + by
+    def drop(self, signer: str) -> frozenset[RoomId]:
+        """Forget what a daemon has stated, by its node id; return of which rooms."""
+        rooms = frozenset(self._signed.get(signer, ()))
+        for room in rooms:
+            self._forget(self._of.pop(room))
+        return rooms
+
+    def _forget(self, statement: RoomStatement) -> None:
+        signer = node_id(statement.signer)
+        size = self._signed[signer].pop(statement.room)
+        self.size -= size
+        self._size_of[signer] -= size
+        if not self._signed[signer]:
+            del self._signed[signer], self._size_of[signer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,5 +225,7 @@ def place_of(key: str) -> DocumentPlace | None:
         return None
 
 
-def _founder(statement: RoomStatement) -> str:
-    return entity_domain(statement.homes.creator)
+def held_by(statement: RoomStatement) -> int:
+    """Return about how many bytes a statement holds in memory."""
+    homes = statement.homes
+    return STATEMENT_BYTES + HOME_BYTES * sum(map(len, (homes.writers, homes.readers, homes.managers)))

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from nacl.signing import SigningKey
 
 from sublet.messaging.relay.accounts import Account, Accounts
 from sublet.messaging.relay.authority import Authority, requested_key
 from sublet.messaging.relay.membership import RoomTable
-from sublet.messaging.relay.slots import SlotRow, Slots
-from sublet.messaging.relay.store import RENEWED, RelayStore
+from sublet.messaging.relay.slots import Slots
+from sublet.messaging.relay.store import RENEWED, Overtaken, RelayStore
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.encoding import b64
+from sublet.protocol.ezagent.ids import RoomId
+from sublet.protocol.ids import node_id
 from sublet.protocol.relay.errors import RelayCode, RelayRefusal, invalid
 from sublet.protocol.relay.name_record import NameRecord, sign_record
 from sublet.protocol.relay.requests import MAX_AGE_SECONDS, AccountRequest, RequestAction, parse_request
@@ -32,6 +34,10 @@ MAX_ACCOUNTS: Final = 200_000
 """Names, those that were revoked among them."""
 
 ROTATED: Final = "rotated"
+TRIES: Final = 4
+"""Of a change, each after what another process has changed of the account was taken up."""
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +87,13 @@ class Registry:
         self._clock = clock
         self._count = slots
         self._lock = threading.RLock()
-        self.accounts = Accounts(domain, store.accounts())
+        self.accounts = Accounts(domain, store.accounts(), store.keys())
         self.slots = Slots(slots, store.slots())
-        self.rooms = RoomTable(store.statements(domain))
+        self.rooms = RoomTable(one for one in store.statements(domain) if self._counts(one))
         self.cut: list[Callable[[str], None]] = []
         """Told of each slot that is nobody's any more, by its name."""
+        self.dropped: list[Callable[[frozenset[RoomId]], None]] = []
+        """Told of rooms whose statements count no more."""
         self._seen = store.changes()
 
     @property
@@ -117,8 +125,15 @@ class Registry:
             raise RelayRefusal(RelayCode.ENTITY_NOT_FOUND, "nobody has this name here")
         return self._record(account)
 
-    def answer(self, action: RequestAction, raw: bytes) -> dict[str, JsonValue]:
+    def answer(
+        self, action: RequestAction, raw: bytes, may_name: Callable[[], bool] = lambda: True
+    ) -> dict[str, JsonValue]:
         """Do what a signed request asks for, and return the answer. Blocks on the disk.
+
+        Args:
+            action: what is asked for.
+            raw: the request.
+            may_name: tells whether whoever asks may have a new name; called once, for one that would be given.
 
         Raises:
             RelayRefusal: it is refused, and nothing has changed.
@@ -128,19 +143,35 @@ class Registry:
         with self._lock:
             if not self._store.first_seen(request.nonce, request.at + MAX_AGE_SECONDS):
                 raise RelayRefusal(RelayCode.INVALID_SIGNATURE, "the request was received before")
-            match action:
-                case RequestAction.REGISTER:
-                    return self._registered(request, now)
-                case RequestAction.RENEW:
-                    return self._admitted(self.accounts.require(request.name, request.key), request, RENEWED, now)
-                case RequestAction.ROTATE:
-                    if not request.new_key:
-                        raise invalid("a rotation names the new key")
-                    account = self.accounts.rotated(request.name, request.key, request.new_key)
-                    return self._admitted(account, request, ROTATED, now)
-                case RequestAction.REVOKE:
-                    self.accounts.require(request.name, request.key)
-                    return {"record": self.revoke(request.name).as_json()}
+            if action is RequestAction.REGISTER and self.accounts.get(request.name) is None:
+                self._check_new(request, now, may_name)
+            return self._again(lambda: self._answer(request, now))
+
+    def _answer(self, request: AccountRequest, now: float) -> dict[str, JsonValue]:
+        match request.action:
+            case RequestAction.REGISTER:
+                is_new = self.accounts.get(request.name) is None
+                account = self.accounts.registered(request.name, request.key, int(now))
+                return self._admitted(account, request, "registered" if is_new else RENEWED, now)
+            case RequestAction.RENEW:
+                return self._admitted(self.accounts.require(request.name, request.key), request, RENEWED, now)
+            case RequestAction.ROTATE:
+                if not request.new_key:
+                    raise invalid("a rotation names the new key")
+                account = self.accounts.rotated(request.name, request.key, request.new_key)
+                return self._admitted(account, request, ROTATED, now)
+            case RequestAction.REVOKE:
+                self.accounts.require(request.name, request.key)
+                return {"record": self._revoked(request.name).as_json()}
+
+    def _again(self, change: Callable[[], _T]) -> _T:
+        """Make a change of an account, anew where another process has changed it meanwhile; holds the lock."""
+        for _ in range(TRIES):
+            try:
+                return change()
+            except Overtaken:
+                self._reload()
+        raise RelayRefusal(RelayCode.CONFLICT, "the account was changed at the same time; ask again")
 
     def revoke(self, name: str) -> NameRecord:
         """Let a name stand for nobody any more, and cut whoever has it. Blocks on the disk.
@@ -149,14 +180,18 @@ class Registry:
             RelayRefusal: ``ENTITY_NOT_FOUND``.
         """
         with self._lock:
-            account = self.accounts.revoked(name)
-            if account != self.accounts.get(name):
-                row = self.slots.forget(name)
-                self._store.keep_account(account, row, "revoked", int(self._clock()))
-                self.accounts.put(account)
-                if row is not None:
-                    self._cut(slot_name(row.number))
-            return self._record(account)
+            return self._again(lambda: self._revoked(name))
+
+    def _revoked(self, name: str) -> NameRecord:
+        before, account = self.accounts.get(name), self.accounts.revoked(name)
+        if before is not None and account != before:
+            self._store.keep_account(before, account, None, "revoked", int(self._clock()))
+            row = self.slots.forget(name)
+            self.accounts.put(account)
+            self._drop([before.node_id])
+            if row is not None:
+                self._cut(slot_name(row.number))
+        return self._record(account)
 
     def state_room(self, raw: bytes, sender: str) -> RoomStatement:
         """Take the statement of a room from a daemon, by its node id. Blocks on the disk.
@@ -168,6 +203,8 @@ class Registry:
         with self._lock:
             if self.accounts.of_node(sender) is None:
                 raise RelayRefusal(RelayCode.PERMISSION_DENIED, "this daemon has no name here")
+            if node_id(statement.signer) != sender:
+                raise RelayRefusal(RelayCode.PERMISSION_DENIED, "a daemon brings its own statements alone")
             self.rooms.check(statement)
             self._store.keep_statement(statement)
             self.rooms.put(statement)
@@ -178,38 +215,55 @@ class Registry:
         seen = self._store.changes()
         if seen == self._seen:
             return
-        self._seen = seen
         with self._lock:
-            accounts, slots = self._store.accounts(), Slots(self._count, self._store.slots())
-            lost = [
-                slot_name(number)
-                for number in range(self._count)
-                if self.slots.account(number) is not None and self.slots.account(number) != slots.account(number)
-            ]
-            self.accounts, self.slots = Accounts(self.domain, accounts), slots
+            self._reload()
+        self._seen = seen
+
+    def _reload(self) -> None:
+        """Take up what is on the disk, and cut those who have lost their slot, or count no more."""
+        accounts = Accounts(self.domain, self._store.accounts(), self._store.keys())
+        slots = Slots(self._count, self._store.slots())
+        gone = {one.node_id for one in self.accounts.all() if not one.revoked and accounts.of_node(one.node_id) is None}
+        lost: list[str] = []
+        for number in range(self._count):
+            name = self.slots.account(number)
+            known = self.accounts.get(name) if name is not None else None
+            if known is not None and (known.node_id in gone or slots.account(number) != name):
+                lost.append(slot_name(number))
+        self.accounts, self.slots = accounts, slots
+        self._drop(gone)
         for slot in lost:
             self._cut(slot)
 
-    def _registered(self, request: AccountRequest, now: float) -> dict[str, JsonValue]:
-        is_new = self.accounts.get(request.name) is None
-        account = self.accounts.registered(request.name, request.key, int(now))
-        if is_new and not self._terms().is_open:
+    def _check_new(self, request: AccountRequest, now: float, may_name: Callable[[], bool]) -> None:
+        """Do nothing where a new name may be given.
+
+        Raises:
+            RelayRefusal: it may not.
+        """
+        self.accounts.registered(request.name, request.key, int(now))
+        if not self._terms().is_open:
             raise RelayRefusal(RelayCode.PERMISSION_DENIED, "this relay takes no new names")
-        if is_new and len(self.accounts) >= MAX_ACCOUNTS:
+        if len(self.accounts) >= MAX_ACCOUNTS:
             raise RelayRefusal(RelayCode.QUOTA_EXCEEDED, "this relay takes no more names")
-        return self._admitted(account, request, "registered" if is_new else RENEWED, now)
+        if not may_name():
+            raise RelayRefusal(RelayCode.QUOTA_EXCEEDED, "this address has taken too many names today")
 
     def _admitted(self, account: Account, request: AccountRequest, what: str, now: float) -> dict[str, JsonValue]:
-        """Keep an account with a new certificate for its slot, and return what it is told."""
+        """Keep an account with a new certificate for its slot, and return what it is told.
+
+        After a rotation it is for another slot, as there are certificates for the old one whose key counts no more.
+        """
         wanted = requested_key(request.csr)
-        if what == ROTATED:
-            self._leave_slot(account, now)
-        before = self.slots.of(account.name)
-        number = self.slots.next_for(account.name, now)
+        known, before = self.accounts.get(account.name), self.slots.of(account.name)
+        number = self.slots.next_for(account.name, now, another=what == ROTATED)
         issued = self._authority.admit(wanted, slot_name(number), self._terms().certificate_life)
-        row = self.slots.assign(account.name, issued.until, now)
-        self._keep(account, row, what, now)
+        row = self.slots.row(account.name, number, issued.until)
+        self._store.keep_account(known, account, row, what, int(now))
+        self.slots.take(row)
         self.accounts.put(account)
+        if known is not None and known.key != account.key:
+            self._drop([known.node_id])
         if before is not None and before != number:
             self._cut(slot_name(before))
         return {
@@ -220,20 +274,14 @@ class Registry:
             "expires_at": issued.until,
         }
 
-    def _leave_slot(self, account: Account, now: float) -> None:
-        """Take the slot away whose certificates were made for a key that counts no more."""
-        known, row = self.accounts.get(account.name), self.slots.forget(account.name)
-        if row is not None and known is not None:
-            self._store.keep_account(known, row, RENEWED, int(now))
-            self._cut(slot_name(row.number))
+    def _counts(self, statement: RoomStatement) -> bool:
+        return self.accounts.of_node(node_id(statement.signer)) is not None
 
-    def _keep(self, account: Account, row: SlotRow, what: str, now: float) -> None:
-        try:
-            self._store.keep_account(account, row, what, int(now))
-        except BaseException:
-            # What is not on the disk was not given away; the slot rests, since its certificate was made.
-            self.slots.forget(account.name)
-            raise
+    def _drop(self, nodes: Iterable[str]) -> None:
+        """Let what these daemons have stated count no more."""
+        rooms = frozenset(room for node in nodes for room in self.rooms.drop(node))
+        for dropped in self.dropped if rooms else ():
+            dropped(rooms)
 
     def _record(self, account: Account) -> NameRecord:
         bare = NameRecord(

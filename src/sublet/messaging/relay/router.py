@@ -20,8 +20,6 @@ from sublet.messaging.backends.zenoh_config import make_config
 from sublet.messaging.relay.authority import ROOT_FILE, SERVER_FILE, SERVER_KEY_FILE
 from sublet.protocol.relay.slot_keys import Way, everything, slot_name
 
-BLOCK_MICROSECONDS: Final = 300_000
-"""How long a reader that takes nothing holds up whoever writes to it, before its link is cut."""
 MAX_KEPT_FREE: Final = 64
 """Links beyond one for each slot: of who comes back before it is noticed that it had gone."""
 _UP_IN: Final = ("put", "delete", "query", "liveliness_token")
@@ -55,7 +53,6 @@ def open_router(listen: str, directory: Path, slots: int) -> zenoh.Session:
         "adminspace/enabled": False,
         "transport/unicast/max_sessions": slots + MAX_KEPT_FREE,
         "transport/unicast/max_links": 1,
-        "transport/link/tx/queue/congestion_control/block/wait_before_close": BLOCK_MICROSECONDS,
         f"{at}/root_ca_certificate": str(directory / ROOT_FILE),
         f"{at}/listen_certificate": str(directory / SERVER_FILE),
         f"{at}/listen_private_key": str(directory / SERVER_KEY_FILE),

@@ -60,6 +60,14 @@ class Senders:
                 flood.last = now
             return False
 
+    def may_get(self, slot: str, size: int) -> bool:
+        """Count an answer of so many bytes, and tell whether the slot that has asked may have it; it is no flood."""
+        with self._lock:
+            if self._buckets.take(slot, 1 + size // PIECE_BYTES):
+                return True
+            self.dropped += 1
+            return False
+
     def floods(self, slot: str) -> bool:
         """Tell whether a slot has sent too much for ``FLOOD_SECONDS``; it begins anew then."""
         with self._lock:

@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from sublet.disk.durable import write_durably
 from sublet.disk.plain_file import read_plain
 from sublet.messaging.relay.buckets import Rate
 from sublet.messaging.relay.registry import Terms
@@ -46,6 +47,9 @@ class RelaySettings(BaseModel):
     registrations_per_minute: Annotated[float, Field(gt=0, le=1e6)] = Field(
         default=60.0, description="Requests of one address to the registration port"
     )
+    names_per_day: Annotated[float, Field(ge=1, le=1e6)] = Field(
+        default=100.0, description="New names of one address, or of one /64 of IPv6"
+    )
 
     @property
     def rate(self) -> Rate:
@@ -56,6 +60,11 @@ class RelaySettings(BaseModel):
     def desk_rate(self) -> Rate:
         """How much each address may ask for."""
         return Rate(self.registrations_per_minute / 60, self.registrations_per_minute)
+
+    @property
+    def names_rate(self) -> Rate:
+        """How many new names each address may have."""
+        return Rate(self.names_per_day / 86_400, self.names_per_day)
 
     @property
     def terms(self) -> Terms:
@@ -87,11 +96,9 @@ def read_settings(directory: Path) -> RelaySettings:
 
 
 def write_settings(directory: Path, settings: RelaySettings) -> None:
-    """Write the settings of a new relay; those that are there stay. Blocks on the disk.
+    """Write the settings of a new relay. Blocks on the disk.
 
     Raises:
-        OSError: they can't be written, or are there.
+        OSError: they can't be written.
     """
-    with (directory / SETTINGS_FILE).open("x") as file:
-        json.dump(settings.model_dump(), file, indent=2)
-        file.write("\n")
+    write_durably(directory / SETTINGS_FILE, (json.dumps(settings.model_dump(), indent=2) + "\n").encode())

@@ -80,39 +80,58 @@ class Slots:
         """Return how many are taken."""
         return len(self._of)
 
-    def next_for(self, account: str, now: float) -> int:
+    def next_for(self, account: str, now: float, *, another: bool = False) -> int:
         """Return the slot that an account has, or would get; nothing changes.
+
+        Args:
+            account: whose it is.
+            now: the time.
+            another: it is to get another one than it has.
 
         Raises:
             RelayRefusal: ``QUOTA_EXCEEDED`` where none is free.
         """
         self._wake(now)
         number = self._of.get(account)
-        if number is not None:
+        if number is not None and number < self.count and not another:
             return number
         if not self._free:
             raise RelayRefusal(RelayCode.QUOTA_EXCEEDED, "all slots of this relay are taken")
         return self._free[0]
 
-    def assign(self, account: str, until: int, now: float) -> SlotRow:
+    def row(self, account: str, number: int, until: int) -> SlotRow:
+        """Return the row of a slot that ``next_for`` has told, once a certificate with this end is made for it."""
+        before = self._rows.get(number)
+        return SlotRow(number, SlotState.TAKEN, account, max(until, before.until if before is not None else 0))
+
+    def take(self, row: SlotRow) -> None:
+        """Take a row of ``row`` that was kept; another slot of its account rests from then on."""
+        if self._of.get(row.account, row.number) != row.number:
+            self.forget(row.account)
+        if row.number not in self._rows:
+            if self._free[0] == row.number:
+                heapq.heappop(self._free)
+            else:
+                self._free.remove(row.number)
+                heapq.heapify(self._free)
+        self._rows[row.number] = row
+        heapq.heappush(self._ends, (row.until, row.number))
+        self._of[row.account] = row.number
+
+    def assign(self, account: str, until: int, now: float, *, another: bool = False) -> SlotRow:
         """Give an account a slot, or keep it for longer, and return its row.
 
         Args:
             account: whose it is.
             until: when the certificate ends that is made for it now.
             now: the time.
+            another: it gets another one than it has.
 
         Raises:
             RelayRefusal: as ``next_for``.
         """
-        number = self.next_for(account, now)
-        before = self._rows.get(number)
-        if before is None:
-            heapq.heappop(self._free)
-        row = SlotRow(number, SlotState.TAKEN, account, max(until, before.until if before is not None else 0))
-        self._rows[number] = row
-        heapq.heappush(self._ends, (row.until, number))
-        self._of[account] = number
+        row = self.row(account, self.next_for(account, now, another=another), until)
+        self.take(row)
         return row
 
     def forget(self, account: str) -> SlotRow | None:

@@ -49,7 +49,12 @@ _TABLES: Final = (
     issued_at INTEGER NOT NULL,
     until INTEGER NOT NULL
 )""",
-    "CREATE TABLE rooms (room_id TEXT PRIMARY KEY, statement BLOB NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE rooms (
+    room_id TEXT PRIMARY KEY,
+    signer BLOB NOT NULL,
+    statement BLOB NOT NULL
+) WITHOUT ROWID""",
+    "CREATE INDEX rooms_by_signer ON rooms (signer)",
     "CREATE TABLE nonces (nonce BLOB PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE INDEX nonces_by_time ON nonces (at)",
     "CREATE INDEX certificates_by_end ON certificates (until)",
@@ -57,11 +62,18 @@ _TABLES: Final = (
 SCHEMA: Final = Schema("the relay's store", 1, _TABLES, application_id=0x53524C59)
 
 
+class Overtaken(Exception):
+    """Another process has changed the account meanwhile, so nothing was kept: look again, and decide anew."""
+
+
 class RelayStore(Protocol):
     """Keeps what a relay must not forget. Every method blocks; what it has returned from is on the disk."""
 
     def accounts(self) -> list[Account]:
         """Return all accounts."""
+
+    def keys(self) -> list[bytes]:
+        """Return every key that has ever had a name."""
 
     def slots(self) -> list[SlotRow]:
         """Return the slots that are or were taken."""
@@ -72,8 +84,21 @@ class RelayStore(Protocol):
     def first_seen(self, nonce: bytes, at: int) -> bool:
         """Tell whether a nonce comes for the first time, and keep it for as long as its request could be sent again."""
 
-    def keep_account(self, account: Account, slot: SlotRow | None, what: str, now: int) -> None:
-        """Keep a change of an account, and of its slot; ``taken`` slots have got a certificate with it."""
+    def keep_account(self, before: Account | None, account: Account, slot: SlotRow | None, what: str, now: int) -> None:
+        """Keep a change of an account, and the slot for which it has got a certificate.
+
+        Any other slot of the account rests from then on. What was stated by a key that counts no more is removed.
+
+        Args:
+            before: the account as it is known; None for a new name.
+            account: as it is from now on.
+            slot: the slot that it has; None where it is to have none.
+            what: goes into the history, but for ``RENEWED``.
+            now: Unix seconds.
+
+        Raises:
+            Overtaken: the account is not as ``before`` any more.
+        """
 
     def keep_statement(self, statement: RoomStatement) -> None:
         """Keep the statement of a room."""
@@ -114,6 +139,10 @@ class SqliteRelayStore:
         rows = self._rows("SELECT name, key, version, registered_at, revoked FROM accounts")
         return [Account(name, key, version, at, bool(revoked)) for name, key, version, at, revoked in rows]
 
+    def keys(self) -> list[bytes]:
+        """``RelayStore.keys``."""
+        return [key for (key,) in self._rows("SELECT DISTINCT key FROM history")]
+
     def slots(self) -> list[SlotRow]:
         """``RelayStore.slots``."""
         rows = self._rows("SELECT number, state, account, until FROM slots")
@@ -135,9 +164,15 @@ class SqliteRelayStore:
             database.execute("DELETE FROM nonces WHERE at < ?", (at - 3 * MAX_AGE_SECONDS,))
             return database.execute("INSERT OR IGNORE INTO nonces VALUES (?, ?)", (nonce, at)).rowcount == 1
 
-    def keep_account(self, account: Account, slot: SlotRow | None, what: str, now: int) -> None:
+    def keep_account(self, before: Account | None, account: Account, slot: SlotRow | None, what: str, now: int) -> None:
         """``RelayStore.keep_account``."""
         with self._writing() as database:
+            stored = database.execute(
+                "SELECT key, version, registered_at, revoked FROM accounts WHERE name = ?", (account.name,)
+            ).fetchone()
+            known = None if before is None else (before.key, before.version, before.registered_at, int(before.revoked))
+            if stored != known:
+                raise Overtaken
             database.execute(
                 "INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?, ?)",
                 (account.name, account.key, account.version, account.registered_at, int(account.revoked)),
@@ -147,13 +182,17 @@ class SqliteRelayStore:
                     "INSERT INTO history (name, key, version, at, what) VALUES (?, ?, ?, ?, ?)",
                     (account.name, account.key, account.version, now, what),
                 )
-            if slot is None:
-                return
+            if before is not None and (account.revoked or account.key != before.key):
+                database.execute("DELETE FROM rooms WHERE signer = ?", (before.key,))
             database.execute(
-                "INSERT OR REPLACE INTO slots VALUES (?, ?, ?, ?)", (slot.number, slot.state, slot.account, slot.until)
+                "UPDATE slots SET state = ?, account = '' WHERE account = ? AND number != ?",
+                (SlotState.RESTING, account.name, slot.number if slot is not None else -1),
             )
-            database.execute("DELETE FROM slots WHERE account = ? AND number != ?", (account.name, slot.number))
-            if slot.state is SlotState.TAKEN:
+            if slot is not None:
+                database.execute(
+                    "INSERT OR REPLACE INTO slots VALUES (?, ?, ?, ?)",
+                    (slot.number, slot.state, slot.account, slot.until),
+                )
                 database.execute(
                     "INSERT INTO certificates (slot, account, issued_at, until) VALUES (?, ?, ?, ?)",
                     (slot.number, account.name, now, slot.until),
@@ -163,7 +202,9 @@ class SqliteRelayStore:
     def keep_statement(self, statement: RoomStatement) -> None:
         """``RelayStore.keep_statement``."""
         with self._writing() as database:
-            database.execute("INSERT OR REPLACE INTO rooms VALUES (?, ?)", (statement.room, statement.encode()))
+            database.execute(
+                "INSERT OR REPLACE INTO rooms VALUES (?, ?, ?)", (statement.room, statement.signer, statement.encode())
+            )
 
     def changes(self) -> int:
         """``RelayStore.changes``."""
@@ -185,10 +226,11 @@ class SqliteRelayStore:
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield self._database
+                self._database.execute("COMMIT")
             except BaseException:
-                self._database.execute("ROLLBACK")
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
                 raise
-            self._database.execute("COMMIT")
 
 
 RENEWED: Final = "renewed"

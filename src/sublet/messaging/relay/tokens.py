@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sublet.messaging.links.declared import MAX_ANNOUNCED
+from sublet.messaging.relay.membership import place_of
 
 Declare = Callable[[str, str], Callable[[], None]]
 
@@ -27,6 +28,8 @@ class ForwardedTokens:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _there: dict[str, set[str]] = field(default_factory=dict)
     """Keys that each slot announces, as its link tells."""
+    _in_room: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    """Slots and keys by the room of the key."""
     _shown: dict[tuple[str, str], dict[str, Callable[[], None]]] = field(default_factory=dict)
     """By slot and key, at which other slots that is shown, and what ends it."""
 
@@ -37,6 +40,8 @@ class ForwardedTokens:
             if key not in keys and len(keys) >= MAX_ANNOUNCED:
                 return False
             keys.add(key)
+            if (room := _room_of(key)) is not None:
+                self._in_room.setdefault(room, set()).add((slot, key))
             return True
 
     def went(self, slot: str, key: str) -> bool:
@@ -47,6 +52,10 @@ class ForwardedTokens:
             keys.discard(key)
             if not keys:
                 self._there.pop(slot, None)
+            if (room := _room_of(key)) is not None and (there := self._in_room.get(room)) is not None:
+                there.discard((slot, key))
+                if not there:
+                    del self._in_room[room]
             return known
 
     def of(self, slot: str) -> list[str]:
@@ -54,10 +63,10 @@ class ForwardedTokens:
         with self._lock:
             return list(self._there.get(slot, ()))
 
-    def announcing(self) -> list[str]:
-        """Return the slots that announce something."""
+    def in_room(self, room: str) -> list[tuple[str, str]]:
+        """Return what is announced in a room: slots and keys."""
         with self._lock:
-            return list(self._there)
+            return sorted(self._in_room.get(room, ()))
 
     def show(self, slot: str, key: str, at: frozenset[str]) -> None:
         """Show a token of a slot at these others and at nobody else; what is announced no longer is shown to nobody."""
@@ -76,3 +85,8 @@ class ForwardedTokens:
         """Return how many tokens are announced."""
         with self._lock:
             return sum(map(len, self._there.values()))
+
+
+def _room_of(key: str) -> str | None:
+    place = place_of(key)
+    return place.room_id if place is not None else None

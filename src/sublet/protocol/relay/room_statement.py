@@ -1,8 +1,9 @@
 """What a relay is told of a room, so that it forwards to its members alone: their daemons, and who may write.
 
 It has no names, roles or other config (DESIGN 6.10). The first statement of a room is signed by the daemon of whoever
-opened it, to whom the room's id is bound; each later one by a daemon that the one before has named, under a higher
-version. Whoever knows the members of a room, sealed or not, makes one from a ``RoomHomes``.
+opened it, to whom the room's id is bound; each later one by that daemon too, or by one that the statement before has
+named, under the version that comes next. Whoever knows the members of a room, sealed or not, makes one from a
+``RoomHomes``.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class RoomStatement:
         relay: the relay's domain.
         room: its id.
         homes: who is in it.
-        version: higher than that of the statement before.
+        version: the one after that of the statement before; 1 for the first.
         signer: raw public key of the daemon that states it.
         signature: of that key.
     """
@@ -155,14 +156,22 @@ def check_follows(statement: RoomStatement, before: RoomStatement | None) -> Non
     """Do nothing where a statement may take the place of the one before, or be the first of its room.
 
     Raises:
-        RelayRefusal: ``PERMISSION_DENIED`` for a signer that may not state it, ``CONFLICT`` for an old version.
+        RelayRefusal: ``PERMISSION_DENIED`` for a signer that may not state it, ``CONFLICT`` for another version than
+            the one that comes next.
     """
     signer = ids.node_id(statement.signer)
-    may = {entity_domain(statement.homes.creator)} if before is None else before.homes.managers
+    # Whoever has opened the room always may, so that no daemon it once named can lock it for ever.
+    may = {founder_of(statement)} | (before.homes.managers if before is not None else frozenset())
     if signer not in may:
         raise RelayRefusal(RelayCode.PERMISSION_DENIED, "this daemon may not state who is in the room")
-    if before is not None and statement.version <= before.version:
-        raise RelayRefusal(RelayCode.CONFLICT, f"version {before.version} is known already")
+    following = before.version + 1 if before is not None else 1
+    if statement.version != following:
+        raise RelayRefusal(RelayCode.CONFLICT, f"the next version is {following}")
+
+
+def founder_of(statement: RoomStatement) -> str:
+    """Return the node id of the daemon whose entity has opened a room."""
+    return entity_domain(statement.homes.creator)
 
 
 def _sorted(names: Collection[str]) -> list[JsonValue]:
