@@ -78,6 +78,7 @@ FACE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(api\.\w+|operations\.calling|por
 PAGE_MAY_IMPORT = re.compile(r"sublet\.daemon\.operations\.(answers|reading|routes|table)$")
 """How HTTP is read and answered, which the web page has in common with the control socket."""
 CLI_MAY_IMPORT = {
+    "sublet.app.relay": "runs a relay in this process, and works on the files of one that is this person's own",
     "sublet.app.running": "starts the daemon in this process",
     "sublet.app.stores": "looks at this machine where no daemon runs",
     "sublet.daemon.approvals.approver": "the words of an error",
@@ -244,6 +245,7 @@ def test_every_command_has_a_call_of_the_client_or_is_local() -> None:
     local = {
         *("up", "down", "doctor", "status", "mcp", "mcp install", "mcp uninstall", "policy lint", "policy test"),
         "policy explain",
+        *("relay init", "relay run", "relay names", "relay revoke"),
     }
     root = get_command(app)
     for name, command in getattr(root, "commands").items():  # noqa: B009 - the type of groups is typer's secret
