@@ -208,6 +208,7 @@ def test_what_a_member_says_under_a_key_that_it_makes_up_does_not_count() -> Non
     for statement in (by_none, by_bob):
         says(bob, room, statement)
     give(carried(bob), alice)
+    alice.engine.commit()
     for _ in range(2):  # as it comes, and as it is read again
         assert alice.engine.seals.reading_key(room, by_none.epoch.id) is None
         assert alice.engine.seals.reading_key(room, by_bob.epoch.id) is not None
@@ -219,6 +220,7 @@ def test_statements_that_come_together_are_taken_together(monkeypatch: pytest.Mo
     room = sealed_room(alice, bob)
     for number in range(2, 32):
         says(bob, room, handed(room, number, bob.entity.key, alice.entity.key))
+    out = carried(bob)
     taken: list[int] = []
 
     def counted(state: RoomKeys, event: Event, now_ms: int) -> Step:
@@ -227,7 +229,7 @@ def test_statements_that_come_together_are_taken_together(monkeypatch: pytest.Mo
         return step(state, event, now_ms)
 
     monkeypatch.setattr(room_seals, "step", counted)
-    give_together(carried(bob), alice)
+    give_together(out, alice)
     alice.engine.seals.settle()
     assert taken == [30]
 

@@ -224,7 +224,8 @@ def _taken(state: RoomKeys, statements: Iterable[KeyStatement], made: bytes | No
         rank = rank_of(statement)
         if statement.epoch.room != state.room or rank in new or not state.shares.of(statement.signer).takes(rank):
             continue
-        id, key = statement.epoch.id, None
+        id = statement.epoch.id
+        key: bytes | None = None
         if statement.box_for(state.own.id) is not None and statement.epoch.number >= state.forgotten:
             key = made or open_box(statement, state.own.id, state.own.seal_keys)
             if key is None:
