@@ -37,6 +37,11 @@ ELSEWHERE = {
     "`approvals show`, `approve`, `deny`": "tests/e2e/test_approvals.py",
     "`grants list`": "tests/e2e/test_approvals.py",
     "`grants create`, `revoke`": "tests/e2e/test_approvals.py",
+    "`register`": "tests/e2e/test_rooms_over_relay.py",
+    "`relay`, `relay run`": "tests/e2e/test_rooms_over_relay.py",
+    "`relay init`": "tests/cli/test_relay.py",
+    "`relay names`": "tests/e2e/test_rooms_over_relay.py",
+    "`relay revoke`": "tests/cli/test_relay.py",
     "`approver init`, `show`, `change`, `remove`, `reset`": "tests/e2e/test_approvals.py",
 }
 """Rows whose commands need a model, a module or a person with a passphrase, with the tests that play those."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import _made_rooms as made_rooms
 from sublet.protocol.ezagent.content import FORMATS, canonical, content_object, sign_content, sign_ref

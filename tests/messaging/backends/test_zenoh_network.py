@@ -178,7 +178,7 @@ def _published(sender: ZenohNetwork, heard: queue.SimpleQueue[Sample]) -> bool:
 def test_a_process_that_closes_its_session_ends() -> None:
     code = (
         "from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork\n"
-        f"network = ZenohNetwork(Endpoints(('tcp/127.0.0.1:{free_port()}',), (), ('tcp/127.0.0.1:{free_port()}',)))\n"
+        f"network = ZenohNetwork(Endpoints(('tcp/127.0.0.1:{free_port()}',), ('tcp/127.0.0.1:{free_port()}',)))\n"
         "network.subscribe('ezagent/room/config/updates', print)\n"
         "network.close()\n"
     )

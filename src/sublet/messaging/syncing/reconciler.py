@@ -28,6 +28,7 @@ from sublet.messaging.reconciling.roots import MAX_PASSED_ON, Theirs, signer_of_
 from sublet.messaging.syncing.asking import Answer, Late
 from sublet.messaging.syncing.differences import SyncParts
 from sublet.messaging.syncing.doorkeeper import place_of
+from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle
 from sublet.protocol.ezagent.digest_tree import SALT_BYTES, Prefix
 from sublet.protocol.ezagent.errors import Refused, malformed
@@ -175,16 +176,18 @@ class Reconciler:
 
         Raises:
             Refused: the member has not answered, or nothing that could be read.
+            SubletError: ``UNAVAILABLE``: what came can't be kept.
         """
         send, receive = anyio.create_memory_object_stream[Sequence[bytes]](0)
-        failed: list[Refused] = []
+        failed: list[Refused | SubletError] = []
+        both = anyio.CancelScope()
 
         async def run(step: Callable[[], Awaitable[None]]) -> None:
             try:
                 await step()
-            except Refused as refused:
-                failed.append(refused)
-                group.cancel_scope.cancel()
+            except (Refused, SubletError) as error:
+                failed.append(error)
+                both.cancel()
 
         async def follow() -> None:
             with send:
@@ -204,7 +207,7 @@ class Reconciler:
                 if await self._fetch(other, places):
                     exchange.progressed()
 
-        with receive:
+        with receive, both:
             async with anyio.create_task_group() as group:
                 for step in (follow, *[fetch] * FETCHED_AT_ONCE):
                     group.start_soon(run, step)
