@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from unittest.mock import patch
 
 from nacl.public import PrivateKey
 from nacl.signing import SigningKey
 
 from attacks.probe import CostProbe, KeptProbe, Probe
-from sublet.protocol.ezagent.sealing import device_statements
+from sublet.protocol.ezagent.sealing import device_statements, shares
 from sublet.protocol.ezagent.sealing.core import step
 from sublet.protocol.ezagent.sealing.device_statements import DeviceStatement
 from sublet.protocol.ezagent.sealing.devices import evaluate
-from sublet.protocol.ezagent.sealing.events import RosterChanged, StatementsCame
+from sublet.protocol.ezagent.sealing.events import RosterChanged, StatementsCame, TimePassed
 from sublet.protocol.ezagent.sealing.state import Member, OwnDevice, RoomKeys
 from sublet.protocol.ezagent.sealing.statements import EpochName, KeyStatement, Kind, commit, make_statement
 from sublet.protocol.ezagent.sealing.wire import NO_ID, device_id
@@ -68,6 +69,45 @@ def _take(statements: list[KeyStatement]) -> None:
     step(state, StatementsCame(tuple(statements)), 0)
 
 
+def _made_up(size: int) -> list[KeyStatement]:
+    """Return that one member lacks the keys of epochs that it makes up."""
+    made: list[KeyStatement] = []
+    for number in range(2, max(size // BYTES_OF_STATEMENT, 1) + 2):
+        name = EpochName(ROOM, number, b"\1" * 16, b"\2" * 16, commit(number.to_bytes(4, "big") * 8))
+        made.append(make_statement(Kind.WANTED, name, _key(1)))
+    return made
+
+
+def _removals(size: int) -> list[KeyStatement]:
+    """Return epochs in a row, each of which tells of other removals that nobody knows, and forgets those before."""
+    signer, made = _key(0), list[KeyStatement]()
+    boxes = {device_id(bytes(signer.verify_key)): bytes(SEAL_KEY.public_key)}
+    before, told = NO_ID, frozenset[bytes]()
+    for number in range(1, max(size // BYTES_OF_STATEMENT // 2, 1) + 1):
+        key = number.to_bytes(4, "big") * 8
+        name = EpochName(ROOM, number, before, device_id(bytes(signer.verify_key)), commit(key))
+        learned = frozenset(bytes([one]) * 12 + number.to_bytes(4, "big") for one in range(16))
+        made.append(make_statement(Kind.OPENED, name, signer, key, boxes, learned, told if number % 2 else frozenset()))
+        before, told = name.id, learned
+    return made
+
+
+def _take_and_hand(statements: list[KeyStatement]) -> None:
+    own = OwnDevice(_key(0), (SEAL_KEY,))
+    member = Member(ENTITY, bytes(SEAL_KEY.public_key))
+    state, _ = step(RoomKeys(ROOM, own), RosterChanged({own.id: member}), 0)
+    state, _ = step(state, StatementsCame(tuple(statements)), 0)
+    other = device_id(bytes(_key(1).verify_key))
+    state, _ = step(state, RosterChanged({own.id: member, other: member}), 0)
+    step(state, TimePassed(bytes(32)), 60_000)
+
+
+def _fill(statements: list[KeyStatement]) -> None:
+    """Take statements of which most do not fit any more."""
+    with patch.multiple(shares, MAX_SHARE=400, MAX_SHARES=800):
+        _take(statements)
+
+
 @contextmanager
 def _waiting() -> Iterator[object]:
     alice, bob = peers("alice", "bob")
@@ -102,17 +142,37 @@ PROBES: Sequence[Probe] = (
         name="sealing: epochs in a row, and a key that strangers hand on",
         covers=[
             "protocol.ezagent.sealing.choosing:told_of",
-            "protocol.ezagent.sealing.state:Epoch.__post_init__",
+            "protocol.ezagent.sealing.state:_known_by",
         ],
         make=_epochs,
         run=_take,
+    ),
+    CostProbe(
+        name="sealing: epochs that a member makes up and says that it lacks",
+        covers=["protocol.ezagent.sealing.shares:with_said"],
+        make=_made_up,
+        run=_take,
+    ),
+    CostProbe(
+        name="sealing: epochs that a member makes up, beyond its share",
+        covers=["protocol.ezagent.sealing.shares:_cut", "protocol.ezagent.sealing.shares:_fair"],
+        make=_made_up,
+        run=_fill,
+    ),
+    CostProbe(
+        name="sealing: epochs in a row that tell of removals nobody knows",
+        covers=["protocol.ezagent.sealing.choosing:handable"],
+        make=_removals,
+        run=_take_and_hand,
     ),
     KeptProbe(
         name="sealing: messages that wait for a key",
         covers=[
             "messaging.sealing.carrying:Carrying.__init__",
-            "messaging.sealing.carrying:Carrying._wait",
             "messaging.sealing.carrying:Carrying.sealed",
+            "messaging.sealing.waiting:Waiting.__init__",
+            "messaging.sealing.waiting:Waiting.put",
+            "messaging.sealing.waiting:Waiting.take",
         ],
         attack=_waiting,
     ),

@@ -12,16 +12,27 @@ from sublet.messaging.extensions.presence import PRESENCES
 from sublet.messaging.ports.network import Sample
 from sublet.messaging.ports.outbox import Outgoing
 from sublet.messaging.schema.datatypes import QOS_LOW
-from sublet.messaging.sealing import carrying
+from sublet.messaging.sealing import room_seals, waiting
 from sublet.messaging.sealing.carrying import Opened
-from sublet.messaging.sealing.room_seals import statements_doc
+from sublet.messaging.sealing.room_seals import BY, STATEMENT, STATEMENT_ID, statements_doc
 from sublet.messaging.writing.writing import MAX_ENTRY_BYTES
+from sublet.protocol.encoding import b64
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.sealing import envelope as sealing
-from sublet.protocol.ezagent.sealing.statements import MAX_STATEMENT_BYTES
+from sublet.protocol.ezagent.sealing.core import step
+from sublet.protocol.ezagent.sealing.events import Event, StatementsCame, Step
+from sublet.protocol.ezagent.sealing.state import RoomKeys
+from sublet.protocol.ezagent.sealing.statements import (
+    MAX_STATEMENT_BYTES,
+    EpochName,
+    KeyStatement,
+    Kind,
+    commit,
+    make_statement,
+)
 from sublet.protocol.ezagent.sealing.wire import device_id
 from support.rooms import Peer, peers, shared_room
 
@@ -94,7 +105,7 @@ def test_what_can_not_be_sealed_yet_waits_and_never_goes_out_as_it_is() -> None:
 
 
 def test_what_waits_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carrying, "MAX_WAITING_BYTES", 4_096)
+    monkeypatch.setattr(waiting, "MAX_WAITING_BYTES_OF_ROOM", 16_384)
     alice, bob = peers("alice", "bob")
     room = shared_room(alice, bob)
     alice.do("room.update_config", room_id=room, changes={"encryption": "members"})
@@ -102,6 +113,129 @@ def test_what_waits_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         alice.do("message.send", room_id=room, body=f"{number} " + "x" * 500)
         assert alice.engine.carrying.sealed(alice.engine.outbox.take()) == []
     assert 2 < len(carried(alice)) < 12
+
+
+def waiting_room(peer: Peer, other: Peer) -> str:
+    """Return a room that is to be sealed and has no key yet."""
+    room = shared_room(peer, other)
+    peer.do("room.update_config", room_id=room, changes={"encryption": "members"})
+    return room
+
+
+def test_a_room_that_waits_takes_nothing_of_what_waits_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "MAX_WAITING_BYTES_OF_ROOM", 1 << 20)
+    monkeypatch.setattr(waiting, "MAX_WAITING_BYTES", 65_536)
+    alice, bob = peers("alice", "bob")
+    small, large = waiting_room(alice, bob), waiting_room(alice, bob)
+    alice.do("message.send", room_id=small, body=PLANTED)
+    for number in range(40):
+        alice.do("message.send", room_id=large, body=f"{number} " + "x" * 4_000)
+    assert alice.engine.carrying.sealed(alice.engine.outbox.take()) == []
+    out = carried(alice)
+    assert len([item for item in out if large in item.key]) < 20
+    give(out, bob)
+    assert bob.bodies(small) == [PLANTED]
+
+
+def test_what_waits_is_looked_at_only_when_its_rooms_keys_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    alice, bob = peers("alice", "bob")
+    room, other = waiting_room(alice, bob), shared_room(alice, bob)
+    for number in range(30):
+        alice.do("message.send", room_id=room, body=str(number))
+    carrier, looked = alice.engine.carrying, 0
+    assert carrier.sealed(alice.engine.outbox.take()) == []
+    carrier.sealed([])
+    asked = alice.engine.seals.writing_key
+
+    def counted(room_id: str) -> tuple[bytes, bytes] | None:
+        nonlocal looked
+        looked += 1
+        return asked(room_id)
+
+    monkeypatch.setattr(alice.engine.seals, "writing_key", counted)
+    alice.do("message.send", room_id=other, body="of the other room")
+    assert [other in item.key for item in carrier.sealed(alice.engine.outbox.take())] == [True]
+    assert looked == 0
+    give(carried(alice), bob)
+    assert looked >= 30
+    assert len(bob.bodies(room)) == 30
+
+
+def test_what_the_device_of_the_header_has_not_signed_is_refused_though_it_opens() -> None:
+    alice, bob = peers("alice", "bob")
+    room = sealed_room(alice, bob)
+    alice.do("message.send", room_id=room, body=PLANTED)
+    (item,) = carried(alice)
+    forgery = item.payload[:-64] + bob.entity.key.sign(item.payload[:-64]).signature
+    assert bob.engine.carrying.opened(replace(sample(item), payload=forgery)) == Opened()
+    assert len(bob.engine.carrying.opened(sample(item)).arrivals) == 1
+
+
+def test_of_a_device_that_is_not_known_nothing_is_taken_and_what_it_tells_of_is_asked_for() -> None:
+    alice, bob = peers("alice", "bob")
+    room = sealed_room(alice, bob)
+    alice.do("message.send", room_id=room, body=PLANTED)
+    (item,) = carried(alice)
+    found = alice.engine.seals.writing_key(room)
+    assert found is not None
+    stranger, real = SigningKey(b"\x07" * 32), sealing.unpack(item.payload)
+    header = replace(real.header, device=device_id(bytes(stranger.verify_key)))
+    made = sealing.seal(stranger, found[1], header, sealing.open_sealed(real, found[1]))
+    opened = bob.engine.carrying.opened(Sample(item.key, made.raw, b""))
+    assert opened == Opened(wanted=(header.document, statements_doc(room)))
+
+
+def says(peer: Peer, room: str, statement: KeyStatement) -> None:
+    """Let a member write a statement about keys, whoever has signed it."""
+    fields = {STATEMENT_ID: statement.id.hex(), BY: peer.id, STATEMENT: b64(statement.encode())}
+    peer.engine.writing.append(peer.id, statements_doc(room), dict(fields))
+    peer.engine.commit()
+
+
+def handed(room: str, number: int, signer: SigningKey, to: SigningKey) -> KeyStatement:
+    """Return a statement that hands over the key of an epoch that somebody makes up."""
+    key = number.to_bytes(32, "big")
+    name = EpochName(room, number, b"\1" * 16, device_id(bytes(signer.verify_key)), commit(key))
+    box = {device_id(bytes(to.verify_key)): bytes(to.verify_key.to_curve25519_public_key())}
+    return make_statement(Kind.HANDED, name, signer, key, box)
+
+
+def test_what_a_member_says_under_a_key_that_it_makes_up_does_not_count() -> None:
+    alice, bob = peers("alice", "bob")
+    room = sealed_room(alice, bob)
+    by_none = handed(room, 5, SigningKey(b"\x07" * 32), alice.entity.key)
+    by_bob = handed(room, 6, bob.entity.key, alice.entity.key)
+    for statement in (by_none, by_bob):
+        says(bob, room, statement)
+    give(carried(bob), alice)
+    alice.engine.commit()
+    for _ in range(2):  # as it comes, and as it is read again
+        assert alice.engine.seals.reading_key(room, by_none.epoch.id) is None
+        assert alice.engine.seals.reading_key(room, by_bob.epoch.id) is not None
+        alice.engine.forget()
+
+
+def test_statements_that_come_together_are_taken_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    alice, bob = peers("alice", "bob")
+    room = sealed_room(alice, bob)
+    for number in range(2, 32):
+        says(bob, room, handed(room, number, bob.entity.key, alice.entity.key))
+    out = carried(bob)
+    taken: list[int] = []
+
+    def counted(state: RoomKeys, event: Event, now_ms: int) -> Step:
+        if isinstance(event, StatementsCame):
+            taken.append(len(event.statements))
+        return step(state, event, now_ms)
+
+    monkeypatch.setattr(room_seals, "step", counted)
+    give_together(out, alice)
+    alice.engine.seals.settle()
+    assert taken == [30]
+
+
+def give_together(items: list[Outgoing], peer: Peer) -> None:
+    peer.engine.intake.take([one for item in items for one in peer.engine.carrying.opened(sample(item)).arrivals])
 
 
 def forged(room: str, signer: SigningKey, epoch: bytes, document: str | None = None) -> Sample:

@@ -5,7 +5,9 @@ statements about its keys, whose boxes only their devices open, the config of a 
 somebody without any key says of itself: that it knocks, joins or declines.
 
 Rules: a message that can't be sealed yet waits, within a bound, and never goes out as it is. Whoever is removed hears
-of that under the last key that it has. What can't be opened is asked for, since answers are sealed for whoever asks.
+of that under the last key that it has. What comes in counts if the device that its header names has signed it and is of
+somebody who is in the room, or was. What can't be opened, or is of a device that is not known yet, is asked for, since
+answers are sealed for whoever asks.
 Weak: what does not fit while it waits is left to the next difference. What comes in without a seal is taken as in any
 room: whoever sent it that way has told the bus already. A member whose daemon knows no seals is in such a room, and
 reads only what it asks for.
@@ -14,7 +16,7 @@ reads only what it asks for.
 from __future__ import annotations
 
 import itertools
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -25,6 +27,7 @@ from sublet.messaging.ports.outbox import Outgoing
 from sublet.messaging.rooms.audience import Audience
 from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.sealing.room_seals import SEALING, RoomSeals, statements_doc
+from sublet.messaging.sealing.waiting import Waiting
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
@@ -35,8 +38,6 @@ from sublet.protocol.ezagent.sealing import envelope as sealing
 from sublet.protocol.ezagent.sealing.wire import NO_ID
 from sublet.protocol.ezagent.yjs.decode import decode_update
 
-MAX_WAITING_BYTES: Final = 8 << 20
-"""Of what waits until it can be sealed, of all rooms."""
 MAX_HEADS: Final = 16_384
 """Of clients' sealed logs that go on in this process."""
 _STATEMENTS: Final = f"/ext/{SEALING}/{Channel.UPDATES}"
@@ -66,13 +67,15 @@ class Carrying:
         self._rooms = rooms
         self._audience = audience
         self._counts = counts
-        self._waiting: deque[tuple[RoomId, Outgoing]] = deque()
-        self._waiting_bytes = 0
+        self._waiting = Waiting()
         self._heads: dict[tuple[str, int], bytes] = {}
 
     def sealed(self, outgoing: Iterable[Outgoing]) -> list[Outgoing]:
-        """Return what may go out now: what waited before, then all of this that can be sealed, or need not be."""
-        waited, self._waiting, self._waiting_bytes = self._waiting, deque(), 0
+        """Return what may go out now: what waited before, then all of this that can be sealed, or need not be.
+
+        What waits is looked at only where something of its room's keys or config is another since the last time.
+        """
+        waited = self._waiting.take(sorted(self._seals.moved()))
         keys: list[Outgoing] = []
         others: list[Outgoing] = []
         for item in itertools.chain((item for _, item in waited), outgoing):
@@ -96,7 +99,7 @@ class Carrying:
             if key is None and not self._is_ours(room_id):
                 return [item]
         if key is None:
-            self._wait(room_id, item)
+            self._waiting.put(room_id, item)
             return []
         return [self._seal(room_id, place, item, *key)]
 
@@ -108,13 +111,6 @@ class Carrying:
         """Tell whether one of ours is a member, which gets a key soon."""
         device = self._seals.device(room_id)
         return device is not None and self._seals.verify_key(room_id, device.id) is not None
-
-    def _wait(self, room_id: RoomId, item: Outgoing) -> None:
-        self._waiting.append((room_id, item))
-        self._waiting_bytes += len(item.payload) + len(item.attachment)
-        while self._waiting_bytes > MAX_WAITING_BYTES:
-            _, gone = self._waiting.popleft()
-            self._waiting_bytes -= len(gone.payload) + len(gone.attachment)
 
     def _seal(self, room_id: RoomId, place: DocumentPlace, item: Outgoing, epoch: bytes, key: bytes) -> Outgoing:
         own = self._seals.device(room_id)
@@ -169,18 +165,25 @@ class Carrying:
             return raw
         _, bundle = self._open(raw)
         if bundle is None:
-            raise Refused(Refusal.UNKNOWN_SIGNER, "sealed under a key that is not here")
+            raise Refused(Refusal.UNKNOWN_SIGNER, "sealed under a key, or by a device, that is not here")
         return encode_bundle(bundle.records)
 
     def _open(self, raw: bytes) -> tuple[sealing.Header, Bundle | None]:
-        """Return what is sealed, held to its header; None where the key is not here."""
+        """Return what is sealed, held to its header; None where the key is not here, or the device is not known yet.
+
+        Of what a stranger makes up nothing is asked for: a member has signed it, or somebody who has the room's key.
+        """
         sealed = sealing.unpack(raw)
         header, place = sealed.header, parse_doc_id(sealed.header.document)
         if place.room_id is None:
             raise Refused(Refusal.UNKNOWN_DOCUMENT, "a sealed update of no room")
+        verify_key = self._seals.known_key(place.room_id, header.device)
+        if verify_key is not None:
+            sealing.verify(sealed, verify_key)
         key = self._seals.reading_key(place.room_id, header.epoch)
+        if key is None and self._seals.verify_key(place.room_id, header.device) is None:
+            raise Refused(Refusal.UNKNOWN_SIGNER, "sealed by nobody who is a member")
         if key is None:
-            self._check_signed(place.room_id, sealed)
             return header, None
         bundle = decode_bundle(sealing.open_sealed(sealed, key))
         for envelope in bundle.of(RecordKind.ENVELOPE):
@@ -190,14 +193,7 @@ class Carrying:
                     raise Refused(Refusal.FOREIGN_KEY, "the header of what passes tells of something else")
             else:
                 sealing.check_told(header, inner.doc_id, decode_update(inner.payload), inner.payload, key)
-        return header, bundle
-
-    def _check_signed(self, room_id: RoomId, sealed: sealing.Sealed) -> None:
-        """Check that a member has sealed what does not open: of what a stranger makes up nothing is asked for."""
-        verify_key = self._seals.verify_key(room_id, sealed.header.device)
-        if verify_key is None:
-            raise Refused(Refusal.UNKNOWN_SIGNER, "sealed by nobody who is a member")
-        sealing.verify(sealed, verify_key)
+        return header, bundle if verify_key is not None else None
 
 
 def _place(key: str) -> DocumentPlace | None:

@@ -4,8 +4,12 @@ Statements about keys are elements of a room's document ``ext/sealing``, which a
 other, and are not sealed themselves. One of our members of a room speaks for this daemon there, with its identity key
 as its device. Keys are in memory alone: after a start they are opened again from the statements.
 
-Rules: what the core asks to be said is written before its state is taken, so that nothing is ever sealed under a key
-that nobody was told of. Weak: whoever may not write in a room hands no keys on, and lacks one without asking.
+Rules: a statement counts if the device that signed it is that of the member whose element it stands in, so nobody says
+anything under keys that it makes up. What comes is gathered, and taken when somebody asks for the room's keys, or when
+it is this room's turn. What the core asks to be said is written before its state is taken, so that nothing is ever
+sealed under a key that nobody was told of. Weak: whoever may not write in a room hands no keys on, and lacks one
+without asking. What a member said under an identity key that was replaced counts until the next start alone. No key is
+ever forgotten, and none of a device is renewed: whoever gets hold of an identity key opens every epoch that it had.
 """
 
 from __future__ import annotations
@@ -107,11 +111,17 @@ class RoomSeals:
         self._now_ms = now_ms
         self._states: dict[RoomId, RoomKeys] = {}
         self._owners: dict[RoomId, dict[DeviceId, EntityId]] = {}
+        self._devices: dict[RoomId, dict[DeviceId, bytes]] = {}
+        """Keys of those who are in a room, or were."""
         self._wakes: dict[RoomId, int] = {}
         self._replaced: dict[RoomId, frozenset[DeviceId]] = {}
         """Devices of members that have another key now."""
         self._changed: dict[RoomId, bool] = {}
         """Rooms whose members may be others than before, and whether we have changed that."""
+        self._came: dict[RoomId, list[KeyStatement]] = {}
+        """Statements that were not taken yet."""
+        self._moved: set[RoomId] = set()
+        """Rooms of which something may be sealed otherwise than before."""
         keyring.learned.append(self._learned)
         here.let_go.append(self._let_go)
 
@@ -152,18 +162,31 @@ class RoomSeals:
         record = self._keyring.record(owner) if owner is not None else None
         return record.key if record is not None else None
 
+    def known_key(self, room_id: RoomId, device: DeviceId) -> bytes | None:
+        """Return the key that a device of somebody signs with who is in a room, or was; None where it is none."""
+        self.settle()
+        return self._devices.get(room_id, {}).get(device) if self._state(room_id) is not None else None
+
     def changed(self, room_id: RoomId, *, local: bool) -> None:
         """Note that a room's config is another."""
+        self._moved.add(room_id)
         self._changed[room_id] = self._changed.get(room_id, False) or local
 
     def came(self, room_id: RoomId, fields: dict[str, object]) -> None:
         """Take an element of a room's document of statements, which counts."""
-        statement = _statement(fields)
-        if statement is not None and room_id in self._states:
-            self._step(room_id, StatementsCame((statement,)))
+        if room_id in self._states and (statement := self._statement(fields)) is not None:
+            self._came.setdefault(room_id, []).append(statement)
+
+    def moved(self) -> set[RoomId]:
+        """Return the rooms of which something may be sealed or not otherwise than when this was last asked."""
+        self.settle()
+        moved, self._moved = self._moved, set()
+        return moved
 
     def settle(self) -> None:
-        """Tell the core who may read now, of each room where that has changed."""
+        """Tell the core what was said, and who may read now, of each room where that has changed."""
+        for room_id in list(self._came):
+            self._take(room_id)
         changed, self._changed = self._changed, {}
         for room_id, local in changed.items():
             state = self._states.get(room_id)
@@ -178,7 +201,7 @@ class RoomSeals:
 
     def wait_seconds(self) -> float | None:
         """Return after how many seconds ``turn`` has something to do; None where nothing waits."""
-        if self._changed:
+        if self._changed or self._came:
             return 0.0
         if not self._wakes:
             return None
@@ -198,8 +221,11 @@ class RoomSeals:
 
     def forget(self) -> None:
         """Go back to what is durable, after a commit that failed."""
+        self._moved.update(self._states)
+        self._came.clear()
         self._states.clear()
         self._owners.clear()
+        self._devices.clear()
         self._wakes.clear()
         self._changed.clear()
 
@@ -218,6 +244,7 @@ class RoomSeals:
             log.info("may not speak of a room's keys", room=room_id, reason=error.message)
             return False
         self._states[room_id] = after
+        self._moved.add(room_id)
         self._do(room_id, outputs)
         return bool(said)
 
@@ -226,7 +253,13 @@ class RoomSeals:
         fields = {STATEMENT_ID: statement.id.hex(), BY: entity, STATEMENT: b64(statement.encode())}
         self._writing.append(entity, statements_doc(room_id), dict(fields))
 
+    def _take(self, room_id: RoomId) -> None:
+        came = self._came.pop(room_id, None)
+        if came:
+            self._step(room_id, StatementsCame(tuple(came)))
+
     def _step(self, room_id: RoomId, event: Event) -> None:
+        self._moved.add(room_id)
         self._states[room_id], outputs = step(self._states[room_id], event, self._now_ms())
         self._do(room_id, outputs)
 
@@ -240,6 +273,7 @@ class RoomSeals:
 
     def _state(self, room_id: RoomId, *, by_us: bool = False) -> RoomKeys | None:
         """Return the state of a room's keys, read from the statements where it is not in memory; None without ours."""
+        self._take(room_id)
         found = self._states.get(room_id)
         if found is not None or room_id not in self._here.ids:
             return found
@@ -278,6 +312,8 @@ class RoomSeals:
                 roster[device.id] = Member(entity, device.seal_key)
                 owners[device.id] = entity
         self._owners[room_id] = owners
+        records = map(self._keyring.record, self._rooms.state(room_id).entities)
+        self._devices[room_id] = {device_id(one.key): one.key for one in records if one is not None}
         members = {member.entity for member in roster.values()}
         replaced = {device for device, entity in before.items() if device not in owners and entity in members}
         self._replaced[room_id] = self._replaced.get(room_id, frozenset()) | replaced
@@ -293,22 +329,31 @@ class RoomSeals:
         if self._store.find_document(name) is None:
             return
         for fields in self._reading.elements(self._documents.open(name)):
-            statement = _statement(fields)
+            statement = self._statement(fields)
             if statement is not None:
                 yield statement
+
+    def _statement(self, fields: dict[str, object]) -> KeyStatement | None:
+        """Return the statement in an element, which its author's own device has signed; None where it holds none."""
+        statement, by = _statement(fields), fields.get(BY)
+        record = self._keyring.record(by) if isinstance(by, str) else None
+        if statement is None or record is None or statement.signer_key != record.key:
+            return None
+        return statement
 
     def _learned(self, entity: EntityId) -> None:
         """Look again at the rooms of somebody whose key was not known, or is another."""
         for room_id in self._states:
-            if self._rooms.state(room_id).role(entity) is not None:
+            if entity in self._rooms.state(room_id).entities:
                 self.changed(room_id, local=False)
 
     def _let_go(self, room_id: RoomId) -> None:
         self._drop(room_id)
         self._changed.pop(room_id, None)
+        self._moved.add(room_id)
 
     def _drop(self, room_id: RoomId) -> None:
-        for kept in (self._states, self._owners, self._wakes, self._replaced):
+        for kept in (self._states, self._owners, self._devices, self._wakes, self._replaced, self._came):
             kept.pop(room_id, None)
 
 

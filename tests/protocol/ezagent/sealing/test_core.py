@@ -8,7 +8,7 @@ import pytest
 from nacl.public import PrivateKey
 from nacl.signing import SigningKey
 
-from sublet.protocol.ezagent.sealing import choosing, core
+from sublet.protocol.ezagent.sealing import choosing, core, shares
 from sublet.protocol.ezagent.sealing.core import ASK_MS, WITHHELD_MS
 from sublet.protocol.ezagent.sealing.events import Complaint, DeviceRenewed, TimePassed
 from sublet.protocol.ezagent.sealing.state import History, OwnDevice, Phase
@@ -241,7 +241,7 @@ def test_statements_of_another_room_are_left_out() -> None:
 
 
 def test_one_device_opens_so_many_epochs_and_then_others_have_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "MAX_EPOCHS_OF_DEVICE", 2)
+    monkeypatch.setattr(shares, "MAX_SHARE", 2 * (shares.OPENED_ENTRIES + 3))
     alice, bob, carol = room_of("@alice:a", "@bob:b", "@carol:c")
     alice.roster([alice, bob], by_us=True)
     settle([alice], seconds=2)
@@ -251,15 +251,59 @@ def test_one_device_opens_so_many_epochs_and_then_others_have_to(monkeypatch: py
     settle([alice], seconds=30)
     assert alice.phase() is Phase.DUE
     assert alice.writes(b"") is None
+    assert alice.wake_ms is None, "it wakes for nothing"
 
 
-def test_nothing_is_known_of_more_epochs_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "MAX_EPOCHS", 3)
+def named(number: int, opener: Peer) -> EpochName:
+    """Return an epoch that somebody makes up."""
+    return EpochName(opener.state.room, number, bytes([number]) * 16, opener.id, commit(bytes([number]) * 32))
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_whoever_names_epochs_without_end_fills_its_own_share_alone(
+    monkeypatch: pytest.MonkeyPatch, kind: Kind
+) -> None:
+    monkeypatch.setattr(shares, "MAX_SHARE", 400)
+    monkeypatch.setattr(shares, "MAX_SHARES", 1_200)
+    alice, bob, mallory = room_of("@alice:a", "@bob:b", "@mallory:m")
+    boxes = {} if kind is Kind.WANTED else {alice.id: alice.member.seal_key}
+    said = [
+        make_statement(kind, named(number, mallory), mallory.state.own.signing, bytes([number]) * 32, boxes)
+        for number in range(2, 250)
+    ]
+    for peer in (alice, bob):
+        peer.hears(said)
+        assert 2 < len(peer.state.epochs) < 60
+        peer.roster([alice, bob], by_us=peer is alice)
+    settle([alice, bob], seconds=5)
+    assert alice.phase() is bob.phase() is Phase.READY
+    assert read_by(alice, bob) == PLANTED
+
+
+def test_where_many_fill_their_shares_all_shares_are_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shares, "MAX_SHARE", 300)
+    monkeypatch.setattr(shares, "MAX_SHARES", 600)
     alice, bob = room_of("@alice:a", "@bob:b")
-    for number in range(2, 9):
-        name = EpochName(alice.state.room, number, bytes([number]) * 16, bob.id, commit(bytes([number]) * 32))
-        alice.hears([make_statement(Kind.WANTED, name, bob.state.own.signing)])
-    assert len(alice.state.epochs) == 3
+    current = alice.state.current
+    others = [Peer(seed, f"@m{seed}:m") for seed in range(10, 15)]
+    for other in others:
+        alice.hears(
+            [make_statement(Kind.WANTED, named(number, other), other.state.own.signing) for number in range(2, 100)]
+        )
+    kept = {signer: share.entries for signer, share in alice.state.shares.by_signer.items()}
+    assert sum(kept.values()) <= 600
+    assert {kept[other.id] for other in others} == {104}
+    assert (alice.state.current, alice.phase()) == (current, Phase.READY)
+    del bob
+
+
+def test_of_one_device_so_much_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "MAX_TOLD_OF_DEVICE", 3)
+    alice, mallory = room_of("@alice:a", "@mallory:m")
+    box = {alice.id: alice.member.seal_key}
+    for number in range(2, 20):
+        alice.hears([make_statement(Kind.HANDED, named(number, mallory), mallory.state.own.signing, bytes(32), box)])
+    assert len(alice.told) == 3
 
 
 def test_keys_that_are_forgotten_do_not_come_back_and_the_one_in_use_stays() -> None:

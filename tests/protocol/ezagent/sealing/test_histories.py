@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import itertools
 import random
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl.public import PrivateKey
 
-from sublet.protocol.ezagent.sealing import choosing
+from sublet.protocol.ezagent.sealing import choosing, shares
 from sublet.protocol.ezagent.sealing.envelope import Sealed
-from sublet.protocol.ezagent.sealing.events import Complaint, DeviceRenewed
-from sublet.protocol.ezagent.sealing.state import History, OwnDevice, Phase
-from sublet.protocol.ezagent.sealing.statements import EpochName, Kind, commit, make_statement
-from support.sealed_rooms import Peer, said_by, settle
+from sublet.protocol.ezagent.sealing.events import Complaint, DeviceRenewed, StatementsCame
+from sublet.protocol.ezagent.sealing.state import History, OwnDevice, Phase, phase_of
+from sublet.protocol.ezagent.sealing.statements import EpochName, KeyStatement, Kind, commit, make_statement
+from sublet.protocol.ezagent.sealing.wire import NO_ID
+from support.sealed_rooms import ROOM, Peer, said_by, settle
 
 PLANTED = b"the planted words"
 
@@ -255,3 +257,57 @@ def test_a_new_member_of_a_room_without_history_opens_nothing_of_before(seed: in
     story.ends()
     assert agree(story.members)
     assert all(comes.reads(sealed) is None for sealed in [*written, *(sealed for sealed, _ in story.written)])
+
+
+def _anything(chance: random.Random, peers: list[Peer]) -> list[KeyStatement]:
+    """Return what some say without sense: epochs that fork, many statements of one, boxes with and without the key."""
+    names = [EpochName(ROOM, 1, NO_ID, peers[0].id, commit(bytes(32)))]
+    keys = [bytes(32)]
+    said: list[KeyStatement] = []
+    for _ in range(chance.randint(1, 40)):
+        at = chance.randrange(len(names))
+        signer = chance.choice(peers)
+        kind = chance.choice(list(Kind))
+        if kind is Kind.OPENED:
+            keys.append(chance.randbytes(32))
+            before = names[at]
+            names.append(EpochName(ROOM, before.number + 1, before.id, signer.id, commit(keys[-1])))
+            at = len(names) - 1
+        some = chance.sample(peers, chance.randint(1, len(peers)))
+        boxes = {} if kind is Kind.WANTED else {peer.id: peer.member.seal_key for peer in some}
+        removals = frozenset(bytes([one]) * 16 for one in range(chance.randint(0, 3)))
+        learned = removals if kind is Kind.OPENED else frozenset()
+        key = chance.choice([keys[at], bytes(32)])
+        said.append(make_statement(kind, names[at], signer.state.own.signing, key, boxes, learned))
+    opener = peers[0].state.own.signing
+    said.append(
+        make_statement(Kind.OPENED, names[0], opener, keys[0], {peer.id: peer.member.seal_key for peer in peers})
+    )
+    return said
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 1 << 32), st.sampled_from([100, 250, 1_000]), st.sampled_from([150, 400, 4_000]))
+def test_in_whatever_order_and_how_often_statements_come_the_outcome_is_the_same(
+    seed: int, one: int, all_: int
+) -> None:
+    chance = random.Random(seed)
+    peers = [Peer(number, f"@{'abcd'[number % 4]}:x") for number in range(1, 5)]
+    said = _anything(chance, peers)
+    outcomes = []
+    with patch.multiple(shares, MAX_SHARE=one, MAX_SHARES=all_):
+        for _ in range(4):
+            reader = Peer(1, "@b:x")
+            reader.roster(peers)
+            order = said + chance.sample(said, chance.randint(0, len(said)))
+            chance.shuffle(order)
+            while order:
+                count = chance.randint(1, len(order))
+                reader.do(StatementsCame(tuple(order[:count])))
+                order = order[count:]
+            state = reader.state
+            outcomes.append((state.shares, state.epochs, state.keys, state.current, phase_of(state)))
+    assert all(outcome == outcomes[0] for outcome in outcomes)
+    kept = [share.entries for share in outcomes[0][0].by_signer.values()]
+    assert max(kept) <= one
+    assert sum(kept) <= all_

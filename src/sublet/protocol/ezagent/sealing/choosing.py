@@ -15,7 +15,7 @@ from typing import Final
 
 from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.sealing.state import Epoch, History, Lack, Member, RoomKeys
-from sublet.protocol.ezagent.sealing.wire import DeviceId, short_hash
+from sublet.protocol.ezagent.sealing.wire import NO_ID, DeviceId, short_hash
 
 TURN_MS: Final = 1_000
 """How long a device is waited for whose turn it is."""
@@ -23,7 +23,6 @@ MAX_TURNS: Final = 8
 """Whoever comes later in turn waits no longer than this many of them."""
 MAX_CANDIDATES: Final = 16
 """Of the last epochs, of which one may be written under; before these, none is looked for."""
-_ANY: Final = frozenset({b""})
 _TURN: Final = b"sublet/turn/1"
 
 
@@ -83,13 +82,35 @@ def delay_ms(subject: bytes, devices: Iterable[DeviceId], own: DeviceId) -> int:
     return min(earlier, MAX_TURNS) * TURN_MS
 
 
-def unheard_of(epochs: Mapping[bytes, Epoch], removals: frozenset[bytes]) -> dict[bytes, frozenset[bytes]]:
-    """Return of each epoch that goes on from the first the removals that its opener knew, and that are not here."""
-    found: dict[bytes, frozenset[bytes]] = {}
-    for id in sorted(_rooted(epochs), key=lambda id: epochs[id].name.number):
+def handable(epochs: Mapping[bytes, Epoch], removals: frozenset[bytes]) -> set[bytes]:
+    """Return the epochs that go on from the first and whose opener knew of no removal that is not known here.
+
+    Each epoch is entered and left once, with one set that is changed on the way, so it costs what the epochs hold.
+    """
+    after: dict[bytes, list[bytes]] = {}
+    for id in _rooted(epochs):
+        after.setdefault(epochs[id].name.after, []).append(id)
+    found: set[bytes] = set()
+    unheard: set[bytes] = set()
+    undo: list[tuple[frozenset[bytes], frozenset[bytes]]] = []
+    waiting = [(id, False) for id in after.get(NO_ID, ())]
+    while waiting:
+        id, is_left = waiting.pop()
+        if is_left:
+            gone, new = undo.pop()
+            unheard -= new
+            unheard |= gone
+            continue
         epoch = epochs[id]
-        before = found.get(epoch.name.after, frozenset())
-        found[id] = (before - epoch.unknown) | (epoch.learned - removals)
+        gone = epoch.unknown & unheard
+        unheard -= gone
+        new = frozenset(one for one in epoch.learned if one not in removals and one not in unheard)
+        unheard |= new
+        if not unheard:
+            found.add(id)
+        undo.append((gone, new))
+        waiting.append((id, True))
+        waiting += [(one, False) for one in after.get(id, ())]
     return found
 
 
@@ -99,18 +120,16 @@ def told_of(epochs: Mapping[bytes, Epoch], last: Epoch | None) -> frozenset[byte
     while last is not None:
         chain.append(last)
         last = epochs.get(last.name.after)
-    told: frozenset[bytes] = frozenset()
+    told: set[bytes] = set()
     for epoch in reversed(chain):
-        told = (told - epoch.unknown) | epoch.learned
-    return told
+        told -= epoch.unknown
+        told |= epoch.learned
+    return frozenset(told)
 
 
 def lacks(state: RoomKeys) -> Iterator[Lack]:
     """Yield each epoch whose key we may hand on, with each device that is to get it and has not, or says so."""
-    unheard = unheard_of(state.epochs, state.removals)
-    for id in state.keys:
-        if unheard.get(id, _ANY):
-            continue
+    for id in handable(state.epochs, state.removals) & state.keys.keys():
         epoch = state.epochs[id]
         entities = _entities(epoch, state.roster)
         for device, member in state.roster.items():

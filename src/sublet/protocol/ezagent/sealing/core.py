@@ -10,15 +10,19 @@ none is a leader. Its rules:
 - Who may read and has not got the key asks for it, then tells, then begins an epoch of its own: a member that withholds
   keys is told, and holds nobody up.
 - What counts is a function of the statements and the roster, not of their order (``choosing``).
+- Of each device a share of its statements counts, whatever their order (``shares``); who has filled its own says
+  nothing more, and leaves it to others.
 - Keys that are forgotten are never opened again, whatever statement comes once more.
 
 Weak: a member hands a key to whomever it likes, here or by other ways, as it does with what it has read. A hostile
-member that begins epochs which leave somebody out makes that one begin as many.
+member that begins epochs which leave somebody out makes that one begin as many; one that says more than its share
+takes back its own last epochs, and another has to begin where these did.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -38,7 +42,8 @@ from sublet.protocol.ezagent.sealing.events import (
     TimePassed,
     Wake,
 )
-from sublet.protocol.ezagent.sealing.state import Epoch, Lack, Phase, RoomKeys, phase_of
+from sublet.protocol.ezagent.sealing.shares import Rank, Said, Shares, rank_of, said_of, with_said
+from sublet.protocol.ezagent.sealing.state import Epoch, Lack, Phase, RoomKeys, epoch_of, phase_of
 from sublet.protocol.ezagent.sealing.statements import (
     MAX_BOXES,
     MAX_REMOVALS,
@@ -51,11 +56,8 @@ from sublet.protocol.ezagent.sealing.statements import (
 )
 from sublet.protocol.ezagent.sealing.wire import NO_ID, DeviceId
 
-MAX_EPOCHS_OF_DEVICE: Final = 1_024
-"""Epochs that one device opens; of more nothing is known."""
-MAX_EPOCHS: Final = 8_192
-MAX_SAID_OF_EPOCH: Final = 4_096
-"""Who was handed the key of an epoch by whom, and who lacks it, as far as that is kept."""
+MAX_TOLD_OF_DEVICE: Final = 64
+"""Of more epochs nothing is told of one device."""
 MAX_HANDED_AT_ONCE: Final = 64
 """Epochs that are handed on in one step; the rest in the next."""
 ASK_MS: Final = 10_000
@@ -90,7 +92,7 @@ def _roster(state: RoomKeys, event: RosterChanged, now_ms: int) -> Step:
 def _statements(state: RoomKeys, event: StatementsCame, now_ms: int) -> Step:
     """Take what others say, and open what they have handed us."""
     after, outputs = _taken(state, event.statements)
-    return (after, (*outputs, Wake(now_ms))) if after.epochs != state.epochs or outputs else (state, ())
+    return (after, (*outputs, Wake(now_ms))) if after is not state else (state, ())
 
 
 def _renewed(state: RoomKeys, event: DeviceRenewed, now_ms: int) -> Step:
@@ -133,6 +135,8 @@ def _when_lacking(state: RoomKeys, event: TimePassed, now_ms: int) -> Step:
     if current in state.asked:
         return state, (later,)
     wanted = make_statement(Kind.WANTED, epoch.name, state.own.signing)
+    if not state.shares.holds((wanted,)):
+        return state, (later,)
     after, _ = _taken(replace(state, asked=state.asked | {current}), (wanted,))
     return after, (Say(wanted), later)
 
@@ -166,6 +170,8 @@ def _when_ready(state: RoomKeys, event: TimePassed, now_ms: int) -> Step:
         for id in state.asked
         if id in state.keys and (state.own.id, state.own.id) not in state.epochs[id].handed
     ]  # so that nobody hands it to us any longer
+    if not state.shares.holds(said):
+        return replace(state, since=wanting), ()  # others have to
     after, _ = _taken(replace(state, since=wanting), said)
     outputs: list[Output] = [Say(statement) for statement in said]
     if wake is not None:
@@ -197,78 +203,77 @@ def _begin(state: RoomKeys, fresh: bytes, now_ms: int) -> Step:
         )
         for at in range(0, len(devices), MAX_BOXES)
     ]
-    keyed = replace(state, keys={**state.keys, name.id: fresh}, our_turn=False, since={})
-    after, _ = _taken(keyed, said)
-    if name.id not in after.epochs:  # we have opened as many as count, so others have to
-        later = now_ms + choosing.MAX_TURNS * choosing.TURN_MS
-        return replace(state, our_turn=False, since={(before, NO_ID): later}), (Wake(later),)
+    if not state.shares.holds(said):
+        return replace(state, our_turn=False), ()  # others have to; what they say wakes us
+    after, _ = _taken(replace(state, our_turn=False, since={}), said, fresh)
     return after, (*(Say(statement) for statement in said), KeysCame((name.id,)), Wake(now_ms))
 
 
-def _taken(state: RoomKeys, statements: tuple[KeyStatement, ...] | list[KeyStatement]) -> Step:
-    """Take statements into the state, and choose anew which epoch to write under."""
-    epochs, keys = dict(state.epochs), dict(state.keys)
-    opened = _opened_by(epochs)
-    came: list[bytes] = []
+def _taken(state: RoomKeys, statements: Iterable[KeyStatement], made: bytes | None = None) -> Step:
+    """Take statements into the state, and choose anew which epoch to write under: once for all of them.
+
+    Args:
+        state: before.
+        statements: others', or our own.
+        made: the key in our own box, where we have made both.
+    """
+    new: dict[Rank, Said] = {}
     wrong: list[tuple[Complaint, DeviceId, bytes]] = []
-    for said in statements:
-        id = said.epoch.id
-        epoch = epochs.get(id) or Epoch(said.epoch)
-        if said.epoch.room != state.room or not _has_room(epochs, id, said, opened):
+    keys = dict(state.keys)
+    for statement in statements:
+        rank = rank_of(statement)
+        if statement.epoch.room != state.room or rank in new or not state.shares.of(statement.signer).takes(rank):
             continue
-        if said.kind is Kind.OPENED and not epoch.is_opened:
-            opened[said.signer] = opened.get(said.signer, 0) + 1
-        epochs[id] = _with(epoch, said)
-        box = said.box_for(state.own.id)
-        if box is not None and id not in keys and said.epoch.number >= state.forgotten:
-            key = open_box(said, state.own.id, state.own.seal_keys)
+        id = statement.epoch.id
+        key: bytes | None = None
+        if statement.box_for(state.own.id) is not None and statement.epoch.number >= state.forgotten:
+            key = made or open_box(statement, state.own.id, state.own.seal_keys)
             if key is None:
-                wrong.append((Complaint.UNOPENABLE, said.signer, id))
+                wrong.append((Complaint.UNOPENABLE, statement.signer, id))
             else:
                 keys[id] = key
-                came.append(id)
-    after = _chosen(replace(state, epochs=epochs, keys=keys))
-    outputs: list[Output] = [KeysCame(tuple(came))] if came else []
+        new[rank] = said_of(statement, rank, opens=key is not None)
+    if not new:
+        return state, ()
+    shares, touched = with_said(state.shares, new.values())
+    epochs = dict(state.epochs)
+    for id, said in _said_of(state.epochs, shares, touched, new).items():
+        if said:
+            epochs[id] = epoch_of(said)
+        else:
+            epochs.pop(id, None)
+        if not any(one.opens for one in said.values()):
+            keys.pop(id, None)
+    after = replace(state, shares=shares, epochs=epochs, keys=keys)
+    if any(id in of and of[id].is_opened for id in touched for of in (state.epochs, epochs)):
+        after = _chosen(after)  # what is said of others, made up perhaps, has no say in it
+    came = tuple(id for id in keys if id not in state.keys)
+    outputs: list[Output] = [KeysCame(came)] if came else []
     for complaint, device, id in wrong:
-        after, told = _told(after, complaint, device, id)
-        outputs += told
+        if id not in keys and id in epochs:
+            after, told = _told(after, complaint, device, id)
+            outputs += told
     return after, tuple(outputs)
 
 
-def _opened_by(epochs: Mapping[bytes, Epoch]) -> dict[DeviceId, int]:
-    counts: dict[DeviceId, int] = {}
-    for epoch in epochs.values():
-        if epoch.is_opened:
-            counts[epoch.name.opener] = counts.get(epoch.name.opener, 0) + 1
-    return counts
-
-
-def _has_room(epochs: Mapping[bytes, Epoch], id: bytes, said: KeyStatement, opened: Mapping[DeviceId, int]) -> bool:
-    if said.kind is Kind.OPENED and opened.get(said.signer, 0) >= MAX_EPOCHS_OF_DEVICE:
-        return id in epochs and epochs[id].is_opened
-    return id in epochs or len(epochs) < MAX_EPOCHS
-
-
-def _with(epoch: Epoch, said: KeyStatement) -> Epoch:
-    """Return what is known of an epoch with one more statement."""
-    if len(epoch.handed) + len(epoch.wanted_by) >= MAX_SAID_OF_EPOCH and said.kind is not Kind.OPENED:
-        return epoch
-    if said.kind is Kind.WANTED:
-        return replace(epoch, wanted_by=epoch.wanted_by | {said.signer})
-    devices = frozenset(device for device, _ in said.boxes)
-    if said.kind is Kind.OPENED:
-        unknown = epoch.unknown & said.unknown if epoch.is_opened else said.unknown
-        learned = epoch.learned | said.learned
-        return replace(epoch, is_opened=True, boxes=epoch.boxes | devices, learned=learned, unknown=unknown)
-    return replace(epoch, handed=epoch.handed | {(said.signer, device) for device in devices})
+def _said_of(
+    epochs: Mapping[bytes, Epoch], shares: Shares, touched: set[bytes], new: Mapping[Rank, Said]
+) -> dict[bytes, dict[Rank, Said]]:
+    """Return what counts now of each epoch of which something came or went."""
+    found: dict[bytes, dict[Rank, Said]] = {id: {} for id in touched}
+    before = (one for id in touched if id in epochs for one in epochs[id].said.values())
+    for one in itertools.chain(before, new.values()):
+        if one.rank in shares.of(one.signer).kept:
+            found[one.name.id][one.rank] = one
+    return found
 
 
 def _told(state: RoomKeys, complaint: Complaint, device: DeviceId, epoch: bytes) -> Step:
     """Tell something once."""
-    about = (complaint.value, device, epoch)
-    if about in state.told:
+    about, told = (complaint.value, epoch), state.told.get(device, frozenset())
+    if about in told or len(told) >= MAX_TOLD_OF_DEVICE:
         return state, ()
-    return replace(state, told=state.told | {about}), (Tell(complaint, device, epoch),)
+    return replace(state, told={**state.told, device: told | {about}}), (Tell(complaint, device, epoch),)
 
 
 def _chosen(state: RoomKeys) -> RoomKeys:

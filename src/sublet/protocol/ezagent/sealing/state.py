@@ -10,7 +10,8 @@ from nacl.public import PrivateKey
 from nacl.signing import SigningKey
 
 from sublet.protocol.ezagent.ids import EntityId, RoomId
-from sublet.protocol.ezagent.sealing.statements import EpochName
+from sublet.protocol.ezagent.sealing.shares import Rank, Said, Shares
+from sublet.protocol.ezagent.sealing.statements import EpochName, Kind
 from sublet.protocol.ezagent.sealing.wire import DeviceId, device_id
 
 
@@ -57,40 +58,57 @@ class OwnDevice:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """An epoch, as far as statements tell.
+    """An epoch, as far as the statements tell that count; made of them by ``epoch_of``.
 
     Args:
         name: which one.
+        said: what counts, by its rank.
         is_opened: whether its opener has said that it begins.
         boxes: devices for which its opener has sealed the key.
         handed: who has handed it to whom later; a device that hands it to itself has it.
         wanted_by: devices that have said that they lack it.
         learned: removals that its opener knew, and that of the epoch before did not.
         unknown: removals that the opener of the epoch before knew, and its own did not.
+        known_by: devices that hold its key, or may: its opener, and whom it was handed to by one that does. Whoever
+            can't have the key hands it to nobody, so what a stranger says of it changes nothing.
     """
 
     name: EpochName
-    is_opened: bool = False
-    boxes: frozenset[DeviceId] = frozenset()
-    handed: frozenset[tuple[DeviceId, DeviceId]] = frozenset()
-    wanted_by: frozenset[DeviceId] = frozenset()
-    learned: frozenset[bytes] = frozenset()
-    unknown: frozenset[bytes] = frozenset()
-    known_by: frozenset[DeviceId] = field(init=False, compare=False)
-    """Devices that hold its key, or may: its opener, and whom it was handed to by one that does. Whoever can't have the
-    key hands it to nobody, so what a stranger says of it changes nothing."""
+    said: Mapping[Rank, Said]
+    is_opened: bool
+    boxes: frozenset[DeviceId]
+    handed: frozenset[tuple[DeviceId, DeviceId]]
+    wanted_by: frozenset[DeviceId]
+    learned: frozenset[bytes]
+    unknown: frozenset[bytes]
+    known_by: frozenset[DeviceId]
 
-    def __post_init__(self) -> None:
-        to: dict[DeviceId, list[DeviceId]] = {}
-        for giver, device in self.handed:
-            to.setdefault(giver, []).append(device)
-        known = {self.name.opener, *self.boxes}
-        waiting = list(known)
-        while waiting:
-            new = set(to.pop(waiting.pop(), ())) - known
-            known |= new
-            waiting += new
-        object.__setattr__(self, "known_by", frozenset(known))
+
+def epoch_of(said: Mapping[Rank, Said]) -> Epoch:
+    """Return an epoch, of all that counts of what was said of it: one statement at least."""
+    opened = [one for one in said.values() if one.kind is Kind.OPENED]
+    boxes = frozenset[DeviceId]().union(*(one.devices for one in opened))
+    learned = frozenset[bytes]().union(*(one.learned for one in opened))
+    unknown = opened[0].unknown.intersection(*(one.unknown for one in opened)) if opened else frozenset[bytes]()
+    wanted = frozenset(one.signer for one in said.values() if one.kind is Kind.WANTED)
+    handed = frozenset(
+        (one.signer, device) for one in said.values() if one.kind is Kind.HANDED for device in one.devices
+    )
+    name = next(iter(said.values())).name
+    known = _known_by({name.opener, *boxes}, handed)
+    return Epoch(name, said, bool(opened), boxes, handed, wanted, learned, unknown, known)
+
+
+def _known_by(known: set[DeviceId], handed: frozenset[tuple[DeviceId, DeviceId]]) -> frozenset[DeviceId]:
+    to: dict[DeviceId, list[DeviceId]] = {}
+    for giver, device in handed:
+        to.setdefault(giver, []).append(device)
+    waiting = list(known)
+    while waiting:
+        new = set(to.pop(waiting.pop(), ())) - known
+        known |= new
+        waiting += new
+    return frozenset(known)
 
 
 Lack = tuple[bytes, DeviceId]
@@ -107,14 +125,15 @@ class RoomKeys:
         roster: every device of every member, by its id.
         history: what new members may read.
         removals: ids of all removals of members and devices that are known here, whether they count or not.
-        epochs: by id.
+        shares: what was said, as far as it counts.
+        epochs: by id, made of that.
         keys: of epochs, by their id; secret.
         current: id of the epoch to write under, whether its key is here or not; None where another has to begin.
         forgotten: epochs of a lower number are never opened again.
         our_turn: whether we have just changed who may read, and so begin the next epoch at once.
         since: when it was first seen that an epoch is due, or a key lacking, Unix milliseconds.
         asked: epochs whose key we have asked for.
-        told: what was told already.
+        told: what was told already, by the device that it was told of.
     """
 
     room: RoomId
@@ -122,6 +141,7 @@ class RoomKeys:
     roster: Mapping[DeviceId, Member] = field(default_factory=dict)
     history: History = History.SHARED
     removals: frozenset[bytes] = frozenset()
+    shares: Shares = field(default_factory=Shares)
     epochs: Mapping[bytes, Epoch] = field(default_factory=dict)
     keys: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)
     current: bytes | None = None
@@ -129,7 +149,7 @@ class RoomKeys:
     our_turn: bool = False
     since: Mapping[Lack, int] = field(default_factory=dict)
     asked: frozenset[bytes] = frozenset()
-    told: frozenset[tuple[str, DeviceId, bytes]] = frozenset()
+    told: Mapping[DeviceId, frozenset[tuple[str, bytes]]] = field(default_factory=dict)
 
 
 def phase_of(state: RoomKeys) -> Phase:
