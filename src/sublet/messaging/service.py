@@ -242,10 +242,15 @@ class MessagingService:
         if found is not None and found.waits:
             return await run_waiting(found, AskingContext(entity, self), arguments)
         run = partial(self._run, entity=entity, operation=operation, arguments=arguments)
-        seq, result = await self._call(run)
-        goes_back = found is not None and found.goes_back and arguments.get("after") is None
-        while goes_back and result["next_cursor"] is None and await self._history.reach_back(arguments["room_id"], seq):
-            seq, result = await self._call(run)
+        if found is None or not found.goes_back or arguments.get("after") is not None:
+            return await self._call(run)
+
+        def read(engine: Engine) -> tuple[int, Any]:
+            return engine.store.last_seq(), run(engine)
+
+        seq, result = await self._call(read)
+        while result["next_cursor"] is None and await self._history.reach_back(arguments["room_id"], seq):
+            seq, result = await self._call(read)
         return result
 
     async def on_engine(self, run: Callable[[Engine], ResultT]) -> ResultT:
@@ -299,11 +304,10 @@ class MessagingService:
         """Return how many updates were accepted, held, doubled, and refused by reason."""
         return await self._call(lambda engine: {str(name): count for name, count in engine.intake.counts.items()})
 
-    def _run(self, engine: Engine, entity: EntityId, operation: str, arguments: dict[str, Any]) -> tuple[int, Any]:
+    def _run(self, engine: Engine, entity: EntityId, operation: str, arguments: dict[str, Any]) -> Any:
         if operation == "message.send" and self._loops is not None:
             arguments = self._loops.admit(engine, entity, arguments)
-        operations = self._registry.operations
-        return engine.store.last_seq(), run_operation(operations, engine.operating, entity, operation, arguments)
+        return run_operation(self._registry.operations, engine.operating, entity, operation, arguments)
 
     async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
         promise: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
 
 from sublet.protocol.ezagent import ids, keys, shards
 from sublet.protocol.ezagent.errors import Refused
@@ -40,6 +43,26 @@ def test_refs_are_ulids_in_the_order_of_time() -> None:
     assert ids.is_ref_id(early)
     assert ids.is_ref_id("ulid:" + early)
     assert not ids.is_ref_id("8" + early[1:])
+
+
+REF = re.compile(r"(?:ulid:)?[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
+HASH = re.compile(r"sha256:[0-9a-f]{64}\Z")
+NEARLY = ["", "ulid:", "sha256:", "SHA256:", "I", "u", "8", "\n", "\u0660", "g", "-"]
+
+
+@given(
+    start=st.sampled_from(["", "ulid:", "sha256:", "ulid", "sha256"]),
+    plain=st.sampled_from(["0" * 26, "7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "0123456789ABCDEFGHJKMNPQRS", "a" * 64, "f0" * 32]),
+    put=st.sampled_from(NEARLY),
+    at=st.integers(0, 64),
+    left=st.integers(0, 65),
+)
+def test_ids_of_refs_and_contents_are_what_the_specifications_patterns_match(
+    start: str, plain: str, put: str, at: int, left: int
+) -> None:
+    for text in (start + plain, start + plain[:at] + put + plain[at + left :]):
+        assert ids.is_ref_id(text) is (REF.match(text) is not None)
+        assert ids.is_content_hash(text) is (HASH.match(text) is not None)
 
 
 @pytest.mark.parametrize(

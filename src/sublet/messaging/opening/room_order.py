@@ -46,7 +46,7 @@ class RoomOrder:
 
     def least_rank(self, document: Document, fields: FieldsView, ref_id: str) -> int:
         """Return the least rank of a new ref, before the one on its left is looked at."""
-        after = self.after_of(document, fields)
+        after = self.after_of(document, fields) if AFTER in fields else None
         seen = self._rank_at(_name(document, after), after.item) if after is not None else None
         return rank_of(ref_id, () if seen is None else (seen,))
 

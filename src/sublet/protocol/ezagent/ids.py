@@ -23,8 +23,6 @@ _IDS_KEPT: Final = 2_048
 """Ids of which it is remembered whether they are any: each message names a few, again and again."""
 _ENTITY = Pattern(r"@[a-z0-9._-]{1,64}:[a-z0-9.-]{1,253}\Z")
 _ROOM = Pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
-_REF = Pattern(r"(?:ulid:)?[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
-_HASH = Pattern(r"sha256:[0-9a-f]{64}\Z")
 _UUID = Pattern(r"uuid:[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 
 ROOM_SALT_BYTES: Final = 16
@@ -36,6 +34,7 @@ _REF_DOMAIN: Final = b"sublet/ref-id/1\n"
 _CLIENT_DOMAIN: Final = b"sublet/client/1\n"
 _CONTENT_DOMAIN: Final = b"sublet/content/1\n"
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_HEX: Final = "0123456789abcdef"
 _CROCKFORD_PAIRS: Final = [high + low for high in _CROCKFORD for low in _CROCKFORD]
 _TO_BASE_32: Final = str.maketrans(_CROCKFORD, "0123456789abcdefghijklmnopqrstuv")
 _TIME_BITS: Final = 48
@@ -110,7 +109,8 @@ def created_ms(room: RoomId) -> int:
 
 def is_ref_id(text: str) -> bool:
     """Tell whether ``text`` is a ref id: a ULID, with or without the prefix ``ulid:``."""
-    return _REF.match(text) is not None
+    plain = text[5:] if len(text) == 31 and text.startswith("ulid:") else text
+    return len(plain) == 26 and plain[0] < "8" and not plain.strip(_CROCKFORD)  # an eighth of what a pattern takes
 
 
 def ref_id(at_ms: int, random: bytes) -> RefId:
@@ -206,9 +206,9 @@ def is_own_content_id(text: ContentId, room: RoomId, author: EntityId) -> bool:
 
 def is_content_id(text: str) -> bool:
     """Tell whether ``text`` is a content id: ``sha256:`` and 64 hex digits, or ``uuid:`` and a UUID of version 7."""
-    return _HASH.match(text) is not None or _UUID.match(text) is not None
+    return is_content_hash(text) or _UUID.match(text) is not None
 
 
 def is_content_hash(text: str) -> bool:
     """Tell whether ``text`` is the id of immutable content."""
-    return _HASH.match(text) is not None
+    return len(text) == 71 and text.startswith("sha256:") and not text[7:].strip(_HEX)

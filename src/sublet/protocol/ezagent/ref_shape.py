@@ -27,13 +27,13 @@ CHANGEABLE: Final = frozenset({"status", "content_type", "content_id", "signatur
 """Core fields that a ref's author may change later."""
 FIXED: Final = frozenset({"ref_id", "author", "created_at"})
 CORE: Final = CHANGEABLE | FIXED
+_NEEDED: Final = tuple(sorted(CORE - {"signature"}))
 LAST_MS: Final = 32_503_679_999_999
 """The end of the year 2999: the last time that the protocol names."""
 _TIME_CHARS: Final = len("2999-12-31T23:59:59.999Z")
 # The same few words and names stand in nearly all refs, and are looked at once; none that is too long is kept.
 _TIME = Pattern(r"[12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z\Z")
 _WORD = Pattern(rf"[\x21-\x7e]{{1,{MAX_STATUS_CHARS}}}\Z")
-_SIGNATURE = Pattern(rf"[\x21-\x7e]{{0,{MAX_SIGNATURE_CHARS}}}\Z")
 _EXTENSION = Pattern(rf"ext\.[\x21-\x7e]{{1,{MAX_NAME_CHARS}}}\Z")
 
 
@@ -50,6 +50,11 @@ def _is_word(text: str) -> bool:
 @lru_cache(maxsize=1_024)
 def _is_extension(name: str) -> bool:
     return _EXTENSION.match(name) is not None
+
+
+def _is_visible(text: str) -> bool:
+    """Tell whether all of it is visible ASCII; each signature is another one, and looked at once."""
+    return text.isascii() and text.isprintable() and " " not in text
 
 
 def moment_ms(value: object) -> int | None:
@@ -74,7 +79,7 @@ def fits(name: str, value: object) -> bool:
     if name == "content_id":
         return isinstance(value, str) and is_content_id(value)
     if name == "signature":
-        return isinstance(value, str) and _SIGNATURE.match(value) is not None
+        return isinstance(value, str) and len(value) <= MAX_SIGNATURE_CHARS and _is_visible(value)
     if name == "created_at":
         return moment_ms(value) is not None
     if name == "ref_id":
@@ -86,8 +91,13 @@ def fits(name: str, value: object) -> bool:
 
 def misfit(fields: Mapping[str, object]) -> str | None:
     """Return the name of a field that keeps a new ref from being one; None where it is one."""
-    missing = next((name for name in sorted(CORE - {"signature"}) if name not in fields), None)
-    return missing or next((name for name, value in fields.items() if not fits(name, value)), None)
+    for name in _NEEDED:
+        if name not in fields:
+            return name
+    for name, value in fields.items():
+        if not fits(name, value):
+            return name
+    return None
 
 
 def mended(fields: Mapping[str, Any], ref_id: RefId, author: EntityId) -> dict[str, Any]:
