@@ -71,6 +71,7 @@ OPERATIONS = {
     "messaging.delivery.acknowledging:Acknowledging.run",
     "messaging.mending.healing:Healing.watch",
     "messaging.service:MessagingService.running",
+    "messaging.syncing.reconciler:Reconciler._follow",
     "messaging.syncing.reconciler:Reconciler._room",
     # Coroutines that ``alone`` holds, as somebody has to cancel the task.
     "daemon.net.acceptor:Acceptor._begin",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from sublet.protocol.ezagent.ids import room_id
 from sublet.protocol.ids import node_id
 from sublet.protocol.relay.requests import NONCE_BYTES, AccountRequest, RequestAction, encode_request, sign_rotation
 from sublet.protocol.relay.room_statement import RoomHomes, RoomStatement, make_statement
+from support.noise import noise
 
 DOMAIN = "relay.test"
 SALT = bytes(range(16))
@@ -75,7 +75,7 @@ class Client:
             name or self.name,
             self.csr() if csr is None else csr,
             int(time.time() if at is None else at),
-            os.urandom(NONCE_BYTES),
+            noise(NONCE_BYTES),
             bytes(new.verify_key) if new is not None else b"",
             sign_rotation(relay, self.public, new) if new is not None else b"",
         )

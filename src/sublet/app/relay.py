@@ -21,6 +21,7 @@ from typing import Final
 import anyio
 import structlog
 from nacl.signing import SigningKey
+from pydantic import ValidationError
 
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
@@ -82,6 +83,25 @@ class RelayReady:
     level: int
     tiers: list[int]
     pid: int
+
+
+def new_settings(domain: str, hosts: list[str]) -> RelaySettings:
+    """Return the settings of a new relay.
+
+    Args:
+        domain: of its names.
+        hosts: further names and IP addresses of its certificate.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``: one of them is none.
+    """
+    try:
+        return RelaySettings(domain=domain, hosts=hosts)
+    except ValidationError as error:
+        where = str(error.errors()[0]["loc"][0])
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT, f"that is no {where.rstrip('s')} of a relay", "Such as relay.example."
+        ) from None
 
 
 def init_relay(directory: Path, settings: RelaySettings) -> Path:

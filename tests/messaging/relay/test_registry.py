@@ -203,13 +203,9 @@ def test_what_could_not_be_kept_was_not_given_and_takes_nothing_away(tmp_path: P
     store.is_full = False
     register(registry, alice)
     store.is_full = True
-    for call in (
-        lambda: registry.answer(RequestAction.RENEW, alice.request(RequestAction.RENEW)),
-        lambda: registry.answer(RequestAction.ROTATE, alice.request(RequestAction.ROTATE, new=new.key)),
-        lambda: registry.answer(RequestAction.REVOKE, alice.request(RequestAction.REVOKE)),
-    ):
+    for action, key in ((RequestAction.RENEW, None), (RequestAction.ROTATE, new.key), (RequestAction.REVOKE, None)):
         with pytest.raises(sqlite3.OperationalError):
-            call()
+            registry.answer(action, alice.request(action, new=key))
         assert registry.slot_of(alice.node) == alice.slot
     assert cut == []
 

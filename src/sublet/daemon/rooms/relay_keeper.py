@@ -299,7 +299,8 @@ class RelayKeeper:
         left = [
             room for room, one in homes.items() if self._stated.get(room) != one and len(one.writers | one.readers) > 1
         ]
-        for room in sorted(left, key=lambda room: (room < self._next_room, room)):
+        begin = self._next_room
+        for room in sorted(room for room in left if room >= begin) + sorted(room for room in left if room < begin):
             self._next_room = room
             if not await self._state(network, room, homes[room]):
                 return

@@ -96,19 +96,9 @@ def init(
     screen = Screen(as_json=as_json)
 
     async def body() -> Path:
-        from pydantic import ValidationError
+        from sublet.app.relay import init_relay, new_settings
 
-        from sublet.app.relay import init_relay
-        from sublet.messaging.relay.settings import RelaySettings
-
-        try:
-            settings = RelaySettings(domain=domain, hosts=host or [])
-        except ValidationError as error:
-            where = str(error.errors()[0]["loc"][0])
-            raise SubletError(
-                LocalCode.INVALID_ARGUMENT, f"that is no {where.rstrip('s')} of a relay", "Such as relay.example."
-            ) from None
-        return await asyncio.to_thread(init_relay, directory, settings)
+        return await asyncio.to_thread(init_relay, directory, new_settings(domain, host or []))
 
     authority = leave(screen, body)
     if as_json:

@@ -72,7 +72,7 @@ class PackedSeen:
         return self[doc] or default
 
     def client_at(self, place: int) -> int:
-        """Return one of its clients."""
+        """Return the client at a place of the list that a pair names."""
         (client,) = _CLIENT.unpack_from(self.data, _COUNT.size + place * _CLIENT.size)
         return int(client)
 
