@@ -87,6 +87,7 @@ CLI_MAY_IMPORT = {
     "sublet.daemon.config.daemon_config": "says where its files are",
     "sublet.daemon.config.config_view": "shows the person's own files where no daemon runs",
     "sublet.daemon.control.client": "speaks with the daemon",
+    "sublet.daemon.health.heap_bounds": "sets what the daemon's heaps keep, before it has threads",
     "sublet.daemon.health.diagnosis": "looks at this machine where no daemon runs",
     "sublet.daemon.health": "mends databases and homes where no daemon runs",
     "sublet.daemon.tasks.failures": "tells failures",
