@@ -13,8 +13,9 @@ from structlog.testing import capture_logs
 
 from attacks.kit.executor import LSTAT, connected, hose
 from attacks.scenes import Scene, scene
+from sublet.protocol.sources import source_of
 from sublet.workspace.serving import login, strangers
-from sublet.workspace.serving.strangers import Strangers, source_of
+from sublet.workspace.serving.strangers import Strangers
 from support.sftp_client import string
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from sublet.messaging.relay.buckets import Buckets, Rate
-from sublet.messaging.relay.desk import Desk, network_of
+from sublet.messaging.relay.desk import Desk
 from sublet.messaging.relay.registry import Registry
 from sublet.protocol.relay.requests import MAX_REQUEST_BYTES, RequestAction
 from support.relay_accounts import DOMAIN, Client, make_registry
@@ -80,14 +80,6 @@ async def test_its_figures_are_for_this_machine_alone_and_an_address_asks_for_a_
         assert found == [404, 404, 429, 429]
         assert (await answer(client, "POST", "/v1/register", content=Client("alice").request()))[0] == 429
         assert (await answer(client, "GET", "/healthz"))[0] == 200
-
-
-def test_addresses_are_counted_by_who_has_them() -> None:
-    assert network_of("2001:db8::1") == network_of("2001:db8::ffff:2") == "2001:db8::/64"
-    assert network_of("2001:db8:0:1::1") != network_of("2001:db8::1")
-    assert network_of("::ffff:192.0.2.1") == network_of("192.0.2.1") == "192.0.2.1"
-    assert network_of("fe80::1%eth0") == network_of("fe80::2")
-    assert network_of("") == ""
 
 
 async def test_one_address_takes_a_bounded_number_of_new_names_and_renews_as_it_needs(tmp_path: Path) -> None:

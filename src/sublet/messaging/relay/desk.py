@@ -6,7 +6,6 @@ what it sends is bounded before it is read. ``/metrics`` answers this machine al
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
@@ -26,6 +25,7 @@ from sublet.protocol.canonical import JsonValue, canonical_json
 from sublet.protocol.encoding import b64
 from sublet.protocol.relay.errors import RelayCode, RelayRefusal, invalid
 from sublet.protocol.relay.requests import MAX_REQUEST_BYTES, RequestAction
+from sublet.protocol.sources import source_of
 
 LEVEL: Final = 0
 """Compliance level of ezagent 7.2: level 1 asks for cold storage, which this relay has not."""
@@ -121,20 +121,7 @@ class Desk:
 
 
 def _where(request: Request) -> str:
-    return network_of(request.client.host if request.client is not None else "")
-
-
-def network_of(host: str) -> str:
-    """Return by what an address is counted: itself, or the /64 of one of IPv6, of which anybody has a whole one."""
-    try:
-        found = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((found, 64), strict=False))
+    return source_of(request.client.host if request.client is not None else "")
 
 
 async def _body(request: Request) -> bytes:

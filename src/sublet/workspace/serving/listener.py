@@ -19,6 +19,7 @@ import structlog
 from sublet import deadlines
 from sublet.accepting import accept
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.sources import source_of
 from sublet.stop_time import within
 from sublet.tasks import alone
 from sublet.workspace.export import Export, LeaseUsage
@@ -28,7 +29,7 @@ from sublet.workspace.serving.served_lease import OfPeer, ServedLease
 from sublet.workspace.serving.slow_work import SlowWork
 from sublet.workspace.serving.sockets import connected, listening
 from sublet.workspace.serving.ssh_options import ssh_options
-from sublet.workspace.serving.strangers import Strangers, source_of
+from sublet.workspace.serving.strangers import Strangers
 from sublet.workspace.serving.take_up import TakeUp
 from sublet.workspace.ssh.connection import FAILURES
 from sublet.workspace.ssh.peek import read_preamble

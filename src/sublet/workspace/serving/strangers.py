@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections import Counter
 from typing import Final
+
+from sublet.protocol.sources import source_of
 
 MAX_STRANGERS: Final = 256
 """Connections that have not logged in yet. Beyond it one makes room for the newest: the one that has come least far."""
 MAX_STRANGERS_PER_SOURCE: Final = 64
-_IPV6_NETWORK_BITS: Final = 64
-"""One host may have any address of its network."""
 
 
 class Strangers:
@@ -59,16 +58,3 @@ class Strangers:
         """Count it no more: it has logged in, or ended."""
         self._sources.pop(serving, None)
         self._steps.pop(serving, None)
-
-
-def source_of(host: str) -> str:
-    """Return what counts as one source: an IPv4 address, or a network of IPv6."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.ip_network((address, _IPV6_NETWORK_BITS), strict=False))
