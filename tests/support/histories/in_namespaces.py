@@ -299,6 +299,15 @@ class InNamespaces:
         for number in range(self._count):
             await self.start(number)
 
+    def offences(self) -> list[str]:
+        if self._attacks:  # it may be that one, whom the log does not name
+            return []
+        return [
+            f"d{number} has shut out a daemon: {line}"
+            for number, daemon in enumerate(self._daemons)
+            for line in _offences(daemon.home)
+        ]
+
     async def reconcile(self) -> None:
         """Real daemons are left to themselves."""
 
@@ -307,6 +316,11 @@ def _public_key(state: Path) -> bytes:
     from nacl.signing import SigningKey
 
     return bytes(SigningKey((state / "keys" / "identity.key").read_bytes()).verify_key)
+
+
+def _offences(home: Path) -> list[str]:
+    lines = (line for log in home.rglob("*.log") for line in log.read_text(errors="replace").splitlines())
+    return [line for line in lines if "what no daemon says" in line]
 
 
 def _save(state: Path, there: Path) -> None:

@@ -109,6 +109,10 @@ class PinnedLinks(ZenohNetwork):
         """Let these in and nobody else."""
         self._pinned.trust(keys)
 
+    def shut_out(self) -> dict[bytes, str]:
+        """Return who is let in no more for a while, or was not long ago, and why."""
+        return self._pinned.shut_out()
+
     def close(self) -> None:
         super().close()
         self._pinned.close()
@@ -171,6 +175,7 @@ class InProcess:
         self._copies: dict[int, _Home] = {}
         self._groups: list[list[int]] = [list(range(daemons))]
         self._attacker: Attacker | None = None
+        self._offences: list[str] = []
         self._viewed: dict[tuple[int, str], Any] = {}
         """Messages of which a daemon could make what it shows, as they were then."""
         for home in self._homes:
@@ -315,9 +320,21 @@ class InProcess:
                 group.cancel_scope.cancel()
 
             group.start_soon(watch)
-            await end.wait()
+            try:
+                await end.wait()
+            finally:
+                self._offences += self._of_honest(home, network)
             group.cancel_scope.cancel()
         return bool(found) and not end.is_set()
+
+    def offences(self) -> list[str]:
+        there = [home for home in (*self._homes, *self._copies.values()) if home.network is not None]
+        return self._offences + [one for home in there if home.network for one in self._of_honest(home, home.network)]
+
+    def _of_honest(self, home: _Home, network: PinnedLinks) -> list[str]:
+        """Return which honest daemons one has shut out, and why."""
+        found, told = {public(other.key): other.name for other in self._homes}, network.shut_out()
+        return [f"{home.name} has shut out {name}: {told[key]}" for key, name in found.items() if key in told]
 
     async def _stop(self, home: _Home) -> None:
         if home.is_up:

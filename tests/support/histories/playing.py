@@ -443,6 +443,7 @@ class _Player:
                 await self._stage.reconcile()
             await anyio.sleep(LOOK_SECONDS)
         self._verdict.lost, self._verdict.differ = lost, differ
+        self._verdict.errors += self._stage.offences()
         self._verdict.promises = {(promise.key[0], promise.step) for _, promise in broken}
         return self._verdict
 

@@ -92,5 +92,8 @@ class Stage(Protocol):
     async def repair(self) -> None:
         """Repair all that is not as it should be: links, clocks, disks, daemons that are down."""
 
+    def offences(self) -> list[str]:
+        """Return which honest daemons others have let in no more for a while, and why; that must never be."""
+
     async def reconcile(self) -> None:
         """Let everybody ask for what it lacks, and return when they have the answers."""

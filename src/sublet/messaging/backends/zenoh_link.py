@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -19,6 +20,7 @@ SHARED: Final = "shared"
 """The link over plain endpoints."""
 UPLINK: Final = "uplink"
 """The link to relays."""
+_MEETINGS: Final = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,8 @@ class Link:
         self._live: dict[int, Any] = {}
         self._events: Any = None
         self._neighbours: set[str] = set()
+        self.met = 0
+        """Another number, the highest of all links, whenever somebody has come to its other end."""
 
     @property
     def proves_none(self) -> bool:
@@ -134,6 +138,7 @@ class Link:
                 name = str(event.transport.zid)
                 if event.kind == zenoh.SampleKind.PUT:
                     neighbours.add(name)
+                    self.met = next(_MEETINGS)
                 else:
                     neighbours.discard(name)
                 self._changed()
