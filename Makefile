@@ -29,7 +29,7 @@ newest: setup ## test what leans on private parts of libraries with the newest v
 fuzz: setup ## feed every decoder with anything; ARGS="--seconds 600 TARGET" for longer
 	@PYTHONPATH=tests $(PY) -m fuzz.run $(ARGS)
 
-mutants: setup ## change what decides and see that a test notices; ARGS="--all" for every change, which takes hours
+mutants: setup ## change what decides and see that a test notices; ARGS="--told" for what is known, "--all" to try every change, which takes hours
 	@PYTHONPATH=tests $(PY) -m mutants.run $(ARGS)
 
 hosts:

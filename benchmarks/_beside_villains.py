@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import Any, Final
 
 import psutil
 
-from _message_catch_up import updates_in, write
+from _message_catch_up import peer_of, updates_in, write
 from _report import Row
 
 GOAL_RATIO: Final = 2.0
@@ -30,7 +31,13 @@ ROLES: Final = {
     "silent": "takes questions and answers none",
     "junk": "answers with junk",
     "mute": "says what it has, and answers nothing when it is compared with",
+    "rooms": "has made rooms with both in them",
+    "forger": "publishes messages that no schema takes, and such in the other's name",
+    "declarer": "declares 60,000 places where it would hear",
+    "reader": "reads nothing of what is published",
 }
+FORCED: Final = 520
+"""Rooms that somebody has brought both into without a yes."""
 
 
 class _Process:
@@ -90,6 +97,8 @@ class _Turn:
             wanted = updates_in(place / "alice.db")
             here = [stack.enter_context(_process("member", "alice", place))]
             if role is not None:
+                if role == "rooms":
+                    shutil.copy(place / "forced.db", place / "eve.db")
                 here.append(stack.enter_context(_process(role, "eve", place)))
             begun = time.monotonic()
             bob = stack.enter_context(_process("member", "bob", place))
@@ -99,6 +108,8 @@ class _Turn:
                 one.tell(others=others, room=room)
             for one in all_of_them:
                 one.line()
+            if role == "reader":
+                here[1].process.send_signal(signal.SIGSTOP)
             while updates_in(place / "bob.db") < wanted and time.monotonic() - begun < GIVE_UP_SECONDS:
                 time.sleep(LOOK_SECONDS)
             self.caught_up = time.monotonic() - begun
@@ -116,10 +127,22 @@ class _Turn:
             self.held_mib = bob.resident() - before
 
 
+def force(scratch: Path) -> None:
+    """Let Eve make rooms with Alice and Bob in them, in a database of her own."""
+    shutil.copy(scratch / "eve.db", scratch / "forced.db")
+    eve, *others = peer_of("eve", scratch / "forced.db"), peer_of("alice", None), peer_of("bob", None)
+    eve.meet(*others)
+    for number in range(FORCED):
+        eve.do("room.create", name=f"forced {number}", invite=[other.id for other in others])
+        eve.published()
+    eve.store.close()
+
+
 def beside_villains(scratch: Path, count: int, rounds: int) -> list[Row]:
     """Measure each kind of villain in turns with a turn without one; the middle of the turns counts."""
     scratch.mkdir()
     room = write(scratch, count, "eve")
+    force(scratch)
     quiet: list[_Turn] = []
     turns: dict[str, list[_Turn]] = {role: [] for role in ROLES}
     for _ in range(rounds):

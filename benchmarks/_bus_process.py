@@ -11,71 +11,47 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import anyio
 import anyio.to_thread
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 # Modules here have names that packages of the tests have, too, such as ``messaging``.
 sys.path.remove(str(Path(__file__).resolve().parent))
 
 from attacks.kit.bus_members import OnBus, Villain
-from attacks.kit.neighbour import public
+from attacks.kit.bus_villains import VILLAINS, Other, mute
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
-from sublet.messaging.ports.network import PeerQuery
+from sublet.messaging.membership.consent import Consent
 from sublet.messaging.service import MessagingService
-from sublet.protocol import ids
+from sublet.protocol.ezagent.ids import EntityId
 from support.consents import TakesAll
 from support.room_peer import _answer, _do
-from support.rooms import daemon_key
 
-KEYS = ("config/state", "root", "index/*/state", "delivery", "ext/*/state", "content/*", "content/*/state", "tree/*")
-
-
-@dataclass(frozen=True)
-class Other:
-    """Another process: what links need to know of it."""
-
-    name: str
-    port: int
-
-    @property
-    def key(self) -> bytes:
-        return public(Ed25519PrivateKey.from_private_bytes(bytes(daemon_key(self.name))))
-
-    @property
-    def node(self) -> str:
-        return ids.node_id(self.key)
+HARMS = "eve"
+"""Who means harm."""
 
 
-def mute(one: OnBus) -> None:
-    """Let questions of whoever compares rooms be held and never answered."""
-    held: list[PeerQuery] = []
-    serve = one.network.serve
+class TakesHonest(TakesAll):
+    """Takes up the rooms of honest ones, and asks a person about all others, as daemons do by default."""
 
-    def serving(key: str, answer: Any) -> Any:
-        def holding(query: PeerQuery) -> None:
-            if "/tree/" in query.key:
-                held.append(query)
-            else:
-                answer(query)
+    def foresee(self, home: str) -> Consent:
+        return Consent.ASK if home == Other(HARMS, 0).node else Consent.ACCEPT
 
-        return serve(key, holding)
-
-    one.network.serve = serving  # type: ignore[method-assign,assignment]
+    async def decide(self, home: str, whom: Collection[EntityId]) -> Consent:
+        return self.foresee(home)
 
 
 async def main(role: str, name: str, directory: Path) -> None:
     """Serve commands until stdin ends."""
     place = directory / f"links of {name}"
     place.mkdir(exist_ok=True)
-    one = (Villain if role in ("silent", "junk") else OnBus)(name, place, time.time_ns() % 2**40)
+    one = (Villain if role in VILLAINS else OnBus)(name, place, time.time_ns() % 2**40)
     _answer({"port": one.port})
     told = json.loads(await anyio.to_thread.run_sync(sys.stdin.readline))
     others = [Other(known, port) for known, port in told["others"].items()]
@@ -83,8 +59,7 @@ async def main(role: str, name: str, directory: Path) -> None:
         mute(one)
     await anyio.to_thread.run_sync(one.pair, cast("list[OnBus]", others))
     if isinstance(one, Villain):
-        keys = [f"ezagent/{told['room']}/{key}" for key in KEYS]
-        (one.is_silent if role == "silent" else one.talks_junk)(*keys)
+        await anyio.to_thread.run_sync(VILLAINS[role], one, others, told["room"])
         _answer({"entity_id": one.id})
         await anyio.to_thread.run_sync(sys.stdin.readline)
         return
@@ -95,7 +70,7 @@ async def main(role: str, name: str, directory: Path) -> None:
         [one.entity],
         lambda: time.time_ns() // 1_000_000,
         lambda _: True,
-        consent=TakesAll(),
+        consent=TakesHonest(),
     )
     async with service.running():
         _answer({"entity_id": one.id})

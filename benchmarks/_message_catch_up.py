@@ -27,10 +27,10 @@ BURST: Final = 256
 LOOK_SECONDS: Final = 0.05
 
 
-def _peer(name: str, directory: Path) -> Peer:
+def peer_of(name: str, path: Path | None) -> Peer:
+    """Return an engine over a database, with all extensions and the time of now."""
     clock = Clock(time.time_ns() // 1_000_000)
-    declarations = (*BUILT_INS, *EXTENSIONS)
-    return Peer(name, time.time_ns() % 2**40, directory / f"{name}.db", clock=clock, declarations=declarations)
+    return Peer(name, time.time_ns() % 2**40, path, clock=clock, declarations=(*BUILT_INS, *EXTENSIONS))
 
 
 def write(directory: Path, count: int, *more: str) -> str:
@@ -38,7 +38,7 @@ def write(directory: Path, count: int, *more: str) -> str:
 
     ``more`` are further members, who know of none as well.
     """
-    alice, *others = [_peer(name, directory) for name in ("alice", "bob", *more)]
+    alice, *others = [peer_of(name, directory / f"{name}.db") for name in ("alice", "bob", *more)]
     for one in (alice, *others):
         one.meet(*(other for other in (alice, *others) if other is not one))
     room = shared_room(alice, *others)

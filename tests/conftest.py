@@ -13,7 +13,7 @@ import hypothesis
 import pytest
 
 from sublet.workspace.ssh import tuning as ssh_tuning
-from support.command_server import FORKED_DAEMONS
+from support.command_server import FORKED_DAEMONS, command_server
 from support.deep_tree import remove_deep
 from support.noise import begin_anew
 from support.once_more import OnceMore
@@ -39,9 +39,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw few examples where the run is to be quick."""
+    """Draw few examples where the run is to be quick; else start what all workers ask, which loads meanwhile."""
     if config.getoption("--quick"):
         hypothesis.settings.load_profile("quick")
+    elif config.getoption("numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
+        command_server()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -16,6 +18,12 @@ from sublet.a2a_server.limits import BoundedBodies
 
 pytestmark = pytest.mark.anyio
 LARGE = b"x" * (LARGE_BYTES + 1)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Collect as soon as a body has ended."""
+    monkeypatch.setattr(large_bodies, "COLLECT_SECONDS", 0.0)
 
 
 async def turns() -> None:
@@ -37,6 +45,7 @@ async def test_a_caller_has_few_places_and_others_have_theirs() -> None:
         mine[0].give_back()  # once more is nothing
     for place in (*mine, other):
         place.give_back()
+    await turns()
     assert bodies._of == {}
 
 
@@ -55,6 +64,7 @@ async def test_all_callers_together_have_a_bounded_number_and_who_gives_up_leave
     assert set(bodies._of) == {str(number) for number in range(MAX_LARGE)}
     for place in places:
         place.give_back()
+    await turns()
     again = [bodies.place(str(number)) for number in range(MAX_LARGE)]
     for place in again:
         await place.take()
@@ -138,3 +148,33 @@ async def test_what_works_on_a_body_for_long_keeps_no_place(monkeypatch: pytest.
         assert status == []
         for task in tasks:
             task.cancel()
+
+
+class _Body(bytearray):
+    """A body that can be asked whether it is still there."""
+
+
+async def test_nothing_is_left_of_a_refused_body_when_the_next_one_gets_its_place() -> None:
+    left: list[weakref.ref[_Body]] = []
+
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        body = _Body((await receive())["body"])
+        assert not any(earlier() for earlier in left), "an earlier body is still there"
+        left.append(weakref.ref(body))
+        kept = None
+        try:
+            raise ValueError(len(body))
+        except ValueError as error:
+            kept = error  # as the SDK's wrappers do: the error keeps this frame, and the frame the error
+        await send({"type": "http.response.start", "status": len(str(kept)), "headers": []})
+
+    server, status = Server(), list[int]()
+    server.app = BoundedBodies(refuse, {})
+    gc.disable()
+    try:
+        for _ in range(3 * MAX_LARGE_OF_CALLER):
+            await server.ask("a", LARGE, status)
+            await turns()
+    finally:
+        gc.enable()
+    assert len(left) == len(status) == 3 * MAX_LARGE_OF_CALLER

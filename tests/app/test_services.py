@@ -17,7 +17,7 @@ from support.services import Saboteur
 
 pytestmark = pytest.mark.anyio
 WAIT_SECONDS = 60.0
-TOGETHER = 5
+TOGETHER = 10
 """Services that one pair of daemons outlives."""
 
 SERVICES = (

@@ -27,12 +27,16 @@ ALLOWED = {
 }
 """Modules that may use Python's ``re``, and why."""
 BACKTRACKING = {"re", "fnmatch", "regex", "sre_parse", "sre_compile"}
+NAMED = re.compile(rf"\b(?:{'|'.join(sorted(BACKTRACKING))}|r?i?glob)\b")
 
 
 def uses(file: Path) -> list[str]:
     """Return the backtracking engines that a module imports, and calls that go to one."""
     found = []
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    text = file.read_text(encoding="utf-8")
+    if not NAMED.search(text):  # to parse all modules takes seconds
+        return []
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             found += [name.name for name in node.names if name.name.partition(".")[0] in BACKTRACKING]
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in BACKTRACKING:

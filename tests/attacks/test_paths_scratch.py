@@ -95,18 +95,20 @@ def test_six_fifos_in_the_place_of_prompts_hold_no_thread_and_no_stop(tmp_path: 
         assert not executor.alive()
 
 
-NEST = "cd {place} && i=0; while [ $i -lt {depth} ] && mkdir d && cd -P d; do i=$((i+1)); done; cd /; true"
+def nested(place: str, depth: int) -> str:
+    """Return what makes directories in each other, by one program: to start one for each takes seconds."""
+    return f"cd {place} && mkdir -p {'d/' * depth}; cd /; true"
 
 
 def test_nested_directories_end_no_daemon_and_its_next_start_succeeds(daemons: Pair, lent: Path) -> None:
     delegator, executor = daemons
-    nested = NEST.format(place='"$HOME"', depth=1_500)
-    assert delegate(delegator, lent, nested)["state"] == "completed"
+    count = '; find "$HOME" -name d | wc -l > "$SUBLET_WORKSPACE/found"'
+    assert delegate(delegator, lent, nested('"$HOME"', 1_500) + count)["state"] == "completed"
+    assert int((lent / "found").read_text()) == 1_500
     wait_for(lambda: not os.listdir(executor.home / "state" / "scratch"), 20, "the removal of its directory")
     assert executor.alive()
     # A kill leaves what the next start has to remove.
-    nested = NEST.format(place='"$TMPDIR"', depth=1_500)
-    begin(delegator, lent, nested + '; touch "$SUBLET_WORKSPACE/ready"; sleep 60')
+    begin(delegator, lent, nested('"$TMPDIR"', 1_500) + '; touch "$SUBLET_WORKSPACE/ready"; sleep 60')
     wait_for((lent / "ready").exists, 40, "the nested directories")
     executor.kill()
     executor.up(agent=SHELL_AGENT)
@@ -117,7 +119,7 @@ def test_nested_directories_end_no_daemon_and_its_next_start_succeeds(daemons: P
 @pytest.mark.parametrize("options", [("--staged",), ("--transport", "archive"), ("--transport", "archive", "--staged")])
 def test_nested_directories_in_a_copy_end_nobody(daemons: Pair, lent: Path, options: Sequence[str]) -> None:
     delegator, executor = daemons
-    ended = delegate(delegator, lent, NEST.format(place='"$SUBLET_WORKSPACE"', depth=1_200), *options)
+    ended = delegate(delegator, lent, nested('"$SUBLET_WORKSPACE"', 1_200), *options)
     assert ended["state"] in ("completed", "error"), ended
     # Whatever became of it, there is nothing left of the copies, and both go on.
     id_ = str(ended["delegation_id"])

@@ -41,6 +41,7 @@ METHODS: Final = frozenset({
 })  # fmt: skip
 RECURSIVE: Final = frozenset({"os.walk", "os.fwalk", "shutil.rmtree", "shutil.copytree", "tempfile.TemporaryDirectory"})
 """Nowhere, since what they go down into may be of any depth."""
+GOES_DOWN: Final = re.compile(rf"\b(?:{'|'.join(sorted(name.rpartition('.')[2] for name in RECURSIVE))}|rglob)\b")
 SHUTIL: Final = frozenset({"shutil.which", "shutil.disk_usage"})
 
 STATE = "a directory of the state that no agent is shown, under a name that a parser made"
@@ -104,9 +105,9 @@ def confined(name: str, call: ast.Call | None, constants: dict[str, str]) -> boo
     return "O_NOFOLLOW" in flags or "O_EXCL" in flags
 
 
-def flags_of(tree: ast.AST, shared: dict[str, str]) -> dict[str, str]:
-    """Return what names stand for flags, in one module and where it imports them from."""
-    found = dict(shared)
+def flags_of(tree: ast.AST) -> dict[str, str]:
+    """Return what names of one module stand for flags."""
+    found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -125,13 +126,19 @@ def found() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """Return the raw calls in functions that work on what others change, and the recursive ones anywhere, by module."""
     raw: dict[str, list[str]] = {}
     recursive: dict[str, list[str]] = {}
-    trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(ROOT.rglob("*.py"))}
-    shared: dict[str, str] = {}
-    for tree in trees.values():
-        shared |= {name: text for name, text in flags_of(tree, {}).items() if name.isupper() and name[0] != "_"}
-    for file, tree in trees.items():
-        module = file.relative_to(ROOT).as_posix()
-        flags = flags_of(tree, shared)
+    trees: dict[str, ast.Module] = {}
+    own_flags: dict[str, dict[str, str]] = {}
+    for file in sorted(ROOT.rglob("*.py")):
+        module, text = file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8")
+        # To parse all of them takes seconds: others have neither flags nor anything that is looked for.
+        if module.startswith(CHANGED_BY_OTHERS) or GOES_DOWN.search(text) or "O_" in text:
+            trees[module] = ast.parse(text)
+            own_flags[module] = flags_of(trees[module]) if "O_" in text else {}
+    shared = {
+        name: text for flags in own_flags.values() for name, text in flags.items() if name.isupper() and name[0] != "_"
+    }
+    for module, tree in trees.items():
+        flags = {**shared, **own_flags[module]}
         for function, name, call in calls(tree):
             if name in RECURSIVE or name.endswith(".rglob"):
                 recursive.setdefault(module, []).append(name)
@@ -197,7 +204,10 @@ def test_git_is_started_by_its_runners_alone() -> None:
     """Whoever else asks for git's program, or names it to a function that starts programs, is found."""
     starters: set[str] = set()
     for file in sorted(ROOT.rglob("*.py")):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        if "git" not in text:  # to parse all of them takes seconds
+            continue
+        tree = ast.parse(text)
         module = file.relative_to(ROOT).as_posix()
         defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
         for _, name, call in calls(tree):

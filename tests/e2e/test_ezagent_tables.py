@@ -24,6 +24,7 @@ import httpx
 import pytest
 from pycrdt import Array, Doc, Map
 
+from sublet.daemon.rooms.relay_keeper import RelayKeeper
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.builtins import BUILT_INS
@@ -36,15 +37,16 @@ from sublet.protocol.ezagent.envelope import seal, unpack
 from sublet.protocol.ezagent.ids import client_id, own_ref_id
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
 from sublet.protocol.ezagent.yjs.encode import Transaction
+from sublet.protocol.ids import node_id
 from support.consents import TakesAll
 from support.cut_proxy import cut_proxy
 from support.daemons import Daemon, wait_for
 from support.ports import free_port
 from support.probe_extension import PROBE
 from support.ref_signatures import verify_ref
-from support.relays import relay
+from support.relay_hub import LocalDesk, RunningHub, running_hub
 from support.room_processes import RoomProcess, room_process
-from support.rooms import entity_key, local_entity
+from support.rooms import daemon_key, entity_key, local_entity
 
 SECONDS = 40
 PARTED_SECONDS = float(os.environ.get("SUBLET_PARTED_SECONDS", "0"))
@@ -403,17 +405,39 @@ def test_p2_point_5_1_what_was_installed_is_imported(tmp_path: Path) -> None:
     assert done.stdout.strip()
 
 
+@asynccontextmanager
+async def kept_at(running: RunningHub, peer: Here, name: str, other: str, directory: Path) -> AsyncIterator[None]:
+    """Keep an engine at a relay meanwhile, under a name, as a daemon that is paired with another one."""
+    contacts = [node_id(bytes(daemon_key(other).verify_key))]
+    endpoint, authority = f"tls/127.0.0.1:{running.port}", running.directory / "authority.pem"
+    ask = partial(_desk, running)
+    keeper = RelayKeeper(daemon_key(name), directory / f"at-{name}", endpoint, authority, lambda: contacts, ask)
+    assert (await keeper.register(name)).entity_id == f"@{name}:relay.test"
+    async with anyio.create_task_group() as group:
+        group.start_soon(keeper.run, peer.network, peer.service)
+        yield
+        group.cancel_scope.cancel()
+
+
+def _desk(running: RunningHub, url: str, authority: Path | None) -> LocalDesk:
+    return LocalDesk(running.registry)
+
+
 @pytest.mark.anyio
 async def test_p2_point_5_2_to_4_rooms_messages_and_events_over_a_relay(tmp_path: Path) -> None:
-    port = free_port()
-    with relay(f"tcp/127.0.0.1:{port}") as router, room_process("far", tmp_path, free_port(), port) as far:
-        async with here("near", tmp_path, Endpoints((), relays=(router.endpoint,))) as near:
+    with running_hub(tmp_path / "relay") as running:
+        async with (
+            here("near", tmp_path, Endpoints()) as near,
+            here("far", tmp_path, Endpoints()) as far,
+            kept_at(running, near, "near", "far", tmp_path),
+            kept_at(running, far, "far", "near", tmp_path),
+        ):
             room = (await near.bus.room.create(name="Over a relay"))["room_id"]
             await near.bus.room.invite(room_id=room, entity=far.id)
-            await anyio.to_thread.run_sync(lambda: far.until("room.member.joined", entity=far.id))
+            await far.until("room.member.joined", entity=far.id)
             ref = (await near.bus.message.send(room_id=room, body="there"))["ref_id"]
-            await anyio.to_thread.run_sync(lambda: far.until("message.new", ref_id=ref))
-            await anyio.to_thread.run_sync(lambda: far.ask("message.send", room_id=room, body="and back"))
+            await far.until("message.new", ref_id=ref)
+            await far.bus.message.send(room_id=room, body="and back")
             event = await near.until("message.new", author=far.id)
             page = await near.bus.timeline.list(room_id=room)
             assert [one["body"] for one in page["refs"]] == ["there", "and back"]

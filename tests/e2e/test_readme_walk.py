@@ -58,6 +58,7 @@ class Person:
         passed = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name == "LANG"}
         return {
             **passed,
+            "PIP_COMPILE": "0",  # what is used is compiled when it is first used
             "HOME": str(self.home),
             "PATH": f"{self.home}/.local/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
             "TMPDIR": tempfile.gettempdir(),  # sockets lie below it, whose paths are short

@@ -1,4 +1,4 @@
-"""Rooms between two daemons that reach each other over a relay alone, which dies and comes back."""
+"""Rooms between two daemons that reach a relay and nothing else, which dies, comes back, and cuts who was revoked."""
 
 from __future__ import annotations
 
@@ -11,50 +11,52 @@ from pathlib import Path
 import pytest
 
 from support.daemon_rooms import Commands, shared_room
-from support.daemons import Daemon, pair, wait_for
-from support.namespaces import Machine, needs_root, two_machines
-from support.paired_machines import start
-from support.relays import Relay, make_certificate, relay
+from support.daemons import Daemon, wait_for
+from support.namespaces import Machine, needs_root, three_machines
+from support.relays import Relay, relay
 from support.typed_commands import Typing
 
 pytestmark = [needs_root, pytest.mark.timeout(400)]
 
 RELAY_PORT = 7000
 WAIT_SECONDS = 120
+FAR = "10.203.2.1"
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Ann and Bob on two machines; nobody is let through to Bob's bus, and nobody can call Ann."""
+    """Ann and Bob on two machines that have no way to each other, and a relay on a third one that both reach."""
 
     ann: Daemon
     bob: Daemon
     relay: Relay
     left: Machine
     right: Machine
-    bus_port: int
 
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    with two_machines() as (left, right):
+    with three_machines() as (left, middle, right):
+        hosts = middle.address, FAR
         ann, bob = Daemon(tmp_path / "ann", prefix=left.prefix), Daemon(tmp_path / "bob", prefix=right.prefix)
-        tls = make_certificate(tmp_path, right.address)
-        endpoint = f"tls/{right.address}:{RELAY_PORT}"
-        for daemon in (ann, bob):
-            (daemon.home / "config").mkdir(mode=0o700, parents=True)
-            settings = {"messaging": {"relays": [endpoint], "relay_authority": str(tls[0])}}
-            (daemon.home / "config" / "config.json").write_text(json.dumps(settings))
         try:
-            ann.up()
-            start(bob, right)
-            port = int(bob.json("status")["bus"].rpartition(":")[2])
-            with right.shielded(port), relay(endpoint, right.prefix, tls) as router:
-                pair(ann, bob)
-                yield Scene(ann, bob, router, left, right, port)
+            with relay(tmp_path / "relay", f"tls/0.0.0.0:{RELAY_PORT}", hosts, middle.prefix) as router:
+                for daemon, host in ((ann, middle.address), (bob, FAR)):
+                    daemon.up("--relay", f"tls/{host}:{RELAY_PORT}", "--relay-ca", str(router.authority))
+                yield Scene(ann, bob, router, left, right)
         finally:
             for daemon in (ann, bob):
                 daemon.down()
+
+
+def registered(scene: Scene) -> tuple[Typing, Typing]:
+    """Give both a name, and pair them by it."""
+    ann, bob = Typing(scene.ann), Typing(scene.bob)
+    told = {who: typing.json("register", who) for who, typing in (("ann", ann), ("bob", bob))}
+    assert told["ann"]["entity_id"] == "@ann:relay.test"
+    ann.json("peers", "add", "@bob:relay.test", "--name", "bob", "--fingerprint", told["bob"]["fingerprint"])
+    bob.json("peers", "add", "@ann:relay.test", "--name", "ann", "--fingerprint", told["ann"]["fingerprint"])
+    return ann, bob
 
 
 def shown(who: Commands, room: str) -> list[tuple[str, str]]:
@@ -76,19 +78,35 @@ def told(who: Commands, room: str) -> list[str]:
     return [event["ref_id"] for event in events if event["kind"] == "message.new"]
 
 
-def links(machine: Machine, port: int) -> int:
-    """Return how many connections go from a machine to a port."""
-    command = [*machine.prefix, "ss", "-Hnt", "state", "established", f"( dport = :{port} )"]
-    return len(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines())
+def links(machine: Machine) -> list[str]:
+    """Return where the connections go that leave a machine."""
+    command = [*machine.prefix, "ss", "-Hnt", "state", "established"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    return sorted({line.split()[3] for line in found if "127.0.0.1" not in line})
 
 
-def test_a_relay_that_is_killed_and_comes_back_loses_nothing_and_shows_nothing_twice(scene: Scene) -> None:
-    ann, bob = Typing(scene.ann), Typing(scene.bob)
+def figures(scene: Scene) -> dict[str, float]:
+    """Return what the relay tells its own machine of itself."""
+    port = scene.relay.told["registration"].rpartition(":")[2]
+    command = [*scene.relay.prefix, "curl", "-sSk", f"https://127.0.0.1:{port}/metrics"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    return {name: float(value) for name, _, value in (line.partition(" ") for line in lines)}
+
+
+def test_two_daemons_talk_over_a_relay_alone_which_is_killed_and_comes_back(scene: Scene) -> None:
+    ann, bob = registered(scene)
     room = shared_room(ann, bob)
     said = ["over the relay"]
     ann.json("send", room, said[0])
     until_both_show(ann, bob, room, said)
-    assert (links(scene.left, RELAY_PORT), links(scene.left, scene.bus_port)) == (1, 0)
+    said.append("and back")
+    bob.json("send", room, said[1])
+    until_both_show(ann, bob, room, said)
+    assert links(scene.left) == [f"10.203.1.1:{RELAY_PORT}"]
+    assert links(scene.right) == [f"{FAR}:{RELAY_PORT}"]
+    both = {ann.json("whoami")["entity_id"], bob.json("whoami")["entity_id"]}
+    for who in (ann, bob):
+        wait_for(lambda who=who: both <= {one["entity"] for one in who.json("presence", room)}, 60, "both are there")
 
     scene.relay.kill()
     acknowledged = set()
@@ -96,7 +114,7 @@ def test_a_relay_that_is_killed_and_comes_back_loses_nothing_and_shows_nothing_t
         for who in (ann, bob):
             said.append(f"{who.daemon.home.name} alone {number}")
             acknowledged.add(who.json("send", room, said[-1])["ref_id"])
-    assert len(shown(ann, room)) == len(shown(bob, room)) == 3
+    assert len(shown(ann, room)) == len(shown(bob, room)) == 4
     scene.relay.up()
     until_both_show(ann, bob, room, said)
 
@@ -105,7 +123,7 @@ def test_a_relay_that_is_killed_and_comes_back_loses_nothing_and_shows_nothing_t
     scene.bob.kill()
     said.append("while neither is there")
     acknowledged.add(ann.json("send", room, said[-1])["ref_id"])
-    start(scene.bob, scene.right)
+    scene.bob.up("--relay", f"tls/{FAR}:{RELAY_PORT}", "--relay-ca", str(scene.relay.authority))
     said.append("before the relay is there")
     acknowledged.add(bob.json("send", room, said[-1])["ref_id"])
     scene.relay.up()
@@ -114,4 +132,40 @@ def test_a_relay_that_is_killed_and_comes_back_loses_nothing_and_shows_nothing_t
         ids = [ref for ref, _ in shown(who, room)]
         assert acknowledged <= set(ids)
         assert sorted(told(who, room)) == sorted(ids), "each was told once"
-    assert links(scene.left, scene.bus_port) == 0
+
+
+def test_who_is_revoked_is_cut_and_hears_nothing_more(scene: Scene) -> None:
+    ann, bob = registered(scene)
+    room = shared_room(ann, bob)
+    ann.json("send", room, "before")
+    until_both_show(ann, bob, room, ["before"])
+    assert ann.refused("peers", "add", "@bob:relay.test", "--name", "eve", "--fingerprint", "SHA256:" + "A" * 43) == (
+        "KEY_CHANGED"
+    )
+    scene.relay.run("revoke", "bob", "--dir", str(scene.relay.directory))
+    wait_for(lambda: figures(scene)["sublet_relay_kicked_total"] >= 1, 20, "the cut")
+    ann.json("send", room, "after")
+    assert [one["revoked"] for one in scene.relay.run("names", "--dir", str(scene.relay.directory))] == [False, True]
+    assert bob.refused("register", "bob") == "POLICY_DENIED"
+    assert ann.refused("register", "bob") == "CONFLICT"
+    assert [body for _, body in shown(bob, room)] == ["before"]
+    assert [body for _, body in shown(ann, room)] == ["before", "after"]
+
+
+def test_settings_change_while_daemons_are_linked_and_the_relay_stops_in_order(scene: Scene) -> None:
+    ann, bob = Typing(scene.ann), Typing(scene.bob)
+    scene.relay.set(registration="closed")
+    wait_for(lambda: ann.refused("register", "ann") == "POLICY_DENIED", 20, "closed registration")
+    scene.relay.set(registration="open")
+    wait_for(lambda: scene.ann.run("register", "ann", check=None).returncode == 0, 20, "open registration")
+    assert bob.json("register", "bob")["entity_id"] == "@bob:relay.test"
+    port = scene.relay.told["registration"].rpartition(":")[2]
+    curl = [*scene.left.prefix, "curl", "-sS", "--cacert", str(scene.relay.authority)]
+    url = f"https://10.203.1.1:{port}"
+    healthy = json.loads(subprocess.run([*curl, f"{url}/healthz"], capture_output=True, check=True).stdout)
+    assert healthy == {"status": "ok", "level": 0, "tiers": [1]}
+    assert json.loads(subprocess.run([*curl, f"{url}/readyz"], capture_output=True, check=True).stdout) == {
+        "ready": True
+    }
+    assert subprocess.run([*curl, f"{url}/metrics"], capture_output=True, check=True).stdout == b"Not Found"
+    assert scene.relay.stop() == 0

@@ -8,74 +8,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from nacl.signing import SigningKey
 
-from sublet.protocol.ids import node_id
 from support.daemon_rooms import knows
-from support.daemons import SHELL_AGENT, Daemon, wait_for
-from support.old_version import FIRST, environment, old_source
+from support.daemons import Daemon, wait_for
+from support.old_version import FIRST
+from support.two_versions import Versions, two_versions, whole_log
 
 APART = "runs an older Sublet (0.1.0), whose rooms do not reach this one's"
 
 
-@dataclass(frozen=True)
-class Versions:
-    """Both daemons, paired; ``old`` calls the newer one ``new`` and is called ``old`` there."""
-
-    old: Daemon
-    new: Daemon
-    work: Path
-
-
 @pytest.fixture(scope="module")
 def versions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Versions]:
-    """Run both. The older one has the smaller node id, so it is the one to call the other's bus."""
-    base = tmp_path_factory.mktemp("v")
-    source = old_source(FIRST, base)
-    old, new = Daemon(base / "a", environ=environment(source)), Daemon(base / "b")
-    keys = sorted(
-        (bytes([number]) * 32 for number in range(2)), key=lambda one: node_id(bytes(SigningKey(one).verify_key))
-    )
-    for daemon, key in zip((old, new), keys, strict=True):
-        directory = daemon.home / "state" / "keys"
-        directory.mkdir(parents=True, mode=0o700)
-        (daemon.home / "state").chmod(0o700)
-        (directory / "identity.key").write_bytes(key)
-        (directory / "identity.key").chmod(0o600)
-    work = base / "project"
-    work.mkdir()
-    try:
-        for daemon in (old, new):
-            daemon.up(agent=SHELL_AGENT)
-        assert old.info["node_id"] < new.info["node_id"]
-        assert loaded_from(old, source)
-        assert not loaded_from(new, source)
-        link = old.json("pair")["link"]
-        new.json("peers", "add", link, "--name", "old")
-        link = new.json("pair")["link"]
-        old.json("peers", "add", link, "--name", "new")
-        yield Versions(old, new, work)
-    finally:
-        for daemon in (old, new):
-            daemon.down()
-        assert old.mounts == new.mounts == []
-
-
-def node_of(key: bytes) -> str:
-    """Return the node id that follows from an identity key."""
-    return node_id(bytes(SigningKey(key).verify_key))
-
-
-def loaded_from(daemon: Daemon, source: Path) -> bool:
-    """Tell whether a daemon runs the source of the older version."""
-    environ = Path(f"/proc/{daemon.pid}/environ").read_bytes().split(b"\0")
-    return f"PYTHONPATH={source}".encode() in environ
+    """Run both."""
+    with two_versions(tmp_path_factory.mktemp("v"), FIRST) as found:
+        yield found
 
 
 @pytest.fixture(params=["old to new", "new to old"])
@@ -198,8 +149,3 @@ def test_the_older_side_is_not_lured_into_calling_a_bus_that_it_cannot_join(vers
         # The older version listens on the port that all daemons have by default, and tries again while another has it.
         assert [line for line in problems if "Address already in use" not in line] == []
     assert len(whole_log(new)) < 64 << 10
-
-
-def whole_log(daemon: Daemon) -> str:
-    """Return all that a daemon has logged."""
-    return "\n".join(path.read_text() for path in sorted(daemon.home.rglob("*.log")))

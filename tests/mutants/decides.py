@@ -65,7 +65,7 @@ def own_tests(file: str) -> frozenset[str]:
     stem = path.stem.lstrip("_")
     names = {path.parent.name} if stem == "init__" else {stem, f"{path.parent.name}_{stem}"}
     rows = (line.partition(" <- ") for line in (TESTS / "tested_by.txt").read_text(encoding="utf-8").splitlines())
-    return frozenset({f"test_{name}" for name in names} | {test for name, _, test in rows if name in names})
+    return frozenset({f"test_{name}" for name in names} | {Path(test).stem for named, _, test in rows if named == file})
 
 
 def _below(folder: str, folders: set[str]) -> bool:

@@ -18,10 +18,8 @@ from typing import Final
 MEMORY: Final = 8 << 30
 """Bytes of addresses that a fork may have: a mutant that grows without end is stopped."""
 LOOK_SECONDS: Final = 0.01
-SLACK: Final = 6
-"""How much longer than its processor time a fork may take, before it is asked whether it gets on at all."""
-ASK_SECONDS: Final = 15.0
-"""How often a fork is asked then: the machine is shared, and one that runs has its bound of processor time."""
+ASK_SECONDS: Final = 10.0
+"""How often a fork is asked whether it gets on: the machine is shared, and one that runs has its bound of time."""
 TIMED_OUT: Final = -1
 
 
@@ -40,15 +38,16 @@ class _Running:
     job: Job
     scratch: str
     until: float
-    ticks: int = 0
+    ticks: int = -1
 
     def stands(self, pid: int) -> bool:
-        """Tell whether the time is over and the fork has not got on since it was asked last."""
+        """Tell whether the fork waits, and has not got on since it was asked last."""
         if time.monotonic() <= self.until:
             return False
-        before, self.ticks = self.ticks, _ticks(pid)
+        before = self.ticks
+        waits, self.ticks = _look_at(pid)
         self.until = time.monotonic() + ASK_SECONDS
-        return self.ticks <= before
+        return waits and self.ticks <= before
 
 
 def run_forked(jobs: Iterable[Job], workers: int, deadline: float) -> Iterator[tuple[int, int]]:
@@ -66,7 +65,7 @@ def run_forked(jobs: Iterable[Job], workers: int, deadline: float) -> Iterator[t
             if job is None:
                 break
             scratch = tempfile.mkdtemp(prefix="m")
-            running[_begin(job, scratch)] = _Running(job, scratch, time.monotonic() + job.seconds * SLACK)
+            running[_begin(job, scratch)] = _Running(job, scratch, time.monotonic() + ASK_SECONDS)
         if not running:
             return
         yield from _ended(running)
@@ -91,13 +90,17 @@ def _begin(job: Job, scratch: str) -> int:
     os._exit(code)
 
 
-def _ticks(pid: int) -> int:
-    """Return how much processor time a process has had; 0 where that can't be told."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return int(fields[11]) + int(fields[12])
+def _look_at(session: int) -> tuple[bool, int]:
+    """Tell whether all processes of a session wait, and how much processor time they have had."""
+    states, ticks = set[str](), 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                states.add(fields[0])
+                ticks += int(fields[11]) + int(fields[12])
+    # One that has just begun is of no session yet.
+    return bool(states) and states <= {"S", "Z"}, ticks
 
 
 def _ended(running: dict[int, _Running]) -> Iterator[tuple[int, int]]:

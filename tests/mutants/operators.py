@@ -6,12 +6,13 @@ says why). What mutmut offers is cut down to what decides something (``silent``)
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import libcst as cst
+from libcst.metadata import ByteSpanPositionProvider, CodeSpan, MetadataWrapper
 from mutmut.mutation.file_mutation import Mutation, create_mutations
 
 from mutants.silent import same_meaning, silent_parts
@@ -29,6 +30,8 @@ class Mutant:
     """The function or method of the top level that has the change, or an empty text."""
     before: str
     after: str
+    number: int = 0
+    """Among all that mutmut makes of the module, also what is silent."""
 
     @property
     def name(self) -> str:
@@ -50,33 +53,48 @@ class MutatedModule:
         self.text = (root / file).read_text(encoding="utf-8")
         self._module, mutations, _, _ = create_mutations(file, self.text)
         silent = silent_parts(self._module)
-        self._mutations = [one for one in mutations if _decides(one, silent)]
+        self._mutations = {number: one for number, one in enumerate(mutations) if _decides(one, silent)}
 
-    def __len__(self) -> int:
-        """Return how many mutants there are."""
-        return len(self._mutations)
+    @property
+    def numbers(self) -> list[int]:
+        """Return the number of each mutant: what is silent has one as well, and is left out."""
+        return list(self._mutations)
 
     def __iter__(self) -> Iterator[Mutant]:
         """Make one after another."""
-        return (self.mutant(index) for index in range(len(self)))
+        return map(self.mutant, self._mutations)
 
     def of_function(self, function: str) -> Iterator[Mutant]:
         """Make those of one function, or of what is outside of all."""
-        for index, one in enumerate(self._mutations):
+        for number, one in self._mutations.items():
             part: cst.CSTNode = one.contained_by_top_level_function or self._module
             if self._names.get(part, "") == function:
-                yield self.mutant(index)
+                yield self.mutant(number)
 
-    def mutant(self, index: int) -> Mutant:
+    def mutant(self, number: int) -> Mutant:
         """Make the mutant of this number."""
-        one = self._mutations[index]
+        one = self._mutations[number]
         part: cst.CSTNode = one.contained_by_top_level_function or self._module
+        source = self._in_place(one) or self._whole(one, part)
+        removed, added = _difference(self.text.splitlines(), source.splitlines())
+        return Mutant(self.file, source, self._names.get(part, ""), removed, added, number)
+
+    def _in_place(self, one: Mutation) -> str:
+        """Write the change where the original stands; an empty text where that is not simply its code."""
+        span = self._spans.get(one.original_node)
+        if span is None:
+            return ""
+        before = self._module.code_for_node(one.original_node).encode()
+        if self._bytes[span.start : span.start + span.length] != before:
+            return ""
+        after = self._module.code_for_node(one.mutated_node).encode()
+        return (self._bytes[: span.start] + after + self._bytes[span.start + span.length :]).decode()
+
+    def _whole(self, one: Mutation, part: cst.CSTNode) -> str:
+        """Write the module or the function with the change, which takes long."""
         changed = part.deep_replace(one.original_node, one.mutated_node)
         assert isinstance(changed, cst.CSTNode)
-        source = changed.code if isinstance(changed, cst.Module) else self._with(part, changed)
-        removed, added = _difference(self.text.splitlines(), source.splitlines())
-        function = self._names.get(part, "")
-        return Mutant(self.file, source, function, removed, added)
+        return changed.code if isinstance(changed, cst.Module) else self._with(part, changed)
 
     def _with(self, part: cst.CSTNode, changed: cst.CSTNode) -> str:
         code = self._module.code_for_node(part)
@@ -85,6 +103,15 @@ class MutatedModule:
         whole = self._module.deep_replace(part, changed)
         assert isinstance(whole, cst.Module)
         return whole.code
+
+    @cached_property
+    def _bytes(self) -> bytes:
+        return self.text.encode()
+
+    @cached_property
+    def _spans(self) -> Mapping[cst.CSTNode, CodeSpan]:
+        wrapper = MetadataWrapper(self._module, unsafe_skip_copy=True)
+        return wrapper.resolve(ByteSpanPositionProvider)
 
     @cached_property
     def _names(self) -> dict[cst.CSTNode, str]:

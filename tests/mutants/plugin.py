@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +19,7 @@ import pytest
 
 from mutants.decides import PACKAGE, SETTLED, modules, own_tests
 from mutants.forks import Job, run_forked
-from mutants.kept import Kept
+from mutants.kept import CACHE, Kept
 from mutants.observed import Observed, Remembered, first_failure, load, observe
 from mutants.operators import Mutant
 from mutants.swapping import Functions, ModuleLevelError, changed_code, loaded_functions, swap
@@ -37,8 +38,11 @@ KILLED, SURVIVED, ANEW = 1, 0, 3
 KILLED_BY: Final = 10
 """From here on an exit code says which of a mutant's tests has noticed it."""
 LAST_CODE: Final = 255
-QUIET: Final = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
-"""Libraries with plugins have been imported already."""
+QUIET: Final = (
+    *("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--assert=plain", "-o", "timeout=0"),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+)
+"""Nobody reads why a test fails, forks have bounds of their own, and libraries with plugins have been imported."""
 
 Results = dict[int, bool]
 """Whether the mutant of this number survived."""
@@ -56,51 +60,51 @@ class Plan:
     """Mutants that can't be swapped in."""
     chosen: dict[int, list[str]] = field(default_factory=dict)
     """Ids of the tests of each of those."""
+    loaded: Sequence[str] = ()
+    """The modules that the tests import."""
     untested: set[int] = field(default_factory=set)
     """Mutants that no test reaches."""
     kept: Kept | None = None
-    """Where results are kept, and come from."""
-    known: int = 0
-    """How many results were there from before."""
+    """Where results are kept."""
     in_part: bool = False
     """Whether the tests are only some of those that a mutant should be given, so that surviving shows nothing."""
     further: bool = False
     """Whether the tests are those of other places, for who survived the tests of its own."""
-    tried_further: set[int] = field(default_factory=set)
-    """Who survived these as well."""
-
-    def recall(self) -> None:
-        """Take the results that are kept and hold still."""
-        for number, shown in (self.kept.known(self.mutants) if self.kept else {}).items():
-            self.results[number], self.chosen[number] = shown.survived, list(shown.tests)
-            if shown.survived and not shown.tests:
-                self.untested.add(number)
-            if shown.further:
-                self.tried_further.add(number)
-        self.known = len(self.results)
-
-    def left(self) -> Sequence[Mutant]:
-        """Return the mutants that have no result yet."""
-        return [mutant for number, mutant in enumerate(self.mutants) if number not in self.results]
 
     def record(self, number: int, code: int) -> None:
         """Note the end of a mutant's fork; a survivor is told at once, since a whole run takes hours."""
         mutant, survived = self.mutants[number], code == SURVIVED
         self.results[number] = survived
-        tests = self.chosen.get(number, [])
-        if KILLED_BY <= code < LAST_CODE:
-            tests = tests[code - KILLED_BY :][:1]
+        tests = self.chosen.get(number, [])[code - KILLED_BY :][:1] if code >= KILLED_BY else []
         if self.kept and not (survived and self.in_part):
             self.kept.note(mutant, survived=survived, tests=tests, further=self.further)
         if survived:
             print(f"survives: {mutant.file} {mutant.name}", file=sys.stderr, flush=True)
 
-    def doubtful(self) -> list[int]:
-        """Return who survived the tests of its own place, and was not tried with others."""
-        return [number for number, survived in self.results.items() if survived and number not in self.tried_further]
+
+class Briefly:
+    """Lets tests fail without a word, and properties without a search for the smallest example."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        """Settle how properties are tried before there are any."""
+        phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
+        hypothesis.settings.register_profile(
+            "mutants", deadline=None, derandomize=True, max_examples=EXAMPLES, phases=phases
+        )
+        hypothesis.settings.load_profile("mutants")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> pytest.TestReport | None:
+        """Say that a test has failed, and not where: to draw that takes longer than most tests."""
+        if call.excinfo is None or call.when == "collect" or item.get_closest_marker("xfail") is not None:
+            return None
+        if call.excinfo.errisinstance((pytest.skip.Exception, pytest.xfail.Exception)):
+            return None
+        return pytest.TestReport(item.nodeid, item.location, {}, "failed", None, call.when)
 
 
-class MutantsPlugin:
+class MutantsPlugin(Briefly):
     """Takes the place of pytest's loop."""
 
     def __init__(self, plan: Plan) -> None:
@@ -108,14 +112,15 @@ class MutantsPlugin:
         self._plan = plan
         self._items: Sequence[pytest.Item] = ()
         self._functions: Functions = {}
+        self._given: dict[int, Sequence[int]] = {}
+        self._killers: Counter[tuple[str | int, ...]] = Counter()
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Observe all tests, then run all mutants."""
         plan, self._items = self._plan, session.items
         session.config.option.maxfail = 1 << 30
-        hypothesis.settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=EXAMPLES)
-        hypothesis.settings.load_profile("mutants")
-        files = {str(PACKAGE / mutant.file) for mutant in plan.left()}
+        plan.loaded = sorted(sys.modules)
+        files = {str(PACKAGE / mutant.file) for mutant in plan.mutants}
         self._functions = loaded_functions(files)
         began = time.monotonic()
         observed = self._observe({str(PACKAGE / file) for file in modules()})
@@ -128,14 +133,21 @@ class MutantsPlugin:
                 plan.anew.add(number)
             else:
                 plan.record(number, code)
+                self._note_killer(number, code)
         return True
+
+    def _note_killer(self, number: int, code: int) -> None:
+        """Remember which test has noticed, for the next mutants of this function and of this module."""
+        if code >= KILLED_BY:
+            mutant, test = self._plan.mutants[number], self._given[number][code - KILLED_BY]
+            self._killers.update([(mutant.file, test), (mutant.file, mutant.function, test)])
 
     def _observe(self, files: Collection[str]) -> Mapping[int, Observed] | None:
         """Run every test once as things are, unless it is known; None where there was no time for all."""
         numbers: dict[Path, list[int]] = {}
         for number, item in enumerate(self._items):
             numbers.setdefault(item.path, []).append(number)
-        remembered = Remembered(self._plan.kept.place if self._plan.kept else None)
+        remembered = Remembered(CACHE if self._plan.kept else None)
         observed: dict[int, Observed] = {}
         left: list[Path] = []
         for path, own in numbers.items():
@@ -173,8 +185,6 @@ class MutantsPlugin:
 
     def _jobs(self, observed: Mapping[int, Observed]) -> Iterator[Job]:
         for number, mutant in enumerate(self._plan.mutants):
-            if number in self._plan.results:
-                continue
             path = PACKAGE / mutant.file
             try:
                 pairs = changed_code(path, path.read_text(encoding="utf-8"), mutant.source)
@@ -184,7 +194,7 @@ class MutantsPlugin:
             except ModuleLevelError:
                 pairs = []
             names = {(old.co_filename, old.co_qualname) for old, _ in pairs}
-            tests = self._tests(mutant, observed, names)
+            tests = self._given[number] = self._tests(mutant, observed, names)
             self._plan.chosen[number] = [self._items[test].nodeid for test in tests]
             if not tests:
                 self._plan.untested.add(number)
@@ -205,7 +215,12 @@ class MutantsPlugin:
             return self._cheapest(observed, self._of_import(file, own, observed))
         able = [number for number, seen in observed.items() if not seen.called.isdisjoint(names)]
         able.sort(key=lambda number: (self._stem(number) not in own, observed[number].seconds))
-        return self._cheapest(observed, able)
+        chosen = self._cheapest(observed, able)
+        return sorted(chosen, key=lambda test: self._noticed(mutant, test), reverse=True)
+
+    def _noticed(self, mutant: Mutant, test: int) -> tuple[int, int]:
+        """Return how often a test has noticed mutants of the same function, and of the same module."""
+        return self._killers[mutant.file, mutant.function, test], self._killers[mutant.file, test]
 
     def _of_import(self, file: str, own: Collection[str], observed: Mapping[int, Observed]) -> list[int]:
         calls = {number: sum(one == file for one, _ in seen.called) for number, seen in observed.items()}
@@ -247,8 +262,7 @@ def collect_and_run(plan: Plan, folders: Sequence[str]) -> None:
         RuntimeError: if the tests can't be collected.
     """
     os.environ.pop("PYTEST_ADDOPTS", None)
-    arguments = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *QUIET, *folders]
-    code = pytest.main(arguments, plugins=[MutantsPlugin(plan)])
+    code = pytest.main([*QUIET, *folders], plugins=[MutantsPlugin(plan)])
     if code not in (0, 5):
         message = f"the tests can't be collected: pytest ended with {code!r}"
         raise RuntimeError(message)

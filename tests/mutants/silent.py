@@ -11,7 +11,8 @@ Each class of them is one that no test of ours is meant to notice:
 - **How Python makes things**: ``slots``, ``__all__``, when pydantic builds a model, ``strict`` of ``zip``, which holds
   the programmer to something that is so always.
 - **Another spelling of the same**: ``"UTF-8"`` for ``"utf-8"``, ``encode()`` for ``encode("utf-8")``, ``get(key)`` for
-  ``get(key, None)``.
+  ``get(key, None)``, ``follow_symlinks=None`` for ``follow_symlinks=False``, ``from_bytes(raw)`` for
+  ``from_bytes(raw, "big")``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from libcst import matchers as m
 
 FOR_TYPES: Final = frozenset({"TypeVar", "NewType", "ParamSpec", "dataclass"})
 """Calls that say something to the type checker, or how a class is made."""
+ASKED_FOR_TRUTH: Final = frozenset({"follow_symlinks", "inheritable", "last"})
+"""Arguments by keyword of which only is asked whether they are true, so that ``None`` is as good as ``False``."""
 LOGS: Final = frozenset({"_log", "log", "logger", "_logger"})
+MAKES_LOG: Final = m.Call(func=m.Name("get_logger") | m.Attribute(attr=m.Name("get_logger")))
 NAMES_OF_WORDS: Final = frozenset({"message", "hint"})
 DESCRIBING: Final = frozenset({"description", "title", "examples", "hint"})
 """Arguments by keyword that are for people wherever they are."""
@@ -68,13 +72,27 @@ def same_meaning(node: cst.CSTNode, changed: cst.CSTNode) -> bool:
     """Tell whether a change spells the same in another way."""
     if isinstance(node, cst.SimpleString) and isinstance(changed, cst.SimpleString):
         return node.raw_value in ENCODINGS and changed.raw_value.lower() == node.raw_value
+    if isinstance(node, cst.Call) and isinstance(changed, cst.Call) and len(node.args) == len(changed.args):
+        pairs = [pair for pair in zip(node.args, changed.args, strict=True) if not pair[0].deep_equals(pair[1])]
+        if pairs and all(_asked_for_truth(*pair) for pair in pairs):
+            return True
     if isinstance(node, cst.Call) and isinstance(changed, cst.Call) and isinstance(node.func, cst.Attribute):
         method, before, after = node.func.attr.value, node.args, changed.args
+        if method in ("from_bytes", "to_bytes"):
+            return (
+                len(before) == 2 and list(after) == [before[0]] and m.matches(before[1].value, m.SimpleString('"big"'))
+            )
         if method in ("encode", "decode"):
             return len(before) == 1 and not after and m.matches(before[0].value, m.SimpleString('"utf-8"'))
         if method == "get" and len(before) == 2 and len(after) == 1 and m.matches(before[1].value, m.Name("None")):
             return after[0] is before[0]
     return False
+
+
+def _asked_for_truth(argument: cst.Arg, changed: cst.Arg) -> bool:
+    if argument.keyword is None or argument.keyword.value not in ASKED_FOR_TRUTH:
+        return False
+    return m.matches(argument.value, m.Name("False")) and m.matches(changed.value, m.Name("None"))
 
 
 def words(node: cst.CSTNode) -> bool:
@@ -130,7 +148,7 @@ def _silent(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 def _of_call(call: cst.Call) -> Iterator[cst.CSTNode]:
     name = call.func.value if isinstance(call.func, cst.Name) else ""
-    if name in FOR_TYPES:
+    if name in FOR_TYPES or m.matches(call, MAKES_LOG):
         yield call
     elif name == "cast" and call.args:
         yield call.args[0]
@@ -150,7 +168,9 @@ def _names_words(argument: cst.Arg) -> bool:
 
 def _for_types(value: cst.BaseExpression) -> bool:
     called = m.matches(value, m.Call(func=m.Name(m.MatchIfTrue(lambda name: name in FOR_TYPES))))
-    return called or m.matches(value, m.Subscript(value=m.Name(m.MatchIfTrue(lambda name: name in ALIASED))))
+    return called or m.matches(
+        value, MAKES_LOG | m.Subscript(value=m.Name(m.MatchIfTrue(lambda name: name in ALIASED)))
+    )
 
 
 def _is_protocol(base: cst.BaseExpression) -> bool:

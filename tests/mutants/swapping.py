@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType
 
@@ -38,7 +39,7 @@ def changed_code(path: Path, before: str, after: str) -> list[tuple[CodeType, Co
         ModuleLevelError: if anything differs outside of functions.
         SyntaxError: if the change can't be compiled.
     """
-    return list(_differing(_compiled(path, before), _compiled(path, after)))
+    return list(_differing(_original(path, before), _compiled(path, after)))
 
 
 def swap(pairs: Collection[tuple[CodeType, CodeType]], functions: Functions) -> None:
@@ -56,6 +57,11 @@ def swap(pairs: Collection[tuple[CodeType, CodeType]], functions: Functions) -> 
             swapped += 1
     if not swapped:
         raise ModuleLevelError
+
+
+@lru_cache(maxsize=4)
+def _original(path: Path, text: str) -> CodeType:
+    return _compiled(path, text)
 
 
 def _compiled(path: Path, text: str) -> CodeType:

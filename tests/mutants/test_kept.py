@@ -1,23 +1,26 @@
-"""What mutants have shown is kept, and holds as long as what it was shown by is the same."""
+"""What mutants have shown is kept in small files, and holds as long as the module is as it was."""
 
 from __future__ import annotations
 
-import shutil
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from mutants import kept, run
+from mutants import kept, run, told
 from mutants.decides import ROOT, TESTS
-from mutants.kept import Kept, Shown
+from mutants.kept import BY_ITSELF, PLACE, Kept, Record, Shown
 from mutants.operators import Mutant
 from mutants.plugin import KILLED, KILLED_BY, SURVIVED, Plan
 
 FILE = "policy/some.py"
 KILLER = "tests/policy/test_some.py"
-MUTANTS = [Mutant(FILE, f"LIMIT = {number}\n", "", "LIMIT = 3", f"LIMIT = {number}") for number in (4, 5)]
+MUTANTS = [
+    Mutant(FILE, f"LIMIT = {number}\n", "", "LIMIT = 3", f"LIMIT = {number}", number=number - 3) for number in (4, 5)
+]
+SURVIVOR = "module: LIMIT = 3 -> LIMIT = 5"
 SMALL = "workspace/confined/later.py"
 """A module with few mutants."""
 
@@ -31,121 +34,180 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def kept_in(tree: Path, *folders: str) -> Kept:
-    """Keep as a new process would: nothing is remembered of files."""
-    kept._of_file.cache_clear()
-    kept._of_module.cache_clear()
-    return Kept(tree / "kept", folders or ("tests/policy",), tree, tree / "src")
+def kept_in(tree: Path) -> Kept:
+    return Kept(tree / "kept", tree, tree / "src")
+
+
+def written(tree: Path) -> Path:
+    return tree / "kept/policy/some.json"
 
 
 @pytest.fixture
 def shown(tree: Path) -> Path:
     """Keep that the first mutant was killed and the second survived."""
     first = kept_in(tree)
+    first.counted(FILE, 2)
     first.note(MUTANTS[0], survived=False, tests=[f"{KILLER}::test_limit"])
-    first.note(MUTANTS[1], survived=True, tests=[f"{KILLER}::test_limit"])
+    first.note(MUTANTS[1], survived=True, tests=[])
+    first.write()
     return tree
 
 
+def survivors(tree: Path) -> list[int]:
+    return [number for number, one in kept_in(tree).known(FILE).items() if one.survived]
+
+
 def test_what_was_shown_is_known_to_the_next_run(shown: Path) -> None:
-    assert kept_in(shown).known(MUTANTS) == {0: Shown(False), 1: Shown(True, (f"{KILLER}::test_limit",))}
+    known = kept_in(shown).known(FILE)
+    assert (known[1].by, known[2]) == (KILLER, Shown(name=SURVIVOR))
+    assert not known[1].survived
+    assert known[2].survived
+
+
+def test_a_file_says_in_few_lines_what_was_shown(shown: Path) -> None:
+    rows = json.loads(written(shown).read_text())
+    digest = rows["killed"].popitem()[0].partition(" ")[2]
+    assert len(digest) == kept.SHORT
+    assert (rows["mutants"], rows["tried"], rows["survived"], rows["further"]) == (2, 2, {"2": SURVIVOR}, "")
+
+
+def test_the_same_results_are_the_same_text_in_whatever_order_they_came(shown: Path) -> None:
+    text = written(shown).read_text()
+    written(shown).unlink()
+    again = kept_in(shown)
+    again.counted(FILE, 2)
+    again.note(MUTANTS[1], survived=True, tests=[])
+    again.note(MUTANTS[0], survived=False, tests=[f"{KILLER}::test_limit"])
+    again.write()
+    assert written(shown).read_text() == text
+
+
+def test_numbers_are_written_as_ranges_and_read_again(tmp_path: Path) -> None:
+    killed = [0, 1, 2, 5, 7, 8]
+    record = Record("t", 9, {number: Shown(KILLER, "d") for number in killed} | {3: Shown(name="n", further=True)})
+    assert f'"{KILLER} d": "0-2 5 7-8"' in record.written()
+    (tmp_path / "one.json").write_text(record.written())
+    assert Record.read(tmp_path / "one.json") == record
 
 
 def test_another_text_of_the_module_is_tried(shown: Path) -> None:
+    assert not kept_in(shown).outdated(FILE)
     (shown / "src" / FILE).write_text("LIMIT = 3  # the most\n")
-    assert kept_in(shown).known(MUTANTS) == {}
+    assert kept_in(shown).known(FILE) == {}
+    assert kept_in(shown).outdated(FILE)
     (shown / "src" / FILE).write_text("LIMIT = 3\n")
-    assert len(kept_in(shown).known(MUTANTS)) == 2
+    assert len(kept_in(shown).known(FILE)) == 2
 
 
-def test_who_was_killed_by_a_test_that_has_changed_is_tried(shown: Path) -> None:
+def test_what_was_judged_in_another_way_is_tried(shown: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "METHOD", kept.METHOD + 1)
+    assert kept_in(shown).known(FILE) == {}
+    assert kept_in(shown).outdated(FILE)
+
+
+def test_another_release_of_what_makes_mutants_numbers_them_anew(shown: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "version", lambda name: "99")
+    assert kept_in(shown).known(FILE) == {}
+
+
+def test_the_results_of_another_text_are_replaced(shown: Path) -> None:
+    (shown / "src" / FILE).write_text("LIMIT = 3  # the most\n")
+    later = kept_in(shown)
+    later.note(MUTANTS[1], survived=False, tests=[])
+    later.write()
+    assert kept_in(shown).known(FILE) == {2: Shown(BY_ITSELF)}
+    assert not kept_in(shown).outdated(FILE)
+
+
+def test_who_was_killed_by_a_test_that_is_gone_is_tried(shown: Path) -> None:
+    (shown / KILLER).unlink()
+    assert list(kept_in(shown).known(FILE)) == [2]
+
+
+def test_a_test_that_has_changed_since_is_told(shown: Path) -> None:
+    assert told.amounts(kept_in(shown), FILE, [1, 2], ()).changed == 0
     (shown / KILLER).write_text("")
-    assert kept_in(shown).known(MUTANTS) == {}
-
-
-def test_a_new_test_is_tried_on_who_survived_alone(shown: Path) -> None:
-    (shown / "tests/policy/test_more.py").write_text("def test_more(): ...\n")
-    assert list(kept_in(shown).known(MUTANTS)) == [0]
+    amounts = told.amounts(kept_in(shown), FILE, [1, 2], ())
+    assert (amounts.killed, amounts.changed) == (1, 1)
 
 
 def test_who_survived_all_tests_is_known_as_such(shown: Path) -> None:
-    kept_in(shown).note(MUTANTS[1], survived=True, tests=["tests/web/test_page.py::test_it"], further=True)
-    plan = Plan(MUTANTS, 1, 0.0, kept=kept_in(shown))
-    plan.recall()
-    assert plan.results == {0: False, 1: True}
-    assert plan.doubtful() == []
+    again = kept_in(shown)
+    again.note(MUTANTS[1], survived=True, tests=[], further=True)
+    again.write()
+    known = {FILE: kept_in(shown).known(FILE)}
+    assert known[FILE][2].further
+    assert run._doubted(FILE, known[FILE], further=False) == []
+    assert run._doubted(FILE, known[FILE]) == [2]
 
 
 def test_only_the_test_that_has_noticed_is_remembered(tree: Path) -> None:
     (tree / "tests/policy/test_other.py").write_text("")
     tests = ["tests/policy/test_other.py::test_other", f"{KILLER}::test_limit"]
-    Plan(MUTANTS, 1, 0.0, chosen={0: tests}, kept=kept_in(tree)).record(0, KILLED_BY + 1)
-    (tree / "tests/policy/test_other.py").write_text("changed")
-    assert list(kept_in(tree).known(MUTANTS)) == [0]
-    (tree / KILLER).write_text("changed")
-    assert kept_in(tree).known(MUTANTS) == {}
+    plan = Plan(MUTANTS, 1, 0.0, chosen={0: tests, 1: tests}, kept=kept_in(tree))
+    plan.record(0, KILLED_BY + 1)
+    plan.record(1, KILLED)
+    assert plan.kept is not None
+    assert [one.by for one in plan.kept.known(FILE).values()] == [KILLER, BY_ITSELF]
 
 
 def test_who_survived_some_tests_alone_has_shown_nothing(tree: Path) -> None:
     plan = Plan(MUTANTS, 1, 0.0, kept=kept_in(tree), in_part=True)
     plan.record(0, SURVIVED)
     plan.record(1, KILLED)
-    assert kept_in(tree).known(MUTANTS) == {1: Shown(False)}
+    assert plan.kept is not None
+    assert plan.kept.known(FILE) == {2: Shown(BY_ITSELF)}
 
 
-def test_who_survived_fewer_tests_is_tried_with_more(shown: Path) -> None:
-    (shown / "tests/protocol").mkdir()
-    assert list(kept_in(shown, "tests/policy", "tests/protocol").known(MUTANTS)) == [0]
+def test_who_survives_is_written_down_while_the_run_goes_on(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "WRITE_SECONDS", -1.0)
+    kept_in(tree).note(MUTANTS[1], survived=True, tests=[])
+    assert survivors(tree) == [2]
 
 
-@pytest.mark.parametrize("tool", kept.TOOLS)
-def test_other_tools_try_everything(shown: Path, tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = shown / "tools"
-    shutil.copytree(Path(kept.__file__).parent, here, ignore=shutil.ignore_patterns("__pycache__"))
-    (here / tool).write_text((here / tool).read_text() + "\n")
-    monkeypatch.setattr(kept, "__file__", str(here / "kept.py"))
-    assert kept_in(shown).known(MUTANTS) == {}
-
-
-def test_the_latest_line_stands_and_a_line_that_was_cut_off_is_none(shown: Path) -> None:
-    kept_in(shown).note(MUTANTS[1], survived=False, tests=[])
-    [path] = (shown / "kept" / "policy.some.py").iterdir()
-    path.write_text(path.read_text() + '{"mutant": "0')
-    assert kept_in(shown).known(MUTANTS) == {0: Shown(False), 1: Shown(False)}
-
-
-def test_of_many_texts_the_newest_are_kept(tree: Path) -> None:
-    for number in range(kept.MOST_TEXTS + 3):
-        (tree / "src" / FILE).write_text(f"LIMIT = 3  # {number}\n")
-        kept_in(tree).note(MUTANTS[0], survived=False, tests=[])
-    assert len(list((tree / "kept" / "policy.some.py").iterdir())) == kept.MOST_TEXTS
-    assert list(kept_in(tree).known(MUTANTS)) == [0]
-
-
-def test_each_module_has_a_line(shown: Path) -> None:
+def test_the_table_has_a_line_for_each_module_and_for_all(shown: Path) -> None:
     (shown / "src/policy/other.py").write_text("LEAST = 1\n")
-    plan = Plan([*MUTANTS, Mutant("policy/other.py", "", "", "1", "2")], 1, 0.0, kept=kept_in(shown))
-    plan.recall()
-    assert plan.known == 2
-    assert [mutant.file for mutant in plan.left()] == ["policy/other.py"]
-    assert run.of_modules(plan) == [
-        "policy/some.py: 1 of 2 killed, 1 survived",
-        "policy/other.py: 0 of 1 killed, 1 not run",
+    here = kept_in(shown)
+    there = {FILE: [1, 2], "policy/other.py": [0, 3, 4]}
+    amounts = {file: told.amounts(here, file, numbers, ()) for file, numbers in there.items()}
+    rows = [line.split() for line in told.table(here, amounts)]
+    assert rows[1:] == [
+        [FILE, "2", "1", "-", "1", "-", "-"],
+        ["policy/other.py", "3", "-", "-", "-", "3", "-"],
+        ["policy", "5", "1", "-", "1", "3", "-"],
+        ["all", "5", "1", "-", "1", "3", "-"],
     ]
+    assert amounts[FILE].names == [SURVIVOR]
+    assert told.amounts(here, FILE, [1, 2], {(FILE, SURVIVOR)}).explained == 1
 
 
-def test_a_plan_without_a_place_keeps_and_knows_nothing(tree: Path) -> None:
+def test_an_outdated_result_and_a_file_of_no_module_are_told(shown: Path) -> None:
+    (shown / "src" / FILE).write_text("LIMIT = 9\n")
+    here = kept_in(shown)
+    assert told.table(here, {FILE: told.amounts(here, FILE, [1, 2], ())})[1].startswith(f"{FILE} (outdated)")
+    assert here.strangers([FILE]) == []
+    assert here.strangers(["policy/other.py"]) == ["policy/some.json"]
+
+
+def test_a_plan_without_a_place_keeps_nothing(tree: Path) -> None:
     plan = Plan(MUTANTS, 1, 0.0)
-    plan.recall()
     plan.record(0, 1)
     assert plan.results == {0: False}
     assert not (tree / "kept").exists()
 
 
+def test_what_is_kept_in_the_repository_can_be_read_and_is_as_it_would_be_written() -> None:
+    paths = sorted(PLACE.rglob("*.json"))
+    for path in paths:
+        record = Record.read(path)
+        assert record is not None
+        assert record.written() == path.read_text(encoding="utf-8"), path
+
+
 @pytest.mark.timeout(600)
 def test_a_run_goes_on_where_the_one_before_was_stopped(tmp_path: Path) -> None:
-    def told(*arguments: str) -> list[str]:
-        command = [sys.executable, "-m", "mutants.run", "--all", "--workers", "1", "--kept", str(tmp_path / "kept")]
+    def output(*arguments: str, which: str = "--all") -> list[str]:
+        command = [sys.executable, "-m", "mutants.run", which, "--workers", "1", "--kept", str(tmp_path / "kept")]
         done = subprocess.run(
             [*command, *arguments, SMALL],
             cwd=ROOT,
@@ -154,12 +216,13 @@ def test_a_run_goes_on_where_the_one_before_was_stopped(tmp_path: Path) -> None:
             text=True,
             check=False,
         )
+        assert which != "--told" or done.returncode == 0
         return done.stdout.splitlines()
 
-    stopped, whole, again = told("--seconds", "0.001"), told(), told()
-    assert "not run" in stopped[1]
-    assert " known from before" not in whole[0]
+    stopped, nothing = output("--seconds", "0.001"), output(which="--told")
+    whole, again, known = output(), output(), output(which="--told")
     count = whole[0].split()[0]
-    assert again[0] == f"{count} mutants of 1 modules; {count} are tried, {count} of which are known from before"
-    assert (again[1], again[-1]) == (whole[1], whole[-1])
-    assert again[-1].endswith(f"of {count} killed or explained")
+    assert stopped[-1] == nothing[-1] == f"0 of {count} killed or explained"
+    assert whole[0] == f"{count} mutants of 1 modules; {count} are tried"
+    assert again[0] == f"{count} mutants of 1 modules; 0 are tried"
+    assert whole[-1] == again[-1] == known[-1] == f"{count} of {count} killed or explained"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,15 +18,19 @@ from mutants import forks, run
 from mutants.decides import AREAS, PACKAGE, ROOT, TESTS, folders_of_tests, modules, own_tests
 from mutants.explained import Explained, load
 from mutants.forks import TIMED_OUT, Job, run_forked
+from mutants.observed import Observed
 from mutants.operators import Mutant, MutatedModule
-from mutants.plugin import Plan
+from mutants.plugin import KILLED_BY, Briefly, MutantsPlugin, Plan
 from mutants.swapping import Functions, ModuleLevelError, changed_code, swap
 
 PLACE = "supervisor/router/syntax.py"
 """Small, and tested by tests that start no program."""
 SOURCE = '''
+import os
 import re
 from typing import Protocol, cast
+
+import structlog
 
 LIMIT = 3
 
@@ -60,6 +67,15 @@ class Deciding(Protocol):
 Some = dict[str, int]
 NAMES = "move move.file mv"
 SIZE = re.compile(r"[0-9]+ kb")
+_log = structlog.get_logger("some")
+
+
+def looked_at(path):
+    return os.stat(path, follow_symlinks=False)
+
+
+def read(raw):
+    return int.from_bytes(raw, "big")
 '''
 
 
@@ -122,6 +138,23 @@ def test_what_only_the_type_checker_reads_is_no_mutant(tmp_path: Path) -> None:
     assert changes_of(tmp_path, "Deciding.decide") == []
 
 
+def test_what_a_log_is_called_and_another_word_for_no_is_no_mutant(tmp_path: Path) -> None:
+    assert not [change for change in changes_of(tmp_path, "") if "get_logger" in change or "_log" in change]
+    assert changes_of(tmp_path, "looked_at") == [
+        "return os.stat(None, follow_symlinks=False)",
+        "return os.stat(follow_symlinks=False)",
+        "return os.stat(path, )",
+        "return os.stat(path, follow_symlinks=True)",
+    ]
+    assert changes_of(tmp_path, "read") == [
+        'return int.from_bytes(None, "big")',
+        "return int.from_bytes(raw, None)",
+        'return int.from_bytes("big")',
+        'return int.from_bytes(raw, "XXbigXX")',
+        'return int.from_bytes(raw, "BIG")',
+    ]
+
+
 def test_lists_of_names_and_patterns_are_no_words(tmp_path: Path) -> None:
     outside = changes_of(tmp_path, "")
     assert 'NAMES = "MOVE MOVE.FILE MV"' in outside
@@ -172,12 +205,52 @@ def test_a_fork_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) ->
     assert dict(run_forked([Job(1, wait, 0.05)], 1, float("inf"))) == {1: TIMED_OUT}
 
 
+def test_a_fork_that_waits_for_a_child_that_works_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forks, "ASK_SECONDS", 0.02)
+
+    def wait() -> int:
+        child = os.fork()
+        if not child:
+            while time.process_time() < 0.3:
+                pass
+            os._exit(7)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert dict(run_forked([Job(1, wait, 10)], 1, float("inf"))) == {1: 7}
+
+
+def test_a_failure_is_told_without_a_word(request: pytest.FixtureRequest) -> None:
+    def report_of(function: Callable[[], object]) -> pytest.TestReport | None:
+        call: pytest.CallInfo[Any] = pytest.CallInfo.from_call(function, "call")
+        return Briefly().pytest_runtest_makereport(request.node, call)
+
+    failed = report_of(lambda: 1 // 0)
+    assert failed is not None
+    assert (failed.failed, failed.longrepr) == (True, None)
+    assert report_of(lambda: 1) is None
+    assert report_of(pytest.skip) is None
+
+
+def test_the_tests_that_noticed_most_of_a_function_come_first_then_those_of_its_module() -> None:
+    plugin = MutantsPlugin(Plan(mutants(3), 1, 0.0))
+    plugin._items = [SimpleNamespace(path=Path("test_globs.py")) for _ in range(4)]  # type: ignore[misc]
+    file = str(PACKAGE / "policy/globs.py")
+    observed = {number: Observed(0.1 * (number + 1), frozenset({(file, "f")})) for number in range(4)}
+    mutant = plugin._plan.mutants[0]
+    assert list(plugin._tests(mutant, observed, {(file, "f")})) == [0, 1, 2, 3]
+    plugin._given = {0: [3, 2], 1: [2, 1]}
+    plugin._note_killer(0, KILLED_BY)
+    plugin._killers[mutant.file, 1] += 5
+    assert list(plugin._tests(mutant, observed, {(file, "f")})) == [3, 1, 0, 2]
+
+
 def test_each_module_that_decides_is_there_and_has_tests() -> None:
     files = list(modules())
     assert len(files) == len(set(files)) > 150
     assert all((PACKAGE / area).exists() for area in AREAS)
     assert all((ROOT / folder).exists() for folder in folders_of_tests(files))
     assert "test_globs" in own_tests("policy/globs.py")
+    assert "test_capabilities" in own_tests("policy/capabilities/__init__.py")
     assert own_tests("messaging/reading/authorise.py") == {"test_authorise", "test_reading_authorise"}
 
 

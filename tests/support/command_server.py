@@ -4,11 +4,14 @@ A fork has an environment, a directory, arguments and standard streams of its ow
 ends as one does. ``tests/e2e/test_daemon_process.py`` starts the installed command itself, as all do that need a
 process group, a terminal or another machine.
 
-Run as a program it serves one socket, whose descriptor is its argument, and where there is a second one it has daemons
-forked by ``daemon_server.py`` behind that. Each message is a JSON object with ``argv``, ``env``, ``cwd`` and
-``network``, which is the path of a network namespace or empty, and brings four descriptors: the three streams, and one
-that is told the fork's process id and, at its end, its status. With ``terminal`` the streams are one, and the fork's
-controlling terminal.
+Programs that a test runs, such as benchmarks, ask the process of the test that started them, by the path in
+``SUBLET_TEST_COMMANDS``: to load everything takes ten seconds of processor time.
+
+Run as a program it serves a socket, by which it is told that it is over as well, and one that listens; descriptors of
+both are its arguments. Where there is a third one, it has daemons forked by ``daemon_server.py`` behind that. Each
+message is a JSON object with ``argv``, ``env``, ``cwd`` and ``network``, which is the path of a network namespace or
+empty, and brings four descriptors: the three streams, and one that is told the fork's process id and, at its end, its
+status. With ``terminal`` the streams are one, and the fork's controlling terminal.
 """
 
 from __future__ import annotations
@@ -19,15 +22,17 @@ import gc
 import json
 import os
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,18 +49,39 @@ FORKED_DAEMONS = "SUBLET_TEST_FORKED_DAEMONS"
 """The environment variable that has daemons forked as well: tests set it, benchmarks measure real ones."""
 
 
-class CommandServer:
-    """The process that forks, and the way to ask it."""
+COMMANDS = "SUBLET_TEST_COMMANDS"
+"""The environment variable that says where there is such a process already, and for whom: see ``_key``."""
+BACKLOG = 64
 
-    def __init__(self) -> None:
+
+class CommandServer:
+    """The process that forks, and the way to ask it.
+
+    Args:
+        joined: a connection to the one of another process; None starts one.
+    """
+
+    def __init__(self, joined: socket.socket | None = None) -> None:
+        self._lock = threading.Lock()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._place: str | None = None
+        self._owner = os.getpid()
+        if joined is not None:
+            self._socket = joined
+            return
+        self._place = tempfile.mkdtemp(prefix="slc-")
+        path = f"{self._place}/commands"
         self._socket, theirs = _channel()
         asking, daemons = _channel()
-        with theirs, asking, daemons:
+        with theirs, asking, daemons, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(path)
+            listening.listen(BACKLOG)
             if FORKED_DAEMONS in os.environ:
-                self._processes = [_started("daemon_server.py", daemons), _started("command_server.py", theirs, asking)]
+                self._processes.append(_started("daemon_server.py", daemons))
+                self._processes.append(_started("command_server.py", theirs, listening, asking))
             else:
-                self._processes = [_started("command_server.py", theirs)]
-        self._lock = threading.Lock()
+                self._processes.append(_started("command_server.py", theirs, listening))
+        os.environ[COMMANDS] = f"{_key()} {path}"
 
     def run(
         self, argv: Sequence[str], *, env: Mapping[str, str], stdin: str, timeout: float, network: str = ""
@@ -92,6 +118,9 @@ class CommandServer:
     def close(self) -> None:
         """Let the processes end, which they do once nobody can ask them any more."""
         self._socket.close()
+        if self._place is None or os.getpid() != self._owner:  # somebody else's
+            return
+        shutil.rmtree(self._place, ignore_errors=True)
         for process in self._processes:
             try:
                 process.wait(END_SECONDS)
@@ -103,6 +132,27 @@ class CommandServer:
         message = json.dumps({**wanted, "cwd": os.getcwd()}).encode()
         with self._lock:
             socket.send_fds(self._socket, [message], fds)
+
+
+def _key() -> str:
+    """Return for whom a process forks: for whoever is where it is, and wants the same kind of daemons."""
+    places = (os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("net", "mnt"))
+    return f"{FORKED_DAEMONS in os.environ:d} {os.geteuid()} {','.join(map(str, places))} {sys.executable}"
+
+
+def _joined() -> socket.socket | None:
+    """Return a connection to the process that the environment names; None where there is none for us."""
+    key, _, path = os.environ.get(COMMANDS, "").rpartition(" ")
+    if key != _key():
+        return None
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        found.connect(path)
+    except OSError:  # it has ended, or is another user's
+        found.close()
+        return None
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_MESSAGE_BYTES)
+    return found
 
 
 def _channel() -> tuple[socket.socket, socket.socket]:
@@ -170,13 +220,13 @@ def _read(waiting: selectors.BaseSelector, fd: int, read: bytearray) -> None:
 @cache
 def command_server() -> CommandServer:
     """Return the one of this process."""
-    server = CommandServer()
+    server = CommandServer(_joined())
     atexit.register(server.close)
     return server
 
 
-def serve(channel: socket.socket) -> None:
-    """Fork for each message until the other side has gone."""
+def serve(channel: socket.socket, listening: socket.socket) -> None:
+    """Fork for each message until the other side of ``channel`` has gone."""
     import typer._adapters  # noqa: F401 - what forks need not load
 
     from sublet.cli import app, entry  # noqa: F401
@@ -192,15 +242,43 @@ def serve(channel: socket.socket) -> None:
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    with selectors.DefaultSelector() as asking:
+        for one in (channel, listening):
+            asking.register(one, selectors.EVENT_READ)
+        for message, fds in _messages(asking, channel, listening):
+            if os.fork() == 0:
+                _close_all(asking)
+                _become(json.loads(message), fds)
+            for fd in fds:
+                os.close(fd)
+
+
+def _close_all(asking: selectors.BaseSelector) -> None:
+    for key in list(asking.get_map().values()):
+        assert isinstance(key.fileobj, socket.socket)
+        key.fileobj.close()
+    asking.close()
+
+
+def _messages(
+    asking: selectors.BaseSelector, channel: socket.socket, listening: socket.socket
+) -> Iterator[tuple[bytes, list[int]]]:
+    """Yield what anybody asks, with its descriptors, until the other side of ``channel`` has gone."""
     while True:
-        message, fds, _, _ = socket.recv_fds(channel, MAX_MESSAGE_BYTES, 4)
-        if not message:
-            return
-        if os.fork() == 0:
-            channel.close()
-            _become(json.loads(message), fds)
-        for fd in fds:
-            os.close(fd)
+        for key, _ in asking.select():
+            one = key.fileobj
+            assert isinstance(one, socket.socket)
+            if one is listening:
+                asking.register(listening.accept()[0], selectors.EVENT_READ)
+                continue
+            message, fds, _, _ = socket.recv_fds(one, MAX_MESSAGE_BYTES, 4)
+            if message:
+                yield message, fds
+            elif one is channel:
+                return
+            else:
+                asking.unregister(one)
+                one.close()
 
 
 def _become(wanted: dict[str, object], fds: Sequence[int]) -> None:
@@ -250,7 +328,8 @@ if __name__ == "__main__":
     from support.sites import load_site
     from support.warm import build_models, import_below
 
-    if sys.argv[2:]:
-        fork_daemons_by(socket.socket(fileno=int(sys.argv[2])))
-    with socket.socket(fileno=int(sys.argv[1])) as server:
-        serve(server)
+    given = [socket.socket(fileno=int(number)) for number in sys.argv[1:]]
+    if given[2:]:
+        fork_daemons_by(given[2])
+    with given[0], given[1]:
+        serve(given[0], given[1])

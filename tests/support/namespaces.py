@@ -114,6 +114,42 @@ def two_machines() -> Iterator[tuple[Machine, Machine]]:
         assert not [name for name in made if Path("/run/netns", name).exists()]
 
 
+@contextmanager
+def three_machines() -> Iterator[tuple[Machine, Machine, Machine]]:
+    """Three namespaces in a row: the outer two have cables to the one in the middle alone, which forwards nothing.
+
+    The one in the middle is at ``10.203.1.1`` for the first, which is its ``address``, and at ``10.203.2.1`` for the
+    last one.
+    """
+    tag = secrets.token_hex(3)
+    left = Machine(f"sublet-{tag}-a", "10.203.1.2", f"sl{tag}a")
+    middle = Machine(f"sublet-{tag}-m", "10.203.1.1", f"sl{tag}l")
+    right = Machine(f"sublet-{tag}-b", "10.203.2.2", f"sl{tag}b")
+    made: list[str] = []
+    try:
+        for machine in (left, middle, right):
+            _run("ip", "netns", "add", machine.namespace)
+            made.append(machine.namespace)
+            _run("ip", "-n", machine.namespace, "link", "set", "lo", "up")
+        for outer, cable, address in ((left, middle.cable, middle.address), (right, f"sl{tag}r", "10.203.2.1")):
+            _run(
+                *("ip", "link", "add", outer.cable, "netns", outer.namespace),
+                *("type", "veth", "peer", "name", cable, "netns", middle.namespace),
+            )
+            for space, device, here in (
+                (outer.namespace, outer.cable, outer.address),
+                (middle.namespace, cable, address),
+            ):
+                _run("ip", "-n", space, "addr", "add", f"{here}/24", "dev", device)
+                _run("ip", "-n", space, "link", "set", device, "up")
+        yield left, middle, right
+    finally:
+        for namespace in made:
+            # The cables go with their ends.
+            _run("ip", "netns", "del", namespace)
+        assert not [name for name in made if Path("/run/netns", name).exists()]
+
+
 def network_of(prefix: Sequence[str]) -> str | None:
     """Return the path of the namespace to which a machine's prefix leads, empty for none; None for other prefixes."""
     match prefix:

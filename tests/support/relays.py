@@ -1,107 +1,115 @@
-"""A relay: a real Zenoh router in a process of its own, which can be killed and comes back where it was."""
+"""A relay: a real ``sublet relay`` in a process of its own, which can be killed and comes back where it was."""
 
 from __future__ import annotations
 
-import ipaddress
 import json
+import os
+import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from support.daemons import SUBLET
 
-ROUTER = """
-import json, sys, zenoh
-config = zenoh.Config()
-for name, value in json.loads(sys.argv[1]).items():
-    config.insert_json5(name, json.dumps(value))
-session = zenoh.open(config)
-print("ready", flush=True)
-sys.stdin.read()
-session.close()
-"""
-DAY = timedelta(days=1)
+READY_SECONDS = 60
 
 
+@dataclass
 class Relay:
-    """A router at one address, down at first.
+    """A relay of one directory, down at first.
 
     Args:
-        endpoint: where it listens, as Zenoh writes it.
+        directory: its own.
+        listen: where it listens: ``tls/HOST:PORT``; a port of 0 is chosen once.
+        hosts: addresses at which daemons call it.
         prefix: runs it somewhere else, such as in a network namespace.
-        tls: its certificate and key, for a ``tls/`` endpoint.
+        settings: of ``relay.json``, beside those that ``init`` writes.
     """
 
-    def __init__(self, endpoint: str, prefix: Sequence[str] = (), tls: tuple[Path, Path] | None = None) -> None:
-        self.endpoint = endpoint
-        self._prefix = prefix
-        self._config: dict[str, object] = {
-            "mode": "router",
-            "listen/endpoints": [endpoint],
-            "scouting/multicast/enabled": False,
-            "scouting/gossip/enabled": False,
-        }
-        if tls is not None:
-            self._config["transport/link/tls/listen_certificate"] = str(tls[0])
-            self._config["transport/link/tls/listen_private_key"] = str(tls[1])
-        self._process: subprocess.Popen[str] | None = None
+    directory: Path
+    listen: str = "tls/127.0.0.1:0"
+    hosts: Sequence[str] = ("127.0.0.1",)
+    prefix: Sequence[str] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+    told: dict[str, Any] = field(default_factory=dict)
+    _process: subprocess.Popen[str] | None = None
+
+    def init(self) -> Relay:
+        """Make its directory."""
+        hosts = [word for host in self.hosts for word in ("--host", host)]
+        self.run("init", "--domain", "relay.test", "--dir", str(self.directory), *hosts)
+        self.set(**self.settings)
+        return self
+
+    def set(self, **settings: Any) -> None:
+        """Change ``relay.json``."""
+        path = self.directory / "relay.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+    def run(self, *arguments: str) -> Any:
+        """Run ``sublet relay … --json`` and return what it printed."""
+        done = subprocess.run(
+            [str(SUBLET), "relay", *arguments, "--json"], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
     def up(self) -> None:
-        """Start it, and return once it listens."""
+        """Start it, and return once daemons can call."""
         assert self._process is None
-        self._process = subprocess.Popen(
-            [*self._prefix, sys.executable, "-c", ROUTER, json.dumps(self._config)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        with (self.directory / "log").open("a") as log:
+            self._process = subprocess.Popen(
+                [*self.prefix, str(SUBLET), "relay", "--dir", str(self.directory), "--listen", self.listen, "--json"],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
         assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "ready\n"
+        line = self._process.stdout.readline()
+        assert line, (self.directory / "log").read_text()[-4000:]
+        self.told = json.loads(line)
+        self.listen = self.told["listen"]
 
     def kill(self) -> None:
         """End it by SIGKILL."""
         if self._process is not None:
-            with self._process as process:
-                process.kill()
-            self._process = None
+            os.kill(self.told["pid"], signal.SIGKILL)
+            self._close()
+
+    def stop(self) -> int:
+        """End it in order, and return its status."""
+        assert self._process is not None
+        os.kill(self.told["pid"], signal.SIGTERM)
+        return self._close()
+
+    def _close(self) -> int:
+        assert self._process is not None
+        with self._process as process:
+            status = process.wait(30)
+        self._process = None
+        return status
+
+    @property
+    def authority(self) -> Path:
+        """The file by which it is known."""
+        return self.directory / "authority.pem"
 
 
 @contextmanager
-def relay(endpoint: str, prefix: Sequence[str] = (), tls: tuple[Path, Path] | None = None) -> Iterator[Relay]:
+def relay(
+    directory: Path,
+    listen: str = "tls/127.0.0.1:0",
+    hosts: Sequence[str] = ("127.0.0.1",),
+    prefix: Sequence[str] = (),
+    **settings: Any,
+) -> Iterator[Relay]:
     """Run a relay; see ``Relay``."""
-    made = Relay(endpoint, prefix, tls)
-    made.up()
+    made = Relay(directory, listen, hosts, prefix, settings).init()
     try:
+        made.up()
         yield made
     finally:
         made.kill()
-
-
-def make_certificate(directory: Path, address: str) -> tuple[Path, Path]:
-    """Make a certificate for an IP address, which is its own authority; return where it and its key are."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, address)])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - DAY)
-        .not_valid_after(now + DAY)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    paths = directory / "relay.pem", directory / "relay.key"
-    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    paths[1].write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return paths

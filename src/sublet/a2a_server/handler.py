@@ -14,7 +14,7 @@ from a2a.server.events import Event
 from a2a.server.events.event_queue import QueueShutDown  # type: ignore[attr-defined]  # there is no other name
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.types import AgentCard, CancelTaskRequest, Message, SendMessageRequest, Task, TaskState
-from a2a.utils.errors import A2AError, TaskNotCancelableError, UnsupportedOperationError
+from a2a.utils.errors import A2AError, InvalidParamsError, TaskNotCancelableError, UnsupportedOperationError
 from a2a.utils.proto_utils import validate_proto_required_fields
 from a2a.utils.task import apply_history_length
 from anyio import CapacityLimiter, to_thread
@@ -130,8 +130,11 @@ class SubletRequestHandler(DefaultRequestHandler):
         """
         if params.ByteSize() <= AT_ONCE_BYTES:
             validate_proto_required_fields(params)
-        else:
-            await to_thread.run_sync(validate_proto_required_fields, params, limiter=self._checking)
+            return
+        # What a thread raises is kept by its future and keeps it, with the parameters, until Python looks for cycles.
+        lacking = await to_thread.run_sync(_lacking, params, limiter=self._checking)
+        if lacking is not None:
+            raise InvalidParamsError(lacking.message, lacking.data)
 
     async def _stop(self, stop: StopRequested, context: ServerCallContext) -> Task:
         if stop.message.sublet.grace_seconds and stop.task.status.state == TaskState.TASK_STATE_WORKING:
@@ -154,6 +157,14 @@ class SubletRequestHandler(DefaultRequestHandler):
         except SubletError as failure:
             log.info("nothing to wind down", delegation_id=stop.message.delegation_id, reason=str(failure))
         return await self._tasks.get(stop.task.id, context) or stop.task
+
+
+def _lacking(params: SendMessageRequest) -> InvalidParamsError | None:
+    try:
+        validate_proto_required_fields(params)
+    except InvalidParamsError as error:
+        return error.with_traceback(None)
+    return None
 
 
 def _unchecked(method: MethodT) -> MethodT:

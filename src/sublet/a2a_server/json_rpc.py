@@ -27,6 +27,9 @@ VERSION_NOT_SUPPORTED: Final = -32009
 LARGE_BYTES: Final = 64 << 10
 LARGE_VALUES: Final = 512
 """Bodies beyond either cost milliseconds, so no two are read in one turn of the loop, by us or by the SDK."""
+STEP_SECONDS: Final = 0.1
+"""From the reading of one large body to that of the next, by us or by the SDK. Reading takes up to a fourth of it. What
+others ask for takes several turns of the loop, and each would wait for another large body."""
 _OLD_METHODS: Final = ("message/", "tasks/", "agent/")
 """How the names of A2A 0.3 begin."""
 
@@ -42,7 +45,7 @@ class WellFormed:
     def __init__(self, app: ASGIApp, path: str) -> None:
         self._app = app
         self._path = path
-        self._large = asyncio.Lock()
+        self._steps = _Steps()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -56,10 +59,8 @@ class WellFormed:
         if not large:
             refusal = complaint(body, version)
         else:
-            async with self._large:
-                # One after the other, with everybody else in between.
-                refusal = complaint(body, version)
-                await asyncio.sleep(0)
+            await self._steps.take()
+            refusal = complaint(body, version)
         if refusal is not None:
             await refusal(scope, receive, send)
             return
@@ -70,12 +71,27 @@ class WellFormed:
             if unread:
                 unread = False
                 if large:
-                    async with self._large:  # the SDK reads it all as soon as it has it
-                        await asyncio.sleep(0)
+                    await self._steps.take()  # the SDK reads it all as soon as it has it
                 return whole
             return await receive()
 
         await self._app(scope, again, send)
+
+
+class _Steps:
+    """Lets one large body after the other be read, with everybody else in between."""
+
+    def __init__(self) -> None:
+        self._waiting = asyncio.Lock()
+        self._next = 0.0
+
+    async def take(self) -> None:
+        """Wait until the next one may be read."""
+        loop = asyncio.get_running_loop()
+        async with self._waiting:
+            if (rest := self._next - loop.time()) > 0:
+                await asyncio.sleep(rest)
+            self._next = loop.time() + STEP_SECONDS
 
 
 def is_large(body: bytes) -> bool:

@@ -4,12 +4,19 @@ A body of 2 MiB becomes some five times as much while it is read, parsed and loo
 connections as the listener has, so what they hold is counted here and not by connection. A body that has no place is
 left where it is, in the socket of who sends it.
 
-Weak: a place is given back after ``HELD_SECONDS`` also where the machine is too busy to have parsed the body by then.
+A body that was refused lives on, with some four times its bytes: the SDK's wrappers for traces keep the error that
+passes through them, and the error keeps their frames. Python's collector looks at such cycles seldom, so a place is
+free only after a collection. One collection frees the places of all that ended since the last. It looks at young
+objects alone, since a whole one takes 60 ms of the loop: the frames and the error were made a moment ago.
+
+Weak: an error that something older keeps, such as the future of a thread, waits for a whole collection. A place is
+given back after ``HELD_SECONDS`` also where the machine is too busy to have parsed the body by then.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Final
 
 from starlette.types import Message, Send
@@ -19,6 +26,10 @@ MAX_LARGE: Final = 6
 MAX_LARGE_OF_CALLER: Final = 2
 HELD_SECONDS: Final = 5.0
 """How long a place is kept at most after a body is whole: by then it is parsed, and work on it may take hours."""
+COLLECT_SECONDS: Final = 0.1
+"""Between two collections at least."""
+_YOUNG: Final = 1
+"""The generation up to which is looked."""
 
 
 class LargeBodies:
@@ -27,6 +38,7 @@ class LargeBodies:
     def __init__(self) -> None:
         self._all = asyncio.Semaphore(MAX_LARGE)
         self._of: dict[str, tuple[asyncio.Semaphore, int]] = {}
+        self._ended: list[str] = []
 
     def place(self, caller: str) -> Place:
         """Return the place of one body, which is not taken yet."""
@@ -49,7 +61,18 @@ class LargeBodies:
             raise
 
     def give_back(self, caller: str) -> None:
-        """Let the next one have a place that ``take`` has given."""
+        """Let the next one have a place that ``take`` has given, as soon as nothing is left of its body."""
+        self._ended.append(caller)
+        if len(self._ended) == 1:
+            asyncio.get_running_loop().call_later(COLLECT_SECONDS, self._collect)
+
+    def _collect(self) -> None:
+        gc.collect(_YOUNG)
+        ended, self._ended = self._ended, []
+        for caller in ended:
+            self._release(caller)
+
+    def _release(self, caller: str) -> None:
         self._all.release()
         self._of[caller][0].release()
         self._forget(caller)

@@ -65,7 +65,9 @@ class BoundedBodies:
                 await response(scope, receive, send)
                 return
             if body is not None:
-                await self._app(scope, _replay(body, receive), place.until_answered(send))
+                whole = _replay(body, receive)
+                del body  # whoever reads it has the only one
+                await self._app(scope, whole, place.until_answered(send))
         finally:
             place.give_back()
 
@@ -100,13 +102,13 @@ async def _read(scope: Scope, receive: Receive, limit: int, place: Place) -> byt
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    unread = True
+    unread: bytes | None = body
 
     async def replayed() -> Message:
         nonlocal unread
-        if unread:
-            unread = False
-            return {"type": "http.request", "body": body, "more_body": False}
+        if unread is not None:
+            whole, unread = unread, None
+            return {"type": "http.request", "body": whole, "more_body": False}
         return await receive()
 
     return replayed

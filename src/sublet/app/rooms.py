@@ -23,6 +23,8 @@ from sublet.daemon.rooms.news_service import NewsService
 from sublet.daemon.rooms.people_service import RoomPeopleService
 from sublet.daemon.rooms.presence_service import RoomPresenceService
 from sublet.daemon.rooms.prune_store import LeaseRooms
+from sublet.daemon.rooms.relay_keeper import RelayKeeper
+from sublet.daemon.rooms.relay_service import RelayService
 from sublet.daemon.rooms.room_service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.text_service import RoomTextService
@@ -55,6 +57,7 @@ class Rooms:
         RoomTextService,
         ConversationService,
         NewsService,
+        RelayService,
     ]
     lent: LentRooms
     work: WorkTalk
@@ -74,19 +77,29 @@ class Rooms:
 def make_rooms(ground: Ground, governance: Governance, peering: Peering) -> Rooms:
     """Make the parts; neither Zenoh nor a database is loaded before there is a peer, a room or somebody who asks."""
     node_id, gate, peers = ground.identity.node_id, governance.gate, peering.peers
+    settings = ground.config.messaging
+    relay = RelayKeeper(
+        ground.identity.key,
+        ground.state_dir / "relay",
+        next(iter(settings.relays), None),
+        Path(settings.relay_authority) if settings.relay_authority is not None else None,
+        lambda: [peer.node_id for peer in peers.list()],
+    )
+    peers.listeners.append(relay.wake)
     messaging = Messaging(
         ground.identity,
         ground.state_dir,
         ground.bus_port,
         peers,
         peering.link,
-        ground.config.messaging,
+        settings,
         agents=ground.offer.ids,
         sockets=Path(ground.config.home.runtime_dir) / "bus",
         services=ground.services,
         consent=InvitationRules(gate, peers, node_id, ground.offer.ids),
         homes=peering.homes,
         set_aside=ground.aside.keep,
+        relay=relay,
     )
     speaking = Speaking(messaging, node_id)
     finder = RoomFinder(gate, speaking, Addresses(peers.node_of, lambda node: peers.by_node_id(node) is not None))
@@ -105,6 +118,7 @@ def make_rooms(ground: Ground, governance: Governance, peering: Peering) -> Room
             RoomTextService(gate, speaking),
             ConversationService(gate, speaking, finder),
             NewsService(gate, speaking, finder),
+            RelayService(gate, relay, messaging, ground.identity, peers),
         ),
         lent=lent,
         work=work,

@@ -92,6 +92,14 @@ TABLE: Final[Mapping[str, Entry]] = {
     "search": Entry("Rooms", "rooms.people:search", "Find people by their profiles, or messages by their words."),
     "profile": Entry("Rooms", "rooms.people:profile", "Show a profile, or change yours."),
     "whoami": Entry("Rooms", "rooms.messages:whoami", "Print as whom you speak in rooms; who invites you needs it."),
+    "register": Entry(
+        "Relay",
+        "relay.register:register",
+        "Register a name for this daemon at its relay, which then carries its rooms.",
+    ),
+    "relay": Entry(
+        "Relay", "relay.relay:relay", "Run a relay: it carries rooms between daemons that do not reach each other."
+    ),
     "react": Entry("Messages", "rooms.marks:react", "React to a message with an emoji, or take that back."),
     "edit": Entry("Messages", "rooms.marks:edit", "Let a message of yours say something else."),
     "delete": Entry("Messages", "rooms.marks:delete", "Delete a message of yours."),

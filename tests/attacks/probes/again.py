@@ -42,7 +42,8 @@ from sublet.daemon.supervising import replay_service
 from sublet.daemon.supervising.replay_service import ReplayService
 from sublet.mcp_server.room_pages import in_full
 from sublet.messaging.backends.blob_files import FileBlobs
-from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
+from sublet.messaging.backends.zenoh_config import Endpoints, Uplink
+from sublet.messaging.backends.zenoh_network import ZenohNetwork
 from sublet.messaging.documents.held import HeldUpdate, Need
 from sublet.messaging.documents.sequence import Node, YataList
 from sublet.messaging.quotas.quotas import Quotas
@@ -177,8 +178,9 @@ async def _relays_that_are_none() -> None:
         writer.close()
 
     relay = free_port()
-    network = ZenohNetwork(Endpoints((f"tcp/{HOST}:{free_port()}",), (), (f"tcp/{HOST}:{relay}",)))
+    network = ZenohNetwork(Endpoints((f"tcp/{HOST}:{free_port()}",)))
     try:
+        network.use_relay(Uplink(f"tls/{HOST}:{relay}", "s00000", "", Path("none.pem"), Path("none.key"), None))
         async with await asyncio.start_server(nonsense, HOST, relay):
             await asyncio.sleep(0)
     finally:
@@ -386,7 +388,10 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="again: a relay that is none",
-        covers=("messaging.backends.zenoh_network:ZenohNetwork._dial",),
+        covers=(
+            "messaging.backends.zenoh_network:ZenohNetwork._dial",
+            "messaging.backends.zenoh_network:ZenohNetwork.use_relay",
+        ),
         throw=_relays_that_are_none,
     ),
     FailureProbe(

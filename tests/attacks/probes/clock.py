@@ -19,7 +19,7 @@ from sublet.messaging.intake.awaited import AwaitedRefs
 from sublet.messaging.trust.clocks import PeerClocks
 from sublet.protocol.ezagent.ids import own_ref_id
 from sublet.protocol.ezagent.order import AFTER, Place, parse_after
-from sublet.protocol.ezagent.ref_shape import LAST_MS, mended, misfit, moment_ms
+from sublet.protocol.ezagent.ref_shape import LAST_MS, fits, mended, misfit, moment_ms
 from support.rooms import NOW_MS, Peer, peers, shared_room
 
 SHARD = "2026-11"
@@ -188,6 +188,16 @@ def rooms_of_agents() -> Iterator[object]:
     cast("Any", depths)._talks.clear()
 
 
+@contextmanager
+def different_fields() -> Iterator[object]:
+    """Look at many fields that come once, each as long as one may be."""
+    for number in range(8_192):
+        fits("status", f"{number:064}")
+        fits(f"ext.{number:0128}", None)
+        moment_ms(f"2026-11-29T10:00:00.{number % 1_000:03}Z")
+    yield fits
+
+
 PROBES: Sequence[Probe] = (
     CostProbe(
         name="clock: refs of random times",
@@ -243,6 +253,16 @@ PROBES: Sequence[Probe] = (
         make=lambda number: "2026-11-29T10:00:0" + "0" * number,
         run=tell_time,
         size=65_536,
+    ),
+    KeptProbe(
+        name="clock: fields of refs that are all different",
+        covers=(
+            "protocol.ezagent.ref_shape:_is_time",
+            "protocol.ezagent.ref_shape:_is_word",
+            "protocol.ezagent.ref_shape:_is_extension",
+        ),
+        attack=different_fields,
+        bound=4 << 20,
     ),
     CostProbe(
         name="clock: an older store is ordered",

@@ -549,6 +549,7 @@ PROBES: list[Probe] = [
         covers=["protocol.ezagent.envelope:unpack"],
         make=lambda number: _envelope(bytes(number)),
         run=_swallowed(unpack),
+        most=1 << 20,
     ),
     CostProbe(
         name="rooms: somebody who comes and goes",

@@ -170,7 +170,8 @@ PROBES: list[Probe] = [
         name="reconciling: questions to members, and summing up what is here",
         covers=[
             "messaging.syncing.reconciler:Reconciler._room",
-            "messaging.syncing.reconciler:Reconciler._reconcile",
+            "messaging.syncing.reconciler:Reconciler._follow",
+            "messaging.syncing.reconciler:Reconciler._follow.follow",
             "messaging.syncing.reconciler:_all_done",
             "messaging.syncing.reconciler:sum_up",
         ],

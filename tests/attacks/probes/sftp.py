@@ -205,6 +205,7 @@ COSTS = (
         covers=("workspace.sftp.wire:Reader.attributes",),
         make=lambda size: frame(9, 1, string(W) + struct.pack(">II", 0x80000000, size // 8) + bytes(size)),
         run=_answer_all,
+        most=256 << 10,
     ),
     CostProbe(
         name="sftp: moving a directory of many names",

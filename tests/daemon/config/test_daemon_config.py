@@ -170,11 +170,28 @@ def test_who_opens_a2a_to_other_machines_opens_files_and_bus_with_it_and_encrypt
     assert config.bus == Bus(Listen("127.0.0.1", 7447, chosen=True))
 
 
-def test_relays_beyond_this_machine_are_encrypted(home: Home) -> None:
-    write(home, {"messaging": {"relays": ["tls/relay.example:7447", "tcp/127.0.0.1:7000"]}})
-    assert len(DaemonConfig(home=home).messaging.relays) == 2
-    write(home, {"messaging": {"relays": ["tcp/relay.example:7447"]}})
-    with pytest.raises(SubletError, match="needs tls"):
+def test_the_relay_is_that_of_the_option_or_else_of_the_file(home: Home) -> None:
+    authority, other = Path(home.config_dir) / "ca.pem", Path(home.config_dir) / "other.pem"
+    write(home, {"messaging": {"relays": ["tls/relay.example:7448"], "relay_authority": "ca.pem"}})
+    with pytest.raises(SubletError, match="is no file"):
+        DaemonConfig(home=home)
+    for file in (authority, other):
+        file.touch()
+    told = DaemonConfig(home=home).messaging
+    assert (told.relays, told.relay_authority) == (["tls/relay.example:7448"], str(authority))
+    chosen = DaemonConfig(home=home, relay="tls/127.0.0.1:7000", relay_ca=str(other))
+    assert (chosen.messaging.relays, chosen.messaging.relay_authority) == (["tls/127.0.0.1:7000"], str(other))
+    assert {"relay", "relay_ca"} <= chosen.options
+
+
+@pytest.mark.parametrize(
+    "relay", ["tcp/relay.example:7447", "tcp/127.0.0.1:7000", "tls/relay.example:0", "relay.example:7448", "tls/x"]
+)
+def test_what_is_no_relay_is_refused(home: Home, relay: str) -> None:
+    with pytest.raises(SubletError, match="relay"):
+        DaemonConfig(home=home, relay=relay)
+    write(home, {"messaging": {"relays": [relay]}})
+    with pytest.raises(SubletError, match="relays"):
         DaemonConfig(home=home)
 
 

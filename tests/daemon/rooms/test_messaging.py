@@ -208,7 +208,7 @@ async def test_what_config_json_says_of_rooms_is_in_force(tmp_path: Path, monkey
     told: list[object] = []
 
     def network(endpoints: Endpoints) -> object:
-        told.append((endpoints.relays, endpoints.relay_authority))
+        told.append(endpoints)
         return object()
 
     def service(*given: object, **named: object) -> object:
@@ -224,8 +224,6 @@ async def test_what_config_json_says_of_rooms_is_in_force(tmp_path: Path, monkey
         agent_messages_per_minute=3,
         megabytes_of_daemon=4,
         extensions=["polls"],
-        relays=["tls/relay.example:7447"],
-        relay_authority="/ca.pem",
     )
     async with side(tmp_path, 1) as half:
         port = BusPort(ANY_BUS, None)
@@ -236,4 +234,4 @@ async def test_what_config_json_says_of_rooms_is_in_force(tmp_path: Path, monkey
                 await messaging.use()
             group.cancel_scope.cancel()
         port.close()
-    assert told == [["polls"], (("tls/relay.example:7447",), Path("/ca.pem")), (5.0, LoopLimits(2, 3), 4 << 20)]
+    assert told == [["polls"], Endpoints(), (5.0, LoopLimits(2, 3), 4 << 20)]

@@ -35,12 +35,10 @@ def stack() -> Iterator[ExitStack]:
         yield entered
 
 
-def network(stack: ExitStack, *connect: int, relays: tuple[int, ...] = ()) -> tuple[ZenohNetwork, int]:
+def network(stack: ExitStack, *connect: int) -> tuple[ZenohNetwork, int]:
     port = free_port()
-    listen, dial, uplink = (
-        tuple(f"tcp/127.0.0.1:{number}" for number in numbers) for numbers in ((port,), connect, relays)
-    )
-    opened = ZenohNetwork(Endpoints(listen, dial, uplink))
+    listen, dial = (tuple(f"tcp/127.0.0.1:{number}" for number in numbers) for numbers in ((port,), connect))
+    opened = ZenohNetwork(Endpoints(listen, dial))
     stack.callback(opened.close)
     return opened, port
 
@@ -105,23 +103,6 @@ def test_every_answer_is_returned(stack: ExitStack) -> None:
 def test_nobody_answers_at_once_where_nobody_is(stack: ExitStack) -> None:
     one, _ = network(stack)
     assert answers_of(one, "ezagent/room/config/state", b"", SECONDS) == []
-
-
-def test_a_relay_joins_two_clients(stack: ExitStack) -> None:
-    port = free_port()
-    config = zenoh.Config()
-    for name, value in {
-        "mode": "router",
-        "listen/endpoints": [f"tcp/127.0.0.1:{port}"],
-        "scouting/multicast/enabled": False,
-    }.items():
-        config.insert_json5(name, json.dumps(value))
-    one, _ = network(stack, relays=(port,))  # dials before the relay is there
-    router = zenoh.open(config)
-    stack.callback(router.close)
-    other, _ = network(stack, relays=(port,))
-    echo(other, KEY, b"over the relay")
-    assert ask(one, KEY) == [b"over the relay"]
 
 
 def test_a_key_with_an_entity_is_matched_exactly_only(stack: ExitStack) -> None:

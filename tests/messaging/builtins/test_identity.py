@@ -101,10 +101,10 @@ async def test_another_entity_is_made_where_somebody_vouches_for_it(tmp_path: Pa
             await bob.bus.identity.init(name="carol")
         with pytest.raises(SubletError, match="no argument is called local"):
             await alice.bus.identity.init(local="carol")
-        with pytest.raises(SubletError, match="no relay") as caught:
+        with pytest.raises(SubletError, match="names at a relay") as caught:
             await alice.bus.identity.register()
         assert caught.value.code == LocalCode.UNAVAILABLE
-        assert "Pair daemons" in caught.value.hint
+        assert "sublet register" in caught.value.hint
 
 
 async def test_status_tells_what_runs_here(tmp_path: Path) -> None:

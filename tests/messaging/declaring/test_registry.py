@@ -59,7 +59,7 @@ def test_declarations_come_after_what_they_depend_on() -> None:
     for _ in range(5):
         Random(1).shuffle(declarations)
         registry = Registry(declarations)
-        order = ["identity", "room", "node", "timeline", "control", "delivery", "message", "purge", "search"]
+        order = ["identity", "room", "node", "sealing", "timeline", "control", "delivery", "message", "purge", "search"]
         assert [item.id for item in registry.declarations] == order
     assert registry.level == 0
     assert Registry(BUILT_INS[:2]).level is None

@@ -15,6 +15,7 @@ from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.extensions.mutable import EDITED_AT, MAX_VERSIONS, MUTABLES, content_document
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.ids import own_content_id
+from sublet.protocol.ezagent.room import seen
 from support.members import SECONDS, member
 from support.memory_network import MemoryHub
 from support.pycrdt_text import PycrdtTexts
@@ -197,3 +198,26 @@ async def test_who_joins_later_reads_the_edited_message(tmp_path: Path) -> None:
             with anyio.fail_after(SECONDS):
                 while await bob.bodies(room) != ["after"]:
                     await anyio.sleep(0.05)
+
+
+def test_who_has_edited_very_many_messages_is_removed_and_what_was_seen_of_them_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(seen, "MAX_PAIRS_BY_NAME", 8)
+    alice, bob, room, _ = room_of_two()
+    refs = [str(bob.do("message.send", room_id=room, body=f"{number}")["ref_id"]) for number in range(20)]
+    for number, ref in enumerate(refs):
+        edit(bob, room, ref, f"edited {number}")
+    alice.hear(bob.published())
+    alice.do("room.kick", room_id=room, entity=bob.id)
+    edit(bob, room, refs[3], "behind it")
+    bob.do("message.send", room_id=room, body="behind it as well")
+    alice.hear(bob.published())
+    bob.hear(alice.published())
+    for peer in (alice, bob):
+        assert peer.engine.rooms.state(room).role(bob.id) is None
+        [removal] = peer.engine.rooms.state(room).entities[bob.id].removals
+        assert isinstance(removal.seen, seen.PackedSeen)
+    assert alice.bodies(room) == ["hello wrld", *(f"edited {number}" for number in range(20))]
+    alice.do("room.invite", room_id=room, entity=bob.id)  # tells in the same way what was written outside
+    assert alice.bodies(room)[4] == "edited 3"

@@ -1,73 +1,92 @@
-"""What is open in memory: enough for a page of messages, and bounded by documents, elements and writers."""
+"""Which documents stay open: what is in memory alone, and of the others no more than a bound."""
 
 from __future__ import annotations
 
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.builtins.timeline import MAX_LIMIT
-from sublet.messaging.extensions import EXTENSIONS
+from sublet.messaging.documents.document import Document
+from sublet.messaging.extensions.mutable import MUTABLES
 from sublet.messaging.opening import open_documents
-from sublet.messaging.texts import texts
-from sublet.protocol.ezagent.keys import doc_id
-from support.rooms import Peer
+from sublet.messaging.opening.open_documents import MAX_OPEN_DOCUMENTS, OpenDocuments
+from support.rooms import Peer, peers, shared_room
 
 
-def _with_edited(count: int) -> tuple[Peer, str]:
-    alice = Peer("alice", 1, declarations=(*BUILT_INS, *EXTENSIONS))
-    room = alice.do("room.create", name="Work", invite=[])["room_id"]
+def room_of(*alice_and_others: Peer) -> tuple[str, list[str]]:
+    """Return a room with messages of the first peer."""
+    alice = alice_and_others[0]
+    room = shared_room(*alice_and_others)
+    refs = [alice.do("message.send", room_id=room, body=f"{number}")["ref_id"] for number in range(12)]
+    return room, refs
+
+
+def is_counted(documents: OpenDocuments) -> bool:
+    """Tell whether what is counted together is what the open documents hold."""
+    opened = list(documents._open.values())
+    counted = documents._counted
+    return (counted.elements, counted.held_bytes, counted.clients) == (
+        sum(one.elements.in_memory for one in opened),
+        sum(one.held.size for one in opened),
+        sum(len(one.clients) for one in opened),
+    )
+
+
+def test_what_is_open_is_bounded_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    alice, bob = peers("alice", "bob", declarations=(*BUILT_INS, MUTABLES))
+    _, _ = room_of(alice, bob)
+    documents = alice.engine.documents
+    rooms = [alice.do("room.create", name=f"{number}")["room_id"] for number in range(2 * MAX_OPEN_DOCUMENTS)]
+    for room in rooms:
+        alice.do("message.send", room_id=room, body="one")
+    assert 0 < len(documents._open) <= MAX_OPEN_DOCUMENTS
+    assert is_counted(documents)
+    monkeypatch.setattr(open_documents, "MAX_OPEN_ELEMENTS", 3)
+    documents._most = open_documents._bounds()
+    for room in rooms[:8]:
+        assert alice.bodies(room) == ["one"]
+        assert is_counted(documents)
+    assert documents._counted.elements <= 4
+    documents.forget_room(rooms[7])
+    documents.forget()
+    assert (documents._counted.elements, documents._counted.held_bytes, len(documents._open)) == (0, 0, 0)
+
+
+def test_a_batch_of_many_documents_looks_at_each_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    alice, bob = peers("alice", "bob", declarations=(*BUILT_INS, MUTABLES))
+    shared_room(alice, bob)
+    documents, looked = alice.engine.documents, 0
+
+    def looking(document: Document) -> bool:
+        nonlocal looked
+        looked += 1
+        return not document.unsettled
+
+    monkeypatch.setattr(Document, "is_idle", property(looking))
+    count, place = 8 * MAX_OPEN_DOCUMENTS, "ezagent/01a2212b-1000-7167-9394-011daa814786/content/uuid:01932f00"
     for number in range(count):
-        ref = alice.do("message.send", room_id=room, body=f"{number}")["ref_id"]
-        alice.do("mutable.update", room_id=room, ref_id=ref, body=f"{number}, edited")
-    return alice, room
+        documents.open(f"{place}-0000-7000-8000-{number:012x}").unsettled = True
+    assert len(documents._open) >= count
+    assert looked < 8 * count
+    for document in documents._open.values():
+        document.unsettled = False
+    documents.settled(1)  # a small batch does not look through all
+    assert len(documents._open) >= count
+    documents.settled(count)
+    assert len(documents._open) <= MAX_OPEN_DOCUMENTS
+    assert is_counted(documents)
 
 
-def test_a_page_whose_messages_were_all_edited_is_read_again_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    alice, room = _with_edited(MAX_LIMIT)
-    page = alice.do("timeline.list", room_id=room, limit=MAX_LIMIT, before=None)
-    assert [ref["body"] for ref in page["refs"]] == [f"{number}, edited" for number in range(MAX_LIMIT)]
-    documents = alice.engine.documents
-
-    def load(name: str, *_: object) -> object:
-        raise AssertionError(f"{name} is read again")
-
-    monkeypatch.setattr(documents, "_load", load)
-    monkeypatch.setattr(alice.engine.texts, "_begin", lambda document, **_: load(document.row.doc_id))
-    assert alice.do("timeline.list", room_id=room, limit=MAX_LIMIT, before=None) == page
-
-
-def test_no_more_texts_are_open_than_the_bounds_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "MAX_OPEN_TEXTS", 4)
-    alice, room = _with_edited(8)
-    assert len(alice.engine.texts._open) == 4
-    size = sum(one.replay.size for one in alice.engine.texts._open.values())
-    assert size > 0
-    assert alice.engine.texts._size == size
-    monkeypatch.setattr(texts, "MAX_OPEN_BYTES", size // 2)
-    alice.do("timeline.list", room_id=room, limit=8, before=None)
-    assert alice.engine.texts._size <= size // 2
-    assert 0 < len(alice.engine.texts._open) < 4
-    alice.engine.texts.forget()
-    assert alice.engine.texts._size == 0
-
-
-@pytest.mark.parametrize("bound", ["MAX_OPEN_DOCUMENTS", "MAX_OPEN_CLIENTS"])
-def test_documents_that_were_used_longest_ago_are_closed(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    alice, _ = _with_edited(8)
-    documents = alice.engine.documents
-    before = list(documents._open)
-    assert len(before) > 6
-    monkeypatch.setattr(open_documents, bound, 3)
-    documents.open(name := doc_id("inbox", entity_id=alice.id))
-    assert list(documents._open) == [*before[-2 if bound == "MAX_OPEN_DOCUMENTS" else -3 :], name]
-    assert sum(len(document.clients) for document in documents._open.values()) <= 3
-
-
-def test_what_is_only_in_memory_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    alice, _ = _with_edited(4)
-    documents = alice.engine.documents
-    kept = next(iter(documents._open))
-    documents._open[kept].unsettled = True
-    monkeypatch.setattr(open_documents, "MAX_OPEN_DOCUMENTS", 1)
-    documents.open(name := doc_id("inbox", entity_id=alice.id))
-    assert list(documents._open) == [kept, name]
+def test_what_waits_for_others_is_counted_until_its_document_is_closed() -> None:
+    alice, bob = peers("alice", "bob")
+    room, _ = room_of(alice, bob)
+    late = alice.published()
+    bob.hear(late[1:])
+    documents = bob.engine.documents
+    assert documents.held_bytes() > 0
+    assert is_counted(documents)
+    held = next(one for one in documents._open.values() if len(one.held))
+    documents.close(held.row.doc_id)
+    assert documents.held_bytes() == 0
+    held.hold(b"d", next(iter(held.held)).envelope, next(iter(held.held)).update)
+    assert is_counted(documents), "what is closed counts no more, whoever has it in hand"
+    assert alice.bodies(room)

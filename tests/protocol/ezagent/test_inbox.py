@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from nacl.signing import SigningKey
 
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, room_id
-from sublet.protocol.ezagent.inbox import MAX_KNOWN_ROOMS, encode_known, parse_known
+from sublet.protocol.ezagent.inbox import MAX_KNOWN_ROOMS, encode_known, open_offer, parse_known, seal_offer
 
 ROOMS = {room_id("@alice:node-a", 1_000 + number, bytes(ROOM_SALT_BYTES)) for number in range(20)}
 
@@ -22,3 +23,16 @@ def test_what_is_known_travels_in_sixteen_bytes_a_room() -> None:
 def test_other_lists_are_refused(raw: bytes) -> None:
     with pytest.raises(Refused):
         parse_known(raw)
+
+
+def test_an_offer_is_opened_by_whom_it_is_for_alone() -> None:
+    alice, bob = SigningKey(b"\1" * 32), SigningKey(b"\2" * 32)
+    sealed = seal_offer(bob.verify_key, b"the planted words")
+    assert b"planted" not in sealed
+    assert open_offer([alice, bob], sealed) == b"the planted words"
+    assert open_offer([alice], b"not sealed") == b"not sealed"
+    for wrong in (sealed[:-1], sealed[:1], sealed + b"\0"):
+        with pytest.raises(Refused):
+            open_offer([bob], wrong)
+    with pytest.raises(Refused, match="not sealed for us"):
+        open_offer([alice], sealed)

@@ -12,6 +12,7 @@ import pytest
 from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.export import LeaseUsage
 from sublet.workspace.sftp.again import MAX_LOOKS
+from sublet.workspace.sftp.core import _MAX_PIECES as MAX_PIECES
 from sublet.workspace.sftp.core import ProtocolAbort, SftpCore
 from sublet.workspace.sftp.handles import HandleBudget, Handles
 from sublet.workspace.sftp.reply import Operation, Reply, SlowReply, SteppedReply, ThreadWork
@@ -272,6 +273,30 @@ def test_requests_may_come_in_any_pieces_and_what_waits_is_counted(size: int, mo
             assert session.core.waiting == came - done
     assert bodies == sent
     assert session.core.waiting == 0
+
+
+def test_a_client_that_sends_byte_by_byte_has_few_pieces_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Scripted(lambda *_: DONE, monkeypatch)
+    for count in range(1, MAX_PIECES + 1):
+        session.core.receive(b"x")
+        assert len(session.core._later) == count
+    session.core.receive(b"x")
+    assert session.core._later == [b"x" * (MAX_PIECES + 1)]
+    session.core.close()
+    assert (session.core._later, session.core._data) == ([], b"")
+
+
+def test_what_is_done_is_kept_no_longer_and_a_session_begins_anew_where_it_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = Scripted(lambda *_: DONE, monkeypatch)
+    for _ in range(3):
+        session.core.receive(frame(OURS, REQUEST, b"body") * 2)
+        for left in (13, 0):
+            assert session.core.has_request()
+            assert session.core.reply() == DONE
+            assert session.core.waiting == left
+        assert session.core._data == b""
 
 
 def test_a_packet_has_its_shortest_and_its_longest(monkeypatch: pytest.MonkeyPatch) -> None:

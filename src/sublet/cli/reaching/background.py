@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import ctypes
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Final
 
 from sublet.cli.reaching.start_report import REPORT
-
-MAX_ARENAS: Final = 2
-_M_ARENA_MAX: Final = -8
-"""Of ``malloc.h``."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -23,7 +16,6 @@ def main(arguments: Sequence[str]) -> int:
     Args:
         arguments: of ``up``, the one with ``REPORT`` among them.
     """
-    _bound_arenas()
     from sublet.cli.errors import Exit, exit_for, sole_error
     from sublet.cli.reaching.serving import UpOptions, serve
     from sublet.cli.reaching.start_report import Reporter
@@ -41,16 +33,10 @@ def main(arguments: Sequence[str]) -> int:
     return Exit.OK
 
 
-def _bound_arenas() -> None:
-    """Let all threads share two heaps, where the C library would give each of a few dozen its own."""
-    with suppress(OSError, AttributeError):  # another C library has no such call, and no such heaps
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, MAX_ARENAS)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sublet up", allow_abbrev=False)
     parser.add_argument(REPORT, type=int, required=True)
-    for name in ("agent", "a2a", "sftp", "web", "zenoh", "public-url", "log-level"):
+    for name in ("agent", "a2a", "sftp", "web", "zenoh", "public-url", "log-level", "relay", "relay-ca"):
         parser.add_argument(f"--{name}")
     for flag in ("--lan", "--unsandboxed"):
         parser.add_argument(flag, action="store_true")

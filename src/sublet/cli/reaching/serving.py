@@ -27,6 +27,8 @@ class UpOptions:
     public_url: str | None
     unsandboxed: bool
     log_level: str | None
+    relay: str | None = None
+    relay_ca: str | None = None
 
     def arguments(self) -> list[str]:
         """Return the options again, for the process that is started in the background."""
@@ -38,6 +40,8 @@ class UpOptions:
             "--zenoh": self.zenoh,
             "--public-url": self.public_url,
             "--log-level": self.log_level,
+            "--relay": self.relay,
+            "--relay-ca": self.relay_ca,
         }
         values = [f"{name}={value}" for name, value in named.items() if value is not None]
         flags = (("--lan", self.lan), ("--unsandboxed", self.unsandboxed))
@@ -66,6 +70,9 @@ async def serve(options: UpOptions, reporter: Reporter, ready: Callable[[StatusV
 
 async def _run(options: UpOptions, ready: Callable[[StatusView], None]) -> None:
     load_lean()
+    from sublet.daemon.health.heap_bounds import bound_heaps
+
+    bound_heaps()
     from sublet.app.running import run_daemon
     from sublet.cli.reaching.start_report import log_path
     from sublet.daemon.config.daemon_config import DaemonConfig
@@ -82,6 +89,8 @@ async def _run(options: UpOptions, ready: Callable[[StatusView], None]) -> None:
         public_url=options.public_url,
         unsandboxed=options.unsandboxed,
         log_level=options.log_level,
+        relay=options.relay,
+        relay_ca=options.relay_ca,
     )
     configure_logging(config.log_level, own_file=log_path(config.home))
     await run_daemon(config, ready, StopLimit)

@@ -162,18 +162,21 @@ class MessagingConfig(BaseModel):
         default=[],
         description="Extensions of others that are installed beside Sublet, named by their entry points",
     )
-    relays: Annotated[list[Short], Field(max_length=8)] = Field(
-        default=[], description="Zenoh routers that carry messages between daemons that do not reach each other"
+    relays: Annotated[list[Short], Field(max_length=1)] = Field(
+        default=[],
+        description="The relay that carries rooms between daemons that do not reach each other: tls/HOST:PORT",
     )
     relay_authority: Short | None = Field(
-        default=None, description="Certificate file by which relays are known, where no public authority knows them"
+        default=None, description="Certificate file by which the relay is known, where no public authority knows it"
     )
 
     @field_validator("relays")
     @classmethod
     def _no_plaintext_abroad(cls, relays: list[str]) -> list[str]:
         for relay in relays:
-            bus_endpoint(relay)
+            _, port, has_tls = bus_endpoint(relay)
+            if not has_tls or not port:
+                raise ValueError("a relay is tls/HOST:PORT")
         return relays
 
 

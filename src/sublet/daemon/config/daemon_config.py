@@ -8,8 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
+from pydantic import ValidationError
 
-from sublet.daemon.config.config_file import CONFIG_FILE, LOG_LEVELS, MIN_WEB_PORT, WebConfig, bus_endpoint, read_config
+from sublet.daemon.config.config_file import (
+    CONFIG_FILE,
+    LOG_LEVELS,
+    MIN_WEB_PORT,
+    MessagingConfig,
+    WebConfig,
+    bus_endpoint,
+    read_config,
+)
 from sublet.daemon.config.paths import Home, resolve_home
 from sublet.daemon.net.addresses import parse_host_port
 from sublet.daemon.net.base_url import check_url
@@ -93,6 +102,8 @@ class DaemonConfig:
         public_url: base URL at which peers reach the A2A port.
         unsandboxed: run agents without the sandbox.
         log_level: one of ``LOG_LEVELS``.
+        relay: the relay that carries rooms, ``tls/HOST:PORT``.
+        relay_ca: certificate file by which it is known; by default the system's authorities.
         home: the directories; those of the environment by default.
 
     Raises:
@@ -111,6 +122,8 @@ class DaemonConfig:
         public_url: str | None = None,
         unsandboxed: bool = False,
         log_level: str | None = None,
+        relay: str | None = None,
+        relay_ca: str | None = None,
         home: Home | None = None,
     ) -> None:
         self.home = home or resolve_home()
@@ -118,6 +131,7 @@ class DaemonConfig:
         self.file = file = read_config(config_dir / CONFIG_FILE)
         told = {"agent_file": agent_file, "a2a": a2a, "sftp": sftp, "web": web, "zenoh": zenoh, "lan": lan}
         told |= {"public_url": public_url, "unsandboxed": unsandboxed, "log_level": log_level}
+        told |= {"relay": relay, "relay_ca": relay_ca}
         self.options = frozenset(name for name, value in told.items() if value)
         """Which of these were given."""
         wanted = a2a or file.a2a
@@ -141,12 +155,24 @@ class DaemonConfig:
         self.watch_files = file.watch_files
         self.hooks = file.hooks
         self.supervisor = file.supervisor
-        self.messaging = file.messaging
+        self.messaging = _with_relay(file.messaging, relay, relay_ca, config_dir)
         self.retention = file.retention.chosen()
         self.unsandboxed = unsandboxed or file.unsandboxed
         self.log_level = log_level or file.log_level or "info"
         if self.log_level not in LOG_LEVELS:
             raise _invalid("log_level", f"it is none of {', '.join(LOG_LEVELS)}")
+
+
+def _with_relay(file: MessagingConfig, relay: str | None, authority: str | None, config_dir: Path) -> MessagingConfig:
+    """Return what the file says of messaging, with the relay of the options and with a path that is whole."""
+    known_by = Path(authority).absolute() if authority else _below(config_dir, file.relay_authority)
+    if known_by is not None and not known_by.is_file():
+        raise _invalid("relay_ca", f"{known_by} is no file")
+    changed = {"relays": [relay] if relay else file.relays, "relay_authority": str(known_by) if known_by else None}
+    try:
+        return MessagingConfig(**(file.model_dump() | changed))
+    except ValidationError:
+        raise _invalid("relay", "it is not tls/HOST:PORT") from None
 
 
 def _bus(wanted: str | None, host: str) -> Bus:

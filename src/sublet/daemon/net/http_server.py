@@ -125,7 +125,7 @@ class QuietServer(uvicorn.Server):
 
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(Acceptor(listening, connection, None).serve)
+                group.start_soon(Acceptor(listening, connection, self.config.ssl).serve)
                 await self.main_loop()
         finally:
             stop()

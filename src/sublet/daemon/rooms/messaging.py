@@ -26,6 +26,7 @@ from sublet.daemon.rooms.clocks import ClockDiffers, clock_differs, clocks_that_
 from sublet.daemon.rooms.entities import daemon_of
 from sublet.daemon.rooms.known_buses import KnownBuses
 from sublet.daemon.rooms.peer_buses import PeerBuses
+from sublet.daemon.rooms.relay_keeper import RelayKeeper
 from sublet.daemon.rooms.running_rooms import Door, RunningRooms
 from sublet.daemon.storage.state import ROOM_STORE
 from sublet.protocol.errors import LocalCode, SubletError
@@ -66,6 +67,7 @@ class Messaging:
         consent: decides which invitations are taken up without anybody's yes; by default none are.
         homes: knows from which home each peer may come.
         set_aside: keeps bytes of the database that were damaged (what they were, the bytes, why).
+        relay: keeps this daemon at its relay; None for no relay.
     """
 
     def __init__(
@@ -82,7 +84,9 @@ class Messaging:
         consent: ConsentRules | None = None,
         homes: Homes | None = None,
         set_aside: Callable[[str, bytes, str], object] = lambda *_: None,
+        relay: RelayKeeper | None = None,
     ) -> None:
+        self._relay = relay if relay is not None and relay.relay is not None else None
         self._services = services
         self._consent = consent
         self._identity = identity
@@ -156,7 +160,7 @@ class Messaging:
         Raises:
             Exception: what it failed with, which is told to whoever asks as well; it can be run again.
         """
-        if self._peers.list() or self._database.exists():
+        if self._peers.list() or self._database.exists() or self._relay is not None:
             self._wanted.set()
         while True:
             await self._wanted.wait()
@@ -222,11 +226,7 @@ class Messaging:
             self._healing = Healing(self._database, _now_ms, self._set_aside)
         healing = self._healing
         await asyncio.to_thread(healing.mend, registry, entities)
-        endpoints = Endpoints(
-            relays=tuple(self._settings.relays),
-            relay_authority=Path(authority) if (authority := self._settings.relay_authority) is not None else None,
-        )
-        network = await asyncio.to_thread(ZenohNetwork, endpoints)
+        network = await asyncio.to_thread(ZenohNetwork, Endpoints())
         service = MessagingService(
             self._database,
             registry,
@@ -249,7 +249,7 @@ class Messaging:
         async with service.running():
             self._service = service
             self._settled.set()
-            yield RunningRooms(service, network, healing, registry, entities)
+            yield RunningRooms(service, network, healing, registry, entities, self._relay, self._services)
 
     async def _join(self, network: ZenohNetwork, links: Links) -> None:
         """Keep to the buses of all paired daemons, until cancelled.
@@ -293,6 +293,7 @@ class Messaging:
             if (why := asked_last.get(peer.node_id)) is not None:
                 found.append(f"{peer.name} {why} to what rooms ask it, and is asked last; see whether it runs")
         found += [str(one) for one in self.clocks().values()]
+        found += self._relay.remarks() if self._relay is not None else []
         contradicted = self._service.contradicted if self._service is not None else {}
         for (room_id, entity), lie in list(contradicted.items())[:MAX_LIES_TOLD]:
             found.append(f"the daemon of {entity} {lie} ({room_id}); ask whoever runs it, it may have lost data")

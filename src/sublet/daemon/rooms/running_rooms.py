@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from sublet.daemon.peering.homes import Homes
+from sublet.daemon.rooms.relay_keeper import RelayKeeper
 from sublet.protocol.ids import node_id
+from sublet.tasks import Service, Services
 
 if TYPE_CHECKING:
     from sublet.messaging.backends.zenoh_network import ZenohNetwork
@@ -28,6 +31,8 @@ class RunningRooms:
     healing: Healing
     registry: Registry
     entities: list[LocalEntity]
+    relay: RelayKeeper | None = None
+    services: Services | None = None
 
     async def until_damaged(self, beside: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         """Run something until the database is found to be damaged, which is noted and mended at the next opening."""
@@ -36,6 +41,9 @@ class RunningRooms:
         service = self.service
         asks = Asks(service.on_engine, service.asking.document, service.asking.key, service.fetch)
         async with anyio.create_task_group() as group:
+            if self.relay is not None:
+                keep = Service("relay", partial(self.relay.run, self.network, service))
+                (self.services or Services()).start(group, keep)
             group.start_soon(beside)
             await self.healing.watch(self.registry, self.entities, asks)
             group.cancel_scope.cancel()

@@ -143,7 +143,9 @@ class ChangeTeller:
         overwritten = {item.origin for item in update.items}
         found: list[Happened] = []
         for cut in update.deletions:
-            if cut.length == 1 and (cut.client, cut.clock) in overwritten:
+            if cut.length <= len(update.items) and all(
+                (cut.client, cut.clock + at) in overwritten for at in range(cut.length)
+            ):
                 continue
             if self._store.trust.is_deleted(document.row.number, done.envelope.signer, cut, done.seq):
                 continue  # the same once more, which was told

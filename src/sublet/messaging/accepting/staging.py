@@ -165,6 +165,7 @@ class Staging:
         for done in accepted:
             done.document.staged_writes.clear()
             done.document.unsettled = False
+        self._documents.settled(len(accepted))
         self._events.settled()
         self._events.publish(events)
         came = frozenset(

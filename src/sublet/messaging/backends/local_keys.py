@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+from sublet.protocol.relay.slot_keys import Way, plain_key
+
 TakerT = TypeVar("TakerT")
 _ANY: Final = "*"
 _REST: Final = "**"
@@ -26,6 +28,12 @@ def to_wire(key: str) -> str:
 def from_wire(key: str) -> str:
     """Return the key of what came over a link."""
     return key.replace(_ESCAPED, _VERBATIM)
+
+
+def from_relay(key: str) -> str:
+    """Return the key of what came from a relay; one of another form than it should have is nobody's."""
+    found = plain_key(Way.DOWN, key)
+    return found[1] if found is not None else ""
 
 
 @dataclass(slots=True, eq=False)

@@ -67,13 +67,15 @@ class SqliteStore:
         return SqliteRows(self._db, self.tree)
 
     def document(self, doc_id: str, room_id: RoomId | None, kind: str) -> DocumentRow:
-        found = self.find_document(doc_id)
-        if found is not None:
-            return found
         cursor = self._db.execute(
-            "INSERT INTO documents (doc_id, room_id, kind) VALUES (?, ?, ?)", (doc_id, room_id, kind)
+            "INSERT INTO documents (doc_id, room_id, kind) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            (doc_id, room_id, kind),
         )
-        return DocumentRow(int(cursor.lastrowid or 0), doc_id, room_id, kind)
+        if cursor.rowcount:
+            return DocumentRow(int(cursor.lastrowid or 0), doc_id, room_id, kind)
+        found = self.find_document(doc_id)
+        assert found is not None, "it is there"
+        return found
 
     def find_document(self, doc_id: str) -> DocumentRow | None:
         row = self._db.execute(f"{_DOCUMENT} WHERE doc_id = ?", (doc_id,)).fetchone()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from sublet.messaging.links.declared import MAX_ANNOUNCED
 
+MAX_TOKENS_OF_LINK: Final = 65_536
+"""Tokens that are remembered of one link: a relay shows those of many, while a peer declares far less."""
 Undo = Callable[[], None]
 
 
@@ -111,6 +114,8 @@ class Tokens:
         """Note that a token came or went on a link."""
         with self._lock:
             keys = self._there.setdefault(link, set())
+            if there and len(keys) >= MAX_TOKENS_OF_LINK:
+                return
             (keys.add if there else keys.discard)(key)
             following = list(self._following.get(key, ()))
         for one in following:

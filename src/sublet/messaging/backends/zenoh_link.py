@@ -15,12 +15,12 @@ import zenoh
 from sublet.messaging.ports.network import Heard, Sample
 
 log = structlog.get_logger(__name__)
+_COMINGS: Final = itertools.count(1)
 
 SHARED: Final = "shared"
 """The link over plain endpoints."""
 UPLINK: Final = "uplink"
 """The link to relays."""
-_MEETINGS: Final = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,8 @@ class Link:
         self._live: dict[int, Any] = {}
         self._events: Any = None
         self._neighbours: set[str] = set()
-        self.met = 0
-        """Another number, the highest of all links, whenever somebody has come to its other end."""
+        self.came = next(_COMINGS)
+        """Another number whenever somebody comes to its other end."""
 
     @property
     def proves_none(self) -> bool:
@@ -137,8 +137,8 @@ class Link:
             def changed(event: zenoh.TransportEvent) -> None:
                 name = str(event.transport.zid)
                 if event.kind == zenoh.SampleKind.PUT:
+                    self.came = next(_COMINGS)
                     neighbours.add(name)
-                    self.met = next(_MEETINGS)
                 else:
                     neighbours.discard(name)
                 self._changed()

@@ -2,7 +2,8 @@
 
 With a session for each peer whatever comes is known to come from that peer, it is asked alone, and what is published
 goes to those it is for. So such a session declares one pattern, and ``local_keys`` finds who takes what comes.
-A relay does not join two peers any more, so what crosses it goes through a client session, where each key is declared.
+A relay forwards what is sent below our slot there to those that its members' statements name; which of them has sent
+what comes is for its signature to say, since a relay proves none.
 Chunks that begin with ``@`` match no wildcard, so such keys are used exactly there, and escaped with a peer.
 Callbacks come from Zenoh's threads: they only enqueue, since a stalled receiver makes every sender to it wait and then
 lose what was queued.
@@ -11,20 +12,21 @@ lose what was queued.
 from __future__ import annotations
 
 import itertools
-import json
 import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import structlog
 import zenoh
 
-from sublet.messaging.backends.local_keys import LocalKeys, from_wire, to_wire
+from sublet.messaging.backends.local_keys import LocalKeys, from_relay, to_wire
+from sublet.messaging.backends.local_keys import from_wire as of_peer
 from sublet.messaging.backends.tokens import Announced, Following, Tokens
+from sublet.messaging.backends.zenoh_config import Endpoints as Endpoints
+from sublet.messaging.backends.zenoh_config import Uplink, open_session, peer_config, uplink_config
 from sublet.messaging.backends.zenoh_link import (
     SHARED,
     UPLINK,
@@ -37,7 +39,7 @@ from sublet.messaging.backends.zenoh_link import (
 )
 from sublet.messaging.links.declared import EVERYTHING
 from sublet.messaging.ports.network import ANYBODY, Heard, PeerQuery, Priority, Qos, Sample
-from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES
+from sublet.protocol.relay.slot_keys import Way, everything, wire_key
 
 log = structlog.get_logger(__name__)
 
@@ -45,31 +47,12 @@ MAX_REPLIES: Final = 4_096
 """Answers to one question of those who are reached over links that prove nobody."""
 MAX_REPLIES_OF_ONE: Final = 64
 """Of them of each who says to be another one."""
-MAX_MESSAGE_BYTES: Final = MAX_BUNDLE_BYTES + (1 << 16)
-RETRY: Final = {"period_init_ms": 100, "period_max_ms": 1_000, "period_increase_factor": 1.5}
 UPLINK_RETRY_SECONDS: Final = 2.0
 _PRIORITIES: Final = {
     Priority.REAL_TIME: zenoh.Priority.REAL_TIME,
     Priority.DATA: zenoh.Priority.DATA,
     Priority.DATA_LOW: zenoh.Priority.DATA_LOW,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoints:
-    """Where to listen and whom to call, as Zenoh writes it: sockets of ``messaging.links``, or ``tcp/`` in tests.
-
-    Whoever is reached over ``listen``, ``connect`` or ``multicast`` is ``ANYBODY``. ``relays`` are reached as a client;
-    ``relay_authority`` knows them, or a public one does. ``multicast`` looks for peers on the network, and is off
-    unless asked for. With ``one_pattern`` keys are declared to those at ``listen`` and ``connect`` as to a peer.
-    """
-
-    listen: tuple[str, ...] = ()
-    connect: tuple[str, ...] = ()
-    relays: tuple[str, ...] = ()
-    multicast: bool = False
-    one_pattern: bool = False
-    relay_authority: Path | None = None
 
 
 class ZenohNetwork:
@@ -85,7 +68,7 @@ class ZenohNetwork:
     def __init__(self, endpoints: Endpoints) -> None:
         zenoh.init_log_from_env_or("off")
         self._endpoints = endpoints
-        self._plain = frozenset({UPLINK} if endpoints.one_pattern else {SHARED, UPLINK})
+        self._plain = frozenset[str]() if endpoints.one_pattern else frozenset({SHARED})
         """Links on which each key is declared, as it is."""
         self._closing = threading.Event()
         self._changed: list[Callable[[], None]] = []
@@ -101,28 +84,34 @@ class ZenohNetwork:
         self._announced = Announced(lambda key: self._declare(partial(self._token, key)))
         self._declare(self._on_peers(self._declare_everything), self._tokens.gone)
         if endpoints.listen or endpoints.connect or endpoints.multicast:
-            self._link(SHARED).opened(_open(_config("peer", endpoints)))
-        self._uplink: threading.Thread | None = None
-        if endpoints.relays:
-            self._uplink = threading.Thread(
-                target=self._dial, args=(self._link(UPLINK), endpoints), name="messaging-uplink", daemon=True
-            )
-            self._uplink.start()
+            self._link(SHARED).opened(open_session(peer_config(endpoints)))
+        self._uplink: Uplink | None = None
+        self._dialling: threading.Thread | None = None
 
     def publish(self, key: str, payload: bytes, attachment: bytes, qos: Qos, to: Collection[str] | None = None) -> None:
-        for link in self._all():
+        links = self._all()
+        for link in links:
             session = link.session
-            if session is None or not (to is None or link.proves_none or link.peer in to):
+            if session is None or not self._hears(link, to, links):
                 continue
             with suppress(zenoh.ZError):  # its session was closed meanwhile, and what is missing is asked for
                 session.put(
-                    key if link.peer in self._plain else to_wire(key),
+                    self._to_wire(link.peer, key),
                     payload,
                     attachment=attachment or None,
                     priority=_PRIORITIES[qos.priority],
                     congestion_control=zenoh.CongestionControl.DROP if qos.droppable else zenoh.CongestionControl.BLOCK,
                     express=not qos.droppable,
                 )
+
+    def _hears(self, link: Link, to: Collection[str] | None, links: Collection[Link]) -> bool:
+        """Tell whether what is for these daemons goes over a link; to a relay, if some of them have no link of ours."""
+        if to is None or link.peer == SHARED:
+            return True
+        uplink = self._uplink
+        if link.peer != UPLINK or uplink is None:
+            return link.peer in to
+        return not {*to} <= {uplink.node, *(one.peer for one in links if one.has_neighbour)}
 
     def subscribe(self, key: str, callback: Callable[[Sample], None]) -> Callable[[], None]:
         def heard(sample: zenoh.Sample) -> None:
@@ -160,7 +149,7 @@ class ZenohNetwork:
         for link in self._all():
             if link.has_neighbour:
                 peer = ANYBODY if link.proves_none else link.peer
-                found[peer] = max(link.met, found.get(peer, 0))
+                found[peer] = max(link.came, found.get(peer, 0))
         return found
 
     def ask(self, peer: str, key: str, payload: bytes, timeout_seconds: float, heard: Heard) -> Callable[[], None]:
@@ -168,7 +157,7 @@ class ZenohNetwork:
         sessions = [(link, session) for link in links if (session := link.session) is not None]
         question = Question(heard, len(sessions), *((MAX_REPLIES, MAX_REPLIES_OF_ONE) if peer == ANYBODY else (1, 1)))
         for link, session in sessions:
-            question.put(session, key if link.peer in self._plain else to_wire(key), payload, timeout_seconds)
+            question.put(session, self._to_wire(link.peer, key), payload, timeout_seconds)
         return question.end
 
     def announce(self, key: str) -> Callable[[], None]:
@@ -213,7 +202,7 @@ class ZenohNetwork:
             if self._joined.get(peer) == endpoints:
                 continue
             try:
-                self._link(peer).reopen(partial(_open, _config("peer", endpoints)))
+                self._link(peer).reopen(partial(open_session, peer_config(endpoints)))
                 self._joined[peer] = endpoints
             except OSError as error:
                 self._joined[peer] = Endpoints()  # tried again with the next call
@@ -230,8 +219,45 @@ class ZenohNetwork:
             OSError: no session can be opened; there is none then, until the next call.
         """
         self._endpoints = replace(self._endpoints, connect=connect)
-        self._link(SHARED).reopen(lambda: _open(_config("peer", self._endpoints)))
+        self._link(SHARED).reopen(lambda: open_session(peer_config(self._endpoints)))
         self.changed()
+
+    def use_relay(self, uplink: Uplink | None) -> None:
+        """Call this relay from now on, in place of the one before; blocks until that one's session has ended.
+
+        Whether it answers is told by ``on_change``.
+        """
+        with self._lock:
+            before, self._uplink = self._links.pop(UPLINK, None), uplink
+        if before is not None:
+            before.close()
+        if uplink is not None:
+            self._dialling = threading.Thread(
+                target=self._dial, args=(self._link(UPLINK), uplink), name="messaging-uplink", daemon=True
+            )
+            self._dialling.start()
+        self.changed()
+
+    def relay_epoch(self) -> int:
+        """Return a number of the link to the relay, another one after each break; 0 where there is none."""
+        link = self._links.get(UPLINK)
+        return link.came if link is not None and link.has_neighbour else 0
+
+    def ask_relay(self, key: str, payload: bytes, timeout_seconds: float) -> bytes | None:
+        """Ask the relay itself, and return its answer; None where it gives none. Blocks."""
+        link, uplink = self._links.get(UPLINK), self._uplink
+        if link is None or uplink is None or (session := link.session) is None:
+            return None
+        try:
+            replies = session.get(
+                wire_key(Way.UP, uplink.slot, key),
+                payload=payload,
+                timeout=timeout_seconds,
+                allowed_destination=zenoh.Locality.REMOTE,
+            )
+            return next((one.ok.payload.to_bytes() for one in replies if one.ok is not None), None)
+        except zenoh.ZError:  # it was closed meanwhile
+            return None
 
     def on_change(self, callback: Callable[[], None]) -> None:
         self._changed.append(callback)
@@ -244,8 +270,8 @@ class ZenohNetwork:
     def close(self) -> None:
         """End all sessions; without this a process that has one does not end."""
         self._closing.set()
-        if self._uplink is not None:
-            self._uplink.join(UPLINK_RETRY_SECONDS)
+        if self._dialling is not None:
+            self._dialling.join(UPLINK_RETRY_SECONDS)
         for link in self._all():
             link.close()
 
@@ -306,11 +332,23 @@ class ZenohNetwork:
         return lambda link: _nothing if link in self._plain else partial(declare, link)
 
     def _token(self, key: str, link: str) -> Callable[[zenoh.Session], object]:
-        wire = key if link in self._plain else to_wire(key)
-        return lambda session: session.liveliness().declare_token(wire)
+        return lambda session: session.liveliness().declare_token(self._to_wire(link, key))
+
+    def _to_wire(self, link: str, key: str) -> str:
+        """Return a key as it is said over a link."""
+        if link in self._plain:
+            return key
+        if link != UPLINK:
+            return to_wire(key)
+        assert self._uplink is not None, "it has a session, so it was set"
+        return wire_key(Way.UP, self._uplink.slot, key)
 
     def _declare_everything(self, link: str, session: zenoh.Session) -> object:
         """Hear and answer whatever a peer says on its link, and follow its tokens."""
+        pattern, from_wire = EVERYTHING, of_peer
+        if link == UPLINK:
+            assert self._uplink is not None, "it has a session, so it was set"
+            pattern, from_wire = everything(Way.DOWN, self._uplink.slot), from_relay
 
         def heard(sample: zenoh.Sample) -> None:
             key = from_wire(str(sample.key_expr))
@@ -333,26 +371,25 @@ class ZenohNetwork:
 
         self._tokens.gone(link)
         return (
-            session.declare_subscriber(EVERYTHING, direct(heard), allowed_origin=zenoh.Locality.REMOTE),
-            session.declare_queryable(EVERYTHING, direct(asked), allowed_origin=zenoh.Locality.REMOTE),
-            session.liveliness().declare_subscriber(EVERYTHING, direct(told), history=True),
+            session.declare_subscriber(pattern, direct(heard), allowed_origin=zenoh.Locality.REMOTE),
+            session.declare_queryable(pattern, direct(asked), allowed_origin=zenoh.Locality.REMOTE),
+            session.liveliness().declare_subscriber(pattern, direct(told), history=True),
         )
 
-    def _dial(self, uplink: Link, endpoints: Endpoints) -> None:
-        """Open the uplink as soon as a relay answers; from then on Zenoh reconnects by itself."""
-        while not self._closing.is_set():
+    def _dial(self, link: Link, uplink: Uplink) -> None:
+        """Open the uplink as soon as the relay answers; from then on Zenoh reconnects by itself."""
+        while not self._closing.is_set() and self._uplink is uplink:
             try:
-                session = zenoh.open(_config("client", endpoints))
+                session = zenoh.open(uplink_config(uplink))
             except Exception as error:
                 # No relay answers yet; or what it answers breaks the library, which is no reason to give up.
                 if not isinstance(error, zenoh.ZError):
                     log.exception("the uplink to a relay failed and is tried again")
                 self._closing.wait(UPLINK_RETRY_SECONDS)
                 continue
-            if self._closing.is_set():
-                session.close()  # type: ignore[no-untyped-call]
-                return
-            uplink.opened(session)
+            link.opened(session)
+            if self._closing.is_set() or self._uplink is not uplink:  # the end, or another one was chosen meanwhile
+                link.close()
             self.changed()
             return
 
@@ -367,32 +404,3 @@ def _both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], No
         other()
 
     return end
-
-
-def _open(config: zenoh.Config) -> zenoh.Session:
-    try:
-        return zenoh.open(config)
-    except zenoh.ZError as error:
-        raise OSError(str(error)) from None
-
-
-def _config(mode: str, endpoints: Endpoints) -> zenoh.Config:
-    """Return a config that listens and looks only where it is told to; Zenoh's own defaults listen everywhere."""
-    config = zenoh.Config()
-    peer = mode == "peer"
-    values: dict[str, object] = {
-        "mode": mode,
-        "listen/endpoints": list(endpoints.listen) if peer else [],
-        "connect/endpoints": list(endpoints.connect if peer else endpoints.relays),
-        "connect/retry": RETRY,
-        "connect/exit_on_failure": not peer,
-        "scouting/multicast/enabled": peer and endpoints.multicast,
-        "scouting/gossip/enabled": False,
-        "transport/shared_memory/enabled": False,
-        "transport/link/rx/max_message_size": MAX_MESSAGE_BYTES,
-    }
-    if not peer and endpoints.relay_authority is not None:
-        values["transport/link/tls/root_ca_certificate"] = str(endpoints.relay_authority)
-    for name, value in values.items():
-        config.insert_json5(name, json.dumps(value))
-    return config

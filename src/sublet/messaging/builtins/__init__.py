@@ -1,5 +1,5 @@
 """What is always there: Identity, Room, Timeline and Message (ezagent 4), delivery, control, the node, search,
-and what is gone for good."""
+what is gone for good, and the keys of sealed rooms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from sublet.messaging.builtins.message import MESSAGE
 from sublet.messaging.builtins.node import NODE
 from sublet.messaging.builtins.purge import PURGE
 from sublet.messaging.builtins.room import ROOM
+from sublet.messaging.builtins.sealing import SEALS
 from sublet.messaging.builtins.search import SEARCH
 from sublet.messaging.builtins.timeline import TIMELINE
 
-BUILT_INS: Final = (IDENTITY, ROOM, TIMELINE, MESSAGE, DELIVERY, CONTROLS, NODE, SEARCH, PURGE)
+BUILT_INS: Final = (IDENTITY, ROOM, TIMELINE, MESSAGE, DELIVERY, CONTROLS, NODE, SEARCH, PURGE, SEALS)

@@ -17,8 +17,10 @@ from sublet.messaging.schema.schema import Schema
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.room.state import Policy, RoomState
 from sublet.protocol.ezagent.room.table import ADMIN_FIELDS, MAX_NAME_CHARS, level_of
+from sublet.protocol.ezagent.sealing.levels import Encryption, encryption_of, is_raise
 
-ENCRYPTION: Final = "transport_only"
+ENCRYPTION: Final = Encryption.TRANSPORT_ONLY.value
+"""Of a new room."""
 WINDOW: Final = "monthly"
 MAX_POWER: Final = 100
 MAX_AGENT_TURNS: Final = 1_000
@@ -70,8 +72,10 @@ def check_value(
         if value not in {policy.value for policy in Policy}:
             raise _wrong("a room's policy is open, knock or invite", "membership.policy=invite")
     elif path == ("encryption",):
-        if value != ENCRYPTION:
-            raise _wrong("messages are encrypted between daemons, whose owners read them; there is no other encryption")
+        if encryption_of(value) is None:
+            raise _wrong("the encryption of a room is transport_only, or members", "encryption=members")
+        if not is_raise(value, state.fields.get(path)):
+            raise _wrong("a room that is sealed for its members stays so: its encryption is raised, and never lowered")
     elif path == _TIMELINE:
         _check_timeline(value)
     elif path == _EXTENSIONS:

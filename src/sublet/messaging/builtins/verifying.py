@@ -29,15 +29,15 @@ async def init(context: AskingContext, name: str) -> Fields:
 
 
 def register(context: OperationContext) -> NoReturn:
-    """Refuse: a relay that keeps names is no part of this version, and no entity needs one.
+    """Refuse: names at relays are of daemons, whose person registers them, and no entity needs one.
 
     Raises:
         SubletError: ``UNAVAILABLE``.
     """
     raise SubletError(
         LocalCode.UNAVAILABLE,
-        f"there is no relay to register {context.entity} at",
-        "None is needed: its domain is this daemon's key, by which everybody checks it. Pair daemons to meet them.",
+        f"{context.entity} can't be registered: names at a relay are of daemons",
+        "None is needed: its domain is this daemon's key, by which everybody checks it; for that, sublet register.",
     )
 
 

@@ -25,6 +25,7 @@ from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.schema.changes import Happened
 from sublet.messaging.schema.fields import Fields, Written
+from sublet.messaging.sealing.room_seals import RoomSeals
 from sublet.messaging.texts.texts import Texts
 from sublet.messaging.writing.later import Later
 from sublet.protocol.canonical import JsonValue
@@ -55,6 +56,7 @@ class ChangeParts:
     events: Events
     later: Later
     purges: Purges
+    seals: RoomSeals
     missing: list[Callable[[str], None]]
     now_ms: Callable[[], int]
 
@@ -180,6 +182,16 @@ class AfterWrite(ReadsRooms, ReadsEpochs):
         change = self.change
         if change.room_id is not None and change.entry_id is not None:
             self._parts.purges.names_file(change.room_id, change.entry_id, value)
+
+    def changes_readers(self) -> None:
+        """Note that others may be members of the room than before, who are to have its keys."""
+        if self.change.room_id is not None:
+            self._parts.seals.changed(self.change.room_id, local=self.change.local)
+
+    def says_of_keys(self) -> None:
+        """Take what a member says of the keys of its room."""
+        if self.change.room_id is not None:
+            self._parts.seals.came(self.change.room_id, dict(self.change.fields))
 
     def write_field(self, doc_id: str, target: RefId | None, path: tuple[str, ...], value: Written) -> None:
         """Write a field of something else, as the entity that made this change.

@@ -32,6 +32,7 @@ from sublet.messaging.schema.changes import Happened, Intent
 from sublet.messaging.schema.datatypes import Change, Origin
 from sublet.messaging.schema.fields import Fields
 from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.room.state import RoomState
 
 log = structlog.get_logger(__name__)
 
@@ -59,6 +60,8 @@ class HookPipeline:
         self._pre_send = _Watched(registry.hooks(Phase.PRE_SEND), PreSendHook)
         self._after_write = _Watched(registry.hooks(Phase.AFTER_WRITE), AfterWriteHook)
         self._after_read = _Watched(registry.hooks(Phase.AFTER_READ), AfterReadHook)
+        self._last: tuple[RoomState, tuple[str, ...]] | None = None
+        """What the room enables that was asked about last."""
 
     def serve(self, sending: SendParts, changing: ChangeParts, reading: ReadParts) -> None:
         """Give the hooks of each phase the parts that they use."""
@@ -123,7 +126,12 @@ class HookPipeline:
 
     def _enabled(self, room_id: str | None) -> tuple[str, ...] | None:
         """Return the extensions that a room has enabled; None outside of rooms, where all hooks run."""
-        return self._rooms.state(room_id).enabled_extensions if room_id is not None else None
+        if room_id is None:
+            return None
+        state = self._rooms.state(room_id)
+        if self._last is None or self._last[0] is not state:
+            self._last = state, state.enabled_extensions
+        return self._last[1]
 
 
 class _Watched(Generic[HookT]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -111,6 +111,7 @@ class OperationParts:
     purges: Purges
     blobs: BlobStore
     hooks: RunsHooks
+    content_numbers: Iterator[int]
     now_ms: Callable[[], int]
 
 

@@ -191,7 +191,8 @@ class Acknowledging:
         await self._safely(partial(self._take, room_id, answer.said))
 
     async def _hear(self, room_id: RoomId, raw: bytes) -> None:
-        if (await self._take(room_id, raw)).unknown:
+        opened = await self._call(lambda engine: engine.carrying.opened_bundle(raw))
+        if (await self._take(room_id, opened)).unknown:
             self.want(room_id)  # answers prove who their signers are
 
     async def _take(self, room_id: RoomId, raw: bytes) -> acknowledged.Taken:

@@ -16,6 +16,7 @@ from typing import Final
 
 from sublet.messaging.documents.elements import Elements
 from sublet.messaging.documents.held import HeldUpdate, HeldUpdates, Need
+from sublet.messaging.documents.in_memory import InMemory
 from sublet.messaging.documents.plan import LOST, OPAQUE, Fresh, Located, NewEntry, NewWrite, Plan, plain_value, put
 from sublet.messaging.documents.sequence import Node
 from sublet.messaging.ports.rows import DocumentRow, EntryRow, Fork, WriteRow
@@ -50,6 +51,7 @@ class Document:
         payload: returns an accepted update's bytes by its number in the log.
         entry_key: the field that names an element of its array.
         is_new: whether nothing of it can be in the store.
+        counted: with which other documents it is counted together.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Document:
         entry_key: str,
         *,
         is_new: bool = False,
+        counted: InMemory | None = None,
     ) -> None:
         self.row = row
         self.place = place
@@ -78,7 +81,9 @@ class Document:
         self._void_clients: dict[int, bool] = {}
         self._heads: dict[int, bytes] = {}
         self.clients: dict[int, tuple[int, EntityId]] = {} if is_new else store.clients(row.number)
-        self.held = HeldUpdates()
+        self._counted = counted or InMemory()
+        self._counted.clients += len(self.clients)
+        self.held = HeldUpdates(counted)
         self.staged_writes: dict[ItemId, WriteRow] = {}
         self.unwritten = 0
         """Elements of our own that wait to be written."""
@@ -88,7 +93,20 @@ class Document:
         self._layout_items = 0
         self._elements: tuple[Update, frozenset[ItemId]] | None = None
         """Of the update that was asked about last."""
-        self.elements = Elements(store, row.number, place.shard_id, is_read=is_new or self._array is None)
+        is_read = is_new or self._array is None
+        self.elements = Elements(store, row.number, place.shard_id, is_read=is_read, counted=counted)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all of it can be read again: nothing is in memory alone."""
+        return not self.held and not self.staged_writes and not self.unsettled and not self.unwritten
+
+    def let_go(self) -> None:
+        """Be counted no more, since it is closed; whoever has it in hand still reads on."""
+        self._counted.clients -= len(self.clients)
+        self._counted = InMemory()
+        self.held.let_go()
+        self.elements.let_go()
 
     @property
     def is_array(self) -> bool:
@@ -351,6 +369,7 @@ class Document:
     def accept(self, update: Update, signer: EntityId, entries: Iterable[EntryRow]) -> None:
         """Take an update that was found good: its clocks and its elements."""
         if update.items:
+            self._counted.clients += update.client not in self.clients
             self.clients[update.client] = (update.end, signer)
         for entry in entries:
             self.elements.add(entry)

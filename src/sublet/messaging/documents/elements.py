@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final
 
+from sublet.messaging.documents.in_memory import InMemory
 from sublet.messaging.documents.ranked import RankedList
 from sublet.messaging.documents.sequence import Chain, Node, YataList
 from sublet.messaging.ports.rows import EntryRow
@@ -28,9 +29,13 @@ class Elements:
         document: number of the document.
         shard: the name of the shard whose refs they are; None for other documents.
         is_read: whether the store can have none.
+        counted: with which other documents they are counted together.
     """
 
-    def __init__(self, store: Store, document: int, shard: str | None, *, is_read: bool) -> None:
+    def __init__(
+        self, store: Store, document: int, shard: str | None, *, is_read: bool, counted: InMemory | None = None
+    ) -> None:
+        self._counted = counted or InMemory()
         self._store = store
         self._document = document
         self._ranked = RankedList(shard) if shard is not None else None
@@ -96,6 +101,11 @@ class Elements:
         assert self.chain is self._chain, "the others are read before"
         self._place(entry)
 
+    def let_go(self) -> None:
+        """Be counted no more, since the document is closed."""
+        self._counted.elements -= self.in_memory
+        self._counted = InMemory()
+
     def _one(self, row: EntryRow) -> Node:
         item = (row.client, row.clock)
         node = self._alone.get(item)
@@ -111,7 +121,9 @@ class Elements:
             origin = (entry.client, own[-1]) if own else None
         if self._ranked is not None and origin is not None:
             entry.rank = max(entry.rank, self._chain.nodes[origin].rank + 1)
+        before = len(self._chain)
         self._chain.integrate(_node(entry, origin))
+        self._counted.elements += len(self._chain) - before
         self._starts.setdefault(entry.client, []).append(entry.clock)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from sublet.messaging.documents.in_memory import InMemory
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.yjs.update import ItemId, Update
@@ -38,9 +39,14 @@ class HeldUpdate:
 
 
 class HeldUpdates:
-    """What waits; the oldest go where there are too many, and are asked for again with the gap."""
+    """What waits; the oldest go where there are too many, and are asked for again with the gap.
 
-    def __init__(self) -> None:
+    Args:
+        counted: with which other documents it is counted together.
+    """
+
+    def __init__(self, counted: InMemory | None = None) -> None:
+        self._counted = counted or InMemory()
         self._held: OrderedDict[bytes, HeldUpdate] = OrderedDict()
         self._of_signer: Counter[EntityId] = Counter()
         self.size = 0
@@ -64,7 +70,7 @@ class HeldUpdates:
         self.changes += 1
         self._held[digest] = HeldUpdate(envelope, update, need)
         self._of_signer[signer] += 1
-        self.size += len(envelope.payload)
+        self._grow(len(envelope.payload))
         while len(self._held) > MAX_HELD or self.size > MAX_HELD_BYTES:
             self._drop(next(iter(self._held)))
 
@@ -92,5 +98,14 @@ class HeldUpdates:
         self.changes += 1
         held = self._held.pop(digest)
         self._of_signer[held.envelope.signer] -= 1
-        self.size -= len(held.envelope.payload)
+        self._grow(-len(held.envelope.payload))
         return held
+
+    def let_go(self) -> None:
+        """Be counted no more, since the document is closed."""
+        self._counted.held_bytes -= self.size
+        self._counted = InMemory()
+
+    def _grow(self, size: int) -> None:
+        self.size += size
+        self._counted.held_bytes += size

@@ -47,6 +47,8 @@ from sublet.messaging.reconciling.roots import Roots
 from sublet.messaging.rooms.audience import Audience
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import RoomStates
+from sublet.messaging.sealing.carrying import Carrying
+from sublet.messaging.sealing.room_seals import RoomSeals
 from sublet.messaging.texts.texts import Texts
 from sublet.messaging.trust.clocks import PeerClocks
 from sublet.messaging.trust.forks import Forks
@@ -164,6 +166,18 @@ class Engine:
             self.writing,
             self.staging,
         )
+        self.seals = RoomSeals(
+            store,
+            self.rooms,
+            self.here,
+            self.keyring,
+            self.documents,
+            self.reading,
+            self.writing,
+            self.events,
+            now_ms,
+        )
+        self.carrying = Carrying(self.seals, self.rooms, self.audience, counts)
         self.purges = Purges(store, self.documents, self.updates, self.reading, self.keyring, self.events)
         self.purges.missing.append(self._want)
         self.staging.landed.append(self.purges.landed)
@@ -194,6 +208,7 @@ class Engine:
             purges=self.purges,
             blobs=self.blobs,
             hooks=self.hooks,
+            content_numbers=itertools.count(),  # they tell apart what is edited for the first time in one millisecond
             now_ms=self.now_ms,
         )
         sending = SendParts(
@@ -223,6 +238,7 @@ class Engine:
             events=self.events,
             later=self.later,
             purges=self.purges,
+            seals=self.seals,
             missing=self.missing,
             now_ms=self.now_ms,
         )
@@ -266,6 +282,7 @@ class Engine:
         self.quotas.forget()
         self.usage.forget()
         self.events.drop()
+        self.seals.forget()
 
     def forget_room(self, room_id: RoomId) -> None:
         """Let go of a room whose removal begins; nothing of it may wait to be written."""

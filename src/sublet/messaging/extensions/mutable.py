@@ -6,6 +6,7 @@ document commits to the author, so that nobody else writes into it, whoever is f
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 from sublet.messaging.builtins.message import as_sent
@@ -187,13 +188,16 @@ def _is_shared_with(context: OperationContext, ref: Fields) -> bool:
 
 
 def _new_id(context: OperationContext, room_id: RoomId) -> ContentId:
-    """Return an id for the content of a message of ours that changes for the first time."""
-    engine, number = context.parts, 0
-    while True:
-        content_id = own_content_id(engine.now_ms(), room_id, context.entity, number)
+    """Return an id for the content of a message of ours that changes for the first time.
+
+    Numbers go on from one to the next and come again after 4,096, so one is rarely taken; then a later time is told.
+    """
+    engine, number = context.parts, next(context.parts.content_numbers)
+    for at_ms in itertools.count(engine.now_ms()):
+        content_id = own_content_id(at_ms, room_id, context.entity, number)
         if engine.store.find_document(content_document(room_id, content_id)) is None:
             return content_id
-        number += 1
+    raise AssertionError("a count that has no end")
 
 
 def _write(context: OperationContext, ref: Fields, name: str, body: str, format: str | None) -> None:

@@ -55,9 +55,12 @@ class Keyring:
     def __init__(self, store: Store, local: list[LocalEntity]) -> None:
         self.local = {entity.record.entity_id: entity for entity in local}
         self._records: dict[EntityId, EntityRecord] = {}
+        self._homes: dict[EntityId, str] = {}
         self._keys: dict[EntityId, tuple[VerifyKey, ...]] = {}
         self.moves = 0
         """How often it became known, or changed, that an entity is at home elsewhere than its domain says."""
+        self.learned: list[Callable[[EntityId], None]] = []
+        """Told of whom a record is here that was not, or another one."""
         self._proven: set[bytes] = set()
         """Records as they travel, which come again with every answer and are not proven each time."""
         self._renewed: dict[tuple[EntityId, str], int] = {}
@@ -114,8 +117,7 @@ class Keyring:
 
         Of whose record is not here, that is what the domain says: a namespace, which a daemon of its own may have.
         """
-        record = self._records.get(entity)
-        return record.home if record is not None else entity_domain(entity)
+        return self._homes.get(entity) or entity_domain(entity)
 
     def keys(self, entity: EntityId) -> tuple[VerifyKey, ...] | None:
         """Return the keys that sign for an entity; None where it is not known."""
@@ -145,11 +147,14 @@ class Keyring:
         return record
 
     def _put(self, record: EntityRecord) -> None:
-        before = self._records.get(record.entity_id)
-        if record.home != self.home(record.entity_id):
+        before, home = self._records.get(record.entity_id), record.home
+        if home != self.home(record.entity_id):
             self.moves += 1
+        self._homes[record.entity_id] = home
         if before is not None:
             self._proven.discard(before.encode())
         self._proven.add(record.encode())
         self._records[record.entity_id] = record
         self._keys[record.entity_id] = record.verify_keys()
+        for told in self.learned:
+            told(record.entity_id)

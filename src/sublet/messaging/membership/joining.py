@@ -13,6 +13,7 @@ from typing import Final
 
 import anyio
 import anyio.to_thread
+from nacl.signing import SigningKey
 
 from sublet.messaging.attending.attending import Declaring
 from sublet.messaging.engine.calling import CallEngine
@@ -39,6 +40,7 @@ from sublet.messaging.syncing.sync import Sync
 from sublet.protocol.ezagent.bundle import Bundle, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.inbox import open_offer
 
 MAX_INVITATIONS: Final = 16
 """That wait to be read."""
@@ -138,7 +140,9 @@ class Joining:
                 return
             try:
                 # On a thread, since an invitation may hold tens of thousands of records.
-                bundle = await anyio.to_thread.run_sync(decode_bundle, query.payload, limiter=self._trying)
+                keys = await self._call(lambda engine: [local.key for local in engine.keyring.local.values()])
+                opened = partial(_opened, keys, query.payload)
+                bundle = await anyio.to_thread.run_sync(opened, limiter=self._trying)
                 await self._take(bundle, MAX_ROOMS_OF_INVITATION)
             except Refused:
                 query.drop()
@@ -234,3 +238,12 @@ class Joining:
         for home in homes:
             self.limits.leave_out(room_id, home)
         return False
+
+
+def _opened(keys: list[SigningKey], payload: bytes) -> Bundle:
+    """Return an invitation, opened where it is sealed for one of ours.
+
+    Raises:
+        Refused: it is malformed, or for somebody else.
+    """
+    return decode_bundle(open_offer(keys, payload))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sublet.messaging.documents.document import Document
+from sublet.messaging.documents.in_memory import InMemory
 from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.opening.accepted_updates import AcceptedUpdates
 from sublet.messaging.ports.purge_store import Kind
@@ -33,6 +34,10 @@ MAX_OPEN_ELEMENTS: Final = 8 * REFS_PER_SHARD
 """Elements in memory, of all open documents: a few full shards, however long a room is."""
 MAX_OPEN_CLIENTS: Final = 1 << 16
 """Writers in memory, of all open documents, each as often as documents have it."""
+_GROWTH: Final = 4
+"""Where documents can't be closed yet, all are looked at again once there are one in so many more."""
+_CLOSED_AT_ONCE: Final = MAX_OPEN_DOCUMENTS // 8
+"""Beyond the bound so many more are closed, so that not each one that is opened has others looked at."""
 
 
 class OpenDocuments:
@@ -55,6 +60,9 @@ class OpenDocuments:
         self._keyring = keyring
         self._here = here
         self._open: OrderedDict[str, Document] = OrderedDict()
+        self._counted = InMemory()
+        self._most = _bounds()
+        """Documents, elements and writers beyond which some are closed; more than the bounds where all have to stay."""
         self.shard_opened: list[Callable[[RoomId], None]] = []
         """Told of rooms of which a shard is opened, which may be new."""
         self.lacking: list[Callable[[str], None]] = []
@@ -143,23 +151,30 @@ class OpenDocuments:
 
     def held_bytes(self) -> int:
         """Return how much waits in all open documents."""
-        return sum(document.held.size for document in self._open.values())
+        return self._counted.held_bytes
 
     def close(self, name: str) -> list[bytes]:
         """Close a document, to be read anew from what is kept; return the envelopes that it held."""
-        document = self._open.pop(name, None)
+        document = self._pop(name)
         for listener in self.closed:
             listener()
         return [held.envelope.raw for held in document.held] if document is not None else []
 
     def forget(self) -> None:
         """Close all documents, after a commit that failed."""
-        self._open.clear()
+        for name in list(self._open):
+            self._pop(name)
 
     def forget_room(self, room_id: RoomId) -> None:
         """Close the documents of a room."""
         for name in [name for name, document in self._open.items() if document.row.room_id == room_id]:
-            del self._open[name]
+            self._pop(name)
+
+    def _pop(self, name: str) -> Document | None:
+        document = self._open.pop(name, None)
+        if document is not None:
+            document.let_go()
+        return document
 
     def _load(self, name: str, place: DocumentPlace) -> Document:
         found = self._store.find_document(name)
@@ -171,7 +186,14 @@ class OpenDocuments:
         datatype = self._schema.datatype_at(place.kind, place.ext_id)
         entry_key = datatype.entry_id if datatype is not None else "ref_id"
         document = self._open[name] = Document(
-            row, place, roots, self._store, self._updates.read, entry_key, is_new=found is None
+            row,
+            place,
+            roots,
+            self._store,
+            self._updates.read,
+            entry_key,
+            is_new=found is None,
+            counted=self._counted,
         )
         if sum(document.vector().values()) < self._store.tree.counted(row):
             # What is gone may be ours: to go on where it seems to end would be to sign other things for its clocks.
@@ -181,20 +203,40 @@ class OpenDocuments:
         self._close_idle()
         return document
 
+    def settled(self, batch: int) -> None:
+        """Close what a batch of so many updates had to keep open, once it is durable."""
+        if len(self._open) > MAX_OPEN_DOCUMENTS and batch * _GROWTH >= len(self._open):
+            self._most = _bounds()
+            self._close_idle()
+
     def _close_idle(self) -> None:
-        """Close the documents that were used longest ago and have nothing that is only in memory, never the last."""
-        documents, last = self._open.values(), next(reversed(self._open))
-        left, clients = len(documents), sum(len(document.clients) for document in documents)
-        elements = sum(document.elements.in_memory for document in documents if document.is_array)
-        closed: list[str] = []
+        """Close the documents that were used longest ago and have nothing that is only in memory, never the last.
+
+        What can't be closed is not looked at for each document that is opened: a batch of many has to keep all of them.
+        """
+        here = self._in_memory()
+        if all(have <= most for have, most in zip(here, self._most, strict=True)):
+            return
+        documents, elements, clients = (have - bound for have, bound in zip(here, _bounds(), strict=True))
+        wanted = documents + _CLOSED_AT_ONCE if documents > 0 else 0
+        idle: list[str] = []
+        last = next(reversed(self._open))
         for name, document in self._open.items():
-            fits = left <= MAX_OPEN_DOCUMENTS and elements <= MAX_OPEN_ELEMENTS and clients <= MAX_OPEN_CLIENTS
-            if fits or name == last:
+            if len(idle) >= wanted and elements <= 0 and clients <= 0:
                 break
-            if not document.held and not document.staged_writes and not document.unsettled and not document.unwritten:
-                closed.append(name)
-                left -= 1
+            if document.is_idle and name != last:
+                idle.append(name)
+                elements -= document.elements.in_memory
                 clients -= len(document.clients)
-                elements -= document.elements.in_memory if document.is_array else 0
-        for name in closed:
-            del self._open[name]
+        for name in idle:
+            self._pop(name)
+        short = (len(idle) < wanted, elements > 0, clients > 0)
+        grown = (have + have // _GROWTH if lacks else 0 for have, lacks in zip(self._in_memory(), short, strict=True))
+        self._most = tuple(map(max, _bounds(), grown))
+
+    def _in_memory(self) -> tuple[int, ...]:
+        return len(self._open), self._counted.elements, self._counted.clients
+
+
+def _bounds() -> tuple[int, ...]:
+    return MAX_OPEN_DOCUMENTS, MAX_OPEN_ELEMENTS, MAX_OPEN_CLIENTS

@@ -74,6 +74,8 @@ def live(candidates: list[Candidate], maps: list[ItemId], key: str) -> list[Item
 
 def ordered(chain: list[Candidate]) -> list[Candidate]:
     """Return the writes of one key in the order of the CRDT."""
+    if len(chain) == 1:
+        return chain
     return in_order([(item.id, item.origin, item.right, item) for item in chain]) if chain else []
 
 

@@ -8,12 +8,13 @@ from sublet.messaging.identities.keyring import Keyring
 from sublet.messaging.ports.rows import DocumentRow
 from sublet.messaging.ports.store import Store
 from sublet.protocol.ezagent.bundle import RecordKind
-from sublet.protocol.ezagent.content import named_contents
 from sublet.protocol.ezagent.envelope import unpack
-from sublet.protocol.ezagent.yjs.decode import decode_update
+from sublet.protocol.patterns import Pattern
 
 MAX_CONTENTS_BYTES: Final = 5 << 20
 """Of one update, more than any of ours names; what is beyond is left out."""
+
+_CONTENT_ID: Final = Pattern(rb"sha256:[0-9a-f]{64}")
 
 
 class Told:
@@ -50,11 +51,15 @@ def records_of(keyring: Keyring, envelopes: list[bytes]) -> list[bytes]:
 
 
 def contents_of(store: Store, document: DocumentRow, envelope: bytes) -> list[bytes]:
-    """Return the contents that an update names; of more than an answer may hold, the first ones."""
+    """Return the contents that an update names; of more than an answer may hold, the first ones.
+
+    Whoever asks keeps those alone that the update names as its contents, so no more is looked at here than where ids
+    stand in its bytes.
+    """
     room_id, left, found = document.room_id, MAX_CONTENTS_BYTES, list[bytes]()
     assert room_id is not None, "contents are of rooms"
-    for content_id in dict.fromkeys(named_contents(decode_update(unpack(envelope).payload))):
-        raw = store.content(room_id, content_id, document.number)
+    for content_id in dict.fromkeys(_CONTENT_ID.findall(envelope)):
+        raw = store.content(room_id, content_id.decode(), document.number)
         if raw is not None and len(raw) <= left:
             found.append(raw)
             left -= len(raw)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from sublet.protocol.ezagent.bundle import RecordKind
+from sublet.protocol.ezagent.sealing.envelope import is_sealed
 
 ITEM_BYTES: Final = 512
 """What an item takes beside its payload, for queues that count it."""
@@ -145,6 +146,8 @@ def claimed_signer(envelope: bytes, start: int = 0) -> bytes:
 
 def claimed_sender(bundle: bytes) -> bytes:
     """Return the signer that the first envelope of a bundle claims, unverified; nothing where there is none."""
+    if is_sealed(bundle):
+        return claimed_signer(bundle)  # the device that has sealed it
     place = _BUNDLE_HEAD_BYTES
     for _ in range(MAX_RECORDS_READ):
         if place + _RECORD_HEAD_BYTES > len(bundle):

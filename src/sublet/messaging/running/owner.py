@@ -21,7 +21,6 @@ from sublet.messaging.ports.network import Network, PeerQuery, Sample
 from sublet.messaging.running.arrivals import Arrivals, Item
 from sublet.messaging.running.sender import Reply, Sender
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.stop_time import within
 from sublet.tasks import described
@@ -165,7 +164,8 @@ class Owner:
     def _work(self, engine: Engine) -> None:
         running = True
         while running:
-            batch = self._inbox.take(MAX_BATCH, engine.intake.gathering.wait_seconds())
+            waits = engine.intake.gathering.wait_seconds(), engine.seals.wait_seconds()
+            batch = self._inbox.take(MAX_BATCH, min((one for one in waits if one is not None), default=None))
             running = None not in batch
             try:
                 self._do(engine, batch)
@@ -195,10 +195,13 @@ class Owner:
 
     def _do(self, engine: Engine, batch: list[Item[_Call[Any]]]) -> None:
         arrivals: list[Arrival] = []
+        late: list[Sample] = []
         self._done, self._losses = [], engine.staging.losses
         for item in batch:
             if isinstance(item, Sample):
-                arrivals += arrivals_of(item)
+                opened = engine.carrying.opened(item)
+                arrivals += opened.arrivals
+                late += [item] if opened.wanted else []
             elif isinstance(item, _Call):
                 self._take(engine, arrivals)
                 self._call(engine, item)
@@ -206,10 +209,28 @@ class Owner:
                 self._take(engine, arrivals)
                 self._reply(engine, item)
         self._take(engine, arrivals)
+        self._take(engine, self._open_late(engine, late))
         if engine.intake.gathering.wait_seconds() == 0:
             self._outcome(engine.intake.take_due())
         engine.commit()
-        self._sender.send(engine.audience.addressed(engine.outbox.take()))
+        self._publish(engine)
+        if engine.seals.turn():  # only now, since who has just been removed hears of that under the keys of before
+            engine.commit()
+        self._publish(engine)
+
+    def _publish(self, engine: Engine) -> None:
+        self._sender.send(engine.carrying.sealed(engine.audience.addressed(engine.outbox.take())))
+
+    def _open_late(self, engine: Engine, late: list[Sample]) -> list[Arrival]:
+        """Return what samples bring that did not open before what came with them was taken; the rest is asked for."""
+        arrivals: list[Arrival] = []
+        for sample in late:
+            opened = engine.carrying.opened(sample)
+            arrivals += opened.arrivals
+            if opened.wanted:
+                engine.intake.counts["unopened"] += 1
+                self._outcome(ArrivalReport(gaps=set(opened.wanted)))
+        return arrivals
 
     def _take(self, engine: Engine, arrivals: list[Arrival]) -> None:
         if arrivals:
@@ -248,17 +269,6 @@ class Owner:
             query.drop()
         else:
             self._sender.reply(query, reply)
-
-
-def arrivals_of(sample: Sample) -> list[Arrival]:
-    """Return what a sample brings: an envelope, and the contents that are attached to it."""
-    contents: tuple[bytes, ...] = ()
-    if sample.attachment:
-        try:
-            contents = tuple(decode_bundle(sample.attachment).of(RecordKind.CONTENT))
-        except Refused:
-            contents = ()
-    return [Arrival(sample.payload, contents)]
 
 
 def _nothing() -> None:

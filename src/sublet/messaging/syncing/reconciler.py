@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import SystemRandom
@@ -40,6 +40,8 @@ MAX_KEYS: Final = 64
 """Signers of one answer whose keys are asked for; an honest one holds the records of all."""
 STALL_SECONDS: Final = 1.0
 """How long a member with which a room is compared may answer nothing while nobody else is waited for."""
+FETCHED_AT_ONCE: Final = 2
+"""Questions for logs to one member that are not answered, or whose answers are being taken in."""
 MAX_PARTS: Final = 10_000
 """Answers to questions for the logs of one exchange that bring nothing, or are cut; the rest is for later."""
 
@@ -197,13 +199,7 @@ class Reconciler:
             due = await self._call(lambda engine: engine.store.tree.due(other.room_id, MAX_LOGS))
             if due:
                 await self._fetch(other, due)
-            while asked := exchange.next():
-                tell = partial(_below, room_id=other.room_id, asked=asked, salt=other.salt)
-                answer = await self._ask(other, await self._call(tell))
-                places = exchange.told(asked, decode_differing(answer, len(asked)))
-                for at in range(0, len(places), MAX_LOGS):
-                    if await self._fetch(other, places[at : at + MAX_LOGS]):
-                        exchange.progressed()
+            await self._follow(other, exchange)
         except Refused as refused:
             log.info("a member could not be compared with", member=other.theirs.entity, detail=refused.detail)
             return
@@ -211,6 +207,49 @@ class Reconciler:
             log.warning("a member tells of much that can't be taken", member=other.theirs.entity, room=other.room_id)
         other.is_alike = not exchange.is_given_up and not sum(other.left)
         await self._call(partial(_settle, room_id=other.room_id, theirs=other.theirs, is_all=other.is_alike))
+
+    async def _follow(self, other: _With, exchange: Exchange) -> None:
+        """Follow what differs, and fetch it.
+
+        While one answer is taken in the next ones are asked for, so that neither side waits for the other.
+
+        Raises:
+            Refused: the member has not answered, or nothing that could be read.
+        """
+        send, receive = anyio.create_memory_object_stream[Sequence[bytes]](0)
+        failed: list[Refused] = []
+
+        async def run(step: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await step()
+            except Refused as refused:
+                failed.append(refused)
+                group.cancel_scope.cancel()
+
+        async def follow() -> None:
+            with send:
+                found: list[bytes] = []
+                while asked := exchange.next():
+                    tell = partial(_below, room_id=other.room_id, asked=asked, salt=other.salt)
+                    answer = await self._ask(other, await self._call(tell))
+                    found += exchange.told(asked, decode_differing(answer, len(asked)))
+                    while len(found) >= MAX_LOGS:
+                        await send.send(found[:MAX_LOGS])
+                        del found[:MAX_LOGS]
+                if found:
+                    await send.send(found)
+
+        async def fetch() -> None:
+            async for places in receive:
+                if await self._fetch(other, places):
+                    exchange.progressed()
+
+        with receive:
+            async with anyio.create_task_group() as group:
+                for step in (follow, *[fetch] * FETCHED_AT_ONCE):
+                    group.start_soon(run, step)
+        if failed:
+            raise failed[0]
 
     async def _fetch(self, other: _With, places: Sequence[bytes]) -> bool:
         """Fetch what is at some places, which are kept as long as they were not told; tell whether anything came.

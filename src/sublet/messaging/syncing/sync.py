@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 import anyio
 import structlog
+from nacl.signing import VerifyKey
 
 from sublet.messaging.accepting.arrival import ArrivalReport
 from sublet.messaging.engine.calling import CallEngine
@@ -36,7 +37,7 @@ from sublet.messaging.syncing.wanted import (
 )
 from sublet.protocol.ezagent.bundle import Bundle, decode_bundle
 from sublet.protocol.ezagent.ids import EntityId, RoomId
-from sublet.protocol.ezagent.inbox import encode_known
+from sublet.protocol.ezagent.inbox import encode_known, seal_offer
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id, parse_doc_id
 from sublet.protocol.ezagent.shards import MAX_SUB_SHARD, previous_month, sub_shard
 from sublet.protocol.ezagent.yjs.vectors import encode_vector
@@ -301,7 +302,15 @@ class Sync:
         """Tell an entity of a room; return whether it has heard, or there is nothing to tell."""
         payload = await self._call(partial(offer, entity=entity, rooms=[] if over else [room_id], over=over))
         key = channel_key(doc_id("inbox", entity_id=entity), Channel.UPDATES)
-        return payload is None or bool(await self.ask(key, payload))
+        if payload is None:
+            return True
+        if await self._call(lambda engine: engine.seals.is_sealed(room_id)):
+            record = await self._call(lambda engine: engine.keyring.record(entity))
+            if record is None:  # nothing can be sealed for whom nobody knows
+                await self.key(entity)
+                return False
+            payload = seal_offer(VerifyKey(record.key), payload)
+        return bool(await self.ask(key, payload))
 
     async def inbox(
         self, entity: EntityId, known: Collection[RoomId], of: Collection[str] | None = None

@@ -1,4 +1,8 @@
-"""Which rooms an entity knows itself to be in, as it says when it asks its inbox for others: 16 bytes for each."""
+"""An entity's inbox: which rooms it knows itself to be in, 16 bytes each, and what it is told of others.
+
+What it is told of rooms is sealed for its key where that is known: the config of a room that is sealed for its members
+is nobody else's business on the way.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,17 @@ import uuid
 from collections.abc import Iterable
 from typing import Final
 
-from sublet.protocol.ezagent.errors import malformed
+from nacl.public import SealedBox
+from nacl.signing import SigningKey, VerifyKey
+
+from sublet.protocol.ezagent.errors import Refused, malformed
 from sublet.protocol.ezagent.ids import RoomId, is_room_id
+from sublet.protocol.ezagent.question import open_answer
 
 MAX_KNOWN_ROOMS: Final = 8_192
 _ID_BYTES: Final = 16
+_SEALED: Final = b"\x82"
+"""What begins an offer that is sealed; never a bundle."""
 
 
 def encode_known(rooms: Iterable[RoomId]) -> bytes:
@@ -30,3 +40,28 @@ def parse_known(raw: bytes) -> frozenset[RoomId]:
     if not all(map(is_room_id, rooms)):
         raise malformed("a list of what are no rooms")
     return frozenset(rooms)
+
+
+def seal_offer(key: VerifyKey, offer: bytes) -> bytes:
+    """Return an offer that only the entity with a key opens."""
+    return _SEALED + SealedBox(key.to_curve25519_public_key()).encrypt(offer)
+
+
+def open_offer(keys: Iterable[SigningKey], raw: bytes) -> bytes:
+    """Return an offer as it was before it was sealed, where it is.
+
+    Args:
+        keys: of our own entities, one of which it may be for.
+        raw: the offer.
+
+    Raises:
+        Refused: ``MALFORMED``: it is sealed for somebody else.
+    """
+    if not raw.startswith(_SEALED):
+        return raw
+    for key in keys:
+        try:
+            return open_answer(key, raw[len(_SEALED) :])
+        except Refused:
+            continue
+    raise malformed("an offer that is not sealed for us")

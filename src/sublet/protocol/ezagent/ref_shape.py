@@ -8,6 +8,7 @@ under ``ext.`` is JSON and no more than that; the extension looks at it itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from sublet.protocol.ezagent.ids import EntityId, RefId, is_content_id, is_ref_id, ref_ms
@@ -28,10 +29,27 @@ FIXED: Final = frozenset({"ref_id", "author", "created_at"})
 CORE: Final = CHANGEABLE | FIXED
 LAST_MS: Final = 32_503_679_999_999
 """The end of the year 2999: the last time that the protocol names."""
+_TIME_CHARS: Final = len("2999-12-31T23:59:59.999Z")
+# The same few words and names stand in nearly all refs, and are looked at once; none that is too long is kept.
 _TIME = Pattern(r"[12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z\Z")
 _WORD = Pattern(rf"[\x21-\x7e]{{1,{MAX_STATUS_CHARS}}}\Z")
 _SIGNATURE = Pattern(rf"[\x21-\x7e]{{0,{MAX_SIGNATURE_CHARS}}}\Z")
 _EXTENSION = Pattern(rf"ext\.[\x21-\x7e]{{1,{MAX_NAME_CHARS}}}\Z")
+
+
+@lru_cache(maxsize=1_024)
+def _is_time(text: str) -> bool:
+    return _TIME.match(text) is not None
+
+
+@lru_cache(maxsize=1_024)
+def _is_word(text: str) -> bool:
+    return _WORD.match(text) is not None
+
+
+@lru_cache(maxsize=1_024)
+def _is_extension(name: str) -> bool:
+    return _EXTENSION.match(name) is not None
 
 
 def moment_ms(value: object) -> int | None:
@@ -43,7 +61,7 @@ def moment_ms(value: object) -> int | None:
     Returns:
         None where it is no such time, or one before 1970 or after 2999.
     """
-    if not isinstance(value, str) or not _TIME.match(value):
+    if not isinstance(value, str) or len(value) > _TIME_CHARS or not _is_time(value):
         return None
     found = unix_ms(value)
     return found if found is not None and found >= 0 else None
@@ -52,7 +70,7 @@ def moment_ms(value: object) -> int | None:
 def fits(name: str, value: object) -> bool:
     """Tell whether a field of a ref may hold a value; no field of another name may stand there."""
     if name in ("content_type", "status"):
-        return isinstance(value, str) and _WORD.match(value) is not None
+        return isinstance(value, str) and len(value) <= MAX_STATUS_CHARS and _is_word(value)
     if name == "content_id":
         return isinstance(value, str) and is_content_id(value)
     if name == "signature":
@@ -63,7 +81,7 @@ def fits(name: str, value: object) -> bool:
         return isinstance(value, str) and is_ref_id(value) and ref_ms(value) <= LAST_MS
     if name == "author":
         return isinstance(value, str)
-    return _EXTENSION.match(name) is not None and is_json(value)
+    return len(name) <= len(EXTENSION) + MAX_NAME_CHARS and _is_extension(name) and is_json(value)
 
 
 def misfit(fields: Mapping[str, object]) -> str | None:

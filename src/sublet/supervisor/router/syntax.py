@@ -47,7 +47,7 @@ def is_direct_hub(text: str) -> bool:
 def mentions(text: str) -> set[str]:
     """Return the names that ``text`` mentions anywhere as ``@name``."""
     found = _INNER.finditer(text)
-    return {one[1].rstrip(".").lower() for one in found if not _joined(text[one.start() - 1] if one.start() else " ")}
+    return {one[1].rstrip(".").lower() for one in found if not _joined(text[one.start() - 1] if one.start() else "")}
 
 
 def words(text: str) -> set[str]:

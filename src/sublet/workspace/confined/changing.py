@@ -146,7 +146,7 @@ class ChangingFs(ConfinedFs):
             OSError: as ``OverwriteKeeper.before``.
             NotKnownYet: as ``OverwriteKeeper.before``.
         """
-        if self._keeper is None or status.st_nlink == 0:
+        if self._keeper is None:
             return
         try:
             reading = partial(self._reading, parts, status, fd)
@@ -158,7 +158,7 @@ class ChangingFs(ConfinedFs):
     def _reading(self, parts: Parts, status: os.stat_result, fd: int) -> int:
         """Open a file for reading, whatever a handle on it is open for, or a link to look at."""
         if fd >= 0:
-            return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)  # which is known to be a regular file
         flags = OPEN_FILE | (os.O_PATH if stat.S_ISLNK(status.st_mode) else os.O_RDONLY)
         with self._parent(parts) as directory:
             return os.open(parts[-1], flags, dir_fd=directory)
@@ -302,15 +302,15 @@ class ChangingFs(ConfinedFs):
     def _check_depth(self, parts: Parts, *, directory: bool = False) -> None:
         try:
             check_depth(parts, directory=directory)
-        except OSError as exc:
-            raise self._denied(parts, DEEP, exc.errno or errno.ENAMETOOLONG) from None
+        except OSError:
+            raise self._denied(parts, DEEP, errno.ENAMETOOLONG) from None
 
     def check_mode(self, parts: Parts, status: os.stat_result, mode: int) -> None:
         """``Changing.check_mode``."""
         try:
             check_readable(status, mode)
-        except OSError as exc:
-            raise self._denied(parts, SHUT, exc.errno or errno.EACCES) from None
+        except OSError:
+            raise self._denied(parts, SHUT) from None
 
     def _check_replaceable(self, parts: Parts) -> None:
         if self._rules.kept(parts):

@@ -209,7 +209,7 @@ class MovingFs(ChangingFs):
             if not stat.S_ISDIR(source.st_mode) and not self._rules.hidden(new):
                 self._own.gone(new)
         if self._rules.hidden(new) or self._rules.draft(new):
-            self._made(new_dir, new, born=False)
+            self._made(new_dir, new)
         self._kept_followed(source, status, old)
         if stat.S_ISDIR(source.st_mode):
             self._held.followed(source, status)

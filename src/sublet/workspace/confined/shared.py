@@ -141,8 +141,8 @@ class SharedFiles:
             return None
         if status.st_ctime_ns < look.since_ns:
             return not look.whole or status.st_ino in look.hidden
-        nlink, changed_ns, verdict = self._verdicts.get(status.st_ino, (0, 0, True))
-        return verdict if (nlink, changed_ns) == (status.st_nlink, status.st_ctime_ns) else None
+        found = self._verdicts.get(status.st_ino)
+        return found[2] if found is not None and found[:2] == (status.st_nlink, status.st_ctime_ns) else None
 
     def _remember(self, status: os.stat_result, verdict: bool) -> None:
         self._verdicts.pop(status.st_ino, None)

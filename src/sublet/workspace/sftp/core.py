@@ -155,7 +155,7 @@ class SftpCore:
         self._needed = _SIZE_BYTES
         self._start = end
         if not self._received:
-            self._data, self._start = b"", 0
+            self._data = b""
         return self._handle(data, start, end)
 
     def close(self) -> None:
@@ -164,7 +164,7 @@ class SftpCore:
         if self._again is not None:
             self._again.drop()
             self._again = None
-        self._data, self._start = b"", 0
+        self._data = b""
         self._later.clear()
         self._received = 0
 

@@ -8,6 +8,7 @@ from random import Random
 from protocol.ezagent.configs import ADMIN, BOB, EVE, OWNER, ROOM, Writer, room
 from sublet.protocol.ezagent.room.fold import MAX_REASON_CHARS, MAX_TURNS, RETRIES_OF_STATEMENT, evaluate
 from sublet.protocol.ezagent.room.state import RoomState
+from sublet.protocol.ezagent.room.table import ENCRYPTION
 from sublet.protocol.ezagent.yjs.update import Value
 
 
@@ -72,6 +73,45 @@ def test_lowered_power_leaves_what_was_seen_of_it_and_what_it_still_reaches() ->
     eve.remove(EVE)
     owner.hear(eve)
     assert EVE not in owner.roles()  # to leave takes no power
+
+
+def test_what_less_power_still_reaches_is_asked_of_the_state_of_then() -> None:
+    owner, admin, bob, _ = room()
+    owner.power(BOB, 0)
+    bob.grant(EVE)  # any member may, and Bob has not heard of it
+    owner.hear(bob)
+    assert EVE in owner.roles()
+    owner.power(ADMIN, 80)
+    admin.hear(owner)
+    admin.power(BOB, 60)
+    admin.grant("@guest:a", "admin")
+    admin.power("@guest:a", 55)
+    owner.power(ADMIN, 60)
+    owner.hear(admin)
+    state = owner.state()
+    assert (state.power(ADMIN), state.power(BOB), state.power("@guest:a")) == (60, 60, 55)
+    owner.remove(ADMIN)  # who goes afterwards has let them in all the same
+    assert set(owner.roles()) == {OWNER, BOB, EVE, "@guest:a"}
+
+
+def test_what_less_power_reaches_no_more_is_struck_out_although_it_has_happened() -> None:
+    owner, admin, bob, _ = room()
+    owner.power(ADMIN, 80)
+    owner.power(BOB, 70)
+    for writer in (admin, bob):
+        writer.hear(owner)
+    owner.power(ADMIN, 60)
+    admin.remove(BOB)
+    admin.write(("power_levels", "admin"), 75)
+    owner.hear(admin)
+    state = owner.state()
+    assert (state.role(BOB), state.power(BOB), state.level("admin").value) == ("member", 70, 50)
+    owner.power(ADMIN, 0)
+    bob.write(("membership", "policy"), "knock")
+    owner.hear(bob)
+    admin.grant(EVE)  # where one has to knock, an admin lets in
+    owner.hear(admin)
+    assert EVE not in owner.roles()
 
 
 def test_nobody_strikes_out_what_is_more_powerful() -> None:
@@ -142,3 +182,26 @@ def test_restrictions_of_equals_in_a_long_row_end() -> None:
     assert state.role(OWNER) is not None
     again = evaluate(ROOM, reversed(list(owner.known.values())))
     assert told(again) == told(state)
+
+
+def test_encryption_is_raised_and_never_lowered_whoever_writes_at_the_same_time() -> None:
+    owner, admin, _, _ = room()
+    owner.write(ENCRYPTION, "transport_only")
+    admin.hear(owner)
+    for first, second in ((owner, admin), (admin, owner)):
+        first.write(ENCRYPTION, "members")
+        second.write(ENCRYPTION, "transport_only")
+        for _ in range(2):
+            first.hear(second)
+            second.hear(first)
+        assert first.state().fields[ENCRYPTION] == second.state().fields[ENCRYPTION] == "members"
+    owner.write(ENCRYPTION, "other")
+    owner.write(ENCRYPTION, None)
+    assert owner.state().fields[ENCRYPTION] == "members"
+
+
+def test_only_an_admin_raises_encryption() -> None:
+    owner, _, bob, _ = room()
+    bob.write(ENCRYPTION, "members")
+    owner.hear(bob)
+    assert owner.state().fields.get(ENCRYPTION) != "members"

@@ -81,7 +81,7 @@ MEMBER, KNOCK, USER = "membership|members|", "membership|knocks|", "power_levels
         ("name", "x" * MAX_NAME_CHARS),
         ("avatar_hash", "x"),
         ("relays", []),
-        ("encryption", "x"),
+        ("encryption", "members"),
         ("timeline", {}),
         ("enabled_extensions", []),
         ("membership|policy", "open"),

@@ -93,6 +93,14 @@ def up(
         bool,
         typer.Option("--unsandboxed", help="Run agents without bubblewrap: with all your rights.", show_default=False),
     ] = False,
+    relay: Annotated[
+        str | None,
+        typer.Option(metavar="tls/HOST:PORT", help="The relay that carries rooms to daemons that can't be reached."),
+    ] = None,
+    relay_ca: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="By which the relay is known. [default: the system's authorities]"),
+    ] = None,
     log_level: Annotated[LogLevel | None, typer.Option(help="How much to log. [default: info]")] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -113,6 +121,8 @@ def up(
         public_url=public_url,
         unsandboxed=unsandboxed,
         log_level=None if log_level is None else log_level.value,
+        relay=relay,
+        relay_ca=None if relay_ca is None else str(Path(relay_ca).absolute()),
     )
     if detach:
         _detached(screen, options)

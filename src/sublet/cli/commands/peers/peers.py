@@ -9,10 +9,10 @@ import typer
 from sublet.cli.help import Sectioned, listing
 from sublet.cli.options.completion import complete_peer
 from sublet.cli.options.given_text import text_of
-from sublet.cli.options.values import JsonFlag, directory_path, duration, wrong_value
+from sublet.cli.options.pairing import no_name, pair_with
+from sublet.cli.options.values import JsonFlag, directory_path, duration
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
-from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 
 if TYPE_CHECKING:
@@ -91,31 +91,30 @@ def peers_add(
     link: Annotated[
         str,
         typer.Argument(
-            metavar="LINK", help="What `sublet pair` printed over there; - reads it from stdin.", show_default=False
+            metavar="LINK",
+            help="What `sublet pair` printed over there, or its name at the relay; - reads it from stdin.",
+            show_default=False,
         ),
     ],
     name: Annotated[
         str, typer.Option("--name", metavar="NAME", help="What you call the peer: a-z, 0-9, dot, dash, underscore.")
     ],
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(metavar="SHA256:KEY", help="Of its key, where LINK is a name at the relay.", show_default=False),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Pair with the daemon that made LINK. Both sides pin each other's key."""
+    """Pair with the daemon that made LINK. Both sides pin each other's key.
+
+    With a name at the relay, such as @bob:relay.example, both sides do this, each with the key of the other.
+    """
     screen = Screen(as_json=as_json)
     # Others on this machine see the arguments of a program, and a link lets whoever has it first be paired.
     link = text_of(link, MAX_LINK_CHARS, "the link").strip()
 
     async def body(control: Control) -> None:
-        from pydantic import ValidationError
-
-        from sublet.daemon.api.peers import ADD_PEER, AddPeer
-
-        try:
-            request = AddPeer(link=link, name=name)
-        except ValidationError as error:
-            if error.errors()[0]["loc"] != ("name",):
-                raise wrong_value(error, {"link": "LINK"}) from None
-            raise _no_name(f"{name!r} is no name for a peer") from None
-        peer = await control.call(ADD_PEER, request)
+        peer = await pair_with(control, link, name, fingerprint)
         if as_json:
             screen.emit(peer.model_dump(mode="json"))
             return
@@ -123,7 +122,10 @@ def peers_add(
 
         renamed = f", which was {peer.was} until now" if peer.was else ""
         screen.show(f"Paired with {peer.name}{renamed}.", peer_details(peer))
-        screen.note(f'Lend it a directory: sublet delegate DIR --to {peer.name} "PROMPT"')
+        if fingerprint is not None:
+            screen.note(f"Invite its person to a room: sublet room invite ROOM @human:{peer.node_id}")
+        else:
+            screen.note(f'Lend it a directory: sublet delegate DIR --to {peer.name} "PROMPT"')
 
     run(ctx, screen, body)
 
@@ -211,7 +213,7 @@ def peers_rename(
             request = RenamePeer(name=name, new_name=new_name)
         except ValidationError as error:
             wrong = name if error.errors(include_url=False, include_input=False)[0]["loc"] == ("name",) else new_name
-            raise _no_name(f"{wrong!r} is no peer name") from None
+            raise no_name(f"{wrong!r} is no peer name") from None
         peer = await control.call(RENAME_PEER, request)
         if as_json:
             screen.emit(peer.model_dump(mode="json"))
@@ -383,14 +385,6 @@ async def _find(control: Control, name: str) -> PeerView:
     from sublet.daemon.peering.peers import unknown_peer
 
     raise unknown_peer(name, [peer.name for peer in known])
-
-
-def _no_name(what: str) -> SubletError:
-    return SubletError(
-        LocalCode.INVALID_ARGUMENT,
-        what,
-        "A name begins with a-z or 0-9, then a-z, 0-9, dot, dash or underscore; at most 63 characters.",
-    )
 
 
 def _without_secret(entry: TokenView) -> dict[str, object]:

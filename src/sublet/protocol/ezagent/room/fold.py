@@ -12,19 +12,22 @@ import heapq
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.room.ancestry import Ancestry, KnownWrites
 from sublet.protocol.ezagent.room.seen import CONFIG, Seen, covers
-from sublet.protocol.ezagent.room.state import Level, Membership, MembershipGrant, Removal, Role, RoomState
+from sublet.protocol.ezagent.room.state import NO_POWER, Level, Membership, MembershipGrant, Removal, Role, RoomState
 from sublet.protocol.ezagent.room.statements import MEMBERS, USERS, NestedMap, Statement, genesis
-from sublet.protocol.ezagent.room.table import allowed, level_of
+from sublet.protocol.ezagent.room.table import ENCRYPTION, level_of, power_needed
+from sublet.protocol.ezagent.sealing.levels import is_raise
 from sublet.protocol.ezagent.yjs.update import ItemId
 
 MAX_REASON_CHARS: Final = 500
 MAX_TURNS: Final = 32
 """In which restrictions strike out one by one; in as many more they do at once, and then nothing is struck out."""
+FOUNDING_POWER: Final = 101
+"""That of statements that open a room: more than anybody has later."""
 RETRIES_OF_STATEMENT: Final = 64
 """How often on average a statement is tried again whose writer was not let in yet."""
 
@@ -126,11 +129,16 @@ def _lets_in(statement: Statement) -> bool:
     return about or level_of(path) is not None
 
 
-_FREE: Final = (Role.MEMBER, Role.LEFT)
-
-
 def _rank(statement: Statement) -> int:
     return 0 if statement.restricts() else 1
+
+
+class _Taken(NamedTuple):
+    """A statement that counts: the power that its signer had, and the least that it took."""
+
+    statement: Statement
+    power: int
+    needed: int
 
 
 class _Fold:
@@ -143,7 +151,7 @@ class _Fold:
         self._ancestry = ancestry
         self._statements = statements
         self._start = start
-        self._effective: dict[ItemId, tuple[Statement, int]] = {}
+        self._effective: dict[ItemId, _Taken] = {}
 
     def take_all(self, statements: Sequence[Statement]) -> None:
         """Let statements count, in order; one whose writer is let in by a later one counts right after that."""
@@ -163,11 +171,14 @@ class _Fold:
 
     def _take(self, statement: Statement) -> bool:
         """Let a statement count if its writer may make it, and tell whether they may."""
-        founding = _founding(statement, self._start)
-        if not founding and not (self._written_inside(statement) and allowed(statement, self.state)):
-            return False
-        power = 101 if founding else self.state.power(statement.signer)
-        self._effective[statement.id] = (statement, power)
+        if _founding(statement, self._start):
+            needed, power = NO_POWER, FOUNDING_POWER
+        else:
+            found, power = power_needed(statement, self.state), self.state.power(statement.signer)
+            if found is None or power < found or not self._written_inside(statement):
+                return False
+            needed = found
+        self._effective[statement.id] = _Taken(statement, power, needed)
         path = statement.path
         if statement.about_member():
             self._member(statement)
@@ -178,6 +189,8 @@ class _Fold:
             self.state.levels[name] = Level(statement.level, statement.seen).after(self.state.levels.get(name))
         elif path == ("membership", "policy") and not isinstance(statement.value, NestedMap):
             self.state.fields[path] = statement.value
+        elif path == ENCRYPTION and is_raise(statement.value, self.state.fields.get(path)):
+            self.state.fields[path] = str(statement.value)
         return True
 
     def _written_inside(self, statement: Statement) -> bool:
@@ -217,24 +230,20 @@ class _Fold:
             every: return what all of them strike out.
         """
         all_struck: set[ItemId] = set()
-        by_signer: dict[EntityId, list[tuple[Statement, int]]] = {}
-        for found in self._effective.values():
-            by_signer.setdefault(found[0].signer, []).append(found)
-        restrictions = [found for found in self._effective.values() if self._takes_power(found[0])]
-        restrictions.sort(key=lambda found: (-found[1], found[0].id))
+        by_signer: dict[EntityId, list[_Taken]] = {}
+        for taken in self._effective.values():
+            by_signer.setdefault(taken.statement.signer, []).append(taken)
+        restrictions = [taken for taken in self._effective.values() if self._takes_power(taken.statement)]
+        restrictions.sort(key=lambda taken: (-taken.power, taken.statement.id))
         outside: dict[ItemId, bool] = {}
-        for restriction, power in restrictions:
-            seen = restriction.seen
+        for restriction, power, _ in restrictions:
+            seen, id = restriction.seen, restriction.id
+            own = restriction.signer == restriction.subject
             struck = {
-                statement.id
-                for statement, held in by_signer.get(restriction.subject, ())
-                if statement.id != restriction.id and held < power and self._void(restriction, seen, statement, outside)
-            } | {
-                statement.id
-                for statement, _ in by_signer.get(restriction.subject, ())
-                if restriction.signer == restriction.subject
-                and statement.id[1] > restriction.id[1]
-                and self._void(restriction, seen, statement, outside)
+                taken.statement.id
+                for taken in by_signer.get(restriction.subject, ())
+                if (taken.statement.id != id and taken.power < power) or (own and taken.statement.id[1] > id[1])
+                if self._void(restriction, seen, taken, outside)
             }
             if struck and not every:
                 return struck
@@ -246,23 +255,22 @@ class _Fold:
             return statement.role is Role.LEFT
         return statement.restricts() and statement.signer != statement.subject
 
-    def _void(
-        self, restriction: Statement, seen: Seen | None, statement: Statement, outside: dict[ItemId, bool]
-    ) -> bool:
+    def _void(self, restriction: Statement, seen: Seen | None, taken: _Taken, outside: dict[ItemId, bool]) -> bool:
         """Tell whether a restriction that has seen so much strikes out a statement.
 
         Args:
             restriction: takes power from the one who made the statement.
             seen: what its writer had seen.
-            statement: of its subject.
+            taken: the statement of its subject.
             outside: whether statements were written by no member, as far as that was asked before.
         """
+        statement = taken.statement
         if seen is not None and covers(seen, CONFIG, statement.id):
             return False
         if restriction.path[:2] == USERS:
-            if statement.about_member() and statement.subject == statement.signer and statement.role in _FREE:
-                return False  # to come into an open room and to leave takes no power
-            return not allowed(statement, self.state)  # less power is not none: what it still reaches stays
+            # Less power is not none: what it still reaches stays, and what it reached is asked of the state of then,
+            # since in this one a guest has come in already, and who was raised is as powerful as that.
+            return self.state.users[restriction.subject].value < taken.needed
         found = outside.get(statement.id)
         if found is None:
             membership = self.state.entities.get(restriction.subject)
@@ -274,6 +282,8 @@ class _Fold:
         """Return the state, with the plain fields as the CRDT orders the writes that count."""
         for statement in statements:
             if statement.id in self._effective and not isinstance(statement.value, NestedMap):
+                if statement.path == ENCRYPTION and not is_raise(statement.value, self.state.fields.get(ENCRYPTION)):
+                    continue  # of those that were written at the same time, the strongest holds
                 self.state.fields[statement.path] = statement.value
         for path in [path for path, value in self.state.fields.items() if value is None or path[:2] == MEMBERS]:
             del self.state.fields[path]

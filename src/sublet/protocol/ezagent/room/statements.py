@@ -76,6 +76,12 @@ class Statement:
 
 def genesis(room: RoomId, statements: Iterable[Statement]) -> Statement | None:
     """Return the statement of who has opened the room; None where none is proven by the room's id."""
+    found = founding(room, statements)
+    return found[0] if found is not None else None
+
+
+def founding(room: RoomId, statements: Iterable[Statement]) -> tuple[Statement, bytes] | None:
+    """Return the statement of who has opened the room, and the salt of its id; None as for ``genesis``."""
     salts: dict[int, Value | NestedMap] = {}
     claims: list[Statement] = []
     for statement in statements:
@@ -87,7 +93,7 @@ def genesis(room: RoomId, statements: Iterable[Statement]) -> Statement | None:
     for claim in sorted(claims, key=lambda claim: claim.id):
         salt = _salt(salts.get(claim.id[0]))
         if salt is not None and room_id(claim.signer, at_ms, salt) == room:
-            return claim
+            return claim, salt
     return None
 
 

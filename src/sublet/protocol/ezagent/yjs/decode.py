@@ -104,6 +104,8 @@ def _item(reader: Reader, clock: int) -> Item:
 def _content(reader: Reader, kind: int) -> tuple[int, object]:
     if kind == ANY:
         count = reader.count()
+        if count == 1:
+            return 1, [reader.value()]
         if not count:
             raise malformed("an item of no length")
         return count, [reader.value() for _ in range(count)]

@@ -13,6 +13,8 @@ _F32: Final = struct.Struct(">f")
 _F64: Final = struct.Struct(">d")
 _I64: Final = struct.Struct(">q")
 _EXACT: Final = 2**53
+_SHORT: Final = 128
+"""Numbers below it are one byte; most lengths and many clocks are, and are read without a call."""
 
 
 class Reader:
@@ -39,6 +41,12 @@ class Reader:
 
     def item(self) -> tuple[int, int]:
         """Return an item's id."""
+        data, own = self.data, self._client_bytes
+        if own and data.startswith(own, self.place):
+            at = self.place + len(own)
+            if at < len(data) and (clock := data[at]) < _SHORT:
+                self.place = at + 1
+                return self._client, clock
         return self.client(), self.number()
 
     def byte(self) -> int:
@@ -99,7 +107,11 @@ class Reader:
         Raises:
             EzagentError: it ends too early, or is not UTF-8.
         """
+        data, start = self.data, self.place + 1
         try:
+            if start <= len(data) and (length := data[start - 1]) < _SHORT and start + length <= len(data):
+                self.place = start + length
+                return data[start : start + length].decode()
             return self.block().decode()
         except UnicodeDecodeError:
             raise malformed("text that is not UTF-8") from None

@@ -1,0 +1,1 @@
+"""Commands about relays: running one, and having a name at one."""

@@ -1,0 +1,1 @@
+"""Rooms that only their members read (ezagent 8, future work "E2EE")."""
