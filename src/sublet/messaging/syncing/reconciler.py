@@ -1,6 +1,6 @@
 """Brings a room to what its members hold: compares signed roots, follows what differs, and fetches it.
 
-Rules: roots come first, and where all are alike nothing else is asked. Else the config does, which says whose roots
+Rules: roots come first, and where all are alike nothing else is asked. Else the config is, which says whose roots
 count; then one member after the other is compared with, and after each of them all that could be taken is here. Where
 one takes longer than it does as a rule the next one is compared with beside it, and once the others are done nobody
 waits for it: it is asked again later. What is named is kept until it was told, so whoever is stopped goes on with it.
@@ -57,8 +57,8 @@ class Asks(Protocol):
     async def fetch_from(self, key: str, body: bytes, late: Late[bytes]) -> list[Answer[bytes]]:
         """Do so, and return with each answer who has given it; ``late`` is told of those that come later."""
 
-    async def document(self, name: str) -> int:
-        """Ask for what a document lacks."""
+    async def newest(self, room_id: RoomId) -> None:
+        """Ask for a room's config, and for the newest months of one that is new here."""
 
     def patience(self, peer: str) -> float:
         """Return after how many seconds others are asked beside a daemon that has not answered."""
@@ -79,7 +79,8 @@ class Compared:
 
     Args:
         heard: whether any member has stated what it holds.
-        alike: node ids of the daemons that hold nothing of it that could be taken and is not here.
+        alike: node ids of the daemons that hold the same, or of which all was taken just now. One of which something
+            could not be taken before is none of them: it may be that it can be now.
     """
 
     heard: bool
@@ -143,7 +144,7 @@ class Reconciler:
         answers = await self._asks.fetch_from(doc_id("root", room_id=room_id), ours, late)
         members = await self._roots(room_id, answers)
         if len(members) < len(answers) or any([await self._differing(room_id, theirs) for theirs in members.values()]):
-            await self._asks.document(doc_id("config", room_id=room_id))
+            await self._asks.newest(room_id)
             members = await self._roots(room_id, answers)
         began: dict[Answer[bytes], _With] = {}
         alike: set[str] = set()
@@ -154,7 +155,7 @@ class Reconciler:
                     began[answer] = other = _With(room_id, theirs, self._asks.patience(home))
                     group.start_soon(self._compared, other)
                     await other.turned.wait()
-                elif answer.peer == await self._home(theirs):
+                elif answer.peer == await self._home(theirs) and await self._same(room_id, theirs):
                     alike.add(answer.peer)
             if not await _all_done(list(began.values()), len(members)):
                 group.cancel_scope.cancel()
@@ -173,6 +174,9 @@ class Reconciler:
 
     async def _differing(self, room_id: RoomId, theirs: Theirs) -> bool:
         return await self._call(partial(_differs, room_id=room_id, theirs=theirs))
+
+    async def _same(self, room_id: RoomId, theirs: Theirs) -> bool:
+        return await self._call(lambda engine: engine.store.tree.root(room_id).same(theirs.node))
 
     async def _home(self, theirs: Theirs) -> str:
         return await self._call(lambda engine: engine.keyring.home(theirs.entity))

@@ -165,24 +165,27 @@ class Sync:
             await self._room(room_id)
 
     async def _room(self, room_id: RoomId) -> None:
-        config = doc_id("config", room_id=room_id)
-        is_new = await self._call(partial(differences.newest_shard, room_id=room_id)) is None
-        if is_new:
-            await self.document(config)
-            await self._months(room_id)
+        is_known = await self._call(lambda engine: engine.roots.speaker(room_id) is not None)
+        if not is_known:  # nobody tells its root who does not know us to be in it, so that may be all there is
+            await self.newest(room_id)
         compared = await self._reconciler.room(room_id)
+        config = doc_id("config", room_id=room_id)
         if compared.heard:
             self._unanswered.discard(room_id)
-            if not is_new and (of := await self._others(config, compared.alike)):
+            if of := await self._others(config, compared.alike):
                 await self.document(config, of)
                 await self._months(room_id, await self._call(partial(differences.older_shards, room_id=room_id)), of)
             return
         self._unanswered.add(room_id)
-        if not is_new:
-            await self.document(config)
+        await self.document(config)
         for name in await self._call(partial(differences.of_extensions, room_id=room_id)):
             await self.document(name)
-        if not is_new:
+        await self._months(room_id)
+
+    async def newest(self, room_id: RoomId) -> None:
+        """``Asks.newest``."""
+        await self.document(doc_id("config", room_id=room_id))
+        if await self._call(partial(differences.newest_shard, room_id=room_id)) is None:
             await self._months(room_id)
 
     async def _others(self, name: str, but: Collection[str]) -> frozenset[str]:
