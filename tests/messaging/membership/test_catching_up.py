@@ -12,6 +12,7 @@ import pytest
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.membership import catching_up
 from sublet.messaging.ports.network import Heard
+from sublet.messaging.reconciling.roots import Roots
 from support.members import SECONDS, Member, member, room_of
 from support.memory_network import MemoryHub
 
@@ -179,3 +180,24 @@ async def test_who_has_left_states_nothing_and_is_asked_for_the_last_that_was_wr
                 proven.asked.clear()
                 await alice.service.asking.room(room)
         assert {peer for peer, key in proven.asked if f"{room}/index/" in key} == {daemon_of(carol)}
+
+
+async def test_of_whom_something_could_not_be_taken_is_asked_again_for_what_may_be_taken_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = MemoryHub()
+    async with member("alice", 1, hub, tmp_path) as alice, member("bob", 2, hub, tmp_path) as bob:
+        room = await room_of(alice, bob)
+        await bob.bus.message.send(room_id=room, body="here")
+        proven = Proven(alice, bob)
+        with anyio.fail_after(SECONDS):
+            while await alice.bodies(room) != ["here"]:
+                await alice.service.asking.room(room)
+        await quiet(alice)
+        monkeypatch.setattr(Roots, "differs", lambda *_: False)  # as once they were compared, and neither has changed
+        hub.loss = 1.0
+        await bob.bus.message.send(room_id=room, body="refused before")
+        proven.asked.clear()
+        await alice.service.asking.room(room)
+        assert proven.of(f"{room}/config/state") == {daemon_of(bob)}
+        assert await alice.bodies(room) == ["here", "refused before"]
