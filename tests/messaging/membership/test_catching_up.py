@@ -26,7 +26,7 @@ class Deaf:
         self.asked: list[str] = []
         self.on = True
         self._ask = one.network.query
-        one.network.query = self.query  # type: ignore[method-assign]
+        one.network.query = self.query  # type: ignore[method-assign, assignment]
 
     def query(self, key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:
         answers = [] if self.on else self._ask(key, payload, timeout_seconds)

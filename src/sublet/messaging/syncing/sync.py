@@ -347,7 +347,7 @@ class Sync:
         if asked is None:
             return []
         if of is not None:
-            peers = set(of) if peers is None else set(of).intersection(peers)
+            peers = frozenset(of) if peers is None else peers.intersection(of)
         return await self.asking.ask(key, asked.payload, peers, lambda raw: opens(asked.opened(raw)), late)
 
     async def _take_of(self, room_id: RoomId | None, answer: Answer[Bundle]) -> ArrivalReport:
