@@ -149,7 +149,7 @@ class MessagingService:
             self.delivery.want,
         )
         self._catching_up = CatchingUp(
-            self._call, self._attending, self._joining, self._tokens, self._sync, self._history, self._own
+            self._call, self._attending, self._joining, self._tokens, self._sync, self._history, self._own, network.met
         )
         self.forgetting = Forgetting(self._call, self._attending.silence)
 

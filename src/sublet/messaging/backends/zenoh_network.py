@@ -143,6 +143,15 @@ class ZenohNetwork:
         """Return the peers to which there is a link, and ``ANYBODY`` where others may be reached."""
         return {ANYBODY if link.proves_none else link.peer for link in self._all() if link.has_neighbour}
 
+    def met(self) -> Mapping[str, int]:
+        """Return the peers to which there is a link, each with a number that is another one once it has come again."""
+        found: dict[str, int] = {}
+        for link in self._all():
+            if link.has_neighbour:
+                peer = ANYBODY if link.proves_none else link.peer
+                found[peer] = max(link.came, found.get(peer, 0))
+        return found
+
     def ask(self, peer: str, key: str, payload: bytes, timeout_seconds: float, heard: Heard) -> Callable[[], None]:
         links = [link for link in self._all() if (link.proves_none if peer == ANYBODY else link.peer == peer)]
         sessions = [(link, session) for link in links if (session := link.session) is not None]

@@ -1,10 +1,11 @@
 """Brings a room to what its members hold: compares signed roots, follows what differs, and fetches it.
 
-Rules: one member after the other is compared with, and after each of them all that could be taken is here. Where one
-takes longer than it does as a rule the next one is compared with beside it, and once the others are done nobody waits
-for it: it is asked again later. What is named is kept until it was told, so whoever is stopped goes on with it. Weak: a
-member of whom nothing can be taken is left alone until one of both roots changes, so a root that changes all the time
-costs an exchange each time.
+Rules: roots come first, and where all are alike nothing else is asked. Else the config is, which says whose roots
+count; then one member after the other is compared with, and after each of them all that could be taken is here. Where
+one takes longer than it does as a rule the next one is compared with beside it, and once the others are done nobody
+waits for it: it is asked again later. What is named is kept until it was told, so whoever is stopped goes on with it.
+Weak: a member of whom nothing can be taken is left alone until one of both roots changes, so a root that changes all
+the time costs an exchange each time.
 """
 
 from __future__ import annotations
@@ -51,8 +52,14 @@ log = structlog.get_logger(__name__)
 class Asks(Protocol):
     """What asks peers, and has taken what they answer."""
 
-    async def fetch(self, key: str, body: bytes, late: Late[bytes] | None = None) -> list[bytes]:
-        """Ask as one of ours, and return the answers, opened; ``late`` is told of those that come later."""
+    async def fetch(self, key: str, body: bytes) -> list[bytes]:
+        """Ask as one of ours, and return the answers, opened."""
+
+    async def fetch_from(self, key: str, body: bytes, late: Late[bytes]) -> list[Answer[bytes]]:
+        """Do so, and return with each answer who has given it; ``late`` is told of those that come later."""
+
+    async def newest(self, room_id: RoomId) -> None:
+        """Ask for a room's config, and for the newest months of one that is new here."""
 
     def patience(self, peer: str) -> float:
         """Return after how many seconds others are asked beside a daemon that has not answered."""
@@ -68,6 +75,20 @@ class Asks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """With whom a room was compared.
+
+    Args:
+        heard: whether any member has stated what it holds.
+        alike: node ids of the daemons that hold the same, or of which all was taken just now. One of which something
+            could not be taken before is none of them: it may be that it can be now.
+    """
+
+    heard: bool
+    alike: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
 class _With:
     """A member that is compared with."""
 
@@ -82,6 +103,8 @@ class _With:
     """Set once the next one may be compared with: it is done, or slow."""
     done: anyio.Event = field(default_factory=anyio.Event)
     failed: list[Exception] = field(default_factory=list)
+    is_alike: bool = False
+    """Whether all was taken that it has."""
 
     @property
     def key(self) -> str:
@@ -101,8 +124,8 @@ class Reconciler:
         self._asks = asks
         self._locks: dict[RoomId, anyio.Lock] = {}
 
-    async def room(self, room_id: RoomId) -> bool:
-        """Bring a room to what the members who can be reached hold; tell whether any of them has answered.
+    async def room(self, room_id: RoomId) -> Compared:
+        """Bring a room to what the members who can be reached hold; tell with whom it was compared.
 
         One at a time for each room: whoever comes second finds what is left.
         """
@@ -114,34 +137,55 @@ class Reconciler:
             if not lock.locked() and not lock.statistics().tasks_waiting:
                 self._locks.pop(room_id, None)
 
-    async def _room(self, room_id: RoomId) -> bool:
+    async def _room(self, room_id: RoomId) -> Compared:
         ours = await self._call(lambda engine: engine.roots.statement(room_id))
         if ours is None:
-            return False
+            return Compared(heard=False)
         late = partial(self._late, room_id)
-        answers = await self._asks.fetch(doc_id("root", room_id=room_id), ours, late)
-        found = [await self._call(partial(take_root, room_id=room_id, raw=raw)) for raw in answers]
-        members = [theirs for theirs in found if theirs is not None]
-        began: list[_With] = []
+        answers = await self._asks.fetch_from(doc_id("root", room_id=room_id), ours, late)
+        members = await self._roots(room_id, answers)
+        if len(members) < len(answers) or any([await self._differing(room_id, theirs) for theirs in members.values()]):
+            await self._asks.newest(room_id)
+            members = await self._roots(room_id, answers)
+        began: dict[Answer[bytes], _With] = {}
+        alike: set[str] = set()
         async with anyio.create_task_group() as group:
-            for theirs in members:
-                home = await self._call(partial(_home_of_differing, room_id=room_id, theirs=theirs))
-                if home is not None:
-                    began.append(_With(room_id, theirs, self._asks.patience(home)))
-                    group.start_soon(self._compared, began[-1])
-                    await began[-1].turned.wait()
-            if not await _all_done(began, len(members)):
+            for answer, theirs in members.items():
+                if await self._differing(room_id, theirs):
+                    home = await self._home(theirs)
+                    began[answer] = other = _With(room_id, theirs, self._asks.patience(home))
+                    group.start_soon(self._compared, other)
+                    await other.turned.wait()
+                elif answer.peer == await self._home(theirs) and await self._same(room_id, theirs):
+                    alike.add(answer.peer)
+            if not await _all_done(list(began.values()), len(members)):
                 group.cancel_scope.cancel()
                 self._asks.differs(room_id)
-        for other in began:
+        for answer, other in began.items():
             for error in other.failed:
                 raise error
-        return bool(members)
+            if other.is_alike and answer.peer == await self._home(other.theirs):
+                alike.add(answer.peer)
+        return Compared(bool(members), frozenset(alike))
+
+    async def _roots(self, room_id: RoomId, answers: Sequence[Answer[bytes]]) -> dict[Answer[bytes], Theirs]:
+        """Take what members state, and return that of those whose roots count, by their answers."""
+        found = {one: await self._call(partial(take_root, room_id=room_id, raw=one.said)) for one in answers}
+        return {answer: theirs for answer, theirs in found.items() if theirs is not None}
+
+    async def _differing(self, room_id: RoomId, theirs: Theirs) -> bool:
+        return await self._call(partial(_differs, room_id=room_id, theirs=theirs))
+
+    async def _same(self, room_id: RoomId, theirs: Theirs) -> bool:
+        return await self._call(lambda engine: engine.store.tree.root(room_id).same(theirs.node))
+
+    async def _home(self, theirs: Theirs) -> str:
+        return await self._call(lambda engine: engine.keyring.home(theirs.entity))
 
     async def _late(self, room_id: RoomId, answer: Answer[bytes]) -> None:
         """Take the root of a member for whom nobody has waited."""
         theirs = await self._call(partial(take_root, room_id=room_id, raw=answer.said))
-        if theirs is not None and await self._call(partial(_differs, room_id=room_id, theirs=theirs)):
+        if theirs is not None and await self._differing(room_id, theirs):
             self._asks.differs(room_id)
 
     async def _compared(self, other: _With) -> None:
@@ -166,8 +210,8 @@ class Reconciler:
             return
         if exchange.is_given_up:
             log.warning("a member tells of much that can't be taken", member=other.theirs.entity, room=other.room_id)
-        is_all = not exchange.is_given_up and not sum(other.left)
-        await self._call(partial(_settle, room_id=other.room_id, theirs=other.theirs, is_all=is_all))
+        other.is_alike = not exchange.is_given_up and not sum(other.left)
+        await self._call(partial(_settle, room_id=other.room_id, theirs=other.theirs, is_all=other.is_alike))
 
     async def _follow(self, other: _With, exchange: Exchange) -> None:
         """Follow what differs, and fetch it.
@@ -318,11 +362,6 @@ async def sum_up(call: CallEngine) -> bool:
 def _sum_up_some(engine: SyncParts) -> bool:
     with engine.store.transaction():
         return engine.store.tree.build_some()
-
-
-def _home_of_differing(engine: SyncParts, room_id: RoomId, theirs: Theirs) -> str | None:
-    """Return the daemon of a member of whom there may be something to take; None where there is nothing."""
-    return engine.keyring.home(theirs.entity) if engine.roots.differs(room_id, theirs) else None
 
 
 def _settle(engine: SyncParts, room_id: RoomId, theirs: Theirs, is_all: bool) -> None:
