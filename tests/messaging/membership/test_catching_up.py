@@ -9,10 +9,14 @@ from threading import Thread
 import anyio
 import pytest
 
+from sublet.messaging.engine.engine import Engine
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.membership import catching_up
 from sublet.messaging.ports.network import Heard
 from sublet.messaging.reconciling.roots import Roots
+from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle, encode_bundle
+from sublet.protocol.ezagent.envelope import seal, unpack
+from sublet.protocol.ezagent.keys import doc_id
 from support.members import SECONDS, Member, member, room_of
 from support.memory_network import MemoryHub
 
@@ -45,6 +49,8 @@ class Proven:
         self.peers = {daemon_of(other): 1 for other in others}
         self._networks = {daemon_of(other): other.network for other in others}
         self.asked: list[tuple[str, str]] = []
+        self.answers_roots_alone = ""
+        """Of whom nothing but its root is heard."""
         self._query = one.network.query
         one.network.linked = lambda: list(self.peers)  # type: ignore[method-assign]
         one.service._catching_up._read_met = lambda: dict(self.peers)
@@ -55,8 +61,9 @@ class Proven:
 
         def wait() -> None:
             of = [self._networks[peer]] if peer in self._networks else None  # as before, where that was looked up then
-            for answer in self._query(key, payload, timeout_seconds, of):
-                heard(answer)
+            if peer != self.answers_roots_alone or key.endswith("/root"):
+                for answer in self._query(key, payload, timeout_seconds, of):
+                    heard(answer)
             heard(None)
 
         Thread(target=wait, daemon=True).start()
@@ -201,3 +208,93 @@ async def test_of_whom_something_could_not_be_taken_is_asked_again_for_what_may_
         await alice.service.asking.room(room)
         assert proven.of(f"{room}/config/state") == {daemon_of(bob)}
         assert await alice.bodies(room) == ["here", "refused before"]
+
+
+async def test_who_states_our_root_and_holds_more_keeps_that_back_until_our_root_changes_or_a_gap_shows_it(
+    tmp_path: Path,
+) -> None:
+    hub = MemoryHub()
+    async with (
+        member("alice", 1, hub, tmp_path) as alice,
+        member("bob", 2, hub, tmp_path) as bob,
+        member("carol", 3, hub, tmp_path) as carol,
+    ):
+        room = await room_of(alice, bob, carol)
+        proven = Proven(alice, bob, carol)
+        lies = await says_to_hold_what_the_asker_does(bob)
+        await quiet(alice)
+        hub.loss = 1.0
+        proven.answers_roots_alone = daemon_of(bob)  # and does not acknowledge what it keeps back
+        await bob.bus.message.send(room_id=room, body="kept back")
+        proven.asked.clear()
+        await alice.service.asking.room(room)
+        assert lies, "it was asked for its root"
+        assert await alice.bodies(room) == []
+        assert daemon_of(bob) not in proven.of(f"{room}/config/state"), "it was taken at its word"
+        proven.answers_roots_alone = ""
+        await carol.bus.message.send(room_id=room, body="of carol")
+        await alice.service.asking.room(room)
+        assert set(await alice.bodies(room)) == {"kept back", "of carol"}, "the root that it has signed is ours no more"
+        await bob.bus.message.send(room_id=room, body="kept back, too")
+        hub.loss = 0.0
+        await bob.bus.message.send(room_id=room, body="said")
+        await until_bodies(alice, room, {"kept back", "of carol", "kept back, too", "said"})
+
+
+async def test_a_root_that_was_settled_and_is_not_ours_is_not_alike(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    async with member("alice", 1, hub, tmp_path) as alice, member("bob", 2, hub, tmp_path) as bob:
+        room = await room_of(alice, bob)
+        proven = Proven(alice, bob)
+        hub.loss, bob.network.linked = 1.0, list  # type: ignore[method-assign]
+        await alice.bus.message.send(room_id=room, body="that bob lacks")
+        for _ in range(2):  # the first time it is compared with, the second time that was settled
+            proven.asked.clear()
+            await alice.service.asking.room(room)
+            assert proven.of(f"{room}/config/state") == {daemon_of(bob)}
+        assert not proven.of(f"/tree/{bob.id}"), "nothing is followed that was settled"
+
+
+async def test_a_room_that_is_known_and_has_no_shard_yet_asks_for_roots_first(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    async with member("alice", 1, hub, tmp_path) as alice, member("bob", 2, hub, tmp_path) as bob:
+        room = await room_of(alice, bob)
+        await quiet(alice)
+        proven = Proven(alice, bob)
+        with anyio.fail_after(SECONDS):
+            while [key for _, key in proven.asked] != [f"ezagent/{room}/root"]:
+                proven.asked.clear()
+                await alice.service.asking.room(room)
+
+
+async def says_to_hold_what_the_asker_does(one: Member) -> list[bytes]:
+    """Let a member answer each question for its root with the one that the asker has stated; return these answers.
+
+    It asks nobody, since a question would tell what it holds.
+    """
+    one.network.linked = list  # type: ignore[method-assign]
+    told: list[bytes] = []
+
+    def lie(engine: Engine) -> None:
+        honest = engine.roots.statement
+
+        def statement(room_id: str, asked_with: bytes = b"") -> bytes | None:
+            if not asked_with:
+                return honest(room_id, asked_with)
+            asked = unpack(decode_bundle(asked_with).of(RecordKind.ROOT)[0])
+            name, local = doc_id("root", room_id=room_id), engine.keyring.local[one.id]
+            envelope = seal(engine.keyring.key(one.id), one.id, name, engine.now_ms(), asked.payload)
+            record = local.record.encode()
+            told.append(encode_bundle([(RecordKind.IDENTITY, record), (RecordKind.ROOT, envelope.raw)]))
+            return told[-1]
+
+        engine.roots.statement = statement  # type: ignore[method-assign]
+
+    await one.service.on_engine(lie)
+    return told
+
+
+async def until_bodies(one: Member, room: str, wanted: set[str]) -> None:
+    with anyio.fail_after(SECONDS):
+        while set(await one.bodies(room)) != wanted:
+            await anyio.sleep(0.01)

@@ -146,6 +146,8 @@ class CatchingUp:
         unanswered = self._sync.take_unanswered()
         for room_id in await self._call(lambda engine: sorted(engine.here.ids & unanswered)):
             self._sync.want(WantedRoom(room_id))
+        if not lately:
+            return
         await self._ask_for_members(lately)
         for entity in self._own():
             await self._joining.ask(entity, lately)

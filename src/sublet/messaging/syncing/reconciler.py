@@ -4,8 +4,9 @@ Rules: roots come first, and where all are alike nothing else is asked. Else the
 count; then one member after the other is compared with, and after each of them all that could be taken is here. Where
 one takes longer than it does as a rule the next one is compared with beside it, and once the others are done nobody
 waits for it: it is asked again later. What is named is kept until it was told, so whoever is stopped goes on with it.
-Weak: a member of whom nothing can be taken is left alone until one of both roots changes, so a root that changes all
-the time costs an exchange each time.
+Weak: a member of whom nothing can be taken is compared with again only once one of both roots changes, so a root that
+changes all the time costs an exchange each time. Who states our root and holds more keeps that from nobody but itself:
+the other members are compared with all the same, and what it publishes shows the gap.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from sublet.messaging.accepting.arrival import ArrivalReport
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.reconciling.exchange import Exchange, below
 from sublet.messaging.reconciling.logs import RoomTree, first_question, go_on_at, wanted
-from sublet.messaging.reconciling.roots import MAX_PASSED_ON, Theirs, signer_of_root
+from sublet.messaging.reconciling.roots import Theirs
 from sublet.messaging.syncing.asking import Answer, Late
 from sublet.messaging.syncing.differences import SyncParts
-from sublet.messaging.syncing.doorkeeper import place_of
+from sublet.messaging.syncing.stated import Stated, alike, settle, stated_of
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle
 from sublet.protocol.ezagent.digest_tree import SALT_BYTES, Prefix
@@ -80,8 +81,8 @@ class Compared:
 
     Args:
         heard: whether any member has stated what it holds.
-        alike: node ids of the daemons that hold the same, or of which all was taken just now. One of which something
-            could not be taken before is none of them: it may be that it can be now.
+        alike: node ids of the daemons that have signed the root that is ours now. Whose root is another one is none of
+            them, though all was taken that could be: it may be that more can be now.
     """
 
     heard: bool
@@ -103,8 +104,6 @@ class _With:
     """Set once the next one may be compared with: it is done, or slow."""
     done: anyio.Event = field(default_factory=anyio.Event)
     failed: list[Exception] = field(default_factory=list)
-    is_alike: bool = False
-    """Whether all was taken that it has."""
 
     @property
     def key(self) -> str:
@@ -143,49 +142,38 @@ class Reconciler:
             return Compared(heard=False)
         late = partial(self._late, room_id)
         answers = await self._asks.fetch_from(doc_id("root", room_id=room_id), ours, late)
-        members = await self._roots(room_id, answers)
-        if len(members) < len(answers) or any([await self._differing(room_id, theirs) for theirs in members.values()]):
+        members = await self._stated(room_id, answers)
+        if len(members) < len(answers) or any(one.differs for one in members.values()):
             await self._asks.newest(room_id)
-            members = await self._roots(room_id, answers)
-        began: dict[Answer[bytes], _With] = {}
-        alike: set[str] = set()
+            members = await self._stated(room_id, answers)
+        began: list[_With] = []
         async with anyio.create_task_group() as group:
-            for answer, theirs in members.items():
-                if await self._differing(room_id, theirs):
-                    home = await self._home(theirs)
-                    began[answer] = other = _With(room_id, theirs, self._asks.patience(home))
+            for one in members.values():
+                if await self._differs(room_id, one.theirs):  # still: much may have come of those before it
+                    other = _With(room_id, one.theirs, self._asks.patience(one.home))
+                    began.append(other)
                     group.start_soon(self._compared, other)
                     await other.turned.wait()
-                elif answer.peer == await self._home(theirs) and await self._same(room_id, theirs):
-                    alike.add(answer.peer)
-            if not await _all_done(list(began.values()), len(members)):
+            if not await _all_done(began, len(members)):
                 group.cancel_scope.cancel()
                 self._asks.differs(room_id)
-        for answer, other in began.items():
+        for other in began:
             for error in other.failed:
                 raise error
-            if other.is_alike and answer.peer == await self._home(other.theirs):
-                alike.add(answer.peer)
-        return Compared(bool(members), frozenset(alike))
+        return Compared(bool(members), await self._call(partial(alike, room_id=room_id, members=members)))
 
-    async def _roots(self, room_id: RoomId, answers: Sequence[Answer[bytes]]) -> dict[Answer[bytes], Theirs]:
-        """Take what members state, and return that of those whose roots count, by their answers."""
-        found = {one: await self._call(partial(take_root, room_id=room_id, raw=one.said)) for one in answers}
-        return {answer: theirs for answer, theirs in found.items() if theirs is not None}
+    async def _stated(self, room_id: RoomId, answers: Sequence[Answer[bytes]]) -> dict[Answer[bytes], Stated]:
+        """Take what members state, one after the other, and return that of those whose roots count."""
+        found = {answer: await self._call(partial(stated_of, room_id=room_id, raw=answer.said)) for answer in answers}
+        return {answer: one for answer, one in found.items() if one is not None}
 
-    async def _differing(self, room_id: RoomId, theirs: Theirs) -> bool:
-        return await self._call(partial(_differs, room_id=room_id, theirs=theirs))
-
-    async def _same(self, room_id: RoomId, theirs: Theirs) -> bool:
-        return await self._call(lambda engine: engine.store.tree.root(room_id).same(theirs.node))
-
-    async def _home(self, theirs: Theirs) -> str:
-        return await self._call(lambda engine: engine.keyring.home(theirs.entity))
+    async def _differs(self, room_id: RoomId, theirs: Theirs) -> bool:
+        return await self._call(lambda engine: engine.roots.differs(room_id, theirs))
 
     async def _late(self, room_id: RoomId, answer: Answer[bytes]) -> None:
         """Take the root of a member for whom nobody has waited."""
-        theirs = await self._call(partial(take_root, room_id=room_id, raw=answer.said))
-        if theirs is not None and await self._differing(room_id, theirs):
+        stated = await self._call(partial(stated_of, room_id=room_id, raw=answer.said))
+        if stated is not None and stated.differs:
             self._asks.differs(room_id)
 
     async def _compared(self, other: _With) -> None:
@@ -210,8 +198,8 @@ class Reconciler:
             return
         if exchange.is_given_up:
             log.warning("a member tells of much that can't be taken", member=other.theirs.entity, room=other.room_id)
-        other.is_alike = not exchange.is_given_up and not sum(other.left)
-        await self._call(partial(_settle, room_id=other.room_id, theirs=other.theirs, is_all=other.is_alike))
+        is_all = not exchange.is_given_up and not sum(other.left)
+        await self._call(partial(settle, room_id=other.room_id, theirs=other.theirs, is_all=is_all))
 
     async def _follow(self, other: _With, exchange: Exchange) -> None:
         """Follow what differs, and fetch it.
@@ -321,35 +309,6 @@ async def _all_done(began: Sequence[_With], members: int) -> bool:
     return True
 
 
-def take_root(engine: SyncParts, room_id: RoomId, raw: bytes) -> Theirs | None:
-    """Take what a member states that it has of a room; None where it is no such statement."""
-    try:
-        bundle = decode_bundle(raw)
-        engine.intake.take_bundle(None, signer_of_root(bundle))
-        statement = bundle.of(RecordKind.ROOT)
-        if not statement:
-            raise malformed("an answer without a root")
-        theirs = engine.roots.take(room_id, statement[0])
-    except Refused as refused:
-        engine.intake.counts[refused.refusal] += 1
-        return None
-    for passed_on in statement[1 : 1 + MAX_PASSED_ON]:
-        try:
-            engine.roots.take(room_id, passed_on)
-        except Refused as refused:
-            engine.intake.counts[refused.refusal] += 1
-    return theirs
-
-
-def differs_at_asker(engine: SyncParts, key: str, body: bytes) -> RoomId | None:
-    """Return the room of which somebody asks for our root and states another one; None where nothing is to be taken."""
-    place = place_of(key)
-    if place.kind != "root" or place.room_id is None or not body:
-        return None
-    theirs = take_root(engine, place.room_id, body)
-    return place.room_id if theirs is not None and engine.roots.differs(place.room_id, theirs) else None
-
-
 async def sum_up(call: CallEngine) -> bool:
     """Sum up what an older version has written, so that rooms can be compared; tell whether there was anything."""
     if await call(lambda engine: engine.store.tree.is_built):
@@ -362,18 +321,6 @@ async def sum_up(call: CallEngine) -> bool:
 def _sum_up_some(engine: SyncParts) -> bool:
     with engine.store.transaction():
         return engine.store.tree.build_some()
-
-
-def _settle(engine: SyncParts, room_id: RoomId, theirs: Theirs, is_all: bool) -> None:
-    """Note that all was taken of a member that could be, and look whether it is as much as it has signed."""
-    engine.roots.settle(room_id, theirs)
-    config = doc_id("config", room_id=room_id)
-    if is_all and not engine.quotas.has_passed_over(room_id) and not engine.intake.gathering.clocks(config):
-        engine.roots.shown(room_id, theirs)
-
-
-def _differs(engine: SyncParts, room_id: RoomId, theirs: Theirs) -> bool:
-    return engine.roots.differs(room_id, theirs)
 
 
 def _below(engine: SyncParts, room_id: RoomId, asked: Sequence[Prefix], salt: bytes) -> bytes:
