@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from support.histories.generating import generate
-from support.histories.kept import CODE_CHARS, Results, State, state
+from support.histories.kept import CODE_CHARS, Results, State, said, state
 from support.histories.kinds import KINDS
 from support.histories.playing import play
 from support.histories.promises import Promise, Promises, Shown, Views
@@ -118,13 +118,14 @@ def test_what_came_of_histories_is_kept_for_later_runs(tmp_path: Path) -> None:
     (kept,) = _results(path).all()
     assert (kept.kind, kept.acknowledged, kept.seconds, kept.worked, kept.commit) == ("kills", 7, 0.5, 1.3, "commit a")
     assert kept.right
-    assert not _results(path, code="b").needs(history)
-    assert _results(path, code="b").needs(history, anew=True)
-    assert not _results(path).needs(history, anew=True), "of this code it is there"
+    assert not _results(path).needs(history), "of this code it is there"
+    assert _results(path, code="b").needs(history)
+    assert _results(path, code="b").all() == [], "of other code nothing is known"
+    assert not _results(path, code="b").needs(history, older=True)
+    assert _results(path, code="b").all(older=True) == [kept]
     assert _results(path).needs(generate("kills", 5, OPERATIONS, DAEMONS))
     assert _results(path, asked=500).needs(history)
     assert _results(path, processes=True).needs(history)
-    assert _results(path).all(["commit b"]) == []
 
 
 def test_a_history_that_was_not_right_is_played_again_once_the_code_has_changed(tmp_path: Path) -> None:
@@ -133,8 +134,10 @@ def test_a_history_that_was_not_right_is_played_again_once_the_code_has_changed(
     assert [(one.lost, one.differed, one.errors, one.right) for one in _results(path).all()] == [(1, True, 1, False)]
     assert not _results(path).needs(history)
     assert _results(path, code="b").needs(history)
+    assert _results(path, code="b").needs(history, older=True)
     _results(path, code="b").keep(history, Verdict(7, 2, seconds=1.0), 1.0)
-    assert [(one.code, one.right) for one in _results(path).all()] == [("b", True)], "it takes the other's place"
+    kept = _results(path).all(older=True)
+    assert [(one.code, one.right) for one in kept] == [("b", True)], "it takes the other's place"
 
 
 def test_the_file_of_results_does_not_depend_on_the_order_in_which_histories_were_played(tmp_path: Path) -> None:
@@ -150,3 +153,9 @@ def test_the_code_that_was_played_has_a_name() -> None:
     in_process, with_daemons = state(processes=False), state(processes=True)
     assert len(in_process.code) == len(with_daemons.code) == CODE_CHARS
     assert in_process.code != with_daemons.code
+
+
+def test_what_is_played_is_another_one_with_what_it_says_and_not_with_how_it_is_explained() -> None:
+    said_before = said('"""One."""\n\n\ndef f(x: int) -> int:\n    """Two."""\n    return x + 1  # three\n')
+    assert said("def f(x: int) -> int:\n    # four\n    return (x\n        + 1)\n") == said_before
+    assert said("def f(x: int) -> int:\n    return x + 2\n") != said_before

@@ -183,6 +183,7 @@ class _Query:
     def __init__(self, key: str, payload: bytes) -> None:
         self.key = key
         self.payload = payload
+        self.peer = ANYBODY
         self._answer: bytes | None = None
         self._done = Event()
 
