@@ -4,7 +4,7 @@ Zenoh trusts the public web roots beside the authorities that it is given, names
 can't be told while it runs that a peer was added or removed. So it has no port: for each peer it listens on a socket in
 a directory that only its own user enters, and calls such sockets, so it is known from whom something comes. One thread
 moves the bytes between these and TLS connections whose keys it has verified itself. Whoever is not pinned any more is
-cut at once, who declares what no daemon does is shut out for a while, and who says more than its share (``pace``) waits.
+cut at once, who declares what no daemon does is shut out for a while, who says more than its share (``pace``) waits.
 
 Weak: that thread is Python, so while the interpreter is busy with other threads, what passes waits for its turn.
 """
