@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from support.histories.generating import generate
-from support.histories.kept import CODE_CHARS, Results, State, said, state
+from support.histories.kept import CODE_CHARS, Results, State, state
 from support.histories.kinds import KINDS
 from support.histories.playing import play
 from support.histories.promises import Promise, Promises, Shown, Views
@@ -153,9 +153,3 @@ def test_the_code_that_was_played_has_a_name() -> None:
     in_process, with_daemons = state(processes=False), state(processes=True)
     assert len(in_process.code) == len(with_daemons.code) == CODE_CHARS
     assert in_process.code != with_daemons.code
-
-
-def test_what_is_played_is_another_one_with_what_it_says_and_not_with_how_it_is_explained() -> None:
-    said_before = said('"""One."""\n\n\ndef f(x: int) -> int:\n    """Two."""\n    return x + 1  # three\n')
-    assert said("def f(x: int) -> int:\n    # four\n    return (x\n        + 1)\n") == said_before
-    assert said("def f(x: int) -> int:\n    return x + 2\n") != said_before

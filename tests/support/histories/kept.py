@@ -2,14 +2,12 @@
 
 Rules: the file has one line for each history, in a fixed order, so that it can be kept beside the code and what changes
 in it can be read. A history that is played once more takes the place of what came of it before. What came of one holds
-for the code that was played and for no other: each line has a digest of it, of what it says and not of how it is laid
-out or explained. So results stay good while other parts change. The commit is told beside it; one whose code was
-changed and not committed has a ``+``.
+for the code that was played and for no other: each line has a digest of it, so results stay good while other parts
+change. The commit is told beside it; one whose code was changed and not committed has a ``+``.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import os
@@ -42,10 +40,10 @@ _MATTERS: Final = {
     True: (
         *_ROOMS,
         *_PLAYED,
-        "src/sublet/app",
+        "src/sublet/app/peering.py",
+        "src/sublet/app/rooms.py",
         "src/sublet/daemon/peering",
         "src/sublet/daemon/rooms",
-        "src/sublet/daemon/operations",
         "src/sublet/tasks.py",
         f"{_HERE}/by_control.py",
         f"{_HERE}/in_namespaces.py",
@@ -84,25 +82,10 @@ def state(processes: bool) -> State:
         for path in sorted(there.rglob("*.py")) if there.is_dir() else [there]:
             name = str(path.relative_to(_ROOT))
             if not name.startswith(f"{_NOT}/"):
-                found.update(name.encode() + b"\0" + said(path.read_text(encoding="utf-8")).encode())
+                found.update(name.encode() + b"\0" + path.read_bytes())
     changed = _git("status", "--porcelain", "--", *_MATTERS[processes])
     commit = _git("rev-parse", f"--short={CODE_CHARS}", "HEAD") or "none"
     return State(commit + ("+" if changed else ""), found.hexdigest()[:CODE_CHARS])
-
-
-def said(source: str) -> str:
-    """Return what a module says, without comments, docstrings and layout."""
-    module = ast.parse(source)
-    for node in ast.walk(module):
-        for name in ("body", "orelse", "finalbody"):
-            inside = getattr(node, name, None)
-            if isinstance(inside, list):
-                setattr(node, name, [one for one in inside if not _explains(one)])
-    return ast.dump(module)
-
-
-def _explains(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _git(*arguments: str) -> str:
