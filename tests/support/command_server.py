@@ -177,9 +177,9 @@ def command_server() -> CommandServer:
 
 def serve(channel: socket.socket) -> None:
     """Fork for each message until the other side has gone."""
-    import rich.console  # noqa: F401 - what forks need not load
+    import rich.console
     import rich.table  # noqa: F401
-    import typer._adapters  # noqa: F401
+    import typer._adapters
     import typer._click.decorators  # noqa: F401
 
     from sublet.cli import app, entry, rendering  # noqa: F401
