@@ -209,6 +209,11 @@ class MessagingService:
         await self._attending.entity(entity.record.entity_id)
         await self._joining.ask(entity.record.entity_id)
 
+    async def tell_devices(self, entity: EntityId) -> None:
+        """Tell all rooms of one of ours at once which devices it has; who misses it learns it with any answer."""
+        for room_id in await self._call(lambda engine: [state.room_id for state in engine.here.of(entity)]):
+            await self.delivery.say_here(room_id)
+
     @overload
     async def call(
         self,

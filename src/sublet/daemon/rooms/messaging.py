@@ -25,6 +25,7 @@ from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.clocks import ClockDiffers, clock_differs, clocks_that_differ
 from sublet.daemon.rooms.entities import daemon_of
 from sublet.daemon.rooms.known_buses import KnownBuses
+from sublet.daemon.rooms.own_device import OwnDevice
 from sublet.daemon.rooms.peer_buses import PeerBuses
 from sublet.daemon.rooms.relay_keeper import RelayKeeper
 from sublet.daemon.rooms.running_rooms import Door, RunningRooms
@@ -68,6 +69,7 @@ class Messaging:
         homes: knows from which home each peer may come.
         set_aside: keeps bytes of the database that were damaged (what they were, the bytes, why).
         relay: keeps this daemon at its relay; None for no relay.
+        device: this daemon as a device of somebody who is at home elsewhere.
     """
 
     def __init__(
@@ -85,7 +87,9 @@ class Messaging:
         homes: Homes | None = None,
         set_aside: Callable[[str, bytes, str], object] = lambda *_: None,
         relay: RelayKeeper | None = None,
+        device: OwnDevice | None = None,
     ) -> None:
+        self.device = device or OwnDevice(identity, state_dir)
         self._relay = relay if relay is not None and relay.relay is not None else None
         self._services = services
         self._consent = consent
@@ -131,6 +135,11 @@ class Messaging:
     async def wanted(self) -> None:
         """Return once somebody wants it who can't be served yet."""
         await self._wanted.wait()
+
+    @property
+    def encryption(self) -> str:
+        """From whom what is said in a new room is hidden, where nobody says otherwise."""
+        return self._settings.encryption
 
     @property
     def running(self) -> bool:
@@ -222,6 +231,7 @@ class Messaging:
         registry = await asyncio.to_thread(registry_of, self._settings.extensions)
         self._present = set(self._agents())
         entities = await asyncio.to_thread(load_entities, self._keys_dir, self._identity, sorted(self._present))
+        entities += [elsewhere] if (elsewhere := self.device.local()) is not None else []
         if self._healing is None:
             self._healing = Healing(self._database, _now_ms, self._set_aside)
         healing = self._healing
@@ -249,7 +259,7 @@ class Messaging:
         async with service.running():
             self._service = service
             self._settled.set()
-            yield RunningRooms(service, network, healing, registry, entities, self._relay, self._services)
+            yield RunningRooms(service, network, healing, registry, entities, self.device, self._relay, self._services)
 
     async def _join(self, network: ZenohNetwork, links: Links) -> None:
         """Keep to the buses of all paired daemons, until cancelled.

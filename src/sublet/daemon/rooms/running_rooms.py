@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from sublet.daemon.peering.homes import Homes
+from sublet.daemon.rooms.own_device import OwnDevice
 from sublet.daemon.rooms.relay_keeper import RelayKeeper
 from sublet.protocol.ids import node_id
 from sublet.tasks import Service, Services
@@ -31,6 +32,7 @@ class RunningRooms:
     healing: Healing
     registry: Registry
     entities: list[LocalEntity]
+    device: OwnDevice
     relay: RelayKeeper | None = None
     services: Services | None = None
 
@@ -41,9 +43,10 @@ class RunningRooms:
         service = self.service
         asks = Asks(service.on_engine, service.asking.document, service.asking.key, service.fetch)
         async with anyio.create_task_group() as group:
+            services = self.services or Services()
+            services.start(group, Service("own device", partial(self.device.run, service)))
             if self.relay is not None:
-                keep = Service("relay", partial(self.relay.run, self.network, service))
-                (self.services or Services()).start(group, keep)
+                services.start(group, Service("relay", partial(self.relay.run, self.network, service)))
             group.start_soon(beside)
             await self.healing.watch(self.registry, self.entities, asks)
             group.cancel_scope.cancel()

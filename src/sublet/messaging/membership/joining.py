@@ -116,10 +116,12 @@ class Joining:
         told = await self._call(partial(rooms_known, entity=entity)) | self.limits.left_out()
         for _ in range(MAX_INBOX_PARTS):
             before, more = len(told), False
-            for bundle in await self._sync.inbox(entity, told):
-                rooms, looked_at = await self._take(bundle, MAX_ROOMS_OF_ANSWER)
+            homes = await self._call(lambda engine: engine.keyring.homes(entity))
+            for answer in await self._sync.inbox(entity, told):
+                agreed = answer.peer in homes  # another device of the same entity, which is in these rooms
+                rooms, looked_at = await self._take(answer.said, MAX_ROOMS_OF_ANSWER, agreed=agreed)
                 told |= rooms
-                more |= bundle.more and looked_at  # nobody is asked on who tells of what nobody here looks at
+                more |= answer.said.more and looked_at  # nobody is asked on who tells of what nobody here looks at
             if not more or len(told) == before:
                 return
 
@@ -149,28 +151,33 @@ class Joining:
             else:
                 await self._declare(query.reply, encode_bundle(()))
 
-    async def _take(self, bundle: Bundle, most: int) -> tuple[set[RoomId], bool]:
+    async def _take(self, bundle: Bundle, most: int, *, agreed: bool = False) -> tuple[set[RoomId], bool]:
         """Take what a bundle of configs tells of; return all rooms that it holds, and whether any was looked at.
 
         Args:
             bundle: the configs, unverified.
             most: how many rooms are looked at.
+            agreed: whether somebody has said yes to these rooms, at another device of one of ours.
         """
         rooms = await anyio.to_thread.run_sync(rooms_in, bundle, most, limiter=self._trying)
         looked_at = False
         for room_id, offered in rooms.items():
             if await self._call(partial(is_new, room_id=room_id)):
                 async with self._turn:  # or a room that comes by two ways would be read twice
-                    looked_at |= await self._offered(room_id, offered)
+                    looked_at |= await self._offered(room_id, offered, agreed=agreed)
                 continue
             looked_at = True
             for part in parts_of(offered.config):
                 await self._call(partial(heard, room_id=room_id, bundle=part))
         return set(rooms), looked_at
 
-    async def _offered(self, room_id: RoomId, offered: Offered) -> bool:
+    async def _offered(self, room_id: RoomId, offered: Offered, *, agreed: bool) -> bool:
         """Take up a room, have it wait, or leave it out; return whether it was looked at."""
         homes = await self._call(partial(homes_of, offered=offered))
+        if agreed:
+            tried = partial(read_offer, self._trial, room_id, offered.config, homes)
+            read = await anyio.to_thread.run_sync(tried, limiter=self._trying)
+            return read.by is not None and await self._follow(room_id, offered.config, read.by, is_asked=True)
         may_invite = {signer: home for signer, home in homes.items() if self._accept(home)}
         found = await self._call(partial(consent.find, room_id=room_id))
         if found is not None and found.answer is Answer.DECLINED:
