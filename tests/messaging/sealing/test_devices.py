@@ -111,7 +111,7 @@ async def knows(who: Member, entity: str, count: int) -> None:
 
 async def added(first: Member, text: str) -> None:
     await first.bus.identity.add_device(link=text)
-    await first.service.tell_devices(first.id)
+    await first.service.devices.tell(first.id)
 
 
 async def test_two_devices_speak_as_one_entity_with_a_third_member(tmp_path: Path) -> None:
@@ -135,7 +135,10 @@ async def test_two_devices_speak_as_one_entity_with_a_third_member(tmp_path: Pat
         refs = (await bob.bus.timeline.list(room_id=room))["refs"]
         assert [ref["author"] for ref in refs] == [alice.id, alice.id, bob.id]
         listed = await laptop.bus.identity.devices()
-        assert [(one["name"], one["this"], one["first"]) for one in listed] == [("", False, True), ("laptop", True, False)]
+        assert [(one["name"], one["this"], one["first"]) for one in listed] == [
+            ("", False, True),
+            ("laptop", True, False),
+        ]
         with anyio.fail_after(SECONDS):
             while not await laptop.service.on_engine(lambda engine: engine.seals.writing_key(room)):
                 await anyio.sleep(0.05)
@@ -162,7 +165,7 @@ async def test_a_removed_device_opens_nothing_further_and_is_heard_no_more(tmp_p
         hub.published.clear()
         gone = await alice.bus.identity.remove_device(device="laptop")
         assert gone["name"] == "laptop"
-        await alice.service.tell_devices(alice.id)
+        await alice.service.devices.tell(alice.id)
         await knows(bob, alice.id, 1)
         for number, one in enumerate((alice, bob)):
             await one.bus.message.send(room_id=room, body=f"{PLANTED} {number}")
@@ -193,7 +196,7 @@ async def test_who_comes_later_verifies_what_a_removed_device_has_said(tmp_path:
         for one in (alice, bob):
             await one.until(room, lambda bodies: bodies == ["of the laptop"])
         await alice.bus.identity.remove_device(device="laptop")
-        await alice.service.tell_devices(alice.id)
+        await alice.service.devices.tell(alice.id)
         await knows(bob, alice.id, 1)
         await alice.bus.room.invite(room_id=room, entity=carol.id)
         await carol.until(room, lambda bodies: bodies == ["of the laptop"])
@@ -224,11 +227,11 @@ async def test_drafts_profile_reading_and_watches_follow_to_the_other_device(tmp
                 await laptop.service.asking.document(f"ezagent/{alice.id}/ext/profile")
                 found = (
                     (await laptop.bus.drafts.load(room_id=room) or {}).get("body"),
-                    (await laptop.bus.profile.get(entity_id=alice.id))["frontmatter"].get("display_name"),
-                    len(await laptop.bus.watch.list()),
+                    (await laptop.bus.profile.get(entity=alice.id))["frontmatter"].get("display_name"),
+                    bool(await laptop.bus.watch.list()),
                     (await laptop.bus.receipts.summary(room_id=room))["unread"],
                 )
-                if found == ("half a sentence", "Alice", 1, 0):
+                if found == ("half a sentence", "Alice", True, 0):
                     break
                 await anyio.sleep(0.1)
 

@@ -1,4 +1,4 @@
-"""Files of sealed rooms: named, kept and told sealed, so that who is no member learns neither bytes, name nor length."""
+"""Files of sealed rooms: named, kept and told sealed; who is no member learns neither bytes, name nor length."""
 
 from __future__ import annotations
 

@@ -10,7 +10,9 @@ from sublet.daemon.api.base import Request, View
 from sublet.daemon.api.operation import Asks, Nothing, Operation, Segment
 from sublet.daemon.api.peers import GivenName
 from sublet.policy.decision import Action
+from sublet.protocol.patterns import Pattern
 
+_DEVICE = Pattern(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
 DeviceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,31}$")]
 
 
@@ -30,7 +32,7 @@ class AddDevice(Request):
 class OneDevice(Request):
     """One device."""
 
-    device: Annotated[str, Segment("a device's name, or the beginning of its id")]
+    device: Annotated[str, Segment(_DEVICE.match, "name or id of a device", "See: sublet device list")]
 
 
 class DeviceView(View):

@@ -11,7 +11,6 @@ from sublet.daemon.api.operation import Asks, Hides, Nothing, Operation
 from sublet.daemon.api.room_fields import Entity, OneRoom, RoomName
 from sublet.policy.decision import Action
 
-
 Level = Literal["members", "transport_only"]
 
 

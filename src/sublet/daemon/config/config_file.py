@@ -160,7 +160,7 @@ class MessagingConfig(BaseModel):
     )
     encryption: Literal["members", "transport_only"] = Field(
         default="members",
-        description="Of new rooms, those of delegations too: members (what is said there is hidden from all but members) "
+        description="Of new rooms, those of delegations too: members (what is said is hidden from all but members) "
         "or transport_only (from who taps a link)",
     )
     extensions: Annotated[list[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]], Field(max_length=64)] = Field(

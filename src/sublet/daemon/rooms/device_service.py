@@ -93,7 +93,7 @@ class DeviceService:
     async def add(self, request: AddDevice, caller: Subject) -> DeviceChange:
         _require_person(caller)
         found = await self._speaking.call(caller, device_calls.add_device, link=request.link)
-        await (await self._speaking.service()).tell_devices(self._own.person)
+        await (await self._speaking.service()).devices.tell(self._own.person)
         try:
             fingerprint = ids.fingerprint(parse_link(request.link).key)
         except Refused:
@@ -104,7 +104,7 @@ class DeviceService:
     async def remove(self, request: OneDevice, caller: Subject) -> DeviceChange:
         _require_person(caller)
         found = await self._speaking.call(caller, device_calls.remove_device, device=request.device)
-        await (await self._speaking.service()).tell_devices(self._own.person)
+        await (await self._speaking.service()).devices.tell(self._own.person)
         return DeviceChange(**_view(found).model_dump())
 
 

@@ -144,7 +144,7 @@ class OwnDevice:
                 encoded = b64(record.encode())
                 await asyncio.to_thread(self._keep, kept.model_copy(update={"standing": "device", "record": encoded}))
                 await service.add(self._entity(record))
-                await service.tell_devices(kept.entity)
+                await service.devices.tell(kept.entity)
                 log.info("this daemon is a device now", entity=kept.entity, device=kept.name)
         elif not await service.on_engine(lambda engine: kept.entity in engine.keyring.local):
             await asyncio.to_thread(self._keep, kept.model_copy(update={"standing": "removed"}))

@@ -5,7 +5,14 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from sublet.messaging.builtins.config_values import ENCRYPTION, WINDOW, check_extensions, check_value, config_field, level_asked
+from sublet.messaging.builtins.config_values import (
+    ENCRYPTION,
+    WINDOW,
+    check_extensions,
+    check_value,
+    config_field,
+    level_asked,
+)
 from sublet.messaging.calls import room_calls as calls
 from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.opening.shards import DEFAULT_REFS_PER_MONTH

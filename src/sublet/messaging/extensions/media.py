@@ -1,8 +1,8 @@
 """EXT-10 Media: files that messages come with, kept once under their hash, and fetched by who wants to see them.
 
 A room tells which files belong to it (a document for each); whoever is a member of such a room gets the file, piece by
-piece, from a peer that has it, and believes it when the whole has the right hash. A file of a sealed room is kept, named
-and told sealed (``sealing.files``); its key, name and length stand in its document, which only members read.
+piece, from a peer that has it, and believes it when the whole has the right hash. A file of a sealed room is kept,
+named and told sealed (``sealing.files``); its key, name and length stand in its document, which only members read.
 
 Weak: what a room named before it was sealed stays as it is. A file that is sent once more under another epoch has
 another hash, and is kept twice.

@@ -32,8 +32,8 @@ MAX_RECORDS: Final = 8_192
 class LocalEntity:
     """One of our own: a person, an agent or the daemon.
 
-    ``client`` is its Yjs client id, fresh in every process since ``nonce`` is. ``key`` is the identity key, or where the
-    entity is at home elsewhere that of the device which this daemon is.
+    ``client`` is its Yjs client id, fresh in every process since ``nonce`` is. ``key`` is the identity key, or
+    where the entity is at home elsewhere that of the device which this daemon is.
     """
 
     record: EntityRecord
@@ -162,7 +162,7 @@ class Keyring:
         return entity in self._lists
 
     def keys(self, entity: EntityId) -> tuple[VerifyKey, ...] | None:
-        """Return the keys that sign for an entity in logs, of devices that were removed too; None where it is unknown."""
+        """Return the keys that sign for an entity in logs, also of devices that were removed; None where it is unknown."""
         return self._keys.get(entity)
 
     def speaking(self, entity: EntityId) -> tuple[VerifyKey, ...] | None:

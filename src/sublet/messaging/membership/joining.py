@@ -31,6 +31,7 @@ from sublet.messaging.membership.invitations import (
     rooms_known,
 )
 from sublet.messaging.membership.offer_limits import OfferLimits
+from sublet.messaging.membership.other_devices import with_several
 from sublet.messaging.parts import parts_of
 from sublet.messaging.ports.invitation_store import Answer, Invitation
 from sublet.messaging.ports.network import PeerQuery
@@ -52,6 +53,8 @@ MAX_ROOMS_OF_INVITATION: Final = 16
 """An invitation tells of one room; of more the rest is not looked at."""
 MAX_ROOMS_OF_ANSWER: Final = 1_024
 """Rooms that one answer tells of; those beyond are told of in the next one."""
+ASK_DEVICES_SECONDS: Final = 0.5
+"""How often an invitation has the other devices of ours asked."""
 MAX_INBOX_PARTS: Final = 64
 """Answers, one after the other, in which an entity that was away learns of its rooms."""
 
@@ -96,6 +99,7 @@ class Joining:
         self._trying = anyio.CapacityLimiter(1)
         self._turn = anyio.Lock()
         self._lock = threading.Lock()
+        self._asked_devices = -ASK_DEVICES_SECONDS
         bounds = Bounds(MAX_INVITATIONS, MAX_INVITATIONS_BYTES, MAX_INVITATIONS_OF_INVITER, MAX_BYTES_OF_INVITER)
         self._waiting: FairQueue[PeerQuery] = FairQueue(bounds)
 
@@ -113,6 +117,9 @@ class Joining:
     async def ask(self, entity: EntityId) -> None:
         """Ask which other rooms one of ours is a member of, part by part; each room is told of once."""
         await self._read()
+        await self._pull(entity)
+
+    async def _pull(self, entity: EntityId) -> None:
         told = await self._call(partial(rooms_known, entity=entity)) | self.limits.left_out()
         for _ in range(MAX_INBOX_PARTS):
             before, more = len(told), False
@@ -145,11 +152,20 @@ class Joining:
                 keys = await self._call(lambda engine: [local.key for local in engine.keyring.local.values()])
                 opened = partial(_opened, keys, query.payload)
                 bundle = await anyio.to_thread.run_sync(opened, limiter=self._trying)
+                await self._ask_devices()
                 await self._take(bundle, MAX_ROOMS_OF_INVITATION)
             except Refused:
                 query.drop()
             else:
                 await self._declare(query.reply, encode_bundle(()))
+
+    async def _ask_devices(self) -> None:
+        """Ask the other devices of ours first, once in ``ASK_DEVICES_SECONDS``: what they are in needs no other yes."""
+        now = anyio.current_time()
+        if now - self._asked_devices >= ASK_DEVICES_SECONDS:
+            self._asked_devices = now
+            for entity in await self._call(with_several):
+                await self._pull(entity)
 
     async def _take(self, bundle: Bundle, most: int, *, agreed: bool = False) -> tuple[set[RoomId], bool]:
         """Take what a bundle of configs tells of; return all rooms that it holds, and whether any was looked at.

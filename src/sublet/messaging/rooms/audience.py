@@ -1,8 +1,8 @@
 """Which daemons hear what is published of a room, and which of them may answer what is asked of it.
 
 Rules: nothing of a room goes to a daemon that no member lives on, and nobody else is asked about it. Config of a room
-that anybody may look at (open, or to knock at) is for all. An entity's daemons are its devices: the one whose key vouches
-for it, or as long as no record of it is here that which its domain names, and those that were added.
+that anybody may look at (open, or to knock at) is for all. An entity's daemons are its devices: the one whose key
+vouches for it, or as long as no record of it is here that which its domain names, and those that were added.
 """
 
 from __future__ import annotations

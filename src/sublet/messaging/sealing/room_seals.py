@@ -347,11 +347,15 @@ class RoomSeals:
         members = {member.entity for member in roster.values()}
         replaced = {device for device, entity in before.items() if device not in owners and entity in members} - gone
         self._replaced[room_id] = self._replaced.get(room_id, frozenset()) | replaced
-        removals = {short_hash(_REMOVAL, _DEVICE, device) for device in gone} | self._replaced[room_id] | {
-            short_hash(_REMOVAL, said.id[0].to_bytes(8, "big"), said.id[1].to_bytes(4, "big"))
-            for said in self._rooms.statements(room_id)
-            if said.about_member() and said.role is Role.LEFT
-        }
+        removals = (
+            {short_hash(_REMOVAL, _DEVICE, device) for device in gone}
+            | self._replaced[room_id]
+            | {
+                short_hash(_REMOVAL, said.id[0].to_bytes(8, "big"), said.id[1].to_bytes(4, "big"))
+                for said in self._rooms.statements(room_id)
+                if said.about_member() and said.role is Role.LEFT
+            }
+        )
         return RosterChanged(roster, removals=frozenset(removals), by_us=by_us)
 
     def _statements(self, room_id: RoomId) -> Iterator[KeyStatement]:

@@ -31,7 +31,7 @@ from sublet.protocol.ezagent.sealing.device_statements import (
     Kind,
     parse_statement,
 )
-from sublet.protocol.ezagent.sealing.devices import ever_keys, evaluate
+from sublet.protocol.ezagent.sealing.devices import evaluate, ever_keys
 from sublet.protocol.ids import node_id
 
 MAX_RECORD_BYTES: Final = 32 << 10

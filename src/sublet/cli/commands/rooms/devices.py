@@ -25,7 +25,9 @@ def device_link(
     ctx: typer.Context,
     peer: Annotated[
         str,
-        typer.Argument(metavar="PEER", help="The paired daemon where you are at home, by its name.", show_default=False),
+        typer.Argument(
+            metavar="PEER", help="The paired daemon where you are at home, by its name.", show_default=False
+        ),
     ],
     name: Annotated[
         str, typer.Option("--name", metavar="NAME", help="What to call this device: a-z, 0-9, dot, dash, underscore.")

@@ -100,7 +100,7 @@ def evaluate(entity: EntityId, identity_key: bytes, statements: Iterable[DeviceS
 
 
 def ever_keys(identity_key: bytes, statements: Iterable[DeviceStatement]) -> tuple[bytes, ...]:
-    """Return the raw keys of all devices that an entity has ever had, by whatever branch of a chain, its first one first.
+    """Return the raw keys of all devices that an entity ever had, by whatever branch of a chain, its first one first.
 
     What these have signed counts in logs for good: who was removed is kept from saying more where it is heard, and
     what others had taken by then is not taken from those who come later.
