@@ -162,7 +162,7 @@ class Keyring:
         return entity in self._lists
 
     def keys(self, entity: EntityId) -> tuple[VerifyKey, ...] | None:
-        """Return the keys that sign for an entity in logs, also of devices that were removed; None where it is unknown."""
+        """Return the keys that sign for an entity in logs, also of removed devices; None where it is unknown."""
         return self._keys.get(entity)
 
     def speaking(self, entity: EntityId) -> tuple[VerifyKey, ...] | None:

@@ -4,7 +4,8 @@ Rules: only a member's statement counts, and one from the future is refused. Wha
 before, or shows, is told (``contradictions``). Where the asker's root differs from ours, those that others have signed
 are passed on with it. With whom everything that can be taken was taken, nothing more is asked until one of both roots
 is another one. Weak: what somebody holds who is no member any more is in no root here. Of an entity with several
-devices no root is held against another one: each device has what it has, and a statement does not tell which one has made it.
+devices no root is held against another one: each device has what it has, and a statement does
+not tell which one has made it.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 ``version u8 · commitment 32 bytes · XChaCha20-Poly1305 of the file behind its length and before its padding``
 
 Rules: the hash of all these bytes is what the room names, so whoever is no member learns neither the file's own hash
-nor its length beyond a step. Of a file's key the bytes hold a commitment, so that one address stands for one file, whatever
-keys a room's members write beside it. A key is made of the file and of the epoch's key: the same file has one address
-while an epoch lasts, and whoever lacks that key can't try whether a file that it knows is in the room.
+nor its length beyond a step. Of a file's key the bytes hold a commitment, so that one address stands for one file,
+whatever keys a room's members write beside it. A key is made of the file and of the epoch's key: the same file has
+one address while an epoch lasts, and whoever lacks that key can't try whether a file that it knows is in the room.
 Weak: whoever holds the epoch's key can, a member that was removed later among them.
 """
 
