@@ -31,7 +31,7 @@ def three(tmp_path: Path) -> Iterator[tuple[Typing, Typing, Typing]]:
 
 def name_of(who: Typing, node_id: str) -> str:
     """Return what a daemon calls its peer."""
-    return next(one["name"] for one in who.json("peers", "list")["peers"] if one["node_id"] == node_id)
+    return next(str(one["name"]) for one in who.json("peers", "list")["peers"] if one["node_id"] == node_id)
 
 
 def added(home: Typing, laptop: Typing) -> str:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 from nacl.signing import SigningKey
 
-from messaging.sealing.test_sealed_rooms import ENCRYPTED
+from messaging.sealing.test_sealed_rooms import ENCRYPTED, _knows
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.registry import Registry
+from sublet.messaging.engine.engine import Engine
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.service import MessagingService
@@ -80,7 +82,7 @@ async def sealed(*members: Member) -> str:
     room = await room_of(*members)
     for other in members[1:]:
         with anyio.fail_after(SECONDS):
-            while await members[0].service.on_engine(lambda engine, id=other.id: engine.keyring.record(id)) is None:
+            while not await members[0].service.on_engine(partial(_knows, entity=other.id)):
                 await anyio.sleep(0.05)
     await members[0].bus.room.update_config(room_id=room, changes=ENCRYPTED)
     for one in members:
@@ -100,8 +102,8 @@ async def comes(who: Member, room: str) -> None:
 async def knows(who: Member, entity: str, count: int) -> None:
     """Wait until somebody knows how many devices an entity has."""
 
-    def seen(engine: object) -> int:
-        found = engine.keyring.devices(entity)  # type: ignore[attr-defined]
+    def seen(engine: Engine) -> int:
+        found = engine.keyring.devices(entity)
         return len(found.devices) if found is not None else 0
 
     with anyio.fail_after(SECONDS):

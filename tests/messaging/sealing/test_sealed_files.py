@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
 from messaging.sealing.test_sealed_rooms import sealed_room
+from sublet.messaging.engine.engine import Engine
 from sublet.messaging.extensions.media import MEDIA_FILES
 from sublet.protocol.encoding import b64
 from sublet.protocol.errors import SubletError
@@ -100,6 +102,10 @@ async def test_the_same_file_has_one_address_in_an_epoch_and_another_after_it(tm
         assert await alice.bus.media.get(room_id=room, blob_hash=first) == PLANTED
 
 
+def _named_wrongly(engine: Engine, entity: str, name: str, key: str) -> None:
+    engine.writing.set_fields(entity, name, [(None, ("file_key",), key)])
+
+
 async def test_a_key_that_opens_nothing_is_told_and_a_new_upload_mends_it(tmp_path: Path) -> None:
     hub = TappedHub()
     async with AsyncExitStack() as stack:
@@ -109,9 +115,7 @@ async def test_a_key_that_opens_nothing_is_told_and_a_new_upload_mends_it(tmp_pa
         blob_hash = await upload(alice, room)
         name = doc_id("blob_ref", room_id=room, hash=blob_hash.removeprefix("sha256:"))
         for wrong in (b64(b"\0" * 32), "no key at all", b64(b"\0")):
-            await alice.service.on_engine(
-                lambda engine, wrong=wrong: engine.writing.set_fields(alice.id, name, [(None, ("file_key",), wrong)])
-            )
+            await alice.service.on_engine(partial(_named_wrongly, entity=alice.id, name=name, key=wrong))
             with pytest.raises(SubletError, match="does not open"):
                 await alice.bus.media.get(room_id=room, blob_hash=blob_hash)
         assert await upload(alice, room) == blob_hash

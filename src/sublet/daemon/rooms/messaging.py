@@ -259,7 +259,10 @@ class Messaging:
         async with service.running():
             self._service = service
             self._settled.set()
-            yield RunningRooms(service, network, healing, registry, entities, self.device, self._relay, self._services)
+            running = RunningRooms(
+                service, network, healing, registry, entities, self._relay, self._services, self.device
+            )
+            yield running
 
     async def _join(self, network: ZenohNetwork, links: Links) -> None:
         """Keep to the buses of all paired daemons, until cancelled.

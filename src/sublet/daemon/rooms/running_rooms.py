@@ -32,9 +32,9 @@ class RunningRooms:
     healing: Healing
     registry: Registry
     entities: list[LocalEntity]
-    device: OwnDevice
     relay: RelayKeeper | None = None
     services: Services | None = None
+    device: OwnDevice | None = None
 
     async def until_damaged(self, beside: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         """Run something until the database is found to be damaged, which is noted and mended at the next opening."""
@@ -44,7 +44,8 @@ class RunningRooms:
         asks = Asks(service.on_engine, service.asking.document, service.asking.key, service.fetch)
         async with anyio.create_task_group() as group:
             services = self.services or Services()
-            services.start(group, Service("own device", partial(self.device.run, service)))
+            if self.device is not None:
+                services.start(group, Service("own device", partial(self.device.run, service)))
             if self.relay is not None:
                 services.start(group, Service("relay", partial(self.relay.run, self.network, service)))
             group.start_soon(beside)

@@ -144,12 +144,12 @@ async def _upload(
         )
     if len(filename) > MAX_FILENAME_CHARS or len(media_type) > MAX_TYPE_CHARS:
         raise SubletError(LocalCode.INVALID_ARGUMENT, "the name or the type is too long", "Shorten it.")
-    given: Fields = {_DATA: data, _NAME: filename, _TYPE: media_type}
+    keep_it = partial(_keep, room_id=room_id, media_type=media_type, filename=filename)
     secret = await context.engine(partial(_secret, room_id=room_id))
-    if secret is not None:
-        key, sealed = await anyio.to_thread.run_sync(_sealed, secret, data)
-        given |= {_DATA: sealed, _SIZE: len(data), _KEY: b64(key)}
-    return await context.engine(partial(_keep, room_id=room_id, given=given))
+    if secret is None:
+        return await context.engine(partial(keep_it, data=data))
+    key, sealed = await anyio.to_thread.run_sync(_sealed, secret, data)
+    return await context.engine(partial(keep_it, data=sealed, sealing=(key, len(data))))
 
 
 def _secret(context: OperationContext, room_id: RoomId) -> bytes | None:
@@ -170,9 +170,20 @@ def _sealed(secret: bytes, data: bytes) -> tuple[bytes, bytes]:
     return key, seal_file(key, data)
 
 
-def _keep(context: OperationContext, room_id: RoomId, given: Fields) -> calls.FileKept:
+def _keep(
+    context: OperationContext,
+    room_id: RoomId,
+    data: bytes,
+    media_type: str,
+    filename: str,
+    sealing: tuple[bytes, int] | None = None,
+) -> calls.FileKept:
+    """Keep a file as it is, or sealed with a key, when it was of so many bytes; and let a room name it."""
     _offered(context, room_id)
-    if _KEY not in given and context.parts.seals.is_sealed(room_id):
+    given: Fields = {_DATA: data, _NAME: filename, _TYPE: media_type}
+    if sealing is not None:
+        given |= {_KEY: b64(sealing[0]), _SIZE: sealing[1]}
+    elif context.parts.seals.is_sealed(room_id):
         raise SubletError(LocalCode.CONFLICT, "the room was sealed a moment ago", "Send the file again.")
     intent = Intent("global_blob", Change.INSERT, "", room_id, context.entity, given)
     context.parts.hooks.pre_send(intent, {})
