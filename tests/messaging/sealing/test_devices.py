@@ -207,6 +207,21 @@ async def test_who_comes_later_verifies_what_a_removed_device_has_said(tmp_path:
             await one.until(room, lambda bodies: bodies == ["of the laptop", "of carol"])
 
 
+async def test_a_room_that_nobody_else_is_in_comes_to_the_other_device_too(tmp_path: Path) -> None:
+    hub = TappedHub()
+    async with AsyncExitStack() as stack:
+        (alice,) = await all_of(stack, hub, tmp_path, "alice")
+        before = (await alice.bus.room.create(name="before"))["room_id"]
+        await added(alice, link(alice.id))
+        laptop = await stack.enter_async_context(device(alice, hub, tmp_path))
+        await comes(laptop, before)
+        after = (await alice.bus.room.create(name="after", encryption="members"))["room_id"]
+        await comes(laptop, after)
+        await laptop.bus.message.send(room_id=after, body=PLANTED)
+        await alice.until(after, lambda bodies: bodies == [PLANTED])
+    assert not hub.shows(PLANTED)
+
+
 async def test_drafts_profile_reading_and_watches_follow_to_the_other_device(tmp_path: Path) -> None:
     hub = TappedHub()
     async with AsyncExitStack() as stack:
