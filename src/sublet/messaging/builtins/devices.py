@@ -120,10 +120,11 @@ def _view(context: OperationContext, device: Device) -> calls.DeviceFound:
     record = context.parts.keyring.record(context.entity)
     assert record is not None, "its devices are known"
     is_first = device.id == device_id(record.key)
+    own = context.parts.keyring.local.get(context.entity)
     return {
         "id": device.id.hex(),
         "name": device.name,
         "node_id": record.home if is_first else node_id(device.verify_key),
-        "this": device.id == _own(context).device,
+        "this": own is not None and device.id == own.device,
         "first": is_first,
     }
