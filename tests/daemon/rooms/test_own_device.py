@@ -60,7 +60,7 @@ def added(link: DeviceLink) -> EntityRecord:
     return ALICE.record.with_statements((said,))
 
 
-async def until(device: OwnDevice, rooms: Rooms, standing: str) -> None:
+async def until(device: OwnDevice, rooms: Any, standing: str) -> None:
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
             group.start_soon(device.run, rooms)
@@ -111,7 +111,7 @@ async def test_a_record_that_says_nothing_of_it_or_of_another_device_changes_not
     (tmp_path / "other").mkdir()
     other = own(tmp_path / "other").link(entity, "other")
     for known in (None, ALICE.record, added(other)):
-        rooms = Rooms(known)
+        rooms: Any = Rooms(known)
         async with anyio.create_task_group() as group:
             group.start_soon(device.run, rooms)
             while rooms.asked < 3:

@@ -23,7 +23,6 @@ from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.identity import EntityRecord
 from sublet.protocol.ezagent.sealing.device_link import DeviceLink
 from sublet.protocol.ezagent.sealing.device_statements import prove_held
-from sublet.protocol.ezagent.sealing.wire import device_id
 from support.consents import TakesAll
 from support.members import SECONDS, Member, member, room_of
 from support.memory_network import MemoryHub
@@ -251,28 +250,3 @@ async def test_drafts_profile_reading_and_watches_follow_to_the_other_device(tmp
                 if found == ("half a sentence", "Alice", True, 0):
                     break
                 await anyio.sleep(0.1)
-
-
-async def test_a_link_for_somebody_else_or_of_a_key_that_is_not_held_is_refused(tmp_path: Path) -> None:
-    async with AsyncExitStack() as stack:
-        alice, bob = await all_of(stack, TappedHub(), tmp_path, "alice", "bob")
-        seal_key = bytes(LAPTOP.verify_key.to_curve25519_public_key())
-        for wrong, why in (
-            ("", "no link"),
-            ("sublet-device:AAAA", "no link"),
-            ("sublet-device:" + "ä" * 9, "no link"),
-            (link(bob.id), "wants to speak for"),
-            (DeviceLink(alice.id, bytes(LAPTOP.verify_key), seal_key, b"\0" * 64, "x").encode(), "does not hold"),
-            (DeviceLink(alice.id, bytes(LAPTOP.verify_key), seal_key, b"\0" * 64, "").encode(), "name"),
-        ):
-            with pytest.raises(SubletError, match=why):
-                await alice.bus.identity.add_device(link=wrong)
-        await alice.bus.identity.add_device(link=link(alice.id))
-        with pytest.raises(SubletError, match="already"):
-            await alice.bus.identity.add_device(link=link(alice.id))
-        for wrong, why in (("", "no one device"), ("phone", "no one device")):
-            with pytest.raises(SubletError, match=why):
-                await alice.bus.identity.remove_device(device=wrong)
-        first = device_id(bytes((await record_of(alice, alice.id)).key)).hex()
-        with pytest.raises(SubletError, match="does not remove itself"):
-            await alice.bus.identity.remove_device(device=first)

@@ -100,7 +100,7 @@ class Subscriptions:
             one()
 
     def own(self, entity: EntityId) -> None:
-        """Take the rooms that one of our entities is offered, tell its other devices of its rooms, and let it show itself.
+        """Take the rooms that one of our entities is offered, serve its other devices, and let it show itself.
 
         It is asked to take a room, so that who offers it knows that it came.
         """

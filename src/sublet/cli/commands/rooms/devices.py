@@ -8,7 +8,7 @@ import typer
 from pydantic import ValidationError
 from rich.text import Text
 
-from sublet.cli.help import Sectioned, group
+from sublet.cli.help import Sectioned, listing
 from sublet.cli.options.values import JsonFlag, wrong_value
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sublet.daemon.api.devices import DevicesView
     from sublet.daemon.control.client import ControlClient as Control
 
-device = group("device", "Your devices: daemons that speak as you, each with its own key.")
+device = listing("device", "Your devices: daemons that speak as you, each with its own key.")
 
 
 @device.command(cls=Sectioned, name="link")
@@ -34,9 +34,10 @@ def device_link(
     ],
     as_json: JsonFlag = False,
 ) -> None:
-    """On the new device: show a link, also as a QR code, with which your other daemon adds this one.
+    """On a new device: show a link and a QR code, to be added by.
 
-    Both are to be paired before: sublet pair, sublet peers add. Nothing in the link is secret.
+    Your other daemon adds it: sublet device add LINK. Both are to be paired before: sublet pair, sublet peers add. Nothing
+    in the link is secret.
     """
     screen = Screen(as_json=as_json)
 
@@ -73,7 +74,10 @@ def device_add(
     ),
     as_json: JsonFlag = False,
 ) -> None:
-    """Let the device that shows LINK speak as you: it reads your rooms, and writes in them, until you remove it."""
+    """Let the device that shows LINK speak as you.
+
+    It reads your rooms, and writes in them, until you remove it.
+    """
     screen = Screen(as_json=as_json)
     if not yes and not as_json:
         from sublet.protocol.ezagent.errors import Refused
@@ -131,9 +135,9 @@ def device_remove(
     ],
     as_json: JsonFlag = False,
 ) -> None:
-    """Let a device speak as you no more, for good: it gets no key of a sealed room from now on.
+    """Let a device speak as you no more, for good.
 
-    What it has read, it has read, and what it has written stays.
+    It gets no key of a sealed room from now on. What it has read, it has read, and what it has written stays.
     """
     screen = Screen(as_json=as_json)
 
