@@ -30,7 +30,7 @@ class AddDevice(Request):
 
 
 class OneDevice(Request):
-    """One device."""
+    """A device that is spoken of by its name, or the beginning of its id."""
 
     device: Annotated[str, Segment(_DEVICE.match, "name or id of a device", "See: sublet device list")]
 

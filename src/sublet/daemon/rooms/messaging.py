@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from sublet.daemon.rooms.known_buses import KnownBuses
 from sublet.daemon.rooms.own_device import OwnDevice
 from sublet.daemon.rooms.peer_buses import PeerBuses
 from sublet.daemon.rooms.relay_keeper import RelayKeeper
-from sublet.daemon.rooms.running_rooms import Door, RunningRooms
+from sublet.daemon.rooms.running_rooms import Door, RunningRooms, admit
 from sublet.daemon.storage.state import ROOM_STORE
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
@@ -275,9 +275,9 @@ class Messaging:
             self._peers_changed.clear()
             await self._admit_agents()
             try:
-                await asyncio.to_thread(_admit, network, links, self._peer_keys(), called)
+                await asyncio.to_thread(admit, network, links, self._peer_keys(), called)
                 called = await asyncio.to_thread(links.call, await self.buses.addresses(buses))
-                await asyncio.to_thread(_admit, network, links, self._peer_keys(), called)
+                await asyncio.to_thread(admit, network, links, self._peer_keys(), called)
                 self._bus_failure = None
             except OSError as error:
                 log.warning("the bus could not be opened again, which is tried later", reason=str(error))
@@ -357,35 +357,6 @@ class Messaging:
         if self._peers.list() and self._service is None and not self._wanted.is_set():
             self._settled = asyncio.Event()
             self._wanted.set()
-
-
-def _admit(network: ZenohNetwork, links: Links, peers: Mapping[str, bytes], called: Mapping[bytes, str]) -> None:
-    """Have a session with each paired daemon, let these in and cut all others; blocks.
-
-    Args:
-        network: has the sessions.
-        links: lets in.
-        peers: the pinned keys, by node id.
-        called: where those are reached that we call.
-
-    Raises:
-        OSError: a session can't be opened; who is no peer any more was cut.
-    """
-    from sublet.messaging.backends.zenoh_network import Endpoints
-
-    keys = frozenset(peers.values())
-    if links.trusted - keys:
-        links.trust(links.trusted & keys)
-    try:
-        network.join(
-            {
-                node: Endpoints((links.inbound(key),), (called[key],) if key in called else ())
-                for node, key in peers.items()
-            }
-        )
-    finally:
-        if links.trusted != keys:
-            links.trust(keys)
 
 
 def _soon(loop: asyncio.AbstractEventLoop, run: Callable[[], None]) -> None:

@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 
 class Kept(BaseModel):
-    """What is kept of it."""
+    """What is kept of whom this daemon has asked, and what came of it."""
 
     model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 

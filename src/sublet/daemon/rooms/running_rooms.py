@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sublet.messaging.backends.zenoh_network import ZenohNetwork
     from sublet.messaging.declaring.registry import Registry
     from sublet.messaging.identities.keyring import LocalEntity
+    from sublet.messaging.links.links import Links
     from sublet.messaging.mending.healing import Healing
     from sublet.messaging.service import MessagingService
 
@@ -71,3 +72,32 @@ class Door:
     def ended(self, peer: bytes, home: str) -> None:
         """``Doorman.ended``."""
         self.homes.ended(node_id(peer), home)
+
+
+def admit(network: ZenohNetwork, links: Links, peers: Mapping[str, bytes], called: Mapping[bytes, str]) -> None:
+    """Have a session with each paired daemon, let these in and cut all others; blocks.
+
+    Args:
+        network: has the sessions.
+        links: lets in.
+        peers: the pinned keys, by node id.
+        called: where those are reached that we call.
+
+    Raises:
+        OSError: a session can't be opened; who is no peer any more was cut.
+    """
+    from sublet.messaging.backends.zenoh_network import Endpoints
+
+    keys = frozenset(peers.values())
+    if links.trusted - keys:
+        links.trust(links.trusted & keys)
+    try:
+        network.join(
+            {
+                node: Endpoints((links.inbound(key),), (called[key],) if key in called else ())
+                for node, key in peers.items()
+            }
+        )
+    finally:
+        if links.trusted != keys:
+            links.trust(keys)

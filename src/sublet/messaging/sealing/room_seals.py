@@ -18,6 +18,7 @@ import base64
 import binascii
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -180,16 +181,13 @@ class RoomSeals:
 
     def is_of_removed(self, raw: bytes) -> bool:
         """Tell whether an envelope that was published now is signed by a device that was removed, and by no other."""
-        try:
+        with suppress(Refused):
             envelope = unpack(raw)
-        except Refused:
-            return False
-        if not self._keyring.has_several(envelope.signer):
-            return False
-        try:
-            verify(envelope, self._keyring.speaking(envelope.signer) or ())
-        except Refused:
-            return True
+            if self._keyring.has_several(envelope.signer):
+                try:
+                    verify(envelope, self._keyring.speaking(envelope.signer) or ())
+                except Refused:
+                    return True
         return False
 
     def changed(self, room_id: RoomId, *, local: bool) -> None:

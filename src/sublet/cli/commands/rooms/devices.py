@@ -36,8 +36,8 @@ def device_link(
 ) -> None:
     """On a new device: show a link and a QR code, to be added by.
 
-    Your other daemon adds it: sublet device add LINK. Both are to be paired before: sublet pair, sublet peers add. Nothing
-    in the link is secret.
+    Your other daemon adds it: sublet device add LINK. Both are to be paired before: sublet pair, sublet peers add.
+    Nothing in the link is secret.
     """
     screen = Screen(as_json=as_json)
 

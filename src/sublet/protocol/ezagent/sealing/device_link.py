@@ -41,7 +41,7 @@ class DeviceLink:
     name: str
 
     def encode(self) -> str:
-        """Return the link."""
+        """Return what is shown, in characters that need no quoting in a shell."""
         parts = (_VERSION, with_length(self.entity.encode()), self.key, self.seal_key, self.held)
         raw = b"".join((*parts, with_length(self.name.encode())))
         return SCHEME + base64.urlsafe_b64encode(raw).decode().rstrip("=")
