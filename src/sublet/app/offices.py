@@ -44,7 +44,7 @@ async def make_offices(ground: Ground, governance: Governance) -> OfficeArea:
     serving = _Serving(ground, store, offices, desk, place)
     return OfficeArea(
         service=OfficeService(OfficeParts(governance.gate, store, offices, calls, desk, place, serving.certificate)),
-        running=Service("offices", serving.serve, store.wait),
+        running=Service("offices", serving.serve),
     )
 
 

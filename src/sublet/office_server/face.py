@@ -113,14 +113,14 @@ class OfficeFace:
         )
         config.ws = GrowingWebSocket
         config.ws_per_message_deflate = False
-        stopping = anyio.CancelScope(shield=True)
+        stopping = [anyio.CancelScope(shield=True), anyio.CancelScope(shield=True)]
 
         async def listen(listening: socket.socket) -> None:
-            with stopping:
+            with stopping[0]:
                 await QuietServer(config).serve_until_cancelled(listening, _nothing)
 
         async def carry() -> None:
-            with stopping:
+            with stopping[1]:
                 await server.serve()
 
         self._context.desk.carried_by(server)
@@ -135,7 +135,8 @@ class OfficeFace:
                     with anyio.move_on_after(within(LAST_WORDS_SECONDS), shield=True):
                         self._context.desk.dismiss(self._context.offices.close_all(STOPS))
                         await server.close()
-                    stopping.cancel()
+                    for scope in stopping:
+                        scope.cancel()
         finally:
             self._context.desk.carried_by(None)
             self._socket.close()
