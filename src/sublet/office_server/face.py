@@ -16,7 +16,7 @@ from sublet.office_server.desk import Desk
 from sublet.office_server.gate import Gate
 from sublet.office_server.lines import MAX_FRAME_BYTES, Lines
 from sublet.office_server.socketio_server import SocketIoServer
-from sublet.office_server.web_socket import GrowingWebSocket
+from sublet.office_server.web_socket import growing_web_socket
 from sublet.offices.rules import Offices
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.offices.version import ProtocolVersion
@@ -111,7 +111,7 @@ class OfficeFace:
             key=key,
             message_bytes=MAX_FRAME_BYTES,
         )
-        config.ws = GrowingWebSocket
+        config.ws = growing_web_socket()
         config.ws_per_message_deflate = False
         stopping = [anyio.CancelScope(shield=True), anyio.CancelScope(shield=True)]
 

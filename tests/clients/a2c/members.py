@@ -76,8 +76,16 @@ async def played(url: str, office: dict[str, str], scratch: Path) -> dict[str, A
     server = StdioServerConfig(
         name="notes", server_parameters=StdioServerParameters(command=sys.executable, args=[str(TOOLS)])
     )
+    settings = scratch / "settings.json"
+    settings.write_text(json.dumps({"landingRoot": str(scratch / "landing")}))
+    (scratch / "landing").mkdir()
     computer = Computer(
-        "bob", mcp_servers={server}, auto_connect=True, blob_cache_root=scratch, skill_home=scratch / "skills"
+        "bob",
+        mcp_servers={server},
+        auto_connect=True,
+        blob_cache_root=scratch,
+        skill_home=scratch / "skills",
+        flag_settings_path=settings,
     )
     await computer.boot_up()
     client = SMCPComputerClient(computer=computer, reconnection=False)
@@ -99,7 +107,7 @@ async def played(url: str, office: dict[str, str], scratch: Path) -> dict[str, A
     said["desktop"] = (await agent.get_desktop_from_computer("bob"))["desktops"]
     said["skills"] = (await agent.get_skills("bob"))["skills"]
     uploaded = await agent.put_blob("bob", b"x" * 600_000, name_hint="note.txt")
-    said["upload"] = [uploaded["total_size"], Path(uploaded["landing_path"]).read_bytes() == b"x" * 600_000]
+    said["upload"] = [uploaded.total_size, Path(uploaded.landing_path).read_bytes() == b"x" * 600_000]
     await client.emit_update_config()
     await client.emit_update_tool_list()
     said["updates"] = await until(lambda: {"config", "tool_list"} <= set(heard.events))
