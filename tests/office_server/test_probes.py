@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -278,10 +279,6 @@ async def _with_origin(here: Served) -> Client:
     return await opened(here.url, headers={"Origin": "http://evil.example"})
 
 
-async def _with_host(here: Served) -> Client:
-    return await opened(here.url, headers={"Host": "evil.example"})
-
-
 async def _without_version(here: Served) -> Client:
     return await opened(here.url, version=None)
 
@@ -300,7 +297,6 @@ async def _with_odd_version(here: Served) -> Client:
 
 HANDSHAKES: Final[Mapping[str, tuple[Try, int, int]]] = {
     "a page of a browser": (_with_origin, 403, 403),
-    "a rebound name": (_with_host, 421, 421),
     "no version": (_without_version, 400, 400),
     "an older version": (_with_old_version, 400, 4008),
     "a newer version": (_with_new_version, 400, 4008),
@@ -316,6 +312,43 @@ async def test_a_handshake_is_refused_with_its_body(attempt: Try, status: int, c
         response = refused.value.response
         assert response.status_code == status
         assert json.loads(response.body or b"")["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("method", "query", "headers", "status"),
+    [
+        ("GET", "EIO=4&transport=polling&a2c_version=0.4.0", {"Host": "evil.example"}, 421),
+        ("GET", "EIO=4&transport=polling&a2c_version=0.4.0", {"Origin": "http://evil.example"}, 403),
+        ("GET", "EIO=4&transport=polling&a2c_version=0.4.0&j=0", {}, 400),
+        ("GET", "EIO=4&transport=polling&a2c_version=0.4.0&sid=guessed", {}, 400),
+        ("GET", "EIO=3&transport=polling&a2c_version=0.4.0", {}, 400),
+        ("GET", "EIO=4&transport=polling&a2c_version=0.4.0&x=" + "x" * 2_000, {}, 400),
+        ("GET", "EIO=4&transport=polling&a2c_version=0.3.0", {}, 400),
+        ("POST", "EIO=4&transport=polling&a2c_version=0.4.0&sid=guessed", {}, 400),
+        ("PUT", "EIO=4&transport=polling&a2c_version=0.4.0", {}, 405),
+        ("OPTIONS", "EIO=4&transport=polling&a2c_version=0.4.0", {}, 405),
+    ],
+)
+async def test_a_request_over_polling_is_refused_before_the_library_sees_it(
+    method: str, query: str, headers: Mapping[str, str], status: int
+) -> None:
+    async with served() as here, httpx.AsyncClient() as client:
+        answer = await client.request(method, f"{here.url}/socket.io/?{query}", headers=dict(headers))
+        assert answer.status_code == status
+        if "0.3.0" in query:
+            assert answer.headers["x-a2c-error-code"] == "4008"
+            assert answer.json()["server_version"] == "0.4.0"
+        assert (await client.get(f"{here.url}/elsewhere?{query}")).status_code in (404, 421)
+
+
+async def test_an_event_of_the_librarys_own_name_changes_no_seat() -> None:
+    async with served() as here:
+        alice, bob = await here.joined("1-alice"), await here.joined("1-bob")
+        for event in ("connect", "disconnect", "__disconnect_final"):
+            (answer,) = await bob.call(event, {}, {"token": "2-bob"})
+            assert answer["code"] == NOT_FOUND
+        assert here.offices.computer(here.offices.members_of(OURS)[0].sid, "alice", "bob") is not None
+        assert [event for event, _ in await alice.quiet(0.1)] == ["notify:enter_office"]
 
 
 async def test_a_strangers_frame_is_small() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sublet.offices.calls import MAX_CALL_BYTES, MAX_CALLS, Call, Calls
 
 
@@ -36,7 +38,7 @@ def test_an_agent_uses_the_id_of_a_request_once_at_a_time() -> None:
 def test_a_call_ends_with_either_side() -> None:
     calls, ended = Calls(), list[str]()
     for one in ("a", "c"):
-        made = Call("a", "c", one, "tool", 1, lambda one=one: ended.append(one))
+        made = Call("a", "c", one, "tool", 1, partial(ended.append, one))
         assert calls.begin(made) is None
         calls.gone(one)
         calls.gone(one)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sublet.offices.rules import FULL, HAS_AGENT, LEAVE_FIRST, MAX_MEMBERS, NOT_THERE, NOT_YOURS, Offices
-from sublet.offices.seats import Cut, Effect, Seat, Tell
+from sublet.offices.seats import Cut, Effect, Member, Seat, Tell
 from sublet.protocol.offices.names import Notice, Role, ServerEvent
 from sublet.protocol.offices.requests import Cancel, Join, ListRoom
 
@@ -141,6 +143,40 @@ def test_who_is_there_is_told_to_holders_of_a_token_of_that_office() -> None:
     assert offices.list_room("9", ListRoom("alice", "q", "a")) is None
 
 
+class Watched(dict[str, dict[str, Member]]):
+    """Keeps for which offices somebody has looked."""
+
+    def __init__(self, there: dict[str, dict[str, Member]]) -> None:
+        super().__init__(there)
+        self.looked: list[object] = []
+
+    def __getitem__(self, key: str) -> dict[str, Member]:
+        self.looked.append(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: object = None) -> Any:
+        self.looked.append(key)
+        return super().get(key, default)
+
+
+def test_whoever_asks_about_another_office_has_nobody_look_whether_it_is_there() -> None:
+    """So the answer takes the same time: no path depends on it."""
+    offices, alice, bob, theirs = Offices(), seat("alice", Role.AGENT), seat("bob"), seat("dave", office="b")
+    for sid, one in (("1", alice), ("2", bob), ("3", theirs)):
+        offices.connected(sid, [one])
+        assert offices.join(sid, join(one)).ok
+    watched = offices._seated = Watched(offices._seated)
+    for office in ("b", "nowhere"):
+        for sid, role in (("1", Role.AGENT), ("2", Role.COMPUTER)):
+            assert offices.join(sid, Join(role, "dave", office)).why == NOT_YOURS
+            assert offices.leave(sid, office).why == NOT_THERE
+            assert offices.list_room(sid, ListRoom("alice", "q", office)) is None
+    assert watched.looked == []
+    assert offices.computer("1", "alice", "dave") is None
+    assert offices.computer("1", "alice", "nobody") is None
+    assert set(watched.looked) == {"a"}
+
+
 NAMES = ("alice", "eve", "bob", "carol")
 STEPS = st.lists(
     st.tuples(
@@ -186,6 +222,8 @@ def test_what_always_holds(steps: list[tuple[str, int, str, str]]) -> None:
         for one in "ab":
             members = offices.members_of(one)
             assert sum(member.role is Role.AGENT for member in members) <= 1
-            assert all(member.seat in member.seats and member.seat.office_id == one for member in members)
+            assert all(
+                member.seat in member.seats and member.seat and member.seat.office_id == one for member in members
+            )
             assert len({member.seat and member.seat.name for member in members}) == len(members)
         assert not after["a"] & after["b"]

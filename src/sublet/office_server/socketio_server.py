@@ -33,6 +33,7 @@ MAX_JSON_BYTES: Final = 4 << 20
 """Of one event or answer. A larger one is answered as malformed, and keeps its connection."""
 UNREADABLE: Final = "unreadable"
 """Stands for what can't be parsed, so that it is answered like any other unknown event."""
+_RESERVED: Final = frozenset({"connect", "disconnect", "__disconnect_final"})
 LOOK_SECONDS: Final = 1.0
 LAST_WORDS_SECONDS: Final = 0.5
 """How long what was said to a connection that is cut may take to leave."""
@@ -77,6 +78,24 @@ class _Packet(socketio.packet.Packet):  # type: ignore[misc]  # the library has 
 
     json = _Json
     uses_binary_events = False
+
+    def decode(self, encoded_packet: str) -> int:
+        """Parse a packet; an event or answer that is none becomes one that nobody knows.
+
+        The library would call its own handlers for an event of their name, such as ``connect``.
+        """
+        attachments: int = super().decode(encoded_packet)
+        event = self.packet_type == socketio.packet.EVENT
+        if (event or self.packet_type == socketio.packet.ACK) and not _is_list(self.data, named=event):
+            self.data = [UNREADABLE]
+        return attachments
+
+
+def _is_list(data: object, *, named: bool) -> bool:
+    """Tell whether ``data`` are the arguments of an answer or, where ``named``, of an event that is not reserved."""
+    if not isinstance(data, list):
+        return False
+    return not named or (bool(data) and isinstance(data[0], str) and data[0] not in _RESERVED)
 
 
 class _Manager(socketio.AsyncManager):  # type: ignore[misc]  # the library has no types

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sublet.protocol.canonical import JsonValue
 from sublet.protocol.offices.frames import BadFrame, Frame, Kind, read_frame
 from sublet.protocol.offices.names import ClientEvent
 from sublet.protocol.offices.requests import MAX_CALL_SECONDS, MalformedRequest, read_relayed
@@ -77,7 +78,7 @@ def test_frames_of_nobody(text: str) -> None:
 
 
 def test_a_call_may_take_a_part_of_a_second_and_no_more_than_the_bound() -> None:
-    data = {"agent": "a", "req_id": "r", "computer": "c", "tool_name": "t", "params": {}}
+    data: dict[str, JsonValue] = {"agent": "a", "req_id": "r", "computer": "c", "tool_name": "t", "params": {}}
     for given, seconds in ((2.5, 2.5), (10**9, MAX_CALL_SECONDS), (1, 1.0)):
         assert read_relayed(ClientEvent.TOOL_CALL, [{**data, "timeout": given}]).seconds == seconds
     with pytest.raises(MalformedRequest):

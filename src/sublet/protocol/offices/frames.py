@@ -14,7 +14,7 @@ from typing import Final
 from sublet.protocol.offices.names import NAMESPACE
 from sublet.protocol.patterns import Pattern
 
-_MESSAGE = Pattern(r"4([0-3])" + NAMESPACE + r"(?:,([0-9]{0,15}))?")
+_MESSAGE = Pattern(r"4([0-3])" + NAMESPACE + r"(?:,([0-9]{0,15})(?:[^0-9]|\Z)|\Z)")
 _WITHOUT_MESSAGE: Final = frozenset({"1", "2", "2probe", "3", "3probe", "5"})
 _HEAD_CHARS: Final = 32
 
