@@ -71,7 +71,7 @@ class OfficePlace:
         self._address = address
         if address:
             self._known.set()
-        else:
+        elif self._known.is_set():  # else somebody may wait for it
             self._known = anyio.Event()
 
 
