@@ -42,6 +42,23 @@ async def test_a_computer_switches_and_leaves_the_old_office_first() -> None:
         assert await other.quiet() == [("notify:enter_office", {"office_id": OTHERS, "computer": "bob"})]
 
 
+async def test_a_call_to_a_computer_that_switches_is_answered_at_once() -> None:
+    async with served() as here:
+        alice = await here.joined("1-alice")
+        bob = await here.connected("1-bob 2-bob")
+        assert await bob.join("bob", Role.COMPUTER) == [True, None]
+        (sid,) = [member.sid for member in here.offices.members_of(OURS) if member.role is Role.COMPUTER]
+
+        async def switch() -> None:
+            while not here.calls.of(sid):
+                await anyio.sleep(0.01)
+            assert await bob.join("bob", Role.COMPUTER, OTHERS) == [True, None]
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(switch)
+            assert (await alice.use("slow", timeout=600))["code"] == 404
+
+
 async def test_an_agent_leaves_by_itself_before_it_joins_another_office() -> None:
     async with served() as here:
         alice = await here.connected("1-alice 2-alice")

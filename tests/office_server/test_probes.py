@@ -15,6 +15,7 @@ import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from sublet.office_server import lines
 from sublet.office_server.lines import STRANGER_BYTES
 from sublet.protocol.offices.names import ClientEvent, ServerEvent
 from support.office_client import NOWHERE, OTHERS, OURS, Client, Served, opened, served
@@ -366,3 +367,22 @@ async def test_policy_refuses_before_the_computer_hears_of_it(tool: str, code: i
         assert answer.get("code") == code
         assert code is not None or "a rule denies it" in answer["content"][0]["text"]
         assert "client:tool_call" not in [event for event, _ in await bob.quiet(0.1)]
+
+
+async def test_new_sessions_are_taken_at_a_bounded_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "SESSIONS_AT_ONCE", 3.0)
+    monkeypatch.setattr(lines, "SESSIONS_PER_SECOND", 0.0)
+    async with served() as here, httpx.AsyncClient() as client:
+        url = f"{here.url}/socket.io/?EIO=4&transport=polling&a2c_version=0.4.0"
+        assert [(await client.get(url)).status_code for _ in range(5)] == [200, 200, 200, 503, 503]
+
+
+async def test_strangers_give_way_to_later_ones_and_members_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_STRANGERS", 2)
+    async with served() as here:
+        bob = await here.joined("1-bob")
+        strangers = [await opened(here.url) for _ in range(4)]
+        for stranger in strangers[:2]:
+            await stranger.closed()
+        assert await strangers[3].authenticate("1-carol") is not None
+        assert await bob.call("server:update_config", {"computer": "bob"}) == []

@@ -133,7 +133,11 @@ class Desk:
     async def _answer(self, sid: str, event: str, arguments: list[JsonValue]) -> JsonValue | tuple[JsonValue, ...]:
         match event:
             case ServerEvent.JOIN:
-                return self._told(sid, self._offices.join(sid, read_join(arguments)))
+                before = self._offices.seat_of(sid)
+                outcome = self._offices.join(sid, read_join(arguments))
+                if before is not None and self._offices.seat_of(sid) != before:
+                    self._calls.gone(sid)  # what it was asked in the office that it has left
+                return self._told(sid, outcome)
             case ServerEvent.LEAVE:
                 outcome = self._offices.leave(sid, read_leave(arguments))
                 if outcome.ok:

@@ -86,6 +86,8 @@ class Gate:
         if (why := handshake_refusal(query.get(VERSION_FIELD, []), self._version)) is not None:
             return None, (400, why)
         if "sid" not in query:
+            if not self._lines.may_open():
+                return None, (503, {"code": 503, "message": "Too many new connections; try again"})
             return Line(), (0, {})
         line = self._lines.get(query["sid"][0])
         return line, (400, {"code": 400, "message": "Invalid session"})

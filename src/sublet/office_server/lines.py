@@ -14,6 +14,9 @@ import anyio
 MAX_STRANGERS: Final = 64
 STRANGER_SECONDS: Final = 10.0
 STRANGER_BYTES: Final = 16 << 10
+SESSIONS_PER_SECOND: Final = 100.0
+SESSIONS_AT_ONCE: Final = 400.0
+"""New sessions, of all clients together: the library keeps something of each for half a minute."""
 MAX_FRAME_BYTES: Final = 16 << 20
 """Of one frame of a member; a larger one ends its connection."""
 FRAMES_PER_SECOND: Final = 500.0
@@ -104,6 +107,17 @@ class Lines:
 
     def __init__(self) -> None:
         self._lines: dict[str, Line] = {}
+        self._may_open, self._at = SESSIONS_AT_ONCE, anyio.current_time()
+
+    def may_open(self) -> bool:
+        """Tell whether one more session may begin now."""
+        now = anyio.current_time()
+        passed, self._at = now - self._at, now
+        self._may_open = min(SESSIONS_AT_ONCE, self._may_open + passed * SESSIONS_PER_SECOND)
+        if self._may_open < 1:
+            return False
+        self._may_open -= 1
+        return True
 
     def opened(self, session: str, line: Line) -> None:
         """Take a line whose session has begun."""

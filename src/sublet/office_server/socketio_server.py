@@ -78,6 +78,8 @@ class _Packet(socketio.packet.Packet):  # type: ignore[misc]  # the library has 
 
     json = _Json
     uses_binary_events = False
+    data: Any
+    packet_type: int
 
     def decode(self, encoded_packet: str) -> int:
         """Parse a packet; an event or answer that is none becomes one that nobody knows.
@@ -223,7 +225,7 @@ class SocketIoServer:
                 self._lines.closed(session)
 
     async def _end(self, session: str) -> None:
-        socket = self._sio.eio.sockets.get(session)
+        socket = self._sio.eio.sockets.pop(session, None)
         line = self._lines.get(session)
         self._lines.closed(session)
         if socket is not None:
