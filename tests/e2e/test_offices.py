@@ -98,7 +98,9 @@ async def test_who_is_sent_away_is_out_at_once_and_stays_out(daemon: Daemon) -> 
     ]
     assert daemon.json("office", "kick", "desk", "bob")["was_connected"] is True
     await bob.closed()
-    assert await (await opened(made["url"])).authenticate(made["token"]) is None
+    stranger = await opened(made["url"])
+    assert await stranger.authenticate(made["token"]) is None
+    await stranger.socket.close()
     alice = await joined(token(daemon, "desk", "agent", "alice"))
     daemon.json("office", "close", "desk")
     await alice.closed()
@@ -113,6 +115,7 @@ async def test_tokens_outlive_a_kill_and_members_join_again(daemon: Daemon) -> N
     daemon.kill()
     for client in clients:
         await client.closed()
+        await client.socket.close()
     daemon.up()
     again = [await joined(one) for one in made]
     assert [one["connected"] for one in daemon.json("office", "list")["offices"][0]["members"]] == [True, True]

@@ -129,7 +129,7 @@ class Lines:
         self._lines.pop(session, None)
 
     def get(self, session: str) -> Line | None:
-        """Return a line."""
+        """Return the line of a session; None for one that nobody has, or that is over."""
         return self._lines.get(session)
 
     def overdue(self) -> list[str]:

@@ -69,7 +69,7 @@ class Offices:
         return None if member is None else member.seat
 
     def member(self, sid: str) -> Member | None:
-        """Return a connection."""
+        """Return who came with a connection; None where its tokens were not taken, or it is over."""
         return self._members.get(sid)
 
     def members_of(self, office_id: str) -> list[Member]:

@@ -124,7 +124,7 @@ CREATE_OFFICE_TOKEN = Operation(
     summary="Make a token with which one Agent or Computer joins under its name.",
     status=201,
 )
-KICK_MEMBER = Operation(
+KICK_OFFICE_MEMBER = Operation(
     "offices.kick",
     "DELETE",
     f"{_OFFICE}/members/{{name}}",

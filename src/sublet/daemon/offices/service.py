@@ -11,7 +11,7 @@ from sublet.daemon.api.offices import (
     CLOSE_OFFICE,
     CREATE_OFFICE,
     CREATE_OFFICE_TOKEN,
-    KICK_MEMBER,
+    KICK_OFFICE_MEMBER,
     LIST_OFFICES,
     CreateOffice,
     CreateOfficeToken,
@@ -112,7 +112,7 @@ class OfficeService:
             certificate=self._parts.certificate(),
         )
 
-    @serves(KICK_MEMBER)
+    @serves(KICK_OFFICE_MEMBER)
     async def kick_member(self, request: KickMember, caller: Subject) -> KickedMember:
         office = self._parts.store.get(request.office)
         there = {member.seat for member in self._parts.offices.members_of(office.id)}

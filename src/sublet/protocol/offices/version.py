@@ -20,7 +20,7 @@ _VERSION = Pattern(r"(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3
 
 @dataclass(frozen=True, slots=True)
 class ProtocolVersion:
-    """A version of the protocol."""
+    """A version of A2C-SMCP, which is not that of a package that speaks it."""
 
     major: int
     minor: int

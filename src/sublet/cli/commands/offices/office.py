@@ -116,9 +116,9 @@ def office_kick(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.offices import KICK_MEMBER, KickMember
+        from sublet.daemon.api.offices import KICK_OFFICE_MEMBER, KickMember
 
-        gone = await control.call(KICK_MEMBER, KickMember(office=office_name, name=name))
+        gone = await control.call(KICK_OFFICE_MEMBER, KickMember(office=office_name, name=name))
         if as_json:
             screen.emit(gone.model_dump(mode="json"))
         else:
@@ -130,7 +130,10 @@ def office_kick(
 
 @office.command(cls=Sectioned, name="close")
 def office_close(ctx: typer.Context, office_name: OfficeArgument, as_json: JsonFlag = False) -> None:
-    """Close an office for good: all its tokens become useless, and connections end."""
+    """Close an office for good.
+
+    All its tokens become useless, and its members' connections end.
+    """
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
