@@ -82,6 +82,7 @@ async def played(url: str, office: dict[str, str], scratch: Path) -> dict[str, A
     computer = Computer(
         "bob",
         mcp_servers={server},
+        confirm_callback=lambda *_: True,
         auto_connect=True,
         blob_cache_root=scratch,
         skill_home=scratch / "skills",
