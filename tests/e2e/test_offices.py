@@ -84,7 +84,7 @@ def test_the_published_clients_do_all_they_can_in_two_offices_side_by_side(daemo
             "left": True,
         }
         assert said["picture"] >= 700_000 * 4 // 3
-    entries = daemon.json("audit", "log")["entries"]
+    entries = [json.loads(line) for line in daemon.run("audit", "log", "--json").stdout.splitlines()]
     asked = {entry.get("resource") for entry in entries if entry.get("subject") == "office lab/alice"}
     assert {"notes__add", "notes__picture", "config", "desktop", "put_blob"} <= asked
 
