@@ -73,7 +73,7 @@ class Counted:
             self.size += len(key) + len(payload) + sum(map(len, answers))
             return answers
 
-        one.network.query = counting  # type: ignore[method-assign]
+        one.network.query = counting  # type: ignore[method-assign, assignment]
 
     def clear(self) -> None:
         """Count from now on."""

@@ -41,7 +41,7 @@ def asked_by(one: Member, of: Member, room: str) -> list[bytes]:
             asked.append(payload)
         return query(key, payload, timeout_seconds)
 
-    one.network.query = noting  # type: ignore[method-assign]
+    one.network.query = noting  # type: ignore[method-assign, assignment]
     return asked
 
 

@@ -116,6 +116,7 @@ def test_groups_of_things_list_them_where_no_command_is_named() -> None:
     assert sorted(listing) == [
         "agents",
         "capability",
+        "device",
         "gateway",
         "grants",
         "office",

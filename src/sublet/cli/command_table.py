@@ -92,6 +92,7 @@ TABLE: Final[Mapping[str, Entry]] = {
     "search": Entry("Rooms", "rooms.people:search", "Find people by their profiles, or messages by their words."),
     "profile": Entry("Rooms", "rooms.people:profile", "Show a profile, or change yours."),
     "whoami": Entry("Rooms", "rooms.messages:whoami", "Print as whom you speak in rooms; who invites you needs it."),
+    "device": Entry("Rooms", "rooms.devices:device", "Your devices: daemons that speak as you, each with its own key."),
     "register": Entry(
         "Relay",
         "relay.register:register",

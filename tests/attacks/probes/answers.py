@@ -160,7 +160,7 @@ async def _a_member_whose_answers_break() -> None:
                 bob.network.query = plain  # type: ignore[method-assign]
                 return [b"\xff" * 300]
 
-            bob.network.query = broken  # type: ignore[method-assign]
+            bob.network.query = broken  # type: ignore[method-assign, assignment]
             await alice.bus.message.send(room_id=room, body="hello")
             await bob.until(room, lambda bodies: bodies == ["hello"])
 

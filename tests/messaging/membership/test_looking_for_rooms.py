@@ -26,7 +26,7 @@ def late(asker: Member, questions: int) -> None:
             return []
         return ask(key, payload, timeout_seconds)
 
-    asker.network.query = query  # type: ignore[method-assign]
+    asker.network.query = query  # type: ignore[method-assign, assignment]
 
 
 @pytest.mark.parametrize("policy", ["open", "knock"])

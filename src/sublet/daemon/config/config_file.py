@@ -160,6 +160,11 @@ class MessagingConfig(BaseModel):
         default=4_096,
         description="MiB that are kept of what the entities of one other daemon write into rooms; more is refused",
     )
+    encryption: Literal["members", "transport_only"] = Field(
+        default="members",
+        description="Of new rooms, those of delegations too: members (what is said is hidden from all but members) "
+        "or transport_only (from who taps a link)",
+    )
     extensions: Annotated[list[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]], Field(max_length=64)] = Field(
         default=[],
         description="Extensions of others that are installed beside Sublet, named by their entry points",
