@@ -119,6 +119,7 @@ def test_groups_of_things_list_them_where_no_command_is_named() -> None:
         "device",
         "gateway",
         "grants",
+        "office",
         "peers",
         "room",
         "sessions",

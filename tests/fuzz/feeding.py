@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import fuzz.messaging_targets
+import fuzz.office_targets
 import fuzz.operation_targets
 import fuzz.relay_targets
 import fuzz.supervisor_targets  # noqa: F401  (registers its targets)

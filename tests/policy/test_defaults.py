@@ -23,6 +23,7 @@ ALLOWED: dict[Kind, set[Action]] = {
     "a2a": {Action.AGENT_MESSAGE},
     # Tools by name, below; agents only that its entry names.
     "agent": set(),
+    "office": {Action.OFFICE_CALL, Action.OFFICE_LOOK},
 }
 TOOLS: dict[Kind, dict[str, bool]] = {
     "human": {"shell.exec": True},
@@ -44,6 +45,7 @@ TOOLS: dict[Kind, dict[str, bool]] = {
         "capability.deploy": False,
         "sublet.delegate": False,
     },
+    "office": {"file.read": False, "sublet.delegate": False},
 }
 DEFAULTS = Policy(Protected(Path("/nowhere")))
 

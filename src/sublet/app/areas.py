@@ -8,6 +8,7 @@ from sublet.app.agents import Agents, make_agents
 from sublet.app.governance import Governance, make_governance
 from sublet.app.ground import Ground
 from sublet.app.lending import Lending, make_lending
+from sublet.app.offices import OfficeArea, make_offices
 from sublet.app.peering import Peering, make_peering
 from sublet.app.rooms import Rooms, make_rooms
 from sublet.app.upkeep import Upkeep, make_upkeep
@@ -20,6 +21,7 @@ class Areas:
 
     ground: Ground
     governance: Governance
+    offices: OfficeArea
     peering: Peering
     rooms: Rooms
     lending: Lending
@@ -35,10 +37,11 @@ async def make_areas(ground: Ground) -> Areas:
         SubletError: ``INVALID_ARGUMENT`` for a file that can't be used, ``DEP_MISSING`` where a package is not here.
     """
     governance = await make_governance(ground)
+    offices = await make_offices(ground, governance)
     peering = await make_peering(ground, governance)
     rooms = make_rooms(ground, governance, peering)
     lending = make_lending(ground, governance, peering, rooms)
     agents = await make_agents(ground, governance, peering, rooms, lending)
     working = make_working(ground, governance, rooms, lending, agents)
     upkeep = make_upkeep(ground, governance, rooms, lending, agents)
-    return Areas(ground, governance, peering, rooms, lending, agents, working, upkeep)
+    return Areas(ground, governance, offices, peering, rooms, lending, agents, working, upkeep)

@@ -117,6 +117,11 @@ TABLE: Final[Mapping[str, Entry]] = {
         "Governance", "governance.capabilities:capability", "Programs that agents may use, told one level at a time."
     ),
     "gateway": Entry("Governance", "governance.gateways:gateway", "Programs that bring requests, and carry answers."),
+    "office": Entry(
+        "Offices",
+        "offices.office:office",
+        "Offices, in which one Agent uses the tools of Computers (A2C-SMCP).",
+    ),
     "approvals": Entry("Approving", "approving.approvals:approvals", "Calls of agents that wait for your yes or no."),
     "grants": Entry("Approving", "approving.grants:grants", "What agents may call since you have allowed it."),
     "approver": Entry("Approving", "approving.approver:approver", "Your key for approvals, behind a passphrase."),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-Kind = Literal["human", "mcp", "peer", "a2a", "agent"]
+Kind = Literal["human", "mcp", "peer", "a2a", "agent", "office"]
 
 
 class Action(StrEnum):
@@ -57,6 +57,10 @@ class Action(StrEnum):
     GRANT_READ = "grant.read"
     GRANT_ISSUE = "grant.issue"
     GRANT_REVOKE = "grant.revoke"
+    OFFICE_READ = "office.read"
+    OFFICE_MANAGE = "office.manage"
+    OFFICE_CALL = "office.call"
+    OFFICE_LOOK = "office.look"
     WEB_LOGIN = "web.login"
 
 
@@ -66,7 +70,8 @@ class Subject:
 
     ``kind``: ``human`` is the owner at a terminal (control socket, CLI), ``mcp`` an agent in an MCP host,
     ``peer`` a paired daemon (``name`` is its peer name), ``a2a`` a plain A2A client (``name`` is its token's name),
-    ``agent`` an agent that this daemon runs (``name`` is its id), which asks for its tools and for other agents.
+    ``agent`` an agent that this daemon runs (``name`` is its id), which asks for its tools and for other agents,
+    ``office`` the Agent of an office (``name`` is ``OFFICE/NAME``), which asks for what Computers there have.
     ``roots`` are directories that the caller is confined to, as its MCP host announced them. ``role`` is the role of
     an agent, as ``agent.json`` names it.
     """

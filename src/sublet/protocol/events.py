@@ -50,6 +50,9 @@ class EventKind(StrEnum):
     GRANT_ISSUED = "grant_issued"
     GRANT_REVOKED = "grant_revoked"
     APPROVER_CHANGED = "approver_changed"
+    OFFICE_CREATED = "office_created"
+    OFFICE_CLOSED = "office_closed"
+    OFFICE_KICKED = "office_kicked"
 
 
 class EventKeys(BaseModel):
