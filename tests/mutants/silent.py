@@ -26,7 +26,9 @@ from libcst import matchers as m
 
 FOR_TYPES: Final = frozenset({"TypeVar", "NewType", "ParamSpec", "dataclass"})
 """Calls that say something to the type checker, or how a class is made."""
-ASKED_FOR_TRUTH: Final = frozenset({"follow_symlinks", "inheritable", "last"})
+ASKED_FOR_TRUTH: Final = frozenset(
+    {"allow_nan", "ensure_ascii", "exact", "follow_symlinks", "granted", "inheritable", "last"}
+)
 """Arguments by keyword of which only is asked whether they are true, so that ``None`` is as good as ``False``."""
 LOGS: Final = frozenset({"_log", "log", "logger", "_logger"})
 MAKES_LOG: Final = m.Call(func=m.Name("get_logger") | m.Attribute(attr=m.Name("get_logger")))
