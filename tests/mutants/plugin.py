@@ -272,9 +272,7 @@ class MutantsPlugin(Briefly):
                 seconds += observed[number].seconds
         return chosen
 
-    def _try(
-        self, pairs: Collection[tuple[CodeType, CodeType]], tests: Sequence[int], bounds: Sequence[float]
-    ) -> int:
+    def _try(self, pairs: Collection[tuple[CodeType, CodeType]], tests: Sequence[int], bounds: Sequence[float]) -> int:
         try:
             swap(pairs, self._functions)
         except ModuleLevelError:

@@ -161,7 +161,8 @@ def test_which_capability_an_entry_names(name: str, effect: str, capability: str
         ),
         (
             AgentTools("a", ["cat"], disallowed=["file.re\u0430d"]),
-            "tools.whitelist.cat never matches, as agent.json.a.governance.disallowedTools.file.re\u0430d denies all of it",
+            "tools.whitelist.cat never matches, as agent.json.a.governance.disallowedTools.file.re\u0430d "
+            "denies all of it",
         ),
         (
             AgentTools("a", ["file.read"], authorization_required=["bash"]),

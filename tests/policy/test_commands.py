@@ -113,7 +113,7 @@ def test_quotes_join_what_stands_beside_them() -> None:
         ("Xa Xb", ("Xa", "Xb")),
         ("a\tb", ("a", "b")),
         ("aX~b", ("aX~b",)),
-        ("a'X\"'", ("aX\"",)),
+        ("a'X\"'", ('aX"',)),
         ("''", ("",)),
         ("'a\nb'", None),
         ("a:~b", None),

@@ -249,7 +249,9 @@ def test_what_a_rule_hides_is_hidden_where_all_are_told_alike(tmp_path: Path) ->
         kinds, actions = frozenset[Kind]({"mcp", "a2a"}), frozenset({Action.ROOM_READ, Action.ROOM_SEND})
         return policy(tmp_path, *rules).hidden_from_anyone(kinds, actions, "Secret")
 
-    def hiding(resource: str = "secret", kind: Kind = "mcp", action: Action = Action.ROOM_READ, hide: bool = True) -> Rule:
+    def hiding(
+        resource: str = "secret", kind: Kind = "mcp", action: Action = Action.ROOM_READ, hide: bool = True
+    ) -> Rule:
         return replace(rule("deny", action, kind=kind, resource=resource), hide=hide)
 
     assert hidden(hiding())

@@ -117,7 +117,8 @@ def test_what_a_pattern_covers(wide: str, narrow: str, covered: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "prefix"), [("a?*", None), ("ab*", "ab"), ("*", ""), ("ab", None), ("a*b*", None), ("[ab]*", None), ("/a*", None)]
+    ("pattern", "prefix"),
+    [("a?*", None), ("ab*", "ab"), ("*", ""), ("ab", None), ("a*b*", None), ("[ab]*", None), ("/a*", None)],
 )
 def test_a_pattern_of_names_may_have_a_beginning(pattern: str, prefix: str | None) -> None:
     assert literal_prefix(pattern) == prefix
@@ -133,7 +134,16 @@ def test_the_directory_above_all_wildcards(pattern: str, directory: str) -> None
 
 @pytest.mark.parametrize(
     ("pattern", "text"),
-    [("/a/b", "/a/b"), ("/a/b/*", "/a/b"), ("/a/b*", "/a/b"), ("ab*abc?a", "abc"), ("*", ""), ("x[abcdef]yz", "yz"), ("/aX*", "/aX"), ("b*aaa", "aaa")],
+    [
+        ("/a/b", "/a/b"),
+        ("/a/b/*", "/a/b"),
+        ("/a/b*", "/a/b"),
+        ("ab*abc?a", "abc"),
+        ("*", ""),
+        ("x[abcdef]yz", "yz"),
+        ("/aX*", "/aX"),
+        ("b*aaa", "aaa"),
+    ],
 )
 def test_the_text_that_every_match_contains(pattern: str, text: str) -> None:
     assert needed_literal(pattern) == text

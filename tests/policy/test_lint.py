@@ -46,7 +46,10 @@ CONTROLS: Any = {"action": Action.DAEMON_CONTROL, "kind": "human"}
         (rule(**LENDS, resource="[x]y"), []),
         (rule(**CONTROLS, resource="Stop"), []),
         (rule(**CONTROLS, resource="st\u043ep"), []),
-        (rule(**CONTROLS, resource="sto"), [".resource: never matches: no resource of daemon.control is named like 'sto'"]),
+        (
+            rule(**CONTROLS, resource="sto"),
+            [".resource: never matches: no resource of daemon.control is named like 'sto'"],
+        ),
         (rule(resource="/x"), [".resource: never matches: no resource of delegation.create is named like '/x'"]),
         (rule(action=Action.WORKSPACE_REVEAL, resource="/x"), []),
         (rule(action=Action.WORKSPACE_UNLOCK, resource="/x"), []),

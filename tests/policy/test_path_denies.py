@@ -84,5 +84,10 @@ def test_what_lies_below_a_directory_may_be_denied() -> None:
     assert below == {
         ".": True, "secrets": True, "secrets/b": False, "docs": True, "src": False, "doc": False,
     }  # fmt: skip
-    assert [denies.unreadable(path) for path in ("secrets/a/x", "secrets/b", "docs", "a/..")] == [True, False, False, True]
+    assert [denies.unreadable(path) for path in ("secrets/a/x", "secrets/b", "docs", "a/..")] == [
+        True,
+        False,
+        False,
+        True,
+    ]
     assert [denies.unwritable(path) for path in ("docs/x", "secrets/a", "a/..")] == [True, False, True]

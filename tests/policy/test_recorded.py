@@ -30,7 +30,13 @@ RULES = RuleSet(
             "version": 1,
             "global": [
                 {"id": "no", "effect": "deny", "action": "tool.call", "when": {"args.x": "evil"}},
-                {"id": "yes", "effect": "allow", "action": "tool.call", "resource": "mcp.*", "subject": {"kind": "agent"}},
+                {
+                    "id": "yes",
+                    "effect": "allow",
+                    "action": "tool.call",
+                    "resource": "mcp.*",
+                    "subject": {"kind": "agent"},
+                },
                 {"id": "ask", "effect": "approval", "action": "tool.call", "resource": "net.*"},
             ],
         }
@@ -115,7 +121,9 @@ def test_a_decision_is_made_again_from_what_was_recorded() -> None:
         found = again(record({"args.x": "good"}, "net.x", granted=granted))
         assert isinstance(found, Decision)
         assert found.outcome == outcome
-    narrowed = [again(record({"args.x": "a"}, narrowing=Narrowing(*told))) for told in ((("mcp.*",), ()), ((), ("x.y",)))]
+    narrowed = [
+        again(record({"args.x": "a"}, narrowing=Narrowing(*told))) for told in ((("mcp.*",), ()), ((), ("x.y",)))
+    ]
     assert [one.rule for one in narrowed if isinstance(one, Decision)] == ["request.deny.mcp.*", "unmatched"]
 
 

@@ -1,4 +1,4 @@
-"""Tests that a policy carries, and questions as people write them: what is asked, and what comes of it, word by word."""
+"""Tests that a policy carries, and questions as people write them: what is asked, and what comes of it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def test_what_can_not_be_asked_ends_its_own_test_alone() -> None:
     first, second = run_tests([wrong, right], TABLE, Limits())
     assert (first.passed, second.passed) == (False, True)
     assert (first.decision.outcome, first.decision.layer, first.decision.rule) == ("deny", "global", "unmatched")
-    [limited] = run_tests([replace(TEST, at=3_600.0, attributes={"access_mode": "rw"})], TABLE, Limits(access_modes=("ro",)))
+    [limited] = run_tests(
+        [replace(TEST, at=3_600.0, attributes={"access_mode": "rw"})], TABLE, Limits(access_modes=("ro",))
+    )
     assert limited.decision.rule == "limits.access_modes"
 
 
@@ -107,7 +109,7 @@ CALLED: dict[str, Any] = {"path": "src/../b", "n": 1}
         (Action.TOOL_CALL, "mcp.x", {}, {}, {"size_bytes": 0}),
         (Action.TOOL_CALL, "mcp.x", {"size_bytes": 7, "sifted": True, "unclear": True}, {},
          {"size_bytes": 7, "sifted": True, "unclear": True}),
-        (Action.TOOL_CALL, "mcp.x", {"args.a": "x", "peer": "bob"}, {}, {"args.a": "x", "peer": "bob", "size_bytes": 0}),
+        (Action.TOOL_CALL, "mcp.x", {"args.a": "x", "peer": "b"}, {}, {"args.a": "x", "peer": "b", "size_bytes": 0}),
         (Action.TOOL_CALL, "file.read", {}, CALLED,
          {"args.path": "src/../b", "args.n": 1, "size_bytes": 4 + 8 + 1 + 8, "path": ("b",)}),
         (Action.TOOL_CALL, "file.read", {"path": "c"}, CALLED,

@@ -42,7 +42,9 @@ def test_how_it_is_called(documents: Documents, lines: list[str]) -> None:
 def test_what_it_is() -> None:
     text = "bd: Beads 1.2\nTracks.\ncommand: bd"
     assert disclose(module(), Documents("r", "c", "h"), 1) == Disclosure("bd", 1, text, 9, 0)
-    long = disclose(module(name="n" * 201, version="v" * 51, description="d" * 500, command="c" * 100), Documents(), 1, 999)
+    long = disclose(
+        module(name="n" * 201, version="v" * 51, description="d" * 500, command="c" * 100), Documents(), 1, 999
+    )
     name, description, command = long.text.split("\n")
     assert name == f"bd: {'n' * 160}… [41 more characters cut] {'v' * 10}… [41 more characters cut]"
     assert (description, command) == ("d" * 500, f"command: {'c' * 100}")

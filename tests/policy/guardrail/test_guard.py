@@ -274,21 +274,22 @@ async def test_an_answer_that_does_not_pass_is_told_and_asked_for_again_word_by_
     schema: dict[str, JsonValue] = {**REPORT, "title": "\u00e9"}
     with pytest.raises(GuardrailFailed) as refused:
         await guarded(agent.ask, "Report.", schema, GuardOptions(), agent.emit)
-    wanted = (
-        "Answer with exactly one JSON value that satisfies this JSON Schema, and nothing besides:\n"
-        + json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+    wanted = "Answer with exactly one JSON value that satisfies this JSON Schema, and nothing besides:\n" + json.dumps(
+        schema, ensure_ascii=False, separators=(",", ":")
     )
     below, no_status = "-1 is less than the minimum of 0", "'x' is not one of ['completed', 'failed']"
-    issues = [{"path": "/status", "message": no_status, "keyword": "enum"}] + [
-        {"path": "/count", "message": below, "keyword": "minimum"}
+    issues = [
+        {"path": "/status", "message": no_status, "keyword": "enum"},
+        {"path": "/count", "message": below, "keyword": "minimum"},
     ]
     cut = "(nothing)", '{"status": "x", "count": -1, "notes": []}'
     wrong = "- (the whole): the reply is empty", f"- /status: {no_status}\n- /count: {below}"
-    assert agent.prompts == [f"Report.\n\n{wanted}"] + [
+    again = [
         f"Report.\n\nYour previous answer could not be used:\n{why}\n\n"
         f"It was, quoted and possibly cut:\n<previous_answer>\n{quoted}\n</previous_answer>\n\n{wanted}"
         for why, quoted in zip(wrong, cut, strict=True)
     ]
+    assert agent.prompts == [f"Report.\n\n{wanted}", *again]
     empty = [{"path": "", "message": "the reply is empty", "keyword": ""}]
     none = [{"path": "", "message": "the reply holds no JSON value", "keyword": ""}]
     told = [{k: v for k, v in event.items() if k not in ("schema", "mask", "kept")} for event in agent.events]
