@@ -35,7 +35,7 @@ TIMES_AS_LONG: Final = 3
 """Processor time that one test of a mutant may take: so much, and so many times what it took with calls being noted."""
 OBSERVING_SECONDS: Final = 600.0
 """Of processor time, for one part of the tests."""
-MODULES_A_FORK: Final = 4
+MODULES_A_FORK: Final = 1
 """How many test modules are observed in one fork."""
 EXAMPLES: Final = 25
 """How many examples a property is tried with: the same ones each time."""

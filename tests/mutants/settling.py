@@ -2,7 +2,8 @@
 
 ``test_settled`` of a package compares what its modules settle with what they settled when that was last drawn. What it
 would notice in the changed module itself is told by running that one text once more, among all other modules as they
-are loaded: this takes a hundredth of the time. A mutant of which this shows nothing is tried anew (``anew``).
+are loaded: this takes a hundredth of the time. A mutant of which this shows nothing is tried anew (``anew``), by a
+process that has imported nothing of ours, so that what imports some is imported here where it is needed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import Any
 
 from mutants.decides import PACKAGE, SETTLED, TESTS
 from mutants.importing import name_of
-from support.settled import PACKAGES, kept, of_module, written
 
 
 def settling_test(file: str) -> Path | None:
@@ -32,6 +32,8 @@ def settles_otherwise(file: str, source: str) -> bool:
         file: below the package.
         source: its text.
     """
+    from support.settled import of_module, written
+
     name, package = name_of(file), _package(file)
     before = {} if package is None else _kept(package).get(name.removeprefix("sublet."), {})
     try:
@@ -55,8 +57,12 @@ def _run(name: str, path: str, source: str) -> ModuleType:
 
 @cache
 def _kept(package: str) -> dict[str, dict[str, Any]]:
+    from support.settled import kept
+
     return kept(package)
 
 
 def _package(file: str) -> str | None:
+    from support.settled import PACKAGES
+
     return next((one for one in PACKAGES if name_of(file).startswith(f"sublet.{one}.")), None)

@@ -206,15 +206,16 @@ def test_what_a_request_wants_approved_a_grant_allows_as_the_rules_do(granted: b
 
 def test_a_refusal_by_a_limit_as_a_whole() -> None:
     kinds, actions = frozenset[Kind]({"agent"}), frozenset({Action.TOOL_CALL})
+    asked: list[tuple[Any, dict[str, Any]]] = [
+        (("ro",), {"access_mode": "rw"}), (("ro", "rw"), {"access_mode": "ro"}), (("rw",), {"path": ("a", "/b")}),
+        (("rw",), {"path": ("a", "b")}), (("rw",), {}),
+    ]  # fmt: skip
     found = [
         decide_by_rules(
             RuleTable([Rule("r", "allow", "agent", kinds, actions)]), Limits(access_modes=modes),
             Subject("agent", "coder"), Action.TOOL_CALL, Resource("file.write", attributes), now=0.0,
         )
-        for modes, attributes in [
-            (("ro",), {"access_mode": "rw"}), (("ro", "rw"), {"access_mode": "ro"}), (("rw",), {"path": ("a", "/b")}),
-            (("rw",), {"path": ("a", "b")}), (("rw",), {}),
-        ]
+        for modes, attributes in asked
     ]  # fmt: skip
     outside = "the path leads out of the lease, or it can't be told where it leads"
     assert found == [

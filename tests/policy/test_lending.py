@@ -129,7 +129,7 @@ def test_decide_asks_it(protected: Protected) -> None:
 
 def test_an_agent_that_runs_here_lends_below_its_roots(protected: Protected, tmp_path: Path) -> None:
     for kind in ("mcp", "agent"):
-        subject = Subject(kind, "x", (str(tmp_path / "work"),))  # type: ignore[arg-type]
+        subject = Subject(kind, "x", (str(tmp_path / "work"),))
         assert lend(tmp_path / "work" / "a", protected, subject) == ALLOWED
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sublet.policy import rule_tests
 from sublet.policy.decision import Action, Resource, Subject
 from sublet.policy.limits import Limits
 from sublet.policy.rule_tests import RuleTest, asked_resource, run_tests
@@ -55,7 +55,7 @@ def test_what_comes_of_a_test(changed: dict[str, Any], said: str) -> None:
 
 def test_a_test_of_no_time_is_asked_now(monkeypatch: pytest.MonkeyPatch) -> None:
     for now, said in ((1_800.0, "expected allow, and it is deny by global rule night"), (3_600.0, "")):
-        monkeypatch.setattr(rule_tests.time, "time", lambda now=now: now)
+        monkeypatch.setattr(time, "time", lambda now=now: now)
         assert problem(at=None) == said
 
 

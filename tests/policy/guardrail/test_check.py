@@ -105,6 +105,7 @@ def test_all_checks_of_a_reply_share_their_steps(
     ("reply", "mask", "kept", "why"),
     [
         ("no", None, {"reply": "no"}, None),
+        ("{'n': '1'}", None, {"reply": "{'n': '1'}"}, None),
         ("r" * MAX_KEPT_CHARS, None, {"reply": "r" * MAX_KEPT_CHARS}, None),
         ("r" * (MAX_KEPT_CHARS + 1), None, None, TOO_LONG),
         (" ", Mask(("/n",)), {"reply": " "}, None),
@@ -150,6 +151,7 @@ def test_values_that_were_kept_are_judged_by_their_places_and_mends() -> None:
     again = judge_again(schema, kept((1, 3, []), (2, 3, [])))
     assert isinstance(again, Failed)
     assert (again.kind, again.candidates) == (FailureKind.AMBIGUOUS, 7)
-    for wrong in (kept((1, 4, [])), kept((1, -1, [])), kept((1, 0, ["x"])), {"found": [], "more": 1}, None):
+    wrongs: list[Any] = [kept((1, 4, [])), kept((1, -1, [])), kept((1, 0, ["x"])), {"found": [], "more": 1}, None]
+    for wrong in wrongs:
         with pytest.raises(ValueError, match="can't be read"):
             judge_again(schema, wrong)

@@ -14,7 +14,7 @@ from sublet.policy.guardrail.failure import MAX_ISSUES, Failed, FailureKind, Iss
 from sublet.policy.guardrail.guard import Guarded, guarded
 from sublet.policy.guardrail.mask import Mask
 from sublet.policy.guardrail.options import MAX_QUOTED_CHARS, GuardOptions, GuardrailFailed
-from sublet.policy.guardrail.schema import MAX_PARTS, CheckedSchema
+from sublet.policy.guardrail.schema import CheckedSchema
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.documents import Documented, unpacked
 from sublet.protocol.errors import LocalCode, SubletError
@@ -202,36 +202,6 @@ def test_more_than_two_retries_are_refused() -> None:
         with pytest.raises(SubletError, match="between 0 and 2") as refused:
             GuardOptions(retries=retries)
         assert refused.value.code is LocalCode.INVALID_ARGUMENT
-
-
-@pytest.mark.parametrize(
-    ("reply", "kind"),
-    [
-        # Each bracket begins a string that is read to the end before it turns out to be none.
-        ("['a" * 512 + "b" * (MAX_REPLY_CHARS - 2_000) + "\\q", FailureKind.NO_JSON),
-        ("['" * 512 + '"' * (MAX_REPLY_CHARS - 2_000) + "\\q", FailureKind.TOO_LARGE),
-    ],
-)
-def test_a_reply_that_takes_long_to_read_is_given_up(reply: str, kind: FailureKind) -> None:
-    assert failed(reply).kind is kind
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}] * 50}}},
-        {
-            "$ref": "#/$defs/d0",
-            "$defs": {
-                **{f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 60} for n in range(20)},
-                "d20": {"type": "integer"},
-            },
-        },
-    ],
-)
-def test_a_schema_whose_parts_multiply_is_looked_into_within_a_bound(schema: Mapping[str, JsonValue]) -> None:
-    assert failed('{"a": "x"}', schema).kind is FailureKind.INVALID
-    assert len(CheckedSchema(schema).applied(schema)) <= MAX_PARTS
 
 
 @pytest.mark.anyio

@@ -196,7 +196,7 @@ def test_patterns_are_those_of_ecma_262() -> None:
         ({"allOf": [{}, {"pattern": "("}]}, "/allOf/1: the pattern '(' can't be used: "),
         ({"pattern": "("}, "the schema: the pattern '(' can't be used: "),
         ({"items": {"not": {"$ref": "#/x"}}}, "/items/not/$ref: '#/x' is not there"),
-        ({"default": 1, "$ref": "b"}, "/$ref: refers beyond the schema, to 'b'"),
+        ({"default": 1, "items": {"$ref": "b"}}, "/items/$ref: refers beyond the schema, to 'b'"),
         ({"type": 1}, "/type: "),
         ({"anyOf": [{"pattern": f"a{i}"} for i in range(33)]}, "there are more than 32 patterns"),
         ({"x": "y" * (64 * 1024 - 8)}, "it has 65537 bytes, and at most 65536 are taken"),
