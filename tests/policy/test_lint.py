@@ -20,6 +20,8 @@ def rule(effect: Effect = "deny", action: Action = Action.DELEGATION_CREATE, kin
 
 
 LENDS: Any = {"action": Action.LEND_ROOT_MANAGE, "kind": "human"}
+CALLS: Any = {"action": Action.TOOL_CALL, "kind": "agent"}
+NEVER = ": never matches: one denies all of it"
 CONTROLS: Any = {"action": Action.DAEMON_CONTROL, "kind": "human"}
 
 
@@ -49,6 +51,10 @@ CONTROLS: Any = {"action": Action.DAEMON_CONTROL, "kind": "human"}
         (
             rule(**CONTROLS, resource="sto"),
             [".resource: never matches: no resource of daemon.control is named like 'sto'"],
+        ),
+        (
+            rule("allow", **CONTROLS, resource="st\u043ep", layer="role"),
+            [".resource: never matches: no resource of daemon.control is named like 'st\u043ep'"],
         ),
         (rule(resource="/x"), [".resource: never matches: no resource of delegation.create is named like '/x'"]),
         (rule(action=Action.WORKSPACE_REVEAL, resource="/x"), []),
@@ -80,6 +86,15 @@ def test_what_is_wrong_with_a_rule(made: Rule, said: list[str]) -> None:
     [
         (rule(), rule("allow", layer="role"), ": never matches: one denies all of it"),
         (rule(), rule("approval"), ": never matches: one denies all of it"),
+        (
+            rule(actions=frozenset({Action.ROOM_SEND, Action.TOOL_CALL}), resource="c*"),
+            rule(action=Action.ROOM_SEND, resource="cat"),
+            ": unreachable: one denies all of it already",
+        ),
+        (rule(**CALLS, resource="bash"), rule("allow", **CALLS, layer="role", resource="shell.exec"), NEVER),
+        (rule(**CALLS, resource="b\u0430sh"), rule("allow", **CALLS, layer="role", resource="shell.exec"), NEVER),
+        (rule(**CALLS, resource="bash"), rule("approval", **CALLS, resource="b\u0430sh"), NEVER),
+        (rule(**CALLS, resource="n\u0435t*"), rule("approval", **CALLS, resource="n\u0435tw"), NEVER),
         (rule(), rule(layer="role"), ": unreachable: one denies all of it already"),
         (
             rule("allow", layer="agent"),

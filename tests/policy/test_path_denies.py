@@ -50,6 +50,9 @@ BOTH, READ, WRITE, NEITHER = (True, True, True), (True, False, True), (False, Tr
         ({"when": {}}, NEITHER),
         ({"name": "c\u043eder"}, BOTH),
         ({"name": "other"}, NEITHER),
+        ({"when": {**RULE.when, "size_bytes": Condition(minimum=1)}}, NEITHER),
+        ({"when": {**RULE.when, "args.x": Condition(minimum=1)}}, NEITHER),
+        ({"when": {**RULE.when, "access_mode": Condition(values=("r\u0461",))}}, BOTH),
         ({"role": "wr*"}, BOTH),
         ({"role": "reviewer"}, NEITHER),
         ({"times": Times(start=0, end=60)}, BOTH),
@@ -91,3 +94,11 @@ def test_what_lies_below_a_directory_may_be_denied() -> None:
         True,
     ]
     assert [denies.unwritable(path) for path in ("docs/x", "secrets/a", "a/..")] == [True, False, True]
+
+
+def test_paths_are_compared_by_their_components() -> None:
+    rules = [replace(RULE, when={"path": one}) for one in (Condition(values=("a/b",)), Condition(glob="c/*"))]
+    denies = path_denies(rules, CODER, KNOWN, 0.0)
+    asked = ("a//b", "a/b", "A/b", "c/x", "c/x/y")
+    for denied in (denies.unreadable, denies.unwritable):
+        assert [denied(path) for path in asked] == [True, True, False, True, False]

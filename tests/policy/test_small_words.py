@@ -174,3 +174,7 @@ def about(**fields: Any) -> Rule:
 def test_which_rules_name_a_peer(rule: Rule, named: bool) -> None:
     other = about(kinds=frozenset({"peer"}), name="eve")
     assert NamedPeers([other, rule]).rule_about("bob") == ("r" if named else None)
+
+
+def test_a_peer_may_be_named_by_any_letter() -> None:
+    assert NamedPeers([about(kinds=frozenset({"peer"}), name="X")]).rule_about("x") == "r"
