@@ -162,3 +162,31 @@ def test_what_holds_no_decision(data: Any) -> None:
 def test_what_can_not_be_read(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="can't be read"):
         recorded_in({"decided": {**record().data(), **change}})
+
+
+def test_a_decision_is_made_again_for_the_same_subject_at_the_same_time() -> None:
+    hour = {"times": {"from": "00:00", "to": "01:00"}}
+    tool = {"effect": "deny", "action": "tool.call"}
+    rules = RuleSet(
+        parse(
+            {
+                "version": 1,
+                "global": [{"id": "early", **tool, **hour}],
+                "role": {"writer": [{"id": "writers", **tool, "resource": "mcp.w"}]},
+                "agent": {"coder": [{"id": "coders", **tool, "resource": "mcp.c"}]},
+            }
+        ).rules,
+        Limits(),
+    )
+    told: list[str] = []
+    for name, at in (("mcp.w", 0.0), ("mcp.w", 3_600.0), ("mcp.c", 3_600.0), ("mcp.a", 3_600.0)):
+        found = again(record(name=name, at=at), rules=rules)
+        assert isinstance(found, Decision)
+        told.append(found.rule)
+    assert told == ["early", "writers", "coders", "unmatched"]
+
+
+def test_what_is_recorded_is_plain_json() -> None:
+    data = record({"path": ("a",)}).data()
+    assert {type(value) for value in data.values()} == {str, bool, float, int, dict, list}
+    assert type(data["action"]) is str
