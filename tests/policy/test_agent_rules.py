@@ -140,6 +140,7 @@ def test_each_entry_becomes_a_rule_that_names_its_place() -> None:
         ("capability.my-cap", "allow", "my-cap"),
         ("Capability__my.cap", "allow", "my.cap"),
         ("/capability.bd", "deny", "bd"),
+        ("Xcapability.bd", "deny", None),
         ("capability.*", "deny", "*"),
         ("c\u0430pability.bd", "deny", "bd"),
         ("c\u0430pability.bd", "allow", None),
