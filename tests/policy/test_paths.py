@@ -324,7 +324,7 @@ def test_a_question_of_lending_is_settled_by_the_disk(
             return tuple(map(filled, value))
         return value.format(links) if isinstance(value, str) else value
 
-    given = {"access_mode": "ro"} | ({} if path is None else {"path": filled(path)})
+    given: dict[str, Any] = {"access_mode": "ro"} | ({} if path is None else {"path": filled(path)})
     found = settled(action, Resource(filled(name), given))
     assert (found.name, found.attributes.get("path")) == filled(asked)
     assert found.attributes["access_mode"] == "ro"
