@@ -26,7 +26,7 @@ from mutants.operators import Mutant
 from mutants.settling import settles_otherwise, settling_test
 from mutants.swapping import Functions, ModuleLevelError, changed_code, loaded_functions, swap
 
-SECONDS_OF_TESTS: Final = 1.5
+SECONDS_OF_TESTS: Final = 3.0
 """Processor time, with calls being noted, of the tests that a mutant is given: its own first, then the quickest."""
 LEAST_SECONDS: Final = 6.0
 """Processor time that a mutant may take at least before it counts as one that never ends."""

@@ -249,3 +249,20 @@ def test_tests_that_a_file_carries_are_read_as_questions(tmp_path: Path) -> None
     assert said.count("expected ") == 2
     assert "tests[0]: expected deny" in said
     assert "; tests[1]: expected needs_grant" in said
+
+
+def test_a_deny_speaks_of_all_kinds_and_says_its_words(tmp_path: Path) -> None:
+    [made] = loaded(tmp_path, **{"global": [rule(resource="x", reason="so", hint="do", hide=True)]}).rules
+    assert (set(made.kinds), made.reason, made.hint, made.hide) == (set(KINDS), "so", "do", True)
+
+
+def test_limits_hold_for_the_tests_that_a_file_carries_and_broken_rules_are_told_first(tmp_path: Path) -> None:
+    asked = {"subject": "peer:bob", "action": "assignment.accept", "resource": "x", "attributes": {"access_mode": "rw"}}
+    limits = {"access_modes": ["ro"]}
+    assert loaded(tmp_path, limits=limits, tests=[{**asked, "expect": "deny", "rule": "limits.access_modes"}]).tests
+    document = {"version": 1, "limits": limits, "tests": [{**asked, "expect": "allow"}]}
+    assert "tests[0]: expected allow" in problem(tmp_path, document)
+    assert len(config.parse(document, tested=False).tests) == 1
+    both = problem(tmp_path, {**document, "global": [rule(when={"color": "red"})]})
+    assert "global[0].when.color" in both
+    assert "tests[0]" not in both

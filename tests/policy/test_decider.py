@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sublet.policy.config import PolicyConfig
 from sublet.policy.decider import decide_by_rules
 from sublet.policy.decision import Action, Decision, Kind, Resource, Subject
+from sublet.policy.engine import Policy
+from sublet.policy.lending import Protected
 from sublet.policy.limits import Limits
+from sublet.policy.rule_set import RuleSet
 from sublet.policy.rules import Effect, Layer, Rule
 from sublet.policy.table import RuleTable
 
@@ -230,3 +235,15 @@ def test_a_rule_without_words_is_told_by_what_it_does() -> None:
     for effect, words in (("allow", "allows it"), ("approval", "wants a person's approval"), ("deny", "denies it")):
         made = rule((effect, "role", "*", "*"), 0)
         assert decided([made], "claude", "bob", [], granted=False).reason == f"rule r0 {words}"
+
+
+def test_nothing_is_granted_unless_it_is_said() -> None:
+    wanted = Rule("r", "approval", "global", frozenset({"agent"}), frozenset({Action.TOOL_CALL}))
+    agent, asked = Subject("agent", "coder"), Resource("mcp.x")
+    rules = RuleSet([wanted], Limits())
+    found = [
+        decide_by_rules(RuleTable([wanted]), Limits(), agent, Action.TOOL_CALL, asked, now=0.0),
+        rules.decide(agent, Action.TOOL_CALL, asked, now=0.0),
+        Policy(Protected(Path("/nowhere")), PolicyConfig((wanted,))).decide(agent, Action.TOOL_CALL, asked),
+    ]
+    assert [one.outcome for one in found] == ["needs_grant"] * 3

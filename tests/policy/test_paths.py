@@ -238,6 +238,8 @@ def links(tmp_path: Path) -> Path:
     (tmp_path / "real" / "deep").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     (tmp_path / "root").symlink_to("/")
+    (tmp_path / "dirX").mkdir()
+    (tmp_path / "toX").symlink_to(tmp_path / "dirX")
     return tmp_path.resolve()
 
 
@@ -250,6 +252,8 @@ def links(tmp_path: Path) -> Path:
         ("{}/li*k/x", None),
         ("{}/link/deep/**", "{}/real/deep/**"),
         ("{}/real/*", None),
+        ("{}/toX", "{}/dirX"),
+        ("{}/toX/*", "{}/dirX/*"),
         ("{}/root", "/"),
         ("{}/root/*", "/*"),
         ("{}/nowhere/*", None),
