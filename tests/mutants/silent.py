@@ -8,8 +8,8 @@ Each class of them is one that no test of ours is meant to notice:
   it as its ``message`` or ``hint``.
 - **What only the type checker reads**: the type of ``cast``, ``TypeVar``, ``NewType``, bodies of protocols, overloads,
   what is imported for types alone, and aliases of types.
-- **How Python makes things**: ``slots``, ``__all__``, ``__test__``, when pydantic builds a model, ``strict`` of ``zip``, which holds
-  the programmer to something that is so always.
+- **How Python makes things**: ``slots``, ``__all__``, ``__test__``, when pydantic builds a model, ``strict`` of
+  ``zip``, which holds the programmer to something that is so always.
 - **Another spelling of the same**: ``"UTF-8"`` for ``"utf-8"``, ``encode()`` for ``encode("utf-8")``, ``get(key)`` for
   ``get(key, None)``, ``follow_symlinks=None`` for ``follow_symlinks=False``, ``from_bytes(raw)`` for
   ``from_bytes(raw, "big")``.
