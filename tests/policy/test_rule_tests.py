@@ -106,6 +106,7 @@ CALLED: dict[str, Any] = {"path": "src/../b", "n": 1}
     [
         (Action.ROOM_SEND, "r", {"size_bytes": "2 KiB"}, {}, {"size_bytes": 2_048}),
         (Action.ROOM_SEND, "r", {}, {}, {}),
+        (Action.WORKSPACE_LEND, "/x", {}, {}, {"path": "/x"}),
         (Action.TOOL_CALL, "mcp.x", {}, {}, {"size_bytes": 0}),
         (Action.TOOL_CALL, "mcp.x", {"size_bytes": 7, "sifted": True, "unclear": True}, {},
          {"size_bytes": 7, "sifted": True, "unclear": True}),

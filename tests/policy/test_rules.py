@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
 from sublet.policy.config import BadPolicy, parse
 from sublet.policy.decision import Action, Decision, Resource, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.globs import components, covers, matcher, path_matcher
 from sublet.policy.lending import Protected
-from sublet.policy.rules import Condition
+from sublet.policy.rules import Condition, Rule
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.errors import SubletError
 
@@ -422,3 +423,20 @@ def test_a_condition_holds_exactly_or_loosely(
 def test_a_command_is_allowed_by_its_words(condition: Condition, allowed: bool) -> None:
     assert condition.allows_command(("make", "x")) is allowed
     assert not condition.allows_command(None)
+
+
+def test_each_of_several_values_is_compared_exactly_where_a_rule_allows() -> None:
+    when = {"args.x": Condition(values=("Readme",))}
+    calls, agents = frozenset({Action.TOOL_CALL}), frozenset[Any]({"agent"})
+    asked = Resource("x", {"args.x": ("Readme", "readme")})
+    assert not Rule("r", "allow", "role", agents, calls, when=when).conditions_hold(asked, 0.0)
+    assert Rule("r", "deny", "role", agents, calls, when=when).conditions_hold(asked, 0.0)
+
+
+@pytest.mark.parametrize("kept", [Condition, Rule])
+def test_what_is_kept_of_rules_has_no_field_that_is_not_known(kept: type) -> None:
+    rule = {"id": "r", "effect": "deny", "layer": "role", "kinds": ["agent"], "actions": ["tool.call"]}
+    given = {} if kept is Condition else rule
+    assert TypeAdapter(kept).validate_python(given) is not None
+    with pytest.raises(ValidationError):
+        TypeAdapter(kept).validate_python({**given, "later": 1})

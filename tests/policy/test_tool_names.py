@@ -71,6 +71,7 @@ def test_an_allow_compares_a_programs_own_tool_with_and_without_its_provider() -
     assert tool_exacts("acp.my_tool") == ("my.tool", "acp.my.tool")
     assert tool_exacts("Read") == ("file.read",)
     assert tool_exacts("/Read") == ("file.read",)
+    assert tool_exacts("Xtool") == ("xtool",)
 
 
 def test_the_endings_of_a_long_name_are_bounded() -> None:
@@ -96,6 +97,8 @@ def test_the_endings_of_a_long_name_are_bounded() -> None:
         (" x", True, "x"),
         ("x/", True, "x"),
         ("/x", False, "x"),
+        ("/X", False, "x"),
+        ("/X", True, "x"),
     ],
 )
 def test_patterns_are_in_the_form_that_is_compared(pattern: str, exact: bool, form: str) -> None:
