@@ -21,7 +21,7 @@ from mutants.importing import importers, name_of
 from mutants.operators import Mutant
 from mutants.plugin import KILLED_BY, LAST_CODE, QUIET, SURVIVED, Briefly, Plan
 
-SECONDS: Final = 40.0
+SECONDS: Final = 20.0
 MOST_FILES: Final = 4
 """Of how many test modules the tests are run: each has to be imported again."""
 OURS: Final = frozenset(

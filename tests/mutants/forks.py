@@ -17,8 +17,8 @@ from typing import Final
 
 MEMORY: Final = 8 << 30
 """Bytes of addresses that a fork may have: a mutant that grows without end is stopped."""
-LOOK_SECONDS: Final = 0.01
-ASK_SECONDS: Final = 10.0
+LOOK_SECONDS: Final = 0.003
+ASK_SECONDS: Final = 4.0
 """How often a fork is asked whether it gets on: the machine is shared, and one that runs has its bound of time."""
 TIMED_OUT: Final = -1
 

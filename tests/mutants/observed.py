@@ -124,9 +124,16 @@ def _run_one(item: pytest.Item, files: Collection[str]) -> Observed | None:
     return Observed(time.process_time() - started, called) if passed else None
 
 
-def first_failure(items: Sequence[pytest.Item]) -> int | None:
-    """Run items in this process until one fails, and return which, or None where all pass."""
+def first_failure(items: Sequence[pytest.Item], bounds: Sequence[float] = ()) -> int | None:
+    """Run items in this process until one fails, and return which, or None where all pass.
+
+    Args:
+        items: what to run.
+        bounds: how much processor time each may take; a longer one ends the process.
+    """
     for number, item in enumerate(items):
+        if bounds:
+            signal.setitimer(signal.ITIMER_PROF, bounds[number])
         session = item.session
         failed = session.testsfailed
         following = items[number + 1] if number + 1 < len(items) else None

@@ -19,18 +19,23 @@ import pytest
 
 from mutants.decides import PACKAGE, SETTLED, modules, own_tests
 from mutants.forks import Job, run_forked
+from mutants.importing import name_of
 from mutants.kept import CACHE, Kept
 from mutants.observed import Observed, Remembered, first_failure, load, observe
 from mutants.operators import Mutant
+from mutants.settling import settles_otherwise, settling_test
 from mutants.swapping import Functions, ModuleLevelError, changed_code, loaded_functions, swap
 
 SECONDS_OF_TESTS: Final = 3.0
 """Processor time, with calls being noted, of the tests that a mutant is given: its own first, then the quickest."""
 LEAST_SECONDS: Final = 6.0
 """Processor time that a mutant may take at least before it counts as one that never ends."""
+LEAST_OF_TEST: Final = 1.5
+TIMES_AS_LONG: Final = 3
+"""Processor time that one test of a mutant may take: so much, and so many times what it took with calls being noted."""
 OBSERVING_SECONDS: Final = 600.0
 """Of processor time, for one part of the tests."""
-MODULES_A_FORK: Final = 4
+MODULES_A_FORK: Final = 1
 """How many test modules are observed in one fork."""
 EXAMPLES: Final = 25
 """How many examples a property is tried with: the same ones each time."""
@@ -113,6 +118,7 @@ class MutantsPlugin(Briefly):
         self._items: Sequence[pytest.Item] = ()
         self._functions: Functions = {}
         self._given: dict[int, Sequence[int]] = {}
+        self._settled: dict[str, bool] = {}
         self._killers: Counter[tuple[str | int, ...]] = Counter()
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -199,11 +205,15 @@ class MutantsPlugin(Briefly):
             if not tests:
                 self._plan.untested.add(number)
                 self._plan.record(number, SURVIVED)
+            elif not pairs and self._tells_settled(mutant.file):
+                yield Job(number, partial(_look, mutant), LEAST_SECONDS)
             elif not pairs:
                 self._plan.anew.add(number)
             else:
-                seconds = LEAST_SECONDS + 3 * sum(observed[test].seconds for test in tests)
-                yield Job(number, partial(self._try, pairs, tests), seconds)
+                took = [observed[test].seconds for test in tests]
+                bounds = [LEAST_OF_TEST + TIMES_AS_LONG * seconds for seconds in took]
+                seconds = LEAST_SECONDS + TIMES_AS_LONG * sum(took)
+                yield Job(number, partial(self._try, pairs, tests, bounds), seconds)
 
     def _tests(
         self, mutant: Mutant, observed: Mapping[int, Observed], names: Collection[tuple[str, str]]
@@ -212,7 +222,9 @@ class MutantsPlugin(Briefly):
         file, own = str(PACKAGE / mutant.file), own_tests(mutant.file)
         if not names:
             # What happens at import is tested also by what only looks at its names.
-            return self._cheapest(observed, self._of_import(file, own, observed))
+            holding = self._holding(mutant.file)
+            others = self._of_import(file, own, observed)
+            return [*holding, *self._cheapest(observed, [number for number in others if number not in holding])]
         able = [number for number, seen in observed.items() if not seen.called.isdisjoint(names)]
         able.sort(key=lambda number: (self._stem(number) not in own, observed[number].seconds))
         chosen = self._cheapest(observed, able)
@@ -221,6 +233,20 @@ class MutantsPlugin(Briefly):
     def _noticed(self, mutant: Mutant, test: int) -> tuple[int, int]:
         """Return how often a test has noticed mutants of the same function, and of the same module."""
         return self._killers[mutant.file, mutant.function, test], self._killers[mutant.file, test]
+
+    def _holding(self, file: str) -> list[int]:
+        """Return the tests that hold what a module settles."""
+        path = settling_test(file)
+        return [number for number, item in enumerate(self._items) if path is not None and item.path == path]
+
+    def _tells_settled(self, file: str) -> bool:
+        """Tell whether a module that is run once more, without a change, settles what it should."""
+        if file not in self._settled:
+            text = (PACKAGE / file).read_text(encoding="utf-8")
+            job = Job(0, partial(settles_otherwise, file, text), LEAST_SECONDS)
+            known = bool(self._holding(file)) and name_of(file) in sys.modules
+            self._settled[file] = known and [code for _, code in run_forked([job], 1, float("inf"))] == [0]
+        return self._settled[file]
 
     def _of_import(self, file: str, own: Collection[str], observed: Mapping[int, Observed]) -> list[int]:
         calls = {number: sum(one == file for one, _ in seen.called) for number, seen in observed.items()}
@@ -246,13 +272,17 @@ class MutantsPlugin(Briefly):
                 seconds += observed[number].seconds
         return chosen
 
-    def _try(self, pairs: Collection[tuple[CodeType, CodeType]], tests: Sequence[int]) -> int:
+    def _try(self, pairs: Collection[tuple[CodeType, CodeType]], tests: Sequence[int], bounds: Sequence[float]) -> int:
         try:
             swap(pairs, self._functions)
         except ModuleLevelError:
             return ANEW
-        by = first_failure([self._items[number] for number in tests])
+        by = first_failure([self._items[number] for number in tests], bounds)
         return SURVIVED if by is None else min(KILLED_BY + by, LAST_CODE)
+
+
+def _look(mutant: Mutant) -> int:
+    return KILLED_BY if settles_otherwise(mutant.file, mutant.source) else ANEW
 
 
 def collect_and_run(plan: Plan, folders: Sequence[str]) -> None:

@@ -6,6 +6,7 @@
     make mutants ARGS="--all --seconds 1800"         no longer than this; the next run goes on
     make mutants ARGS="--survivors"                  who survived before and is not explained, once more
     make mutants ARGS="--seed other --sample 200"    another sample
+    make mutants ARGS="--all --near policy"          without trying survivors with the tests of all other places
     make mutants ARGS="--all policy/globs.py"        every mutant of some files, or of all below a directory
     make mutants ARGS="--all policy/globs.py --tests tests/policy/test_globs.py"    with these tests alone, quickly
 
@@ -61,6 +62,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, metavar="N", help="begin no mutant after so long")
     parser.add_argument("--kept", type=Path, default=PLACE, metavar="DIR", help="where results are kept")
+    parser.add_argument("--near", action="store_true", help="without the tests of other places, which takes longer")
     parser.add_argument("--tests", action="append", default=[], metavar="FILE", help="only with these tests, quickly")
     asked = parser.parse_args()
     os.chdir(ROOT)
@@ -105,7 +107,7 @@ def _try_all(asked: argparse.Namespace, files: Sequence[str]) -> int:
     print(f"{_total(there)} mutants of {len(there)} modules; {len(mutants)} are tried", flush=True)
     if mutants:
         plan = _tried(plan, asked.tests or folders_of_tests(there))
-    if not asked.tests:
+    if not asked.tests and not asked.near:
         plan = _with_doubted(plan, {file: _doubted(file, some, further=False) for file, some in known.items()})
         _try_further(plan, survivors(plan))
     tell(plan)

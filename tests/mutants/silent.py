@@ -8,8 +8,8 @@ Each class of them is one that no test of ours is meant to notice:
   it as its ``message`` or ``hint``.
 - **What only the type checker reads**: the type of ``cast``, ``TypeVar``, ``NewType``, bodies of protocols, overloads,
   what is imported for types alone, and aliases of types.
-- **How Python makes things**: ``slots``, ``__all__``, when pydantic builds a model, ``strict`` of ``zip``, which holds
-  the programmer to something that is so always.
+- **How Python makes things**: ``slots``, ``__all__``, ``__test__``, when pydantic builds a model, ``strict`` of
+  ``zip``, which holds the programmer to something that is so always.
 - **Another spelling of the same**: ``"UTF-8"`` for ``"utf-8"``, ``encode()`` for ``encode("utf-8")``, ``get(key)`` for
   ``get(key, None)``, ``follow_symlinks=None`` for ``follow_symlinks=False``, ``from_bytes(raw)`` for
   ``from_bytes(raw, "big")``.
@@ -26,12 +26,14 @@ from libcst import matchers as m
 
 FOR_TYPES: Final = frozenset({"TypeVar", "NewType", "ParamSpec", "dataclass"})
 """Calls that say something to the type checker, or how a class is made."""
-ASKED_FOR_TRUTH: Final = frozenset({"follow_symlinks", "inheritable", "last"})
+ASKED_FOR_TRUTH: Final = frozenset(
+    {"allow_nan", "ensure_ascii", "exact", "follow_symlinks", "granted", "inheritable", "last"}
+)
 """Arguments by keyword of which only is asked whether they are true, so that ``None`` is as good as ``False``."""
 LOGS: Final = frozenset({"_log", "log", "logger", "_logger"})
 MAKES_LOG: Final = m.Call(func=m.Name("get_logger") | m.Attribute(attr=m.Name("get_logger")))
 NAMES_OF_WORDS: Final = frozenset({"message", "hint"})
-DESCRIBING: Final = frozenset({"description", "title", "examples", "hint"})
+DESCRIBING: Final = frozenset({"description", "title", "examples", "hint", "reason"})
 """Arguments by keyword that are for people wherever they are."""
 SHORTENING: Final = frozenset({"clean", "clean_line"})
 MAKING: Final = frozenset({("ConfigDict", "defer_build"), ("zip", "strict")})
@@ -134,7 +136,7 @@ def _silent(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         case cst.If(test=cst.Name(value="TYPE_CHECKING")):
             yield node.body
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))]):
-            if name in ("__all__", "__slots__") or _for_types(node.value) or words(node.value):
+            if name in ("__all__", "__slots__", "__test__") or _for_types(node.value) or words(node.value):
                 yield node
         case cst.AnnAssign(value=cst.BaseExpression() as value) if words(value):
             yield node

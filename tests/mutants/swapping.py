@@ -12,6 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType
 
+_COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
+"""What runs with the body that it stands in, though it is code of its own."""
 Functions = dict[tuple[str, str, int], list[FunctionType]]
 """Loaded functions by their file, name and first line."""
 
@@ -75,6 +77,8 @@ def _differing(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeTyp
     for inner, changed in zip(_inner(old), _inner(new), strict=True):
         if inner == changed:
             continue
+        if inner.co_name in _COMPREHENSIONS:
+            raise ModuleLevelError
         if _is_function(inner):
             yield from _with_inner(inner, changed)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from sublet.policy.agent_rules import AgentTools, agent_rules
 from sublet.policy.decision import Action, Resource, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
+from sublet.policy.rules import Rule
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.errors import LocalCode, SubletError
 
@@ -96,3 +98,87 @@ def test_an_entry_that_could_never_do_anything_is_refused(tools: AgentTools, pla
         agent_rules(tools)
     assert no.value.code is LocalCode.INVALID_ARGUMENT
     assert place in no.value.message
+
+
+def rule(place: str, effect: Any, resource: str, *actions: Action, spares: frozenset[str] = frozenset()) -> Rule:
+    return Rule(
+        f"agent.json.a.{place}", effect, "agent", frozenset({"agent"}), frozenset(actions or {Action.TOOL_CALL}),
+        name="a", resource=resource, spares=spares,
+    )  # fmt: skip
+
+
+LOOKING = {"file.read", "file.list", "file.search", "sublet.ask.human"} | {
+    f"sublet.{name}" for name in ("delegate.output", "directory", "watch")
+}
+CHANGING = {"file.write", "file.edit", "file.move", "file.delete"}
+
+
+def test_each_entry_becomes_a_rule_that_names_its_place() -> None:
+    lists = AgentTools("a", ["Bash ", "Bash", "capability.b_d"], ["Network"], ["shell.*"], ["mcp.x"], ["file.delete"])
+    capability = (Action.CAPABILITY_READ, Action.CAPABILITY_RUN)
+    made = (
+        rule("tools.blacklist.Network", "deny", "Network"),
+        rule("tools.blacklist.Network.*", "deny", "Network.*"),
+        rule("governance.disallowedTools.file.delete", "deny", "file.delete"),
+        rule("tools.authorizationRequired.shell.*", "approval", "shell.*"),
+        rule("tools.whitelist.Bash", "allow", "Bash"),
+        rule("tools.whitelist.capability.b_d", "allow", "capability.b_d"),
+        rule("tools.whitelist.capability.b_d.run", "allow", "b_d", *capability),
+        rule("governance.allowedTools.mcp.x", "allow", "mcp.x"),
+    )
+    assert agent_rules(lists) == made
+    plan = rule("governance.approvalMode.plan", "deny", "*", spares=frozenset(LOOKING))
+    edit = rule("governance.approvalMode.autoEdit", "approval", "*", spares=frozenset(LOOKING | CHANGING))
+    assert agent_rules(replace(lists, approval_mode="plan")) == (*made, plan)
+    assert agent_rules(replace(lists, approval_mode="autoEdit")) == (*made, edit)
+    assert agent_rules(replace(lists, approval_mode="default")) == made
+
+
+@pytest.mark.parametrize(
+    ("name", "effect", "capability"),
+    [
+        ("capability.my-cap", "allow", "my-cap"),
+        ("Capability__my.cap", "allow", "my.cap"),
+        ("/capability.bd", "deny", "bd"),
+        ("Xcapability.bd", "deny", None),
+        ("capability.*", "deny", "*"),
+        ("c\u0430pability.bd", "deny", "bd"),
+        ("c\u0430pability.bd", "allow", None),
+        ("mcp.capability.bd", "deny", None),
+    ],
+)
+def test_which_capability_an_entry_names(name: str, effect: str, capability: str | None) -> None:
+    tools = AgentTools("a", blacklist=[name]) if effect == "deny" else AgentTools("a", [name])
+    found = [one.resource for one in agent_rules(tools) if Action.CAPABILITY_RUN in one.actions]
+    assert found == ([] if capability is None else [capability])
+
+
+@pytest.mark.parametrize(
+    ("tools", "said"),
+    [
+        (
+            AgentTools("a", ["file.re\u0430d"], ["cat"]),
+            "tools.whitelist.file.re\u0430d never matches, as agent.json.a.tools.blacklist.cat denies all of it",
+        ),
+        (
+            AgentTools("a", ["cat"], disallowed=["file.re\u0430d"]),
+            "tools.whitelist.cat never matches, as agent.json.a.governance.disallowedTools.file.re\u0430d "
+            "denies all of it",
+        ),
+        (
+            AgentTools("a", ["file.read"], authorization_required=["bash"]),
+            "tools.authorizationRequired.bash is on no list of what this agent may call, "
+            "so nobody could ever approve it",
+        ),
+    ],
+)
+def test_a_refused_entry_is_named_with_what_is_wrong_about_it(tools: AgentTools, said: str) -> None:
+    with pytest.raises(SubletError) as no:
+        agent_rules(tools)
+    assert no.value.message == f"agent a: {said}"
+
+
+def test_a_list_may_want_approval_for_more_or_for_less_than_another_allows() -> None:
+    for allowed, approved in (("file.read", "file.*"), ("file.*", "file.read"), ("file.read", "file.read")):
+        [approval, allow] = agent_rules(AgentTools("a", [allowed], authorization_required=[approved]))
+        assert (approval.effect, allow.effect) == ("approval", "allow")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sublet.policy.commands import words
+from sublet.policy.commands import command_defect, command_matcher, command_of, words
 from sublet.policy.config import parse
 from sublet.policy.decision import Action, Subject
 from sublet.policy.engine import Policy
@@ -105,3 +105,71 @@ def test_patterns_of_commands(pattern: str, line: str, holds: bool) -> None:
 def test_quotes_join_what_stands_beside_them() -> None:
     assert words("""a'b c'"d" ''""") == ("ab cd", "")
     assert words("") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("Xa Xb", ("Xa", "Xb")),
+        ("a\tb", ("a", "b")),
+        ("aX~b", ("aX~b",)),
+        ("a'X\"'", ('aX"',)),
+        ("''", ("",)),
+        ("'a\nb'", None),
+        ("a:~b", None),
+        ("a=~b", None),
+        ("'a", None),
+        ("a '", None),
+        ('"a`b"', None),
+        ("'a`b$c\\\\'", ("a`b$c\\\\",)),
+        ("#a", None),
+        ("~a", None),
+    ],
+)
+def test_the_words_of_a_line(line: str, found: tuple[str, ...] | None) -> None:
+    assert words(line) == found
+
+
+def test_the_words_beside_a_program_are_those_of_all_lists() -> None:
+    attributes = called("make", args=["a"], arguments=["b"], argv=["c", "d"]).attributes
+    assert command_of("args.command", attributes) == ("make", "a", "b", "c", "d")
+    assert command_of("args.command", called("make", argv=["c"]).attributes) == ("make", "c")
+    assert command_of("args.cmd", called("make", argv=["c"]).attributes) is None
+    assert command_of("args.command", called(["make", "x"], argv=["c"]).attributes) == ("make", "x", "c")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "holds"),
+    [
+        ("cat /usr/*", "cat /usr/share/x", True),
+        ("cat /usr/*", "cat /user", False),
+        ("cat /usr/*", "cat usr/x", False),
+        ("cat //*", "cat //host", True),
+        ("cat //*", "cat /host", False),
+        ("cat //host", "cat //host", True),
+        ("cat /", "cat /", True),
+        ("cat /", "cat /x", False),
+        ("cat /a", "cat a", False),
+        ("cat a*", "cat abc", True),
+        ("* *", "a b", True),
+        ("* *", "a", False),
+        ("* b", "a a b", True),
+    ],
+)
+def test_a_word_of_a_pattern_is_text_whatever_it_begins_with(pattern: str, line: str, holds: bool) -> None:
+    assert command_matcher(pattern)(line.split()) is holds
+
+
+@pytest.mark.parametrize("pattern", ["make *", " make [ab]? ", "make !x", "make X"])
+def test_a_pattern_that_can_allow_a_command(pattern: str) -> None:
+    assert command_defect(pattern) == ""
+
+
+@pytest.mark.parametrize("char", list(";&|<>()$`\\{}\n\r'\""))
+def test_a_pattern_that_no_simple_command_has(char: str) -> None:
+    assert "one simple command" in command_defect(f"make{char}x")
+
+
+def test_a_pattern_of_no_words_has_a_defect() -> None:
+    assert "empty" in command_defect("  ")
+    assert "not closed" in command_defect("make [a")

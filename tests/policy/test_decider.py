@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sublet.policy.config import PolicyConfig
 from sublet.policy.decider import decide_by_rules
 from sublet.policy.decision import Action, Decision, Kind, Resource, Subject
+from sublet.policy.engine import Policy
+from sublet.policy.lending import Protected
 from sublet.policy.limits import Limits
+from sublet.policy.rule_set import RuleSet
 from sublet.policy.rules import Effect, Layer, Rule
 from sublet.policy.table import RuleTable
 
@@ -173,3 +178,72 @@ def test_what_the_ceiling_leaves_out_nothing_allows() -> None:
         RuleTable([every]), Limits(), Subject("peer", "bob"), Action.PEER_MANAGE, Resource("x"), granted=True, now=0.0
     )
     assert said(found) == ("deny", "global", "ceiling")
+
+
+def test_what_nothing_allows_is_denied_with_what_was_asked() -> None:
+    nothing = decided([], "claude", "bob", [], granted=False)
+    assert nothing.reason == "no rule allows room.send for callers of kind mcp"
+    other = rule(("allow", "role", "*", "carol"), 0)
+    assert decided([other], "claude", "bob", [], granted=False).reason == (
+        "the role layer says what this caller may do by room.send, and this is not in it"
+    )
+    both, asked = rule(("allow", "role", "*", "*"), 0), rule(("allow", "request", "*", "carol"), 1)
+    assert decided([both], "claude", "bob", [asked], granted=False).reason == (
+        "the request layer says what this caller may do by room.send, and this is not in it"
+    )
+
+
+def test_an_approval_permits_beside_an_allow_of_its_layer_for_something_else() -> None:
+    approval, allow = rule(("approval", "role", "*", "bob"), 0), rule(("allow", "role", "*", "carol"), 1)
+    assert said(decided([approval, allow], "claude", "bob", [], granted=False)) == ("needs_grant", "role", "r0")
+
+
+@pytest.mark.parametrize(("granted", "outcome"), [(False, ("needs_grant", "r1")), (True, ("allow", "r0"))])
+def test_what_a_request_wants_approved_a_grant_allows_as_the_rules_do(granted: bool, outcome: tuple[str, str]) -> None:
+    kinds, actions = frozenset[Kind]({"agent"}), frozenset({Action.TOOL_CALL})
+    found = decide_by_rules(
+        RuleTable([Rule("r0", "allow", "global", kinds, actions)]), Limits(), Subject("agent", "coder"),
+        Action.TOOL_CALL, Resource("mcp.x"), [Rule("r1", "approval", "request", kinds, actions)],
+        granted=granted, now=0.0,
+    )  # fmt: skip
+    assert (found.outcome, found.rule) == outcome
+
+
+def test_a_refusal_by_a_limit_as_a_whole() -> None:
+    kinds, actions = frozenset[Kind]({"agent"}), frozenset({Action.TOOL_CALL})
+    asked: list[tuple[Any, dict[str, Any]]] = [
+        (("ro",), {"access_mode": "rw"}), (("ro", "rw"), {"access_mode": "ro"}), (("rw",), {"path": ("a", "/b")}),
+        (("rw",), {"path": ("a", "b")}), (("rw",), {}),
+    ]  # fmt: skip
+    found = [
+        decide_by_rules(
+            RuleTable([Rule("r", "allow", "agent", kinds, actions)]), Limits(access_modes=modes),
+            Subject("agent", "coder"), Action.TOOL_CALL, Resource("file.write", attributes), now=0.0,
+        )
+        for modes, attributes in asked
+    ]  # fmt: skip
+    outside = "the path leads out of the lease, or it can't be told where it leads"
+    assert found == [
+        Decision(False, "global", "limits.access_modes", "access rw is not allowed", "Ask for: ro."),
+        Decision(False, "global", "limits.read_only", "the lease is read-only, and file.write writes"),
+        Decision(False, "global", "limits.inside_lease", outside, "Name a path inside the lease, without '..'."),
+        *[Decision(True, "agent", "r", "rule r allows it")] * 2,
+    ]
+
+
+def test_a_rule_without_words_is_told_by_what_it_does() -> None:
+    for effect, words in (("allow", "allows it"), ("approval", "wants a person's approval"), ("deny", "denies it")):
+        made = rule((effect, "role", "*", "*"), 0)
+        assert decided([made], "claude", "bob", [], granted=False).reason == f"rule r0 {words}"
+
+
+def test_nothing_is_granted_unless_it_is_said() -> None:
+    wanted = Rule("r", "approval", "global", frozenset({"agent"}), frozenset({Action.TOOL_CALL}))
+    agent, asked = Subject("agent", "coder"), Resource("mcp.x")
+    rules = RuleSet([wanted], Limits())
+    found = [
+        decide_by_rules(RuleTable([wanted]), Limits(), agent, Action.TOOL_CALL, asked, now=0.0),
+        rules.decide(agent, Action.TOOL_CALL, asked, now=0.0),
+        Policy(Protected(Path("/nowhere")), PolicyConfig((wanted,))).decide(agent, Action.TOOL_CALL, asked),
+    ]
+    assert [one.outcome for one in found] == ["needs_grant"] * 3

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,12 +12,13 @@ from hypothesis import strategies as st
 
 from sublet.policy.config import PolicyConfig, parse
 from sublet.policy.decision import Action, Decision, Kind, Resource, Subject
-from sublet.policy.defaults import CEILING
+from sublet.policy.defaults import CEILING, DEFAULT_RULES
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.limits import Limits
 from sublet.policy.names import plain, skeleton
-from sublet.policy.rules import KINDS, Effect, Layer, Rule
+from sublet.policy.rules import KINDS, Condition, Effect, Layer, Rule
+from sublet.policy.times import Times
 
 HUMAN = Subject("human")
 AGENT = Subject("mcp", "claude")
@@ -239,3 +242,79 @@ def test_decisions_follow_the_definition(found: list[Rule], name: str, peer: str
 
     engine = Policy(Protected(Path("/nowhere")), PolicyConfig(tuple(found)))
     assert create(engine, peer, Subject("mcp", name)).allowed is expected()
+
+
+def test_what_a_rule_hides_is_hidden_where_all_are_told_alike(tmp_path: Path) -> None:
+    def hidden(*rules: Rule) -> bool:
+        kinds, actions = frozenset[Kind]({"mcp", "a2a"}), frozenset({Action.ROOM_READ, Action.ROOM_SEND})
+        return policy(tmp_path, *rules).hidden_from_anyone(kinds, actions, "Secret")
+
+    def hiding(
+        resource: str = "secret", kind: Kind = "mcp", action: Action = Action.ROOM_READ, hide: bool = True
+    ) -> Rule:
+        return replace(rule("deny", action, kind=kind, resource=resource), hide=hide)
+
+    assert hidden(hiding())
+    assert hidden(hiding(kind="peer"), hiding("s\u0435c*", "a2a", Action.ROOM_SEND))
+    assert not hidden()
+    assert not hidden(hiding(hide=False))
+    assert not hidden(hiding(kind="peer"))
+    assert not hidden(hiding(action=Action.ROOM_MANAGE))
+    assert not hidden(hiding("other"))
+
+
+def test_what_stands_whatever_is_asked_and_whoever_grants_it(tmp_path: Path) -> None:
+    agent, call = Subject("agent", "coder"), Resource("file.read", {"path": "a"})
+
+    def never(*rules: Rule, subject: Subject = agent, limits: Limits | None = None) -> str | None:
+        found = policy(tmp_path, *rules, limits=limits).never(subject, Action.TOOL_CALL, call)
+        return None if found is None else found.rule
+
+    deny = rule("deny", Action.TOOL_CALL, kind="agent", resource="file.*")
+    assert never(deny) == deny.id
+    assert never(deny, limits=Limits(access_modes=("ro",))) == deny.id
+    assert never(subject=Subject("peer", "bob")) == "ceiling"
+    for other in (
+        rule("approval", Action.TOOL_CALL, kind="agent"),
+        rule("allow", Action.TOOL_CALL, kind="agent"),
+        replace(deny, when={"path": Condition(glob="a")}),
+        replace(deny, times=Times()),
+        replace(deny, actions=frozenset({Action.AGENT_ASK})),
+        replace(deny, resource="shell.*"),
+        replace(deny, name="other"),
+    ):
+        assert never(other) is None, other
+    assert never(replace(deny, times=Times()), deny) == deny.id
+
+
+def test_the_time_and_the_grant_that_a_decision_is_made_with(tmp_path: Path) -> None:
+    agent, day = Subject("agent", "coder"), 24 * 3600.0
+    rules = (
+        replace(rule("approval", Action.TOOL_CALL, kind="agent", layer="role"), times=Times(end=60)),
+        rule("allow", Action.TOOL_CALL, kind="agent"),
+    )
+    engine = Policy(Protected(tmp_path), PolicyConfig(rules), clock=lambda: 30 * 60 + day)
+
+    def outcome(**more: Any) -> str:
+        return engine.decide(agent, Action.TOOL_CALL, Resource("mcp.x"), **more).outcome
+
+    assert engine.now() == 30 * 60 + day
+    assert (outcome(), outcome(granted=True), outcome(granted=False)) == ("needs_grant", "allow", "needs_grant")
+    assert (outcome(at=2 * 3600 + day), outcome(at=0.0)) == ("allow", "needs_grant")
+
+
+def test_a_policy_is_one_thing_with_its_rules_limits_and_source(tmp_path: Path) -> None:
+    source = tmp_path / "policy.json"
+    source.write_text('{"version": 1, "limits": {"slots": 3}, "tests": []}')
+    own = (rule("deny", Action.TOOL_CALL, kind="agent", layer="agent"),)
+    loaded = Policy.load(source, Protected(tmp_path / "home"), agent_rules=own)
+    assert (loaded.source, loaded.limits.slots, loaded.tests) == (source, 3, 0)
+    assert loaded.rules == loaded.rule_set.rules == (*DEFAULT_RULES, *own)
+    assert loaded.rule_set.limits == loaded.limits
+    loaded.reload()
+    assert loaded.rules[-1:] == own
+    assert Policy(Protected(tmp_path)).source is None
+    project = str(tmp_path / "project")
+    lend = loaded.decide(HUMAN, Action.WORKSPACE_LEND, Resource(project))
+    assert (lend.allowed, lend.layer, lend.rule) == (True, "global", "default.human")
+    assert loaded.decide(HUMAN, Action.WORKSPACE_LEND, Resource(str(tmp_path / "home"))).rule == "lending.home"

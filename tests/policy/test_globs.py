@@ -33,6 +33,8 @@ from sublet.policy.globs import (
         ("[b", "closed"),
         ("[ab]x[cd", "closed"),
         ("a[é]", "ASCII"),
+        ("[é][b]", "ASCII"),
+        ("[a][é][b]", "ASCII"),
         ("a[b-a]", "'[b-a]' is empty"),
         ("[ab]x[d-c]", "'[d-c]' is empty"),
         ("[a-cz-y]", "'[a-cz-y]' is empty"),
@@ -58,6 +60,7 @@ def test_what_can_never_match_is_told_with_the_reason(pattern: str, why: str) ->
         "[]a]",
         "[a-a]",
         "[-a]",
+        "[-az]",
         "[b-]",
         "[z-]",
         "a[bc]d[ef]",
@@ -105,6 +108,8 @@ def test_a_path_that_can_not_be_there_has_one(pattern: str) -> None:
         ("/a/*", "/a/b*", False),
         ("/*/**", "/*/b*", False),
         ("/a/**", "/b", False),
+        ("*", "/a*", True),
+        ("/ab*/**", "/ab*/c*", False),
     ],
 )
 def test_what_a_pattern_covers(wide: str, narrow: str, covered: bool) -> None:
@@ -112,7 +117,8 @@ def test_what_a_pattern_covers(wide: str, narrow: str, covered: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "prefix"), [("ab*", "ab"), ("*", ""), ("ab", None), ("a*b*", None), ("[ab]*", None), ("/a*", None)]
+    ("pattern", "prefix"),
+    [("a?*", None), ("ab*", "ab"), ("*", ""), ("ab", None), ("a*b*", None), ("[ab]*", None), ("/a*", None)],
 )
 def test_a_pattern_of_names_may_have_a_beginning(pattern: str, prefix: str | None) -> None:
     assert literal_prefix(pattern) == prefix
@@ -128,7 +134,16 @@ def test_the_directory_above_all_wildcards(pattern: str, directory: str) -> None
 
 @pytest.mark.parametrize(
     ("pattern", "text"),
-    [("/a/b", "/a/b"), ("/a/b/*", "/a/b"), ("/a/b*", "/a/b"), ("ab*abc?a", "abc"), ("*", ""), ("x[abcdef]yz", "yz")],
+    [
+        ("/a/b", "/a/b"),
+        ("/a/b/*", "/a/b"),
+        ("/a/b*", "/a/b"),
+        ("ab*abc?a", "abc"),
+        ("*", ""),
+        ("x[abcdef]yz", "yz"),
+        ("/aX*", "/aX"),
+        ("b*aaa", "aaa"),
+    ],
 )
 def test_the_text_that_every_match_contains(pattern: str, text: str) -> None:
     assert needed_literal(pattern) == text

@@ -62,6 +62,8 @@ CALL = Call("coder", "shell.exec", "d", Resource("shell.exec", {"path": ("src/a.
         ({"revoked_at": 0.0}, {}, "revoked"),
         ({"remaining": 0}, {}, "used up"),
         ({"remaining": 1}, {}, None),
+        ({"issued_by": "agent boss"}, {"callers": ("Boss@x@node",)}, "own errand"),
+        ({"expires_at": 1_000.5}, {}, None),
         ({"expires_at": 1_000.0}, {}, "expired"),
         ({"expires_at": 1_000.0, "remaining": 0}, {}, "expired"),
         ({"expires_at": 900.0, "revoked_at": 1.0}, {}, "revoked"),
@@ -177,6 +179,9 @@ def test_terms_of_a_grant(seconds: int, uses: int, when: dict[str, str], possibl
     with pytest.raises(SubletError) as refused:
         check_terms(seconds, uses, when)
     assert refused.value.code is LocalCode.INVALID_ARGUMENT
+    assert refused.value.hint
+    if "args." in when:
+        assert "nothing that a condition can look at" in refused.value.message
 
 
 NESTS = {"boss": ["coder", "writer"], "coder": ["tester"], "tester": ["coder"], "other": []}
@@ -194,6 +199,7 @@ NESTS = {"boss": ["coder", "writer"], "coder": ["tester"], "tester": ["coder"], 
         ("coder", "writer", (), True),
         ("writer", "coder", (), True),
         ("boss", "other", ("boss@node", "x@y"), False),
+        ("boss", "other", ("boss@x@node",), False),
         ("boss", "other", ("x@boss",), True),
         ("boss", "other", ("other@node",), True),
         ("nobody", "other", (), True),

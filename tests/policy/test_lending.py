@@ -9,7 +9,7 @@ import pytest
 
 from sublet.policy.decision import Action, Decision, Resource, Subject
 from sublet.policy.engine import Policy
-from sublet.policy.lending import Protected, decide_lending
+from sublet.policy.lending import ALLOWED, Protected, decide_lending
 
 HUMAN = Subject("human")
 
@@ -125,3 +125,23 @@ def test_decide_asks_it(protected: Protected) -> None:
     assert (decision.allowed, decision.layer, decision.rule) == (False, "lending", "lending.home")
     assert policy.decide(HUMAN, Action.WORKSPACE_LEND, Resource(str(protected.home / "project"))).allowed
     assert not policy.decide(HUMAN, Action.WORKSPACE_LEND, Resource(str(protected.home))).allowed
+
+
+def test_an_agent_that_runs_here_lends_below_its_roots(protected: Protected, tmp_path: Path) -> None:
+    for kind in ("mcp", "agent"):
+        subject = Subject(kind, "x", (str(tmp_path / "work"),))
+        assert lend(tmp_path / "work" / "a", protected, subject) == ALLOWED
+
+
+def test_what_lies_in_a_home_within_a_system_tree_is_the_users() -> None:
+    protected = Protected(Path("/var/lib/nobody-here"))
+    assert lend("/var/lib/nobody-here/project", protected).allowed
+    assert lend("/var/lib/nobody-else/project", protected).rule == "lending.system"
+
+
+def test_a_refusal_says_what_to_do(protected: Protected) -> None:
+    who = "only this machine's own people and agents lend directories"
+    assert lend("/x", protected, Subject("peer", "bob")) == Decision(False, "lending", "lending.who", who, "")
+    assert lend("x", protected) == Decision(
+        False, "lending", "lending.absolute-path", "'x' is not an absolute path", "Give the full path of a directory."
+    )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sublet.policy.attributes import attribute_of
+from sublet.policy.attributes import PATH_RESOURCES, attribute_of
 from sublet.policy.decision import Action, Kind
 from sublet.policy.lint_conditions import lint_conditions
 from sublet.policy.rules import Condition, Effect, Rule
@@ -68,6 +68,14 @@ def test_numbers_within_limits(name: str, low: int | None, high: int | None, val
         ("agent", Condition(scopes=("a",)), "within is for paths"),
         ("agent", Condition(values=("coder",), glob="x*"), "none of the values is as the rest"),
         ("agent", Condition(values=("coder", "xy"), glob="x*"), ""),
+        ("agent", Condition(values=("c\u043eder",), glob="co*"), ""),
+        ("ttl_seconds", Condition(values=(1,)), ""),
+        ("ttl_seconds", Condition(values=(604_800,)), ""),
+        ("ttl_seconds", Condition(values=(604_801,)), "at most 604800"),
+        ("ttl_seconds", Condition(values=(5,), minimum=5), ""),
+        ("ttl_seconds", Condition(values=(5,), maximum=5), ""),
+        ("ttl_seconds", Condition(values=(5,), minimum=1, maximum=4), "no value is within"),
+        ("max_files", Condition(maximum=0), ""),
         ("agent", Condition(), "says nothing"),
         ("partial", Condition(glob="t*"), "like is for text"),
         ("partial", Condition(values=(1,)), "it is a flag"),
@@ -136,4 +144,49 @@ def test_one_path_is_not_another(resource: str, condition: Condition, fits: bool
         "r", "deny", "global", frozenset({"mcp"}), frozenset({Action.WORKSPACE_LEND}),
         resource=resource, when={"path": condition},
     )  # fmt: skip
+    assert (lint_conditions(made) == []) is fits
+
+
+def test_the_path_of_both_kinds_of_path_resources_is_compared_by_components() -> None:
+    for effect, resource, values, fits in (
+        ("deny", "/srv/a", ("/srv/a/",), True),
+        ("deny", "/srv/a", ("/srv/b",), False),
+        ("deny", "/srv/../a", ("/x",), True),
+        ("allow", "/srv/../a", ("/x",), False),
+    ):
+        made = Rule(
+            "r", effect, "global", frozenset({"human"}), PATH_RESOURCES,  # type: ignore[arg-type]
+            resource=resource, when={"path": Condition(values=values)},
+        )  # fmt: skip
+        assert (lint_conditions(made) == []) is fits
+
+
+def test_all_conditions_that_never_hold_are_told() -> None:
+    wrong = "within is for the attribute path, as arguments are what the agent writes"
+    conditions = {
+        "args.x": Condition(scopes=("a",)),
+        "path": Condition(values=("a/..",)),
+        "peer": Condition(values=("b[",)),
+        "args.command": Condition(glob="a;b"),
+        "room": Condition(values=("a", "b"), glob="c"),
+    }
+    made = Rule("r", "allow", "role", frozenset({"agent"}), frozenset({Action.TOOL_CALL}), when=conditions)
+    assert lint_conditions(made) == [
+        ("args.x", f"never holds: {wrong}"),
+        ("path", "'a/..' is no path: write whole components, without '..' and wildcards"),
+        ("peer", "'b[' never matches: its '[' is not closed"),
+        (
+            "args.command",
+            "never matches: it is matched with the words of one simple command, without quotes, ';', '|', '$' "
+            "and the like",
+        ),
+        ("room", "never holds: none of the values is as the rest of the condition wants it"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "glob", "fits"), [("src/a/b", "src/*", False), ("src/a", "src/*", True), ("src/a/b", "src/**", True)]
+)
+def test_a_path_is_like_a_glob_by_its_components(values: str, glob: str, fits: bool) -> None:
+    made = rule("path", Condition(values=(values,), glob=glob), action=Action.TOOL_CALL)
     assert (lint_conditions(made) == []) is fits

@@ -13,7 +13,17 @@ from sublet.policy.decision import Action, Decision, Resource, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.grants import check_terms, conditions_hold
 from sublet.policy.lending import Protected
-from sublet.policy.paths import lent_path, lent_paths
+from sublet.policy.paths import (
+    expanded,
+    language_of,
+    led_to,
+    lent_path,
+    lent_paths,
+    real_path,
+    settled,
+    touched_by,
+    written,
+)
 from sublet.policy.rule_tests import asked_resource
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.errors import SubletError
@@ -48,6 +58,7 @@ def problems(*rules: dict[str, Any]) -> str:
         ("workspace", "."),
         ("workspace/", "."),
         ("docs/secrets/x", "secrets/x"),
+        ("docs//X/", "X"),
         ("meta/task.md", "meta/task.md"),
         ("workspaces/a", "workspaces/a"),
         ("/etc/passwd", "/etc/passwd"),
@@ -220,3 +231,135 @@ def test_the_examples_of_the_page_are_loaded() -> None:
     assert whole
     for one in whole:
         parse(one)
+
+
+@pytest.fixture
+def links(tmp_path: Path) -> Path:
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "root").symlink_to("/")
+    (tmp_path / "dirX").mkdir()
+    (tmp_path / "toX").symlink_to(tmp_path / "dirX")
+    return tmp_path.resolve()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "also"),
+    [
+        ("{}/link", "{}/real"),
+        ("{}/link/*", "{}/real/*"),
+        ("{}/link/d*p/x", "{}/real/d*p/x"),
+        ("{}/li*k/x", None),
+        ("{}/link/deep/**", "{}/real/deep/**"),
+        ("{}/real/*", None),
+        ("{}/toX", "{}/dirX"),
+        ("{}/toX/*", "{}/dirX/*"),
+        ("{}/root", "/"),
+        ("{}/root/*", "/*"),
+        ("{}/nowhere/*", None),
+        ("/", None),
+        ("/*", None),
+        ("/**", None),
+        ("/a*", None),
+        ("{}/link/", None),
+        ("{}/link/../x", None),
+        ("relative/*", None),
+        ("", None),
+        ("{}/a\0b", None),
+    ],
+)
+def test_a_pattern_of_lending_is_told_by_where_it_leads_as_well(links: Path, pattern: str, also: str | None) -> None:
+    given = pattern.format(links)
+    assert led_to(given) == ((given,) if also is None else (given, also.format(links)))
+
+
+@pytest.mark.parametrize("condition", [{"like": "/*"}, {"like": "/**"}, {"like": "/x*"}])
+def test_a_rule_over_the_root_is_one_over_what_lies_in_it(condition: Any) -> None:
+    config = made(rule(action="workspace.lend", resource="*", when={"path": condition}))
+    policy = Policy(Protected(Path("/nowhere")), config)
+    assert policy.decide(OWNER, Action.WORKSPACE_LEND, Resource("/xyz")).rule == "r"
+    named = made(rule(action="workspace.lend", resource=condition["like"]))
+    assert Policy(Protected(Path("/nowhere")), named).decide(OWNER, Action.WORKSPACE_LEND, Resource("/xyz")).rule == "r"
+
+
+def test_where_a_path_really_is(links: Path) -> None:
+    for given, found in (
+        (f"{links}/link/deep/..", f"{links}/real"), ("link/../a", "link/../a"), ("/a\0b", "/a\0b"), ("a\0b", "a\0b"),
+    ):  # fmt: skip
+        assert real_path(given) == found
+
+
+def test_the_home_stands_before_a_path_alone() -> None:
+    home = Path("/home/me")
+    told = {given: expanded(given, home) for given in ("~", "~/a~/b", "~bob/a", "a/~", "/~", "")}
+    assert told == {"~": "/home/me", "~/a~/b": "/home/me/a~/b", "~bob/a": "~bob/a", "a/~": "a/~", "/~": "/~", "": ""}
+    assert expanded("~/a") == f"{Path.home()}/a"
+
+
+def test_which_actions_have_absolute_paths() -> None:
+    absolute = {action for action in Action if language_of(action) == "absolute"}
+    assert {action.value for action in absolute} == {
+        "workspace.lend", "workspace.reveal", "workspace.unlock", "lend_root.manage",
+    }  # fmt: skip
+    assert {language_of(action) for action in set(Action) - absolute} == {"lent"}
+
+
+@pytest.mark.parametrize(
+    ("action", "name", "path", "asked"),
+    [
+        (Action.WORKSPACE_LEND, "{}/link", None, ("{}/real", "{}/real")),
+        (Action.WORKSPACE_LEND, "project", "{}/link", ("{}/real", "{}/real")),
+        (Action.WORKSPACE_LEND, "project", None, ("project", None)),
+        (Action.WORKSPACE_LEND, "{}/link", ("{}/link", "b"), ("{}/real", ("{}/real", "b"))),
+        (Action.WORKSPACE_LEND, "p", 7, ("p", 7)),
+        (Action.LEND_ROOT_MANAGE, "{}/link", None, ("{}/real", "{}/real")),
+        (Action.LEND_ROOT_MANAGE, "*", None, ("*", None)),
+        (Action.LEND_ROOT_MANAGE, "{}/link", "{}/link/deep", ("{}/real", "{}/real/deep")),
+        (Action.WORKSPACE_REVEAL, ".env", "{}/link", (".env", "{}/real")),
+        (Action.WORKSPACE_REVEAL, "{}/link", None, ("{}/link", None)),
+        (Action.TOOL_CALL, "{}/link", "{}/link", ("{}/link", "{}/link")),
+    ],
+)
+def test_a_question_of_lending_is_settled_by_the_disk(
+    links: Path, action: Action, name: str, path: Any, asked: Any
+) -> None:
+    def filled(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(filled, value))
+        return value.format(links) if isinstance(value, str) else value
+
+    given: dict[str, Any] = {"access_mode": "ro"} | ({} if path is None else {"path": filled(path)})
+    found = settled(action, Resource(filled(name), given))
+    assert (found.name, found.attributes.get("path")) == filled(asked)
+    assert found.attributes["access_mode"] == "ro"
+
+
+def test_a_question_that_is_written_means_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    told: dict[str, Any] = {"path": ("~/a", "b", "~"), "access_mode": "~"}
+    here = {"path": ("/home/me/a", "b", "/home/me"), "access_mode": "~"}
+    assert written(Action.WORKSPACE_LEND, "~", told) == Resource("/home/me", here)
+    assert written(Action.WORKSPACE_REVEAL, "~", {"path": "~"}) == Resource("~", {"path": "/home/me"})
+    assert written(Action.WORKSPACE_REVEAL, "x", {"path": 7}) == Resource("x", {"path": 7})
+    assert written(Action.TOOL_CALL, "~", told) == Resource("~", told)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "paths"),
+    [
+        ("file.read", {}, (".",)),
+        ("file.read", {"path": ""}, (".",)),
+        ("file.read", {"path": 7}, (".",)),
+        ("Read", {"path": "a//./b/../c"}, ("a/c",)),
+        ("mv", {"path": "a", "to": "b/", "other": "c"}, ("a", "b")),
+        ("mv", {"path": "a", "to": "./a"}, ("a",)),
+        ("file.write", {"to": "x"}, ("x",)),
+        ("file.read", {"path": "a/.."}, (".",)),
+        ("file.read", {"path": "a/../../b"}, ("/a/../../b",)),
+        ("file.read", {"path": "/etc/../x"}, ("/etc/../x",)),
+        ("shell.exec", {"path": "a"}, ()),
+        ("mcp.file.read", {"path": "a"}, ()),
+    ],
+)
+def test_which_paths_a_call_touches(tool: str, arguments: dict[str, Any], paths: tuple[str, ...]) -> None:
+    assert touched_by(tool, arguments) == paths

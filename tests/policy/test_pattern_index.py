@@ -33,3 +33,13 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(index._known) <= 3
     assert index.find("a" * 100) == [1]
     assert all(len(name) <= 5 for name in index._known), "a long name is not kept"
+
+
+def test_a_beginning_is_a_name_as_well() -> None:
+    index = PatternIndex([("ab*", 1), ("abc*", 2), ("*", 3), ("a?", 4), ("ab", 5)])
+    for _ in range(2):
+        assert sorted(index.find("ab")) == [1, 3, 4, 5]
+        assert sorted(index.find("abc")) == [1, 2, 3]
+        assert sorted(index.find("a")) == [3]
+        assert sorted(index.find("")) == [3]
+    assert sorted(index.values()) == [1, 2, 3, 4, 5]

@@ -8,8 +8,11 @@ from typing import Any, cast
 import pytest
 
 from sublet.policy.config import parse
+from sublet.policy.decision import Action, Resource, Subject
 from sublet.policy.limits import Limits
 from sublet.policy.rule_set import RuleSet, rule_set_of
+from sublet.policy.rules import Rule
+from sublet.policy.table import RuleTable
 from sublet.protocol.documents import document, unpacked
 
 FILE = {
@@ -131,3 +134,37 @@ def test_a_document_that_says_what_is_not_known_is_no_rules(kept: Any) -> None:
     """A condition that is left out would widen what an allow allows."""
     with pytest.raises(ValueError, match="no rules that this version knows"):
         rule_set_of(kept)
+
+
+def test_which_arguments_any_rule_compares() -> None:
+    made = RuleSet(parse(FILE).rules, Limits())
+    found = made.compared_arguments(Action.TOOL_CALL, "agent")
+    assert found == {"args.command", "args.n", "args.b", "args.v"}
+    assert made.compared_arguments(Action.TOOL_CALL, "agent") is found
+    assert made.compared_arguments(Action.TOOL_CALL, "mcp") == frozenset()
+    assert made.compared_arguments(Action.AGENT_ASK, "agent") == frozenset()
+
+
+def test_rules_decide_with_the_limits_and_the_table_that_they_were_given() -> None:
+    rules = parse(FILE).rules
+    table = RuleTable(())
+    assert RuleSet(rules, Limits(), table).table is table
+    kept: Any = {**KEPT, "accessModes": ["ro"]}
+    read = rule_set_of(kept)
+    assert read.limits == Limits(access_modes=("ro",))
+    agent, asked = Subject("agent", "y"), Resource("mcp.x", {"access_mode": "rw"})
+    allow = Rule("z", "allow", "agent", frozenset({"agent"}), frozenset({Action.TOOL_CALL}))
+    night, noon = 23 * 3600.0, 12 * 3600.0
+    for at, granted, request, rule in (
+        (night, False, (), "unmatched"),
+        (noon, False, (), "unmatched"),
+        (night, True, (), "limits.access_modes"),
+    ):
+        found = read.decide(agent, Action.TOOL_CALL, asked, request, granted=granted, now=at)
+        assert found.rule == rule, (at, granted)
+    wide = RuleSet((*rules, allow), Limits())
+    deny = Rule("only", "deny", "request", frozenset({"agent"}), frozenset({Action.TOOL_CALL}))
+    assert wide.decide(agent, Action.TOOL_CALL, asked, now=noon).rule == "z"
+    assert wide.decide(agent, Action.TOOL_CALL, asked, (deny,), now=noon).rule == "only"
+    writer = Subject("agent", "y", role="executor")
+    assert [wide.decide(writer, Action.TOOL_CALL, asked, now=at).rule for at in (noon, night)] == ["z", "b"]

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
 from sublet.policy.config import BadPolicy, parse
 from sublet.policy.decision import Action, Decision, Resource, Subject
 from sublet.policy.engine import Policy
 from sublet.policy.globs import components, covers, matcher, path_matcher
 from sublet.policy.lending import Protected
+from sublet.policy.rules import Condition, Rule
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.errors import SubletError
 
@@ -366,3 +368,75 @@ def test_an_allow_reaches_no_higher_than_it_says() -> None:
     engine = policy(rule(when={"path": {"within": "ws/src"}}))
     assert call(engine, "file.search", "ws/src").allowed
     assert not call(engine, "file.search", "ws").allowed
+
+
+@pytest.mark.parametrize(
+    ("condition", "name", "value", "exact", "loose"),
+    [
+        (Condition(scopes=("src",)), "path", "src/a", True, True),
+        (Condition(scopes=("src",)), "path", "src/..", False, True),
+        (Condition(scopes=("src",)), "path", 7, False, False),
+        (Condition(glob="src/*"), "path", "src/..", False, True),
+        (Condition(glob="src/*"), "path", "src/a/b", False, False),
+        (Condition(values=("src/a",)), "path", "src//a", True, True),
+        (Condition(values=("src/a",)), "path", "src/..", False, True),
+        (Condition(minimum=1), "size_bytes", "x", False, True),
+        (Condition(minimum=1), "size_bytes", True, False, True),
+        (Condition(maximum=1), "size_bytes", "x", False, True),
+        (Condition(minimum=1), "size_bytes", 1, True, True),
+        (Condition(minimum=1), "size_bytes", 0, False, False),
+        (Condition(maximum=1), "size_bytes", 1, True, True),
+        (Condition(maximum=1), "size_bytes", 2, False, False),
+        (Condition(values=(1,)), "size_bytes", True, False, False),
+        (Condition(values=(1,)), "size_bytes", 1, True, True),
+        (Condition(values=("Bob",)), "peer", "bOB", True, True),
+        (Condition(values=("bob",)), "peer", "b\u043eb", False, True),
+        (Condition(values=("Bob",)), "args.x", "bob", False, True),
+        (Condition(glob="B*"), "peer", "bob", True, True),
+        (Condition(glob="B*"), "args.x", "bob", False, True),
+        (Condition(glob="b*"), "peer", 7, False, False),
+        (Condition(), "peer", 7, True, True),
+    ],
+)
+def test_a_condition_holds_exactly_or_loosely(
+    condition: Condition, name: str, value: Any, exact: bool, loose: bool
+) -> None:
+    assert (condition.holds(name, value, exact=True), condition.holds(name, value, exact=False)) == (exact, loose)
+
+
+@pytest.mark.parametrize(
+    ("condition", "allowed"),
+    [
+        (Condition(), True),
+        (Condition(values=("make  'x'",)), True),
+        (Condition(values=("other", "make x")), True),
+        (Condition(values=("make",)), False),
+        (Condition(values=(7,)), False),
+        (Condition(glob="make *"), True),
+        (Condition(glob="make"), False),
+        (Condition(values=("make x",), glob="make y"), False),
+        (Condition(scopes=("make",)), False),
+        (Condition(minimum=1), False),
+        (Condition(maximum=1), False),
+    ],
+)
+def test_a_command_is_allowed_by_its_words(condition: Condition, allowed: bool) -> None:
+    assert condition.allows_command(("make", "x")) is allowed
+    assert not condition.allows_command(None)
+
+
+def test_each_of_several_values_is_compared_exactly_where_a_rule_allows() -> None:
+    when = {"args.x": Condition(values=("Readme",))}
+    calls, agents = frozenset({Action.TOOL_CALL}), frozenset[Any]({"agent"})
+    asked = Resource("x", {"args.x": ("Readme", "readme")})
+    assert not Rule("r", "allow", "role", agents, calls, when=when).conditions_hold(asked, 0.0)
+    assert Rule("r", "deny", "role", agents, calls, when=when).conditions_hold(asked, 0.0)
+
+
+@pytest.mark.parametrize("kept", [Condition, Rule])
+def test_what_is_kept_of_rules_has_no_field_that_is_not_known(kept: type) -> None:
+    rule = {"id": "r", "effect": "deny", "layer": "role", "kinds": ["agent"], "actions": ["tool.call"]}
+    given = {} if kept is Condition else rule
+    assert TypeAdapter(kept).validate_python(given) is not None
+    with pytest.raises(ValidationError):
+        TypeAdapter(kept).validate_python({**given, "later": 1})

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from sublet.policy.decision import Action, Resource, Subject
 from sublet.policy.effects import may_only_look, only_looks
@@ -73,6 +74,8 @@ def test_zones_have_names() -> None:
         (Times(start=1320, end=360, days=frozenset({4})), "2026-11-28T06:00", False),
         (Times(start=1320, end=360, days=frozenset({4})), "2026-11-28T22:00", False),
         (Times(start=1320, end=360, days=frozenset({4})), "2026-11-27T05:00", False),
+        (Times(start=540, end=540), "2026-11-27T08:00", True),
+        (Times(start=540, end=540), "2026-11-27T09:00", True),
         (Times(days=frozenset({0})), "2026-11-30T12:00", True),
         (Times(days=frozenset({0})), "2026-11-29T12:00", False),
         (Times(start=600, end=660, zone=zone_named("Europe/Berlin")), "2026-11-27T09:30", True),
@@ -174,3 +177,13 @@ def about(**fields: Any) -> Rule:
 def test_which_rules_name_a_peer(rule: Rule, named: bool) -> None:
     other = about(kinds=frozenset({"peer"}), name="eve")
     assert NamedPeers([other, rule]).rule_about("bob") == ("r" if named else None)
+
+
+def test_a_peer_may_be_named_by_any_letter() -> None:
+    assert NamedPeers([about(kinds=frozenset({"peer"}), name="X")]).rule_about("x") == "r"
+
+
+def test_times_that_are_kept_have_no_field_that_is_not_known() -> None:
+    assert TypeAdapter(Times).validate_python({"start": 1}) == Times(start=1)
+    with pytest.raises(ValidationError):
+        TypeAdapter(Times).validate_python({"start": 1, "later": 1})

@@ -58,6 +58,8 @@ def test_a_tool_has_one_name_whatever_a_program_calls_it(ours: str, called: str)
         ("__a..b//c:d-", "a.b.c.d", ("a.b.c.d", "b.c.d", "c.d")),
         ("b\u0430sh", "b\u0430sh", ("shell.exec",)),
         ("unknown", "unknown", ("unknown",)),
+        ("Xtool/", "xtool", ("xtool",)),
+        ("//Xtool", "xtool", ("xtool",)),
     ],
 )  # fmt: skip
 def test_forms_that_are_compared(name: str, plain: str, skeletons: tuple[str, ...]) -> None:
@@ -69,6 +71,7 @@ def test_an_allow_compares_a_programs_own_tool_with_and_without_its_provider() -
     assert tool_exacts("acp.my_tool") == ("my.tool", "acp.my.tool")
     assert tool_exacts("Read") == ("file.read",)
     assert tool_exacts("/Read") == ("file.read",)
+    assert tool_exacts("Xtool") == ("xtool",)
 
 
 def test_the_endings_of_a_long_name_are_bounded() -> None:
@@ -90,6 +93,12 @@ def test_the_endings_of_a_long_name_are_bounded() -> None:
         ("acp.*", True, "acp.*"),
         ("acp.?x", False, "acp.?x"),
         ("mcp__*", False, "mcp.*"),
+        ("X*", True, "x*"),
+        (" x", True, "x"),
+        ("x/", True, "x"),
+        ("/x", False, "x"),
+        ("/X", False, "x"),
+        ("/X", True, "x"),
     ],
 )
 def test_patterns_are_in_the_form_that_is_compared(pattern: str, exact: bool, form: str) -> None:
@@ -109,6 +118,11 @@ def test_patterns_are_in_the_form_that_is_compared(pattern: str, exact: bool, fo
         ("sublet.delegate", ""),
         ("sublet.wat*", ""),
         ("my-tool 2", ""),
+        ("X", ""),
+        ("X*", ""),
+        ("/X", ""),
+        ("/*", ""),
+        ("*/", "it would be every tool"),
         ("file", "write file.*"),
         ("shell", ""),
         ("network", "write network.*"),

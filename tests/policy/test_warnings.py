@@ -37,6 +37,7 @@ def warned(*rules: dict[str, Any]) -> str:
         ({"resource": "file.*", "when": {"path": {"like": "workspace/**/.env"}}}, "relative to the lent directory"),
         ({"resource": "sublet.delegate", "subject": {"kind": "mcp", "name": "cursor"}}, "says its name itself"),
         ({"action": "delegation.create", "subject": {"kind": "mcp", "name": "cursor"}}, "says its name itself"),
+        ({"action": "delegation.create", "subject": {"kind": "mcp", "name": "X"}}, "says its name itself"),
     ],
 )
 def test_what_holds_less_than_it_seems_to_is_told(rule: dict[str, Any], said: str) -> None:
@@ -50,6 +51,7 @@ def test_what_holds_less_than_it_seems_to_is_told(rule: dict[str, Any], said: st
     [
         [{"resource": "file.*", "when": {"path": {"within": "secrets"}}}],
         [{"resource": "file.read", "when": {"path": {"like": "**/.env"}, "peer": "bob"}}],
+        [{"resource": "file.*", "subject": {"kind": "mcp"}}],
         [{"resource": "network.*"}],
         [{"resource": "mcp.*"}],
         [{"resource": "shell.exec"}],
@@ -78,3 +80,10 @@ def test_no_example_seems_to_hold_more_than_it_does(file: Path) -> None:
     else:
         named = [one for one in parse(json.loads(file.read_text())).warnings() if "says its name itself" not in one]
         assert named == []
+
+
+def test_a_deny_of_the_shell_for_some_agents_leaves_it_to_the_others() -> None:
+    deny = {"resource": "file.delete"}
+    for subject in ({"kind": "agent", "name": "x"}, {"kind": "agent", "role": "x"}):
+        assert "does the same by a program" in warned(deny, {"resource": "shell.*", "subject": subject})
+        assert warned({**deny, "subject": subject}, {"resource": "shell.*", "subject": subject}) == ""

@@ -60,7 +60,7 @@ def settled(package: str) -> dict[str, dict[str, Any]]:
     """Return by module what it settles."""
     root = importlib.import_module(f"sublet.{package}")
     names = sorted(one.name for one in pkgutil.walk_packages(root.__path__, f"{root.__name__}."))
-    found = {name: dict(_of_module(importlib.import_module(name))) for name in names}
+    found = {name: dict(of_module(importlib.import_module(name))) for name in names}
     return {name.removeprefix("sublet."): lines for name, lines in found.items() if lines}
 
 
@@ -88,7 +88,8 @@ def _short(text: str) -> str:
     return text if len(text) <= MOST_CHARS else f'"sha256 {hashlib.sha256(text.encode()).hexdigest()[:32]}"'
 
 
-def _of_module(module: ModuleType) -> Iterator[tuple[str, Any]]:
+def of_module(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """Return what a module settles, line by line."""
     for name in _assigned(ast.parse(inspect.getsource(module)).body):
         if name in vars(module) and not name.startswith("__") and name not in _GROWING:
             yield name, _shown(vars(module)[name])

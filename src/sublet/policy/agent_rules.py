@@ -13,7 +13,15 @@ from typing import Final, Literal
 from sublet.policy.decision import Action, Kind
 from sublet.policy.globs import covers, defect
 from sublet.policy.rules import Effect, Rule
-from sublet.policy.tool_names import FAMILIES, LOOKING_TOOLS, READING_TOOLS, WRITING_TOOLS, tool_defect, tool_pattern
+from sublet.policy.tool_names import (
+    FAMILIES,
+    LOOKING_TOOLS,
+    READING_TOOLS,
+    WRITING_TOOLS,
+    capability_pattern,
+    tool_defect,
+    tool_pattern,
+)
 from sublet.protocol.errors import LocalCode, SubletError
 
 ApprovalMode = Literal["default", "autoEdit", "plan"]
@@ -78,10 +86,8 @@ def _rules(tools: AgentTools, place: str, effect: Effect, names: Sequence[str]) 
             )
         for pattern in (name, f"{name}.*") if family else (name,):
             yield _rule(tools, f"{place}.{pattern}", effect, pattern, _CALL)
-        capability = tool_pattern(name, exact=True)
-        if capability.startswith("capability."):
-            given = name[len("capability.") :]
-            yield _rule(tools, f"{place}.{name}.run", effect, given, _CAPABILITY)
+        if capability := capability_pattern(name, exact=effect == "allow"):
+            yield _rule(tools, f"{place}.{name}.run", effect, capability, _CAPABILITY)
 
 
 def _mode(tools: AgentTools) -> Iterator[Rule]:

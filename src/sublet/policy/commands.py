@@ -18,6 +18,8 @@ COMMAND_LINES: Final = frozenset({"args.command", "args.cmd", "args.command_line
 _NESTED: Final = (*AROUND_A_COMMAND, *(f"{name}." for name in WORDS_BESIDE))
 _REST: Final = "*"
 _NOT_SIMPLE: Final = frozenset(";&|<>()$`\\{}*?[]\n\r")
+_QUOTES: Final = frozenset("'\"")
+_NOT_IN_A_PATTERN: Final = (_NOT_SIMPLE | _QUOTES) - frozenset("*?[]")
 _IN_DOUBLE_QUOTES: Final = frozenset("$`\\")
 
 
@@ -36,10 +38,10 @@ def words(line: str) -> tuple[str, ...] | None:
                 return None
             found.append([])
             inside = True
-        if char in "'\"":
+        if char in _QUOTES:
             end = line.find(char, at + 1)
             piece = line[at + 1 : end]
-            if end < 0 or "\n" in piece or (char == '"' and not _IN_DOUBLE_QUOTES.isdisjoint(piece)):
+            if end == -1 or "\n" in piece or (char == '"' and not _IN_DOUBLE_QUOTES.isdisjoint(piece)):
                 return None
             found[-1].append(piece)
             at = end + 1
@@ -81,7 +83,7 @@ def command_of(name: str, attributes: Mapping[str, Value]) -> tuple[str, ...] | 
 def command_matcher(pattern: str) -> Callable[[Sequence[str]], bool]:
     """Return the test of a command's words against ``pattern``, word by word; ``*`` alone is one or more words."""
     parts = pattern.split()
-    tests = [None if part == _REST else matcher(part) for part in parts]
+    tests = [None if part == _REST else _text(part) for part in parts]
 
     def matches(command: Sequence[str]) -> bool:
         places = {0}
@@ -90,7 +92,7 @@ def command_matcher(pattern: str) -> Callable[[Sequence[str]], bool]:
             for place in places:
                 if place < len(tests):
                     test = tests[place]
-                    if test is None or _fits(test, parts[place], word):
+                    if test is None or test(word):
                         after.add(place + 1)
                 if place and tests[place - 1] is None:
                     after.add(place)
@@ -104,17 +106,13 @@ def command_matcher(pattern: str) -> Callable[[Sequence[str]], bool]:
 
 def command_defect(pattern: str) -> str:
     """Return why a pattern over command lines can allow nothing, or nothing."""
-    plain = "".join(char for char in pattern if char not in "*?[]!")
-    if any(char in _NOT_SIMPLE or char in "'\"" for char in plain):
+    if not _NOT_IN_A_PATTERN.isdisjoint(pattern):
         return "it is matched with the words of one simple command, without quotes, ';', '|', '$' and the like"
     return defect(pattern.strip()) or ("" if pattern.split() else "it has no word")
 
 
-def _fits(test: Callable[[str], bool], part: str, word: str) -> bool:
-    # A pattern that begins with a slash is one over paths elsewhere; here it is text like any other.
-    return _text(part)(word) if part.startswith("/") else test(word)
-
-
 def _text(part: str) -> Callable[[str], bool]:
-    rest = matcher(part[1:]) if not part[1:].startswith("/") and part[1:] else part[1:].__eq__
-    return lambda word: word.startswith("/") and rest(word[1:])
+    """Return the test of one word. A pattern that begins with a slash is one over paths elsewhere; here it is text."""
+    text = part.lstrip("/")
+    slashes, matches = part.removesuffix(text), matcher(text)
+    return lambda word: word.startswith(slashes) and matches(word.removeprefix(slashes))

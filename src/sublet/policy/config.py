@@ -115,7 +115,7 @@ def parse(document: object, *, tested: bool = True) -> PolicyConfig:
     try:
         file = read_strictly(FileModel, document)
     except ValidationError as exc:
-        found = exc.errors(include_url=False)
+        found = exc.errors()
         raise BadPolicy([f"{_place(e['loc'])}: {fault_words(e, FileModel)}" for e in found]) from None
     problems: list[str] = []
     rules: dict[str, Rule] = {}
@@ -138,7 +138,7 @@ def parse(document: object, *, tested: bool = True) -> PolicyConfig:
     )
     if not problems and tested and config.tests:
         results = run_tests(config.tests, RuleTable((*DEFAULT_RULES, *config.rules)), limits)
-        problems += [f"{result.test.place}: {result.problem}" for result in results if not result.passed]
+        problems = [f"{result.test.place}: {result.problem}" for result in results if not result.passed]
     if problems:
         raise BadPolicy(problems)
     return config
@@ -146,8 +146,9 @@ def parse(document: object, *, tested: bool = True) -> PolicyConfig:
 
 def _placed(file: FileModel) -> list[tuple[str, RuleModel, Layer, SubjectModel]]:
     """Return every rule with its place in the file, its layer, and of whom the layer speaks."""
-    found: list[tuple[str, RuleModel, Layer, SubjectModel]] = []
-    found += [(f"global[{i}]", rule, "global", SubjectModel()) for i, rule in enumerate(file.rules_global)]
+    found: list[tuple[str, RuleModel, Layer, SubjectModel]] = [
+        (f"global[{i}]", rule, "global", SubjectModel()) for i, rule in enumerate(file.rules_global)
+    ]
     for role, rules in file.role.items():
         kind = next((kind for kind in KINDS if kind == role), None)
         told = SubjectModel(kind=kind) if kind else SubjectModel(kind="agent", role=role)

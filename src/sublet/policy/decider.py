@@ -97,9 +97,8 @@ def _narrowed(
     """Return ``decision`` as the request layer leaves it."""
     cell = RuleTable(request).cell(action, asked.subject.kind)
     own = _by_rules(cell, asked, action, granted=False)
-    silent = not cell.denies and not cell.approvals and not cell.allows
-    only_denies = not cell.allows and own.rule == "unmatched"
-    if silent or only_denies or own.allowed:
+    says_nothing = not cell.allows and own.rule == "unmatched"
+    if says_nothing or own.allowed:
         return decision
     return decision if own.needs_grant and granted else own
 
@@ -116,10 +115,10 @@ def _limited(limits: Limits, asked: Question, action: Action) -> Decision | None
     tool = asked.resource_name
     if mode == "ro" and tool in WRITING_TOOLS:
         return Decision(False, "global", "limits.read_only", f"the lease is read-only, and {tool} writes")
-    paths = attributes.get("path", ())
+    given = attributes.get("path")
     if tool in WRITING_TOOLS or tool in READING_TOOLS:
-        for path in (paths,) if isinstance(paths, str) else paths if isinstance(paths, tuple) else ():
-            if path.startswith("/") or components(path) is None:
+        for path in given if isinstance(given, tuple) else [given]:
+            if isinstance(path, str) and (path.startswith("/") or components(path) is None):
                 return Decision(
                     False,
                     "global",

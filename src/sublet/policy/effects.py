@@ -10,11 +10,14 @@ from sublet.policy.tool_names import LOOKING_TOOLS, tool_plain
 _LISTED: Final = frozenset({Action.PEER_MANAGE, Action.TOKEN_MANAGE, Action.LEND_ROOT_MANAGE})
 """Asked for ``*``, they list."""
 _LOOKS: Final = frozenset({"status", "doctor"})
+_READS: Final = frozenset(
+    {action for action in Action if action.value.endswith(".read")} | {Action.DELEGATION_REVIEW, Action.OFFICE_LOOK}
+)
 
 
 def only_looks(action: Action, resource: Resource) -> bool:
     """Tell whether ``action`` on ``resource`` changes nothing here or elsewhere."""
-    if action.value.endswith(".read") or action in (Action.DELEGATION_REVIEW, Action.OFFICE_LOOK):
+    if action in _READS:
         return True
     if action in _LISTED:
         return resource.name == "*"
@@ -25,8 +28,4 @@ def only_looks(action: Action, resource: Resource) -> bool:
 
 def may_only_look(action: Action) -> bool:
     """Tell whether ``action`` changes nothing on some resource at least."""
-    return (
-        action in _LISTED
-        or action in (Action.DAEMON_CONTROL, Action.TOOL_CALL, Action.DELEGATION_REVIEW)
-        or only_looks(action, Resource("*"))
-    )
+    return action in _READS | _LISTED | {Action.DAEMON_CONTROL, Action.TOOL_CALL}

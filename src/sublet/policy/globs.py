@@ -130,7 +130,7 @@ def covers(wide: str, narrow: str) -> bool:
     if wide.startswith("/"):
         return wide.endswith("/" + ANY_DEPTH) and is_literal(wide[:-3]) and narrow.startswith(wide[:-2])
     prefix = literal_prefix(wide)
-    return prefix is not None and not narrow.startswith("/") and narrow.startswith(prefix)
+    return prefix is not None and narrow.startswith(prefix)
 
 
 def defect(pattern: str) -> str:
@@ -142,7 +142,7 @@ def defect(pattern: str) -> str:
     opened = pattern.find("[")
     while opened >= 0:
         closed = pattern.find("]", opened + 2)
-        if closed < 0:
+        if closed == -1:
             return "its '[' is not closed"
         inside = pattern[opened + 1 : closed]
         if not inside.isascii():
@@ -155,7 +155,7 @@ def defect(pattern: str) -> str:
 
 def path_defect(pattern: str) -> str:
     """Return why ``pattern`` can never match a path, absolute or relative, or nothing."""
-    if pattern not in ("", "/") and (pattern.endswith("/") or "//" in pattern):
+    if pattern != "/" and (pattern.endswith("/") or "//" in pattern):
         return "a path has no empty component and no slash at its end"
     if {".", ".."} & set(pattern.split("/")) and pattern != ".":
         return "a path is compared without '.' and '..'"

@@ -185,15 +185,11 @@ def conditions_hold(when: Mapping[str, str], resource: Resource, now: float) -> 
     return _as_rule(when).conditions_hold(resource, now)
 
 
+_CALLS: Final = Rule("grant", "allow", "request", frozenset({"agent"}), frozenset({Action.TOOL_CALL}))
+
+
 def _as_rule(when: Mapping[str, str]) -> Rule:
-    return Rule(
-        id="grant",
-        effect="allow",
-        layer="request",
-        kinds=frozenset({"agent"}),
-        actions=frozenset({Action.TOOL_CALL}),
-        when={name: Condition(glob=glob) for name, glob in when.items()},
-    )
+    return replace(_CALLS, when={name: Condition(glob=glob) for name, glob in when.items()})
 
 
 def check_terms(ttl_seconds: int, max_uses: int, when: Mapping[str, str]) -> None:

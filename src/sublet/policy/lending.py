@@ -107,7 +107,7 @@ def _forbidden(real: Path, protected: Protected) -> Decision | None:
 def _overlaps(real: Path, directory: Path) -> bool:
     """Tell whether one is or contains the other, where ``directory`` may be a link."""
     there = Path(os.path.realpath(directory))
-    return real.is_relative_to(directory) or real.is_relative_to(there) or there.is_relative_to(real)
+    return real.is_relative_to(there) or there.is_relative_to(real)
 
 
 def _real(paths: Iterable[str]) -> Iterable[Path]:

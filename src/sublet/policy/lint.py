@@ -13,7 +13,6 @@ from sublet.policy.lint_conditions import lint_conditions
 from sublet.policy.lint_shadows import Shadows, cells_of
 from sublet.policy.names import plain, skeleton
 from sublet.policy.rules import Rule
-from sublet.policy.table import resource_pattern
 from sublet.policy.tool_names import tool_defect
 
 RESERVED_IDS: Final = ("default.", "agent.json.", "limits.", "lending.")
@@ -48,8 +47,6 @@ def _patterns(rule: Rule) -> list[tuple[str, str]]:
         return problems
     if rule.kinds == {"human"} and not matcher(form(rule.name))(""):
         problems.append((".subject.name", "never matches: a person has no name here"))
-    if rule.resource == "*":
-        return problems
     if not any(_possible(action, rule) for action in rule.actions):
         named = ", ".join(sorted(rule.actions))
         problems.append((".resource", f"never matches: no resource of {named} is named like {rule.resource!r}"))
@@ -60,7 +57,7 @@ def _patterns(rule: Rule) -> list[tuple[str, str]]:
 
 def _possible(action: Action, rule: Rule) -> bool:
     if action in FIXED_RESOURCES:
-        matches = matcher(resource_pattern(rule.resource, action, exact=rule.exact))
+        matches = matcher((plain if rule.exact else skeleton)(rule.resource))
         return any(matches(name) for name in FIXED_RESOURCES[action])
     if action in PATH_RESOURCES:
         return rule.resource.startswith(("/", "*", "?", "["))
@@ -79,8 +76,6 @@ def _never(rule: Rule, wide: Shadows) -> list[tuple[str, str]]:
         if rule.effect != "deny":
             return [("", f"never matches: {found} denies all of it")]
         return [("", f"unreachable: {found} denies all of it already")]
-    if rule.effect == "deny":
-        return []
     if rule.effect == "allow" and (found := wide.replacing(rule)):
         return [("", f"never matches: {found} is of a higher layer and replaces it")]
     if found := wide.of(rule, lambda other: other.effect == rule.effect and other.layer == rule.layer):

@@ -88,7 +88,7 @@ def _mounted(rule: Rule) -> str:
     condition = rule.when.get(PATH)
     if condition is None or Action.TOOL_CALL not in rule.actions:
         return ""
-    paths = [*(condition.values or ()), *(condition.scopes or ()), condition.glob or ""]
+    paths = [*(condition.values or ()), *(condition.scopes or ()), condition.glob]
     if any(isinstance(path, str) and path.partition("/")[0] == MOUNTED for path in paths):
         return (
             f"paths are relative to the lent directory, so {MOUNTED}/ is a directory in it; leave it out if it is not"

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from sublet.policy.attributes import PATH_RESOURCES
 from sublet.policy.decision import Action, Resource, Value
-from sublet.policy.globs import is_literal, literal_directory, path_defect
+from sublet.policy.globs import literal_directory, path_defect
 from sublet.policy.tool_names import READING_TOOLS, WRITING_TOOLS, tool_plain
 from sublet.protocol.canonical import JsonValue
 
@@ -43,9 +43,9 @@ def lent_path(path: str, directories: Sequence[str]) -> str:
         path: of the view, the directory's name first; absolute where it leads out, and then as it is.
         directories: names of the lent directories.
     """
-    first, slash, rest = path.partition("/")
+    first, _, rest = path.partition("/")
     if first and first in directories:
-        return rest.strip("/") or LENT if slash else LENT
+        return rest.strip("/") or LENT
     return path
 
 
@@ -73,14 +73,13 @@ def led_to(pattern: str) -> tuple[str, ...]:
     """
     if not pattern.startswith("/") or path_defect(pattern):
         return (pattern,)
-    directory = pattern if is_literal(pattern) else literal_directory(pattern)
-    rest = pattern[len(directory) :]
+    directory = literal_directory(pattern).rstrip("/")
     try:
-        real = os.path.realpath(directory)
+        real = os.path.realpath(directory or "/")
     except (OSError, ValueError):
         return (pattern,)
-    found = (real if real != "/" or not rest else "") + rest
-    return (pattern,) if found == pattern.rstrip("/") or found == pattern else (pattern, found)
+    found = real.rstrip("/") + pattern.removeprefix(directory) or "/"
+    return (pattern,) if found == pattern else (pattern, found)
 
 
 def settled(action: Action, resource: Resource) -> Resource:

@@ -74,7 +74,7 @@ class Record:
             layer=self.decision.layer,
             rule=self.decision.rule,
             left_out=left_out,
-        ).model_dump(mode="json", by_alias=True, exclude={"attributes", "missing", "request"})
+        ).model_dump(mode="json", by_alias=True, exclude={"request"})
         narrowed: dict[str, JsonValue] = {"request": self.narrowing.data()} if self.narrowing else {}
         return {**made, "attributes": attributes, "missing": missing, **narrowed}
 

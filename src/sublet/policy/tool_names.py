@@ -135,6 +135,15 @@ def tool_pattern(pattern: str, *, exact: bool) -> str:
     return _own(_tool((plain if exact else skeleton)(pattern.lstrip("/"))))
 
 
+def capability_pattern(pattern: str, *, exact: bool) -> str:
+    """Return the pattern over ids of capabilities that a glob over tool names has behind its family, or nothing."""
+    bare = pattern.lstrip("/")
+    between = _SEPARATORS.search(bare)
+    if between is None or (plain if exact else skeleton)(bare[: between.start()]) != "capability":
+        return ""
+    return bare[between.end() :]
+
+
 def tool_defect(pattern: str) -> str:
     """Return why a pattern over tool names can match no tool, or would match far more than it says; or nothing."""
     bare = skeleton(pattern.lstrip("/"))

@@ -15,9 +15,9 @@ from sublet.messaging.reading.authorise import (
     WriterRules,
     refuse_forbidden,
 )
-from sublet.messaging.schema.datatypes import AnnotationPlace
+from sublet.messaging.schema.datatypes import AnnotationPlace, Write
 from sublet.protocol.ezagent.errors import Refusal, Refused
-from sublet.protocol.ezagent.ids import own_ref_id, room_id
+from sublet.protocol.ezagent.ids import own_content_id, own_ref_id, room_id
 from sublet.protocol.ezagent.keys import DocumentPlace
 from sublet.protocol.ezagent.ref_shape import CHANGEABLE, FIXED, MAX_STATUS_CHARS
 
@@ -258,3 +258,102 @@ def test_the_first_key_of_an_annotation_is_its_authors(counts: bool) -> None:
     [write] = told
     assert (write.room_id, write.signer, write.key) == (None, BOB, "key")
     assert (write.named("ref.author"), write.named("author")) == (BOB, BOB)
+
+
+class Declared:
+    """Stands for a schema of one datatype, and for the rooms: says what it is told to, and keeps what it was asked."""
+
+    def __init__(self, *, rule: bool = False, widened: tuple[bool, ...] = (), member: bool = True) -> None:
+        self.places: list[tuple[Any, ...]] = []
+        self.facts: list[Any] = []
+        self.writes: list[Any] = []
+        self.rooms: list[tuple[Any, ...]] = []
+        self.datatype: Any = SimpleNamespace(id="poll")
+        self.rules = {"poll": SimpleNamespace(counts=lambda facts: self._keep(self.facts, facts, rule))}
+        self.widenings = {"poll": [SimpleNamespace(counts=self._widening(answer)) for answer in widened]}
+        self._member = member
+
+    def _widening(self, answer: bool) -> Any:
+        return lambda *asked: self._keep(self.writes, asked, answer)
+
+    def _keep(self, where: list[Any], asked: Any, answer: bool) -> bool:
+        where.append(asked)
+        return answer
+
+    def datatype_at(self, *place: Any) -> Any:
+        self.places.append(place)
+        return self.datatype
+
+    def counts(self, *asked: Any) -> bool:
+        return self._keep(self.rooms, asked, self._member)
+
+    def state(self, room: str) -> Any:
+        return SimpleNamespace(was_owner=lambda *asked: self._keep(self.rooms, (room, *asked), self._member))
+
+    def written(self, place: DocumentPlace, *path: str, first: bool = False) -> bool:
+        changed: Any = SimpleNamespace(place=place, room_part="part")
+        rules = WriterRules(cast(Any, self), cast(Any, self))
+        return rules.document_write_counts(cast(Any, "maps"), changed, path, BOB, (7, 1), first=first)
+
+
+POLL = DocumentPlace("ext", room_id=ROOM, ext_id="poll")
+NAMES = ("entity_id", "content.author", "acl.owner", "ref.author")
+
+
+@pytest.mark.parametrize(
+    ("place", "named"),
+    [
+        (POLL, (None, None, None, None)),
+        (DocumentPlace("inbox", entity_id=ALICE), (ALICE, None, None, None)),
+        (DocumentPlace("acl", room_id=ROOM, content_id=own_content_id(1, ROOM, BOB, 1)), (None, BOB, BOB, None)),
+        (DocumentPlace("acl", room_id=ROOM, content_id=own_content_id(1, ROOM, ALICE, 1)), (None,) * 4),
+        (DocumentPlace("acl", content_id=own_content_id(1, ROOM, BOB, 1)), (None,) * 4),
+        (DocumentPlace("purge", room_id=ROOM, ref_id=own_ref_id(1, ROOM, BOB, 1)), (None, None, None, BOB)),
+        (DocumentPlace("purge", room_id=ROOM, ref_id=REF), (None,) * 4),
+        (DocumentPlace("purge", ref_id=own_ref_id(1, ROOM, BOB, 1)), (None,) * 4),
+    ],
+)
+def test_the_rule_of_a_document_is_told_whose_it_is(place: DocumentPlace, named: tuple[str | None, ...]) -> None:
+    declared = Declared(rule=True, widened=(True,))
+    assert declared.written(place, "key", "inner", first=True)
+    [facts] = declared.facts
+    assert tuple(map(facts.named, NAMES)) == named
+    assert (facts.room_id, facts.part, facts.signer, facts.item) == (place.room_id, "part", BOB, (7, 1))
+    assert (facts.key, facts.first, facts.is_editor()) == ("key", True, False)
+    assert declared.places == [(place.kind, place.ext_id)]
+    assert (declared.writes, declared.rooms) == ([], []), "who may by the rule is not asked for more"
+
+
+@pytest.mark.parametrize("member", [True, False])
+def test_a_rule_asks_whether_the_signer_was_an_owner_in_the_room_of_then(member: bool) -> None:
+    declared = Declared(member=member)
+    assert not declared.written(POLL)
+    [facts] = declared.facts
+    assert (facts.key, facts.first) == (None, False)
+    assert declared.rooms == []
+    assert facts.is_owner() is member
+    assert declared.rooms == [(ROOM, BOB, "part", (7, 1))]
+    facts.room_id = None
+    assert not facts.is_owner()
+    facts.editors = frozenset({BOB})
+    assert facts.is_editor()
+
+
+@pytest.mark.parametrize("member", [True, False])
+@pytest.mark.parametrize("widened", [(True,), (False,), (False, True), (False, False)])
+def test_what_a_rule_does_not_let_in_another_declaration_may(widened: tuple[bool, ...], member: bool) -> None:
+    declared = Declared(widened=widened, member=member)
+    assert declared.written(POLL, "key", "inner") is any(widened)
+    assert declared.writes == [("maps", Write(POLL, ("key", "inner"), BOB, (7, 1), member))] * len(widened)
+    assert declared.rooms == [(ROOM, BOB, "part", (7, 1))]
+
+
+def test_in_a_place_of_no_datatype_and_by_no_widening_nothing_counts() -> None:
+    declared = Declared(rule=True, widened=(True,))
+    declared.widenings.clear()
+    assert declared.written(POLL)
+    declared.datatype = SimpleNamespace(id="other")
+    declared.rules["other"] = SimpleNamespace(counts=lambda facts: False)
+    assert not declared.written(POLL)
+    declared.datatype = None
+    assert not declared.written(POLL)

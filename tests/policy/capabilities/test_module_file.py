@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sublet.policy.capabilities.disclosure import Documents, disclose, estimated_tokens
-from sublet.policy.capabilities.module_file import CapabilityModule, parse_module
-from sublet.protocol.errors import SubletError
+from sublet.policy.capabilities.module_file import MAX_MODULE_BYTES, CapabilityModule, parse_module
+from sublet.protocol.errors import LocalCode, SubletError
 
 GOOD: dict[str, Any] = {
     "id": "bd",
@@ -87,3 +87,40 @@ def test_a_budget_cuts_after_whole_lines_and_always_at_the_same_place() -> None:
     assert told.text.splitlines()[-1].startswith(f"[… {told.left_out} lines left out")
     assert told == disclose(one, texts, 3, 100)
     assert disclose(one, texts, 3).tokens <= 6_000
+
+
+USUAL: dict[str, Any] = {"type": "array", "items": {"type": "string", "maxLength": 8_192}, "maxItems": 64}
+
+
+@pytest.mark.parametrize(
+    ("given", "schema"),
+    [
+        (None, USUAL),
+        ({}, {"type": "array", "maxItems": 64}),
+        ({"minItems": 1, "maxItems": 3}, {"minItems": 1, "maxItems": 3, "type": "array"}),
+        ({"maxItems": 64}, {"maxItems": 64, "type": "array"}),
+        ({"maxItems": 65, "type": "object"}, {"maxItems": 64, "type": "array"}),
+        ({"maxItems": "x"}, {"maxItems": "x", "type": "array"}),
+    ],
+)
+def test_the_list_of_arguments_is_bounded_whatever_the_file_says(given: Any, schema: dict[str, Any]) -> None:
+    assert module(arguments=given).schema_of_arguments() == schema
+
+
+@pytest.mark.parametrize("command", ["bd", "./bd.sh", "/opt/b d/x", "a+b_c-1.2"])
+def test_one_program_is_a_command(command: str) -> None:
+    assert module(command=command).command == command
+    assert module(command=command).own_file == (command[2:] if command.startswith("./") else None)
+
+
+def test_a_file_of_just_the_most_bytes_is_read_and_a_wrong_one_is_told_by_its_field() -> None:
+    raw = json.dumps(GOOD).encode()
+    assert parse_module(raw + b" " * (MAX_MODULE_BYTES - len(raw)), "bd") == module()
+    with pytest.raises(SubletError) as refused:
+        parse_module(raw + b" " * (MAX_MODULE_BYTES + 1 - len(raw)), "bd")
+    assert refused.value.message == f"module.json: is not JSON: it has more than {MAX_MODULE_BYTES} bytes"
+    with pytest.raises(SubletError) as refused:
+        module(defaultArg=[])
+    assert refused.value.code is LocalCode.INVALID_ARGUMENT
+    assert refused.value.message.startswith("module.json: defaultArg: there is no such field")
+    assert "defaultArgs" in refused.value.message

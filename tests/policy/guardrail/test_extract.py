@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sublet.policy.guardrail import extract
 from sublet.policy.guardrail.extract import MAX_CANDIDATES, ReplyPlace, candidates
-from sublet.policy.guardrail.relaxed import Mend
+from sublet.policy.guardrail.relaxed import Mend, Steps, TooManySteps
 from sublet.protocol.canonical import JsonValue
 
 
@@ -97,3 +98,45 @@ def test_the_number_of_candidates_is_bounded() -> None:
 )
 def test_hostile_replies_take_bounded_time(reply: str) -> None:
     assert len(candidates(reply)) <= MAX_CANDIDATES
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ("\ufeff 42", [42]),
+        ('42 ```\n{"a": 1}\n``` 7', [{"a": 1}]),
+        ("see {'a': 1} there", [{"a": 1}]),
+        ("see [[1] x", [[1]]),
+        ("```X\n[1]\n```", [[1]]),
+        ("```json5\r\n[1]\r\n``` [2]", [[1], [2]]),
+        ("```-1.5``` ~~~ 7 ~~~", [-1.5, 7]),
+        ("```json", []),
+        ('x {"a": 1} ' * MAX_CANDIDATES + "```json\n[7]\n```", [{"a": 1}] * MAX_CANDIDATES),
+    ],
+)
+def test_what_stands_where_in_a_reply(reply: str, expected: list[JsonValue]) -> None:
+    assert values(reply) == expected
+
+
+@pytest.mark.parametrize("reply", ["{'a': 1}", "['a']", " {'a': 1"])
+def test_a_reply_that_is_mended_from_end_to_end_is_the_whole(reply: str) -> None:
+    [found] = candidates(reply)
+    assert (found.place, bool(found.mends)) == (ReplyPlace.WHOLE, True)
+
+
+@pytest.mark.parametrize(
+    ("reply", "steps"),
+    [
+        ("{'a': 1}", 3),
+        ("x ```\n{'a': 1}\n```", 3),
+        ("x ```\n{'a': 1} y\n```", 6),
+        ("x {'a': 1} y", 3),
+        ("x [" + "1, " * 32 + "z", 40),
+    ],
+)
+def test_all_looks_for_values_share_their_steps(monkeypatch: pytest.MonkeyPatch, reply: str, steps: int) -> None:
+    monkeypatch.setattr(extract, "Steps", lambda: Steps(steps))
+    candidates(reply)
+    monkeypatch.setattr(extract, "Steps", lambda: Steps(steps - 1))
+    with pytest.raises(TooManySteps):
+        candidates(reply)

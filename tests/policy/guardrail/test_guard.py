@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
@@ -13,7 +14,7 @@ from sublet.policy.guardrail.failure import MAX_ISSUES, Failed, FailureKind, Iss
 from sublet.policy.guardrail.guard import Guarded, guarded
 from sublet.policy.guardrail.mask import Mask
 from sublet.policy.guardrail.options import MAX_QUOTED_CHARS, GuardOptions, GuardrailFailed
-from sublet.policy.guardrail.schema import MAX_PARTS, CheckedSchema
+from sublet.policy.guardrail.schema import CheckedSchema
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.documents import Documented, unpacked
 from sublet.protocol.errors import LocalCode, SubletError
@@ -197,38 +198,10 @@ async def test_a_schema_that_cannot_be_used_is_refused_before_anything_is_asked(
 
 
 def test_more_than_two_retries_are_refused() -> None:
-    with pytest.raises(SubletError, match="between 0 and 2"):
-        GuardOptions(retries=3)
-
-
-@pytest.mark.parametrize(
-    ("reply", "kind"),
-    [
-        # Each bracket begins a string that is read to the end before it turns out to be none.
-        ("['a" * 512 + "b" * (MAX_REPLY_CHARS - 2_000) + "\\q", FailureKind.NO_JSON),
-        ("['" * 512 + '"' * (MAX_REPLY_CHARS - 2_000) + "\\q", FailureKind.TOO_LARGE),
-    ],
-)
-def test_a_reply_that_takes_long_to_read_is_given_up(reply: str, kind: FailureKind) -> None:
-    assert failed(reply).kind is kind
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}] * 50}}},
-        {
-            "$ref": "#/$defs/d0",
-            "$defs": {
-                **{f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 60} for n in range(20)},
-                "d20": {"type": "integer"},
-            },
-        },
-    ],
-)
-def test_a_schema_whose_parts_multiply_is_looked_into_within_a_bound(schema: Mapping[str, JsonValue]) -> None:
-    assert failed('{"a": "x"}', schema).kind is FailureKind.INVALID
-    assert len(CheckedSchema(schema).applied(schema)) <= MAX_PARTS
+    for retries in (-1, 3):
+        with pytest.raises(SubletError, match="between 0 and 2") as refused:
+            GuardOptions(retries=retries)
+        assert refused.value.code is LocalCode.INVALID_ARGUMENT
 
 
 @pytest.mark.anyio
@@ -263,3 +236,39 @@ async def test_a_reply_is_kept_whole_and_its_check_is_the_same_again() -> None:
     )
     with pytest.raises(ValueError, match="can't be read"):
         judge_again(CheckedSchema(REPORT), {"other": 1})
+
+
+@pytest.mark.anyio
+async def test_an_answer_that_does_not_pass_is_told_and_asked_for_again_word_by_word() -> None:
+    agent = Agent("", '{"status": "x", "count": -1, "notes": []}\x07', "no" * 3_000)
+    schema: dict[str, JsonValue] = {**REPORT, "title": "\u00e9"}
+    with pytest.raises(GuardrailFailed) as refused:
+        await guarded(agent.ask, "Report.", schema, GuardOptions(), agent.emit)
+    wanted = "Answer with exactly one JSON value that satisfies this JSON Schema, and nothing besides:\n" + json.dumps(
+        schema, ensure_ascii=False, separators=(",", ":")
+    )
+    below, no_status = "-1 is less than the minimum of 0", "'x' is not one of ['completed', 'failed']"
+    issues = [
+        {"path": "/status", "message": no_status, "keyword": "enum"},
+        {"path": "/count", "message": below, "keyword": "minimum"},
+    ]
+    cut = "(nothing)", '{"status": "x", "count": -1, "notes": []}'
+    wrong = "- (the whole): the reply is empty", f"- /status: {no_status}\n- /count: {below}"
+    again = [
+        f"Report.\n\nYour previous answer could not be used:\n{why}\n\n"
+        f"It was, quoted and possibly cut:\n<previous_answer>\n{quoted}\n</previous_answer>\n\n{wanted}"
+        for why, quoted in zip(wrong, cut, strict=True)
+    ]
+    assert agent.prompts == [f"Report.\n\n{wanted}", *again]
+    empty = [{"path": "", "message": "the reply is empty", "keyword": ""}]
+    none = [{"path": "", "message": "the reply holds no JSON value", "keyword": ""}]
+    told = [{k: v for k, v in event.items() if k not in ("schema", "mask", "kept")} for event in agent.events]
+    asked = {"retries": 2, "onFailure": "reject"}
+    last = f"{'no' * 480}… [5040 more characters cut]"
+    events: list[dict[str, object]] = [
+        {"class": "empty", "then": "retry", "candidates": 0, "issues": empty, "reply": "", "cut": False},
+        {"class": "invalid", "then": "retry", "candidates": 1, "issues": issues, "reply": cut[1], "cut": True},
+        {"class": "no_json", "then": "reject", "candidates": 0, "issues": none, "reply": last, "cut": True},
+    ]
+    assert told == [{**one, **asked, "attempt": number} for number, one in enumerate(events, 1)]
+    assert refused.value.reply == f"{'no' * 1_980}… [2040 more characters cut]"

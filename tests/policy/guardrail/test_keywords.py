@@ -179,3 +179,47 @@ def test_a_part_of_a_budget_is_taken_from_the_whole() -> None:
 def test_a_message_is_short_whatever_it_quotes() -> None:
     [issue] = CheckedSchema({"type": "null"}).issues("x" * 5_000)
     assert len(issue.message) == MAX_MESSAGE_CHARS == 300
+
+
+ONE_OF: dict[str, Any] = {
+    "oneOf": [
+        {"properties": {"a": {}}, "required": ["a"]},
+        {"properties": {"b": {}}, "required": ["b"]},
+    ]
+}
+BRANCHES: dict[str, Any] = {
+    "if": {"properties": {"a": {"const": 1}}, "required": ["a"]},
+    "then": {"properties": {"b": {}}},
+    "else": {"properties": {"c": {}}},
+}
+DYNAMIC: dict[str, Any] = {
+    "$dynamicRef": "#some",
+    "$defs": {"d": {"$dynamicAnchor": "some", "properties": {"a": {}}}},
+}
+DEPENDENT: dict[str, Any] = {"dependentSchemas": {"a": {"allOf": [{"properties": {"a": {}, "b": {}}}]}}}
+ITEMS_OF: dict[str, Any] = {"anyOf": [{"type": "array", "prefixItems": [{}]}, {"type": "null"}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "valid"),
+    [
+        ({"properties": {"a": {}}, "patternProperties": {"^b": {}}}, {"a": 1, "b": 1}, True),
+        (DYNAMIC, {"a": 1}, True),
+        (DYNAMIC, {"b": 1}, False),
+        (ONE_OF, {"a": 1}, True),
+        (ONE_OF, {"b": 1}, True),
+        (BRANCHES, {"a": 1, "b": 2}, True),
+        (BRANCHES, {"a": 1, "c": 2}, False),
+        (BRANCHES, {"c": 1}, True),
+        (BRANCHES, {"b": 1}, False),
+        (DEPENDENT, {"a": 1, "b": 1}, True),
+        (DEPENDENT, {"b": 1}, False),
+        (ITEMS_OF, [1], True),
+        (ITEMS_OF, [1, 2], False),
+        ({"uniqueItems": True}, "aa", True),
+        ({"uniqueItems": False, "items": {}}, [1, 1], True),
+    ],
+)
+def test_what_one_keyword_has_evaluated(schema: dict[str, Any], value: Any, valid: bool) -> None:
+    whole = {**schema, "unevaluatedProperties": False, "unevaluatedItems": False}
+    assert (CheckedSchema(whole).issues(value) == []) is valid

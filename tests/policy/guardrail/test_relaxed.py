@@ -114,6 +114,16 @@ def begins(part: Any, whole: Any) -> bool:
         ("[1, 2.", [1], {Mend.CUT_OFF_CONTAINER}),
         ("[1, 2e", [1], {Mend.CUT_OFF_CONTAINER}),
         ("[1, 2.5e-", [1], {Mend.CUT_OFF_CONTAINER}),
+        ("[1, 2E", [1], {Mend.CUT_OFF_CONTAINER}),
+        ("[1, 2.E+", [1], {Mend.CUT_OFF_CONTAINER}),
+        ("[“aX, b”]", ["aX, b"], {Mend.SMART_QUOTES}),
+        ('["aX, b"]', ["aX, b"], set()),
+        ("['aX]', 'b']", ["aX]", "b"], {Mend.SINGLE_QUOTES}),
+        ('["\x1f"]', ["\x1f"], {Mend.RAW_CONTROL}),
+        ('["\\ud800', [""], {Mend.CUT_OFF_STRING, Mend.CUT_OFF_CONTAINER}),
+        ('["\\udbff', [""], {Mend.CUT_OFF_STRING, Mend.CUT_OFF_CONTAINER}),
+        ('["\\ue000", "\\ud7ff"]', ["\ue000", "\ud7ff"], set()),
+        ('{"a": 1, "b', {"a": 1}, {Mend.CUT_OFF_CONTAINER}),
         ("[1, fal", [1], {Mend.CUT_OFF_CONTAINER}),
         ("[1, true", [1], {Mend.CUT_OFF_CONTAINER}),
         ("[1,", [1], {Mend.CUT_OFF_CONTAINER}),
@@ -131,6 +141,10 @@ def test_each_liberty_is_named(text: str, value: Any, mended: set[Mend]) -> None
     [
         '["\\x"]',
         '["\\u12g4"]',
+        '["\\u12"]',
+        '["a" b"]',
+        '["\\udc00',
+        '["\\udc00\\udc00"]',
         '["\\u12 "]',
         '["\\ud800"]',
         '["\\udfff"]',
@@ -198,6 +212,11 @@ def test_what_was_read_strictly_in_vain_costs_by_its_length() -> None:
         strict_read(text, 1, Steps(4))
     with pytest.raises(TooManySteps):
         strict_read("[" * 100_000, 0, Steps(60))
+    behind = Steps(5)
+    with pytest.raises(Unreadable):
+        strict_read("x" * 1_000 + text[1:], 1_000, behind)
+    with pytest.raises(TooManySteps):
+        behind.take()
 
 
 def test_a_new_reader_has_all_steps() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sublet.policy.guardrail import repair
 from sublet.policy.guardrail.mask import Mask
 from sublet.policy.guardrail.repair import MAX_REPAIRS, repaired
 from sublet.policy.guardrail.schema import CheckedSchema
@@ -60,6 +61,14 @@ def test_a_mask_that_says_nothing_clear_is_refused(fields: tuple[str, ...]) -> N
         ({"type": "null"}, "null", None),
         ({"type": "string"}, 42, "42"),
         ({"type": "string"}, False, "false"),
+        ({"type": "string"}, True, "true"),
+        ({"type": ["boolean", "string"]}, True, True),
+        ({"type": ["number", "string"]}, 5, 5),
+        ({"type": "array"}, '{"a": 1}', '{"a": 1}'),
+        ({"type": "number"}, "0.1000000000000000055511151", "0.1000000000000000055511151"),
+        ({"allOf": [{"type": "integer"}]}, "1", 1),
+        ({"type": ["string", "integer"], "allOf": [{"type": "integer"}]}, "1", 1),
+        ({"patternProperties": {"^a": {}}, "additionalProperties": {"type": "integer"}}, {"a": "1"}, {"a": "1"}),
         ({"type": "string"}, 0.5, 0.5),
         ({"type": "string"}, None, None),
         ({"type": "array"}, "[1, 2]", [1, 2]),
@@ -94,3 +103,41 @@ def test_repairs_are_bounded() -> None:
     assert found[-1] == "1"
     circular = CheckedSchema({"allOf": [{"$ref": "#"}, {"$ref": "#"}], "items": {"$ref": "#"}})
     assert repaired([[["x"]]], circular)[0] == [[["x"]]]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "done"),
+    [
+        ({"type": "integer"}, "1", ["converted the whole to integer"]),
+        ({"type": "number"}, "0.5", ["converted the whole to number"]),
+        ({"type": "string"}, True, ["converted the whole to string"]),
+        ({"properties": {"a": {"items": {"type": "boolean"}}}}, {"a": ["true"]}, ["converted /a/0 to boolean"]),
+        (
+            {"required": ["a", "b"], "properties": {"a": {"default": 1}, "b": {"default": 2}}},
+            {},
+            ["filled /a from its default", "filled /b from its default"],
+        ),
+        (
+            {"items": {"required": ["a"], "properties": {"a": {"default": "1", "type": "integer"}}}},
+            [{}],
+            ["filled /0/a from its default", "converted /0/a to integer"],
+        ),
+    ],
+)
+def test_what_was_done_is_told_with_its_place(schema: dict[str, JsonValue], value: JsonValue, done: list[str]) -> None:
+    assert repaired(value, CheckedSchema(schema))[1] == done
+
+
+def test_a_default_that_is_mended_stays_as_it_was() -> None:
+    inner: JsonValue = {"default": {"x": ["1"]}, "properties": {"x": {"items": {"type": "integer"}}}}
+    schema = CheckedSchema({"required": ["a"], "properties": {"a": inner}})
+    assert repaired({}, schema)[0] == {"a": {"x": [1]}}
+    assert schema.document["properties"]["a"]["default"] == {"x": ["1"]}
+
+
+@pytest.mark.parametrize(("visits", "mended"), [(7, 2), (8, 3), (9, 3), (10, 4)])
+def test_places_are_looked_at_within_a_bound(monkeypatch: pytest.MonkeyPatch, visits: int, mended: int) -> None:
+    monkeypatch.setattr(repair, "MAX_VISITS", visits)
+    found, done = repaired(["1"] * 6, CheckedSchema({"items": {"type": "integer"}}))
+    assert found == [1] * mended + ["1"] * (6 - mended)
+    assert len(done) == mended

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from sublet.policy.guardrail.failure import MAX_ISSUES
+from sublet.policy.guardrail.failure import MAX_ISSUES, Issue
+from sublet.policy.guardrail.keywords import Budget
 from sublet.policy.guardrail.patterns import BadPattern, LinearPattern
-from sublet.policy.guardrail.schema import CheckedSchema
+from sublet.policy.guardrail.schema import MAX_PARTS, CheckedSchema
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 
@@ -184,3 +187,94 @@ def test_patterns_are_those_of_ecma_262() -> None:
     assert LinearPattern(r"^\W\/$").matches("ä/")
     with pytest.raises(BadPattern):
         LinearPattern("[")
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"properties": {"a": {"$ref": "b#"}}}, "/properties/a/$ref: refers beyond the schema, to 'b#'"),
+        ({"allOf": [{}, {"pattern": "("}]}, "/allOf/1: the pattern '(' can't be used: "),
+        ({"pattern": "("}, "the schema: the pattern '(' can't be used: "),
+        ({"items": {"not": {"$ref": "#/x"}}}, "/items/not/$ref: '#/x' is not there"),
+        ({"default": 1, "items": {"$ref": "b"}}, "/items/$ref: refers beyond the schema, to 'b'"),
+        ({"type": 1}, "/type: "),
+        ({"anyOf": [{"pattern": f"a{i}"} for i in range(33)]}, "there are more than 32 patterns"),
+        ({"x": "y" * (64 * 1024 - 8)}, "it has 65537 bytes, and at most 65536 are taken"),
+    ],
+)
+def test_a_refused_schema_is_told_with_the_place(schema: dict[str, JsonValue], said: str) -> None:
+    with pytest.raises(SubletError) as refused:
+        CheckedSchema(schema)
+    assert refused.value.message.startswith(f"the JSON Schema can't be used: {said}")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$schema": "https://json-schema.org/draft/2020-12/schema#"},
+        {"$id": "urn:x", "$ref": "#/$defs/a", "$defs": {"a": {}}},
+        {"pattern": "^\\p{L}$"},
+        {"anyOf": [{"pattern": f"a{i}"} for i in range(32)]},
+        {"x": "y" * (64 * 1024 - 9)},
+    ],
+    ids=range(5),
+)
+def test_a_schema_at_its_bounds_is_taken(schema: dict[str, JsonValue]) -> None:
+    assert CheckedSchema(schema).issues("é") == [] or "anyOf" in schema
+
+
+def test_a_check_that_is_given_up_says_so() -> None:
+    def bound(words: str) -> list[Issue]:
+        return [Issue("", words, "bound")]
+
+    steps = "the check takes too many steps, so that it was given up"
+    assert CheckedSchema({"type": "integer"}).issues(1, Budget(0)) == bound(steps)
+    assert CheckedSchema({"$ref": "#"}).issues(1) == bound("the schema refers to itself without an end")
+    assert CheckedSchema({"multipleOf": 0.5}).issues(10**400) == bound("a number is too large to be compared")
+
+
+def test_how_far_a_schema_is_followed() -> None:
+    def chain(link: Callable[[int], dict[str, JsonValue]]) -> int:
+        defs: dict[str, JsonValue] = {**{f"d{n}": link(n + 1) for n in range(12)}, "d12": {}}
+        return len(CheckedSchema({"$defs": defs}).applied({"$ref": "#/$defs/d0"}))
+
+    assert chain(lambda n: {"$ref": f"#/$defs/d{n}"}) == 9
+    assert chain(lambda n: {"allOf": [{"$ref": f"#/$defs/d{n}"}]}) == 9
+    assert CheckedSchema({}).applied(True) == []
+    many = CheckedSchema({"allOf": [{"title": str(n)} for n in range(100)]})
+    assert len(many.applied(many.document)) == MAX_PARTS
+    circular = CheckedSchema({"$ref": "#"})
+    assert len(circular.applied(circular.document)) == 2
+
+
+def test_an_issue_has_a_short_place_with_its_names_escaped() -> None:
+    schema = CheckedSchema({"additionalProperties": {"additionalProperties": {"type": "null"}}})
+    [issue] = schema.issues({"~a/b~": {"n" * 300: 1}})
+    assert issue.path == f"/~0a~1b~0/{'n' * 150}… [150 more characters cut]"
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "found"),
+    [
+        ("a" * 500, "a" * 500, True),
+        ("a{1000}", "a" * 1_000, True),
+        ("(a{2}){500}", "a" * 999, False),
+        ("(a{0}){1000}", "", True),
+        ("(a{0,}){1000}", "", True),
+        ("[X]", "X", True),
+        ("[a][b]", "ab", True),
+        ("[a]b]", "ab]", True),
+        ("[\\d]", "7", True),
+        ("[\\D]", "7", False),
+        ("[a\\w~]", "~", True),
+    ],
+    ids=range(11),
+)
+def test_patterns_at_their_bounds(source: str, text: str, found: bool) -> None:
+    assert LinearPattern(source).matches(text) is found
+
+
+@pytest.mark.parametrize("source", ["a" * 501, "a{1001}", "(a{2,3}){334}", "a\\"], ids=range(4))
+def test_patterns_beyond_their_bounds(source: str) -> None:
+    with pytest.raises(BadPattern):
+        LinearPattern(source)

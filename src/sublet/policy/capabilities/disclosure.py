@@ -54,7 +54,7 @@ def estimated_tokens(text: str) -> int:
 def _what_it_is(module: CapabilityModule, _documents: Documents) -> list[str]:
     return [
         f"{module.id}: {clean_line(module.name, 200)} {clean_line(module.version, 50)}",
-        clean_line(module.description, 500),
+        clean_line(module.description),
         f"command: {clean_line(module.command, 200)}",
     ]
 

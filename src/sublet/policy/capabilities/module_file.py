@@ -106,7 +106,9 @@ class CapabilityModule(NamedModule):
         }
         if self.arguments is None:
             return usual
-        return {"type": "array", "maxItems": MAX_ARGUMENTS, **self.arguments}
+        most = self.arguments.get("maxItems", MAX_ARGUMENTS)
+        bounded = min(most, MAX_ARGUMENTS) if isinstance(most, int) else most
+        return {**self.arguments, "type": "array", "maxItems": bounded}
 
 
 def check_program(command: str) -> None:
@@ -167,7 +169,7 @@ def parse_named(model: type[ModuleT], raw: bytes, directory: str) -> ModuleT:
 
 def first_words(error: ValidationError, model: type[BaseModel] | None = None) -> str:
     """Return what pydantic found first in a document of ``model``, with its place."""
-    first = error.errors(include_url=False, include_input=False)[0]
+    first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"]) or "the file"
     return f"{where}: {fault_words(first, model)}"
 

@@ -18,6 +18,9 @@ from sublet.protocol.canonical import JsonValue
 
 MAX_CHECKED: Final = 16
 """Candidates of one reply that are held against the schema."""
+WRITING_MENDED: Final = 1
+VALUE_MENDED: Final = 2
+"""How much was mended in a candidate; less counts first."""
 MAX_REPLY_STEPS: Final = 2 * MAX_STEPS
 """Steps of all checks of one reply together; a candidate whose turn comes when none are left does not pass."""
 
@@ -46,7 +49,7 @@ class _Tried:
     changed: int
     value: JsonValue
     repairs: tuple[str, ...]
-    issues: tuple[Issue, ...]
+    issues: tuple[Issue, ...] = ()
 
 
 def check(reply: str, schema: CheckedSchema, mask: Mask | None = None) -> Passed | Failed:
@@ -108,7 +111,7 @@ def _tried(candidate: Candidate, schema: CheckedSchema, mask: Mask | None, budge
         if masked != value:
             value, issues = masked, schema.issues(masked, budget.part())
     if not issues:
-        return _Tried(candidate.place, int(bool(mends)), value, mends, ())
+        return _Tried(candidate.place, WRITING_MENDED if mends else 0, value, mends)
     mended, done = repaired(value, schema)
     left = schema.issues(mended, budget.part()) if done else issues
-    return _Tried(candidate.place, 2, mended, (*mends, *done), tuple(left))
+    return _Tried(candidate.place, VALUE_MENDED, mended, (*mends, *done), tuple(left))

@@ -57,10 +57,10 @@ def judge_again(schema: CheckedSchema, kept: JsonValue) -> Passed | Failed:
         raise ValueError("what was kept of the reply can't be read") from None
     if found.reply is not None:
         examined = examine(found.reply)
-        return examined if isinstance(examined, Failed) else judge(examined, schema, None)
+        return examined if isinstance(examined, Failed) else judge(examined, schema)
     candidates = tuple(Candidate(one.value, ReplyPlace(one.place), frozenset(one.mends)) for one in found.found)
     # They are masked already; a second time, an index would name another item.
-    return judge(Examined(candidates, found.count), schema, None)
+    return judge(Examined(candidates, found.count), schema)
 
 
 def _kept(reply: str, mask: Mask | None) -> tuple[Document | None, str]:

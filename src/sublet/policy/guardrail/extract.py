@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from sublet.policy.guardrail.relaxed import Mend, Read, Steps, Unreadable, read, strict_loads, strict_read
+from sublet.policy.guardrail.relaxed import Mend, Steps, Unreadable, read, strict_loads, strict_read
 from sublet.protocol.canonical import JsonValue, narrow
 
 MAX_REPLY_CHARS: Final = 256 * 1024
@@ -70,16 +70,12 @@ def _segments(text: str) -> Iterator[tuple[ReplyPlace, str]]:
         behind = _run(text, start, text[start])
         label_end = _run(text, behind, _LABEL_CHARS)
         label = text[behind:label_end]
-        begin = _run(text, label_end, " \t")
-        begin += text.startswith("\r", begin)
-        begin += text.startswith("\n", begin)
-        end = text.find(text[start:behind], begin)
-        at = len(text) if end < 0 else end + behind - start
-        body = text[begin : end if end >= 0 else None]
-        json_labelled = label.lower() in _JSON_LABELS
+        end = text.find(text[start:behind], label_end)
+        at = len(text) if end == -1 else end + behind - start
+        body = text[label_end : None if end == -1 else end]
+        place = ReplyPlace.JSON_FENCE if label.lower() in _JSON_LABELS else ReplyPlace.FENCE
         # A label that is part of the value, as in ```true```, stays with it.
-        found = body if json_labelled or not label or body.strip() else label
-        yield ReplyPlace.JSON_FENCE if json_labelled else ReplyPlace.FENCE, found
+        yield place, body if body.strip() else label
     yield ReplyPlace.PROSE, text[at:]
 
 
@@ -110,15 +106,15 @@ def _run(text: str, at: int, chars: Container[str]) -> int:
 def _whole(text: str, place: ReplyPlace, steps: Steps) -> Iterator[Candidate]:
     """Return the one value that ``text`` is from end to end."""
     try:
-        yield _candidate(Read(strict_loads(text), len(text), frozenset()), place)
+        yield _candidate(strict_loads(text), frozenset(), place)
         return
     except Unreadable:
         pass
-    if text[:1] in ("{", "["):
+    if text.startswith(_BRACKETS):
         try:
             mended = read(text, 0, steps)
             if mended.end == len(text):
-                yield _candidate(mended, place)
+                yield _candidate(mended.value, mended.mends, place)
         except Unreadable:
             return
 
@@ -130,20 +126,20 @@ def _scattered(text: str, place: ReplyPlace, steps: Steps) -> Iterator[Candidate
         if start is None:
             return
         at = start + 1
-        for strict in (True, False):
+        for reader in (strict_read, read):
             try:
-                found = strict_read(text, start, steps) if strict else read(text, start, steps)
-                yield _candidate(found, place)
+                found = reader(text, start, steps)
+                yield _candidate(found.value, found.mends, place)
             except Unreadable:
                 continue
             at = found.end
             break
 
 
-def _candidate(found: Read, place: ReplyPlace) -> Candidate:
+def _candidate(read_as: JsonValue, mends: frozenset[Mend], place: ReplyPlace) -> Candidate:
     try:
-        value = narrow(found.value)
+        value = narrow(read_as)
         json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no character
-    except ValueError as error:
-        raise Unreadable(str(error)) from None
-    return Candidate(value, place, found.mends)
+    except ValueError:
+        raise Unreadable from None
+    return Candidate(value, place, mends)

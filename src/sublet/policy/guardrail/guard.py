@@ -56,7 +56,9 @@ async def guarded(
     """
     checked = await anyio.to_thread.run_sync(CheckedSchema, schema)
     text = first_prompt(prompt, checked)
-    for attempt in range(1, options.retries + 2):
+    attempt = 0
+    while True:
+        attempt += 1
         reply = await ask(text)
         result = await anyio.to_thread.run_sync(check, reply, checked, options.mask)
         kept = await anyio.to_thread.run_sync(evidence, reply, checked, options.mask)
@@ -70,7 +72,6 @@ async def guarded(
         if final:
             raise GuardrailFailed(result, reply if options.mask is None else WITHHELD, options.on_failure, attempt)
         text = retry_prompt(prompt, checked, result.issues, reply)
-    raise AssertionError("the last attempt returns or raises")
 
 
 def first_prompt(prompt: str, schema: CheckedSchema) -> str:

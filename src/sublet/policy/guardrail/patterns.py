@@ -15,6 +15,9 @@ MAX_REPEATS: Final = 1_000
 """What the counted repetitions of one pattern may multiply to."""
 _COUNTED: Final = Pattern(r"\{(\d{1,6})(?:,(\d{0,6}))?\}")
 _CLASSES: Final = {"d": "0-9", "w": "0-9A-Za-z_"}
+_BRACKETS: Final = frozenset("[]")
+_OPERATORS: Final = frozenset("[&~")
+"""What the engine takes for more than itself between brackets."""
 
 
 class BadPattern(ValueError):
@@ -46,7 +49,7 @@ class LinearPattern:
     def matches(self, text: str) -> bool:
         """Tell whether ``text`` holds a match anywhere."""
         try:
-            self._search.validate_python(text, strict=True)
+            self._search.validate_python(text)
         except ValidationError:
             return False
         return True
@@ -68,11 +71,9 @@ def _translated(source: str) -> Iterator[str]:
                 yield f"[^{ascii_class}]"
             else:
                 yield ascii_class if within else f"[{ascii_class}]"
-        elif within and char in "[&~":
+        elif within and char in _OPERATORS:
             yield "\\" + char
         else:
-            if char == "[" and not within:
-                within = True
-            elif char == "]":
-                within = False
+            if char in _BRACKETS:
+                within = char == "["
             yield char

@@ -26,6 +26,9 @@ CHARS_A_STEP: Final = 16
 """Characters that the strict reader reads in the time of a step."""
 _ESCAPES: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "'": "'"}
 _HEX4: Final = re.compile(r"[0-9a-fA-F]{4}")
+_BEHIND_A_STRING: Final = re.compile(r"[ \t\r\n\u00a0\ufeff]*(?:[,:}\]]|\Z)")
+_GOES_ON: Final = frozenset(".+-")
+"""What makes more than itself of the number before it, besides letters and digits."""
 
 
 class Mend(StrEnum):
@@ -116,10 +119,9 @@ class _Reader:
             while not self._ended("}", bool(found)):
                 if self._peek() != '"' and self._peek() not in _DOUBLE + _SINGLE:
                     raise self._wrong()
-                # A key that is cut off is no key: what it would have been nobody knows.
-                before = Mend.CUT_OFF_STRING in self.mends
                 key = self._string()
-                if not before and Mend.CUT_OFF_STRING in self.mends:
+                if Mend.CUT_OFF_STRING in self.mends:
+                    # A key that is cut off is no key: what it would have been nobody knows.
                     self.mends.discard(Mend.CUT_OFF_STRING)
                     raise _CutOff
                 self._skip()
@@ -189,15 +191,13 @@ class _Reader:
             if char == "\\":
                 parts.append(self._escape())
                 continue
-            if char < " ":
+            if char <= "\x1f":
                 self.mends.add(Mend.RAW_CONTROL)
             parts.append(char)
 
     def _closes(self) -> bool:
         """Tell whether the quote that was just read ends its string: an apostrophe has a letter behind it."""
-        found = _SPACE.match(self.text, self.at)
-        behind = self.text[found.end() : found.end() + 1] if found else ""
-        return behind in ("", ",", ":", "}", "]")
+        return _BEHIND_A_STRING.match(self.text, self.at) is not None
 
     def _escape(self) -> str:
         if self.at >= len(self.text):
@@ -237,8 +237,7 @@ class _Reader:
 
     def _scalar(self) -> JsonValue:
         number = _NUMBER.match(self.text, self.at)
-        word = None if number else _WORD.match(self.text, self.at)
-        found = number or word
+        found = number or _WORD.match(self.text, self.at)
         if found is None:
             if self.text[self.at :].strip() == "-":
                 raise _CutOff
@@ -247,7 +246,7 @@ class _Reader:
             raise _CutOff  # more of it may have followed
         self.at = found.end()
         if number:
-            if self.text[self.at] in ".eE+-" or self.text[self.at].isalnum():
+            if self.text[self.at] in _GOES_ON or self.text[self.at].isalnum():
                 if re.fullmatch(r"\.|\.?[eE][+-]?", self.text[self.at :]):
                     raise _CutOff
                 raise self._wrong()
@@ -289,8 +288,8 @@ def strict_loads(text: str) -> JsonValue:
     """
     try:
         value: JsonValue = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise Unreadable(str(error)[:200]) from None
+    except (ValueError, RecursionError):
+        raise Unreadable from None
     return value
 
 
@@ -314,8 +313,8 @@ def strict_read(text: str, start: int, steps: Steps | None = None) -> Read:
             cost = sys.getrecursionlimit()
         else:
             cost = (error.pos if isinstance(error, json.JSONDecodeError) else len(text)) - start
-        (steps or Steps()).take(max(cost, 0) // CHARS_A_STEP)
-        raise Unreadable(str(error)[:200]) from None
+        (steps or Steps()).take(cost // CHARS_A_STEP)
+        raise Unreadable from None
     return Read(value, end, frozenset())
 
 

@@ -153,4 +153,5 @@ def _number(text: str) -> int | float | None:
         same = Decimal(repr(found)) == exact
     except (ValueError, InvalidOperation, OverflowError):
         return None
-    return found if same and isinstance(found, int | float) else None
+    assert isinstance(found, int | float)
+    return found if same else None

@@ -55,9 +55,9 @@ class CheckedSchema:
             raise _bad(f"{_pointer(error.absolute_path) or 'the schema'}: {error.message}") from None
         except (RecursionError, ArithmeticError) as error:
             raise _bad(type(error).__name__) from None
-        identity = self.document.get("$id", "")
         resource = DRAFT202012.create_resource(self.document)
-        self._resolver = self._registry.with_resource(identity, resource).resolver(identity)
+        # Whatever its $id is, all references are to parts of it.
+        self._resolver = self._registry.with_resource("", resource).resolver("")
         self._patterns: dict[str, LinearPattern] = {}
         self._look_into()
 
@@ -171,7 +171,7 @@ def _subschemas(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]
 
 def _issue(error: Any) -> Issue:
     path = _pointer(error.absolute_path)
-    return Issue(clean_line(path, 200), clean_line(error.message, MAX_MESSAGE_CHARS), str(error.validator))
+    return Issue(clean_line(path, 200), clean_line(error.message), str(error.validator))
 
 
 def _pointer(path: Any) -> str:
