@@ -143,6 +143,7 @@ class Daemon:
                 services.running(
                     agents.gateway_service,
                     *areas.rooms.services,
+                    *areas.federation.services,
                     Service("addresses of peers", areas.peering.whereabouts.serve),
                     Service("what was set aside", partial(keep_swept, ground.aside)),
                 ),

@@ -50,6 +50,9 @@ class EventKind(StrEnum):
     GRANT_ISSUED = "grant_issued"
     GRANT_REVOKED = "grant_revoked"
     APPROVER_CHANGED = "approver_changed"
+    NODE_STATE = "node_state"
+    NODE_AGENT = "node_agent"
+    NODE_TASK = "node_task"
 
 
 class EventKeys(BaseModel):

@@ -25,6 +25,7 @@ from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.clocks import ClockDiffers, clock_differs, clocks_that_differ
 from sublet.daemon.rooms.entities import daemon_of
 from sublet.daemon.rooms.known_buses import KnownBuses
+from sublet.daemon.rooms.node_carrier import NodeCarrier
 from sublet.daemon.rooms.peer_buses import PeerBuses
 from sublet.daemon.rooms.relay_keeper import RelayKeeper
 from sublet.daemon.rooms.running_rooms import Door, RunningRooms
@@ -68,6 +69,7 @@ class Messaging:
         homes: knows from which home each peer may come.
         set_aside: keeps bytes of the database that were damaged (what they were, the bytes, why).
         relay: keeps this daemon at its relay; None for no relay.
+        nodes: carries what federation says while the bus runs; None for nobody.
     """
 
     def __init__(
@@ -85,7 +87,9 @@ class Messaging:
         homes: Homes | None = None,
         set_aside: Callable[[str, bytes, str], object] = lambda *_: None,
         relay: RelayKeeper | None = None,
+        nodes: NodeCarrier | None = None,
     ) -> None:
+        self._nodes = nodes
         self._relay = relay if relay is not None and relay.relay is not None else None
         self._services = services
         self._consent = consent
@@ -249,7 +253,13 @@ class Messaging:
         async with service.running():
             self._service = service
             self._settled.set()
-            yield RunningRooms(service, network, healing, registry, entities, self._relay, self._services)
+            if self._nodes is not None:
+                self._nodes.attach(network)
+            try:
+                yield RunningRooms(service, network, healing, registry, entities, self._relay, self._services)
+            finally:
+                if self._nodes is not None:
+                    self._nodes.detach()
 
     async def _join(self, network: ZenohNetwork, links: Links) -> None:
         """Keep to the buses of all paired daemons, until cancelled.

@@ -12,7 +12,7 @@ from typing import Any, Final
 import structlog
 import zenoh
 
-from sublet.messaging.ports.network import Heard, Sample
+from sublet.messaging.ports.network import ANYBODY, Heard, Sample
 
 log = structlog.get_logger(__name__)
 _COMINGS: Final = itertools.count(1)
@@ -202,10 +202,12 @@ class AskedOfUs:
     Args:
         query: as Zenoh has it.
         key: for what, which is escaped in the query of a peer.
+        peer: node id of the daemon whose key its link has proven; ``ANYBODY`` where none has.
     """
 
-    def __init__(self, query: zenoh.Query, key: str) -> None:
+    def __init__(self, query: zenoh.Query, key: str, peer: str = ANYBODY) -> None:
         self._query = query
+        self.peer = peer
         self.key = key
         self.payload = query.payload.to_bytes() if query.payload is not None else b""
 

@@ -79,7 +79,7 @@ class ZenohNetwork:
         """By peer; those that prove none by a name that is no node id."""
         self._joined: dict[str, Endpoints] = {}
         self._hearing = LocalKeys[Callable[[Sample], None]]()
-        self._serving = LocalKeys[Callable[[PeerQuery], None]]()
+        self._serving = LocalKeys[Callable[[AskedOfUs], None]]()
         self._tokens = Tokens()
         self._announced = Announced(lambda key: self._declare(partial(self._token, key)))
         self._declare(self._on_peers(self._declare_everything), self._tokens.gone)
@@ -138,6 +138,20 @@ class ZenohNetwork:
                 )
             ),
         )
+
+    def serve_peers(self, key: str, callback: Callable[[AskedOfUs], None]) -> Callable[[], None]:
+        """Answer queries for an exact key of peers whose key their link has proven, and nobody else's.
+
+        The result ends it. Each query says whose it is.
+        """
+
+        def asked(query: AskedOfUs) -> None:
+            if query.peer == ANYBODY:
+                query.drop()
+            else:
+                callback(query)
+
+        return self._serving.add(key, asked)
 
     def linked(self) -> Collection[str]:
         """Return the peers to which there is a link, and ``ANYBODY`` where others may be reached."""
@@ -355,7 +369,7 @@ class ZenohNetwork:
             if not takers:
                 query.drop()  # type: ignore[no-untyped-call]
             for take in takers[:1]:
-                take(AskedOfUs(query, key))
+                take(AskedOfUs(query, key, ANYBODY if link == UPLINK else link))
 
         def told(sample: zenoh.Sample) -> None:
             self._tokens.took(link, from_wire(str(sample.key_expr)), sample.kind == zenoh.SampleKind.PUT)
