@@ -19,8 +19,8 @@ from sublet.daemon.rooms.mark_service import RoomMarkService
 from sublet.daemon.rooms.member_service import RoomMemberService
 from sublet.daemon.rooms.message_service import MessageService
 from sublet.daemon.rooms.messaging import Messaging
-from sublet.daemon.rooms.node_carrier import NodeCarrier
 from sublet.daemon.rooms.news_service import NewsService
+from sublet.daemon.rooms.node_carrier import NodeCarrier
 from sublet.daemon.rooms.people_service import RoomPeopleService
 from sublet.daemon.rooms.presence_service import RoomPresenceService
 from sublet.daemon.rooms.prune_store import LeaseRooms

@@ -145,9 +145,7 @@ class Asking:
                 failure = _refusal(receipt) if receipt is not None else None
         yield failure
 
-    async def _sent_first(
-        self, asked: Asked, neighbour: Neighbour, request_id: str, until: float
-    ) -> TaskResult | None:
+    async def _sent_first(self, asked: Asked, neighbour: Neighbour, request_id: str, until: float) -> TaskResult | None:
         """Send a request until it is taken; return why it is not."""
         while True:
             rest = until - anyio.current_time()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import structlog
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
+
+import structlog
 
 from sublet.federation.ports import KnownNode, Names, OwnAgent
 from sublet.federation.settings import Settings
@@ -128,7 +129,9 @@ class Neighbours:
     def clash(self, name: str) -> Neighbour | None:
         """Return the node that calls itself as the person here calls another one; None where there is none."""
         mine = next((one for one in self._by_id.values() if one.node.alias == name), None)
-        return next((one for one in self._by_id.values() if one.name == name and mine is not None and one is not mine), None)
+        return next(
+            (one for one in self._by_id.values() if one.name == name and mine is not None and one is not mine), None
+        )
 
     async def called(self, neighbour: Neighbour, name: NodeName) -> None:
         """Take the name that a node has proven to call itself.

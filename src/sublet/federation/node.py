@@ -196,7 +196,9 @@ class Federation:
         match event:
             case TaskRequest():
                 if not self._trusts(neighbour):
-                    raise TaskRefused(FederationCode.AGENT_NOT_FOUND, "this node takes no tasks of that node", "trusted")
+                    raise TaskRefused(
+                        FederationCode.AGENT_NOT_FOUND, "this node takes no tasks of that node", "trusted"
+                    )
                 await self._working.take(neighbour, envelope, event)
             case TaskResponse():
                 self._asking.take_response(neighbour, event)
@@ -267,12 +269,12 @@ class Federation:
             found, key=lambda one: (one[0].status != AgentStatus.IDLE, -one[0].last_seen, str(one[0].address))
         )
         others = f", the first of {len(found)}" if len(found) > 1 else ", the only one"
-        return Choice(entry.address, neighbour.node.alias, f"{entry.address} has {capability} and is {entry.status}{others}")
+        return Choice(
+            entry.address, neighbour.node.alias, f"{entry.address} has {capability} and is {entry.status}{others}"
+        )
 
     def _trusts(self, neighbour: Neighbour) -> bool:
-        return neighbour.name is not None and self._around.settings().trusts(
-            neighbour.name, neighbour.node.fingerprint
-        )
+        return neighbour.name is not None and self._around.settings().trusts(neighbour.name, neighbour.node.fingerprint)
 
     def _offers(self, agent_id: str) -> bool:
         return any(one.agent_id == agent_id for one in self._around.agents())

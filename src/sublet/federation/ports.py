@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from sublet.protocol.canonical import JsonValue
@@ -179,4 +179,4 @@ class Asked:
     seconds: int
     context: str | None = None
     queue_if_offline: bool = False
-    chain: Chain = Chain()
+    chain: Chain = field(default_factory=Chain)

@@ -47,6 +47,7 @@ BYTES_A_SECOND: Final = float(1 << 20)
 BYTES_AT_ONCE: Final = float(16 << 20)
 PAGE_DAYS: Final = 7
 MAX_RECEIPT_BYTES: Final = 4 << 10
+NOBODY: Final = Chain()
 SYSTEM: Final = "node"
 """Who speaks for a node itself, in the ``sender`` of what tells of its agents."""
 _TOLD_TO_ALL: Final = (AgentRegistered, AgentUnregistered, Heartbeat, StatusUpdate, AgentMessage)
@@ -145,7 +146,7 @@ class Post:
         *,
         sender: str = SYSTEM,
         answers: str = "",
-        chain: Chain = Chain(),
+        chain: Chain = NOBODY,
         retry: RetryPolicy = DEFAULT_RETRY_POLICY,
     ) -> Receipt | None:
         """Send events, in as many envelopes as it takes; return the last receipt, None where the node is not reached.

@@ -49,6 +49,9 @@ LEAVE_SECONDS: Final = 1.0
 """How long a stop waits until the others know."""
 JITTER: Final = 0.1
 """By which part of an interval a heartbeat comes earlier, so that nodes do not speak all at one moment."""
+WORDS_A_SECOND: Final = 0.2
+WORDS_AT_ONCE: Final = 50.0
+"""Events that tell of agents of one node which come and go, so that it pushes nobody's events out."""
 ANSWERS_A_SECOND: Final = 0.2
 ANSWERS_AT_ONCE: Final = 3.0
 """To registrations of one node: each may take as many events as we have agents."""
@@ -107,6 +110,7 @@ class Presence:
         self._steady = steady
         self._wall = wall
         self._chance = random.SystemRandom().random
+        self._words = Rate(WORDS_A_SECOND, WORDS_AT_ONCE, steady)
         self._answers = Rate(ANSWERS_A_SECOND, ANSWERS_AT_ONCE, steady)
         self._speaking: set[str] = set()
         """Node ids of those who are spoken with now."""
@@ -312,9 +316,7 @@ class Presence:
             TaskRefused: it tells of another node's agents as if they were its own, or policy does not let it.
         """
         kind = envelope.events[0].event_type
-        if not await self._admission.hears(
-            neighbour.node, envelope.origin, kind, self._settings().room.namespace
-        ):
+        if not await self._admission.hears(neighbour.node, envelope.origin, kind, self._settings().room.namespace):
             raise TaskRefused(FederationCode.AGENT_NOT_FOUND, "policy takes no such events of that node", "policy")
         known = True
         for event in envelope.events:
@@ -328,9 +330,9 @@ class Presence:
                     FederationCode.INVALID_PAYLOAD, "a node tells of its own agents, and of no others'", "owner"
                 )
             known = await self._take_one(event, envelope.origin) and known
-        if isinstance(envelope.events[0], AgentRegistered) and not envelope.answers:
-            if self._answers.take(neighbour.node.id):
-                neighbour.answer_to, neighbour.due = envelope.event_id, self._steady()
+        newcomer = isinstance(envelope.events[0], AgentRegistered) and not envelope.answers
+        if newcomer and self._answers.take(neighbour.node.id):
+            neighbour.answer_to, neighbour.due = envelope.event_id, self._steady()
         return known
 
     async def _take_one(self, event: PresenceEvent, node: NodeName) -> bool:
@@ -344,10 +346,10 @@ class Presence:
                     )
                 except TableFull as error:
                     raise TaskRefused(FederationCode.AGENT_BUSY, str(error), "full") from None
-                if new:
+                if new and self._words.take(node):
                     await self._tell("agent", {"address": str(address), "state": "registered"})
             case AgentUnregistered():
-                if self._table.remove(address):
+                if self._table.remove(address) and self._words.take(node):
                     await self._tell("agent", {"address": str(address), "state": "gone", "reason": event.reason or ""})
             case Heartbeat():
                 return self._table.touch(node, event.agent_id, event.status, steady=steady, wall=wall)
@@ -368,7 +370,7 @@ class _News:
 
     def __init__(
         self,
-        all: dict[str, OwnAgent],  # noqa: A002 - of all agents, those that the others may know of
+        all: dict[str, OwnAgent],
         at: dict[str, tuple[str, str | None]],
         gone: list[AgentUnregistered],
         registered: list[AgentRegistered],

@@ -97,9 +97,7 @@ class Settings(_Part):
 
     def trusts(self, name: str, fingerprint: str) -> bool:
         """Tell whether tasks are exchanged with a node; presence is in any case."""
-        return all(
-            one.trusted for one in self.peers if one.node_id == name and one.fingerprint in (None, fingerprint)
-        )
+        return all(one.trusted for one in self.peers if one.node_id == name and one.fingerprint in (None, fingerprint))
 
     def misnamed(self, name: str, fingerprint: str) -> bool:
         """Tell whether the file gives a name to another key than the one that has it."""

@@ -149,18 +149,14 @@ class AgentTable:
 
     def evict(self, before: float) -> list[AgentEntry]:
         """Forget all agents of which nothing was heard since ``before``, seconds of the steady clock; return them."""
-        gone = [
-            entry for of_node in self._nodes.values() for entry in of_node.values() if entry.seen < before
-        ]
+        gone = [entry for of_node in self._nodes.values() for entry in of_node.values() if entry.seen < before]
         for entry in gone:
             self.remove(entry.address)
         return gone
 
     def oldest(self) -> float | None:
         """Return when the agent that was silent the longest was heard of; None where there is none."""
-        return min(
-            (entry.seen for of_node in self._nodes.values() for entry in of_node.values()), default=None
-        )
+        return min((entry.seen for of_node in self._nodes.values() for entry in of_node.values()), default=None)
 
     def find(self, address: AgentAddress) -> AgentEntry | None:
         """Return what is known of an agent, or None."""

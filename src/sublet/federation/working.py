@@ -24,7 +24,7 @@ from sublet import deadlines
 from sublet.federation.limits import Rate
 from sublet.federation.neighbours import Neighbour
 from sublet.federation.own_statuses import OwnStatuses
-from sublet.federation.ports import AdmittedTask, Admission, KnownNode, Ledger, Said, TaskRow, Telling, Work
+from sublet.federation.ports import Admission, AdmittedTask, KnownNode, Ledger, TaskRow, Telling, Work
 from sublet.federation.post import Own, Post
 from sublet.federation.settings import Settings
 from sublet.protocol.errors import SubletError
@@ -234,7 +234,9 @@ class Working:
             words = f"{error.message}. {error.hint}".strip()
             if code is not None:
                 return failure_result(code, words, str(error.code))
-            return TaskResult(success=False, output=words, exit_code=_exit_code(error), metadata={"code": str(error.code)})
+            return TaskResult(
+                success=False, output=words, exit_code=_exit_code(error), metadata={"code": str(error.code)}
+            )
 
     async def _worked(self, neighbour: Neighbour, task: AdmittedTask) -> TaskResult:
         said, told_at = "", 0.0
@@ -261,7 +263,7 @@ class Working:
         await self._post.send(neighbour, [message], sender=task.agent_id)
 
     async def _answer(self, neighbour: Neighbour, row: TaskRow) -> bool:
-        """Send a result; return whether the node has it, or wants none. One that is not reached gets it once greeted."""
+        """Send a result; return whether the node has it. One that is not reached gets it once it is greeted."""
         assert row.result is not None, "it is over"
         if neighbour.name is None:
             return False
@@ -275,7 +277,9 @@ class Working:
         try:
             receipt = await self._post.send(neighbour, [response], sender=row.agent_id)
         except TaskRefused as refusal:
-            log.warning("an answer can't be sent, so its node is told less", request=row.request_id, why=refusal.message)
+            log.warning(
+                "an answer can't be sent, so its node is told less", request=row.request_id, why=refusal.message
+            )
             receipt = await self._post.send(
                 neighbour,
                 [response.model_copy(update={"result": failure_result(refusal.code, refusal.message)})],

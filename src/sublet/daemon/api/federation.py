@@ -43,7 +43,9 @@ class FederatedAgentView(View):
     status: str
     runtime_type: str
     capabilities: list[str]
-    current_task: str | None = Field(default=None, description="Id of the task that it is at, where that is one of ours")
+    current_task: str | None = Field(
+        default=None, description="Id of the task that it is at, where that is one of ours"
+    )
     last_seen: str
 
 
@@ -93,7 +95,7 @@ class FailedTask(BaseModel):
     success: Literal[False] = False
     output: str
     exit_code: int
-    metadata: dict[str, JsonValue] = {}
+    metadata: dict[str, JsonValue] = Field(default={})
 
 
 class TaskAnswer(Named):
@@ -109,10 +111,10 @@ class TaskAnswer(Named):
     reason: str = ""
     result: str | FailedTask
     question: str | None = None
-    options: list[str] = []
+    options: list[str] = Field(default=[])
     agent_id: str
-    metadata: dict[str, JsonValue] = {}
-    warnings: list[str] = []
+    metadata: dict[str, JsonValue] = Field(default={})
+    warnings: list[str] = Field(default=[])
 
 
 LIST_NODES = Operation(

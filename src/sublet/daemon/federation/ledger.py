@@ -137,7 +137,7 @@ class FederationLedger:
             if found is not None:
                 return None if found["fingerprint"] == fingerprint else str(found["fingerprint"])
             count = "SELECT count(*) FROM names"
-            of_key = db.execute(f"{count} WHERE fingerprint = ?", (fingerprint,)).fetchone()[0]  # noqa: S608 - constant
+            of_key = db.execute(f"{count} WHERE fingerprint = ?", (fingerprint,)).fetchone()[0]
             if of_key >= MAX_NAMES_OF_KEY or db.execute(count).fetchone()[0] >= MAX_NAMES:
                 raise SubletError(
                     LocalCode.UNAVAILABLE, "that node has had too many names", "It has to go by one that it had."

@@ -94,7 +94,11 @@ class FederationService:
             last_seen=rfc3339_of(self._parts.wall()),
             fingerprint=own.fingerprint,
         )
-        return [here, *(self._node(one, settings) for one in self._federation.neighbours.all()), *self._unreached(settings)]
+        return [
+            here,
+            *(self._node(one, settings) for one in self._federation.neighbours.all()),
+            *self._unreached(settings),
+        ]
 
     def _node(self, neighbour: Neighbour, settings: Settings) -> NodeView:
         entries = self._federation.table.of_node(neighbour.name) if neighbour.name is not None else []
@@ -202,9 +206,7 @@ class FederationService:
         return address, alias, f"{alias} is what its node is called here"
 
     @serves(ASK_AGENT)
-    async def ask(
-        self, request: AskAgent, caller: Subject
-    ) -> AsyncGenerator[TaskBegun | AskOutput | TaskAnswer, None]:
+    async def ask(self, request: AskAgent, caller: Subject) -> AsyncGenerator[TaskBegun | AskOutput | TaskAnswer, None]:
         own = self._federation.own
         address, alias, why = self._found(request.to, caller)
         chain = self._parts.chain_of(caller)
@@ -214,7 +216,9 @@ class FederationService:
         if address.node == own.name:
             pieces = self._here(address, request, caller, chain)
         elif alias is None:
-            pieces = _one(failure_result(FederationCode.NODE_UNREACHABLE, f"no node is known as {address.node}", "unknown"))
+            pieces = _one(
+                failure_result(FederationCode.NODE_UNREACHABLE, f"no node is known as {address.node}", "unknown")
+            )
         else:
             asked = Asked(
                 to=address,

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import structlog
 
 from sublet.daemon.tasks.background import in_background
 from sublet.federation.settings import Settings, read_settings
 from sublet.protocol.errors import SubletError
-
-import anyio
 
 LOOK_SECONDS = 5.0
 """How often it is looked whether the file has changed."""

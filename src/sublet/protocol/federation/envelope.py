@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, cast
 
 import rfc8785
@@ -75,7 +75,7 @@ class Envelope:
     node: str
     recipient: str
     answers: str = ""
-    chain: Chain = Chain()
+    chain: Chain = field(default_factory=Chain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +236,6 @@ def read_server(raw: bytes, public_key: bytes, *, now: float) -> ServerPage:
     spaces = _mapping(document.get("sublet")).get("namespaces")
     told = [one for one in spaces if isinstance(one, str)] if isinstance(spaces, list) else []
     return ServerPage(name, public_key, until, tuple(told[:16]))
-
-
 
 
 def _parsed(raw: bytes, most: int) -> dict[str, JsonValue]:

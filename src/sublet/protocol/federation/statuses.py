@@ -1,6 +1,6 @@
 """The states of an agent, in one table (federation appendix A, as DESIGN 13 mends it).
 
-The specification's picture lets an agent that failed only shut down. Here it recovers to idle, and anyone may shut down.
+The specification's picture lets an agent that failed only shut down. Here it recovers, and anyone may shut down.
 """
 
 from __future__ import annotations
