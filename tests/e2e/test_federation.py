@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 

@@ -64,7 +64,11 @@ async def says(who: Node, to: Node, events: Sequence[FederationEvent], **changes
 
 def kinds(node: Node, to: str) -> list[str]:
     """Return what kinds of events a node has sent to another."""
-    return [json.loads(raw)["type"].removeprefix("io.cis.agent.") for who, what, raw in node.sent if what == "event" and who == to]
+    return [
+        json.loads(raw)["type"].removeprefix("io.cis.agent.")
+        for who, what, raw in node.sent
+        if what == "event" and who == to
+    ]
 
 
 async def test_each_learns_of_the_others_agents_and_an_answer_is_never_answered(world: World) -> None:
@@ -260,9 +264,12 @@ async def test_nothing_is_taken_that_was_not_signed_for_us_and_now_by_who_sends_
         assert (await says(bob, ann, news, sender="@human:cat.local"))["accepted"] is False
         assert "late@bob.local" not in ann.addresses()
         stranger = World().add("eve")
-        assert json.loads(
-            await ann.federation.receive("event", sealed(stranger, ann, news), stranger.own.node_id)
-        )["reason"] == "unknown"
+        assert (
+            json.loads(await ann.federation.receive("event", sealed(stranger, ann, news), stranger.own.node_id))[
+                "reason"
+            ]
+            == "unknown"
+        )
         # A replay is taken for what it is: nothing new.
         assert (await says(bob, ann, [request(bob, A, "once")], event_id="$x"))["accepted"]
         for _ in range(2):
@@ -292,8 +299,12 @@ async def test_a_task_is_answered_by_the_node_that_was_asked_and_by_no_other(wor
             )
             assert (await says(cat, ann, [forged]))["reason"] == "owner"
             said = AgentMessage(
-                message_id="m", from_agent=B, to_agent="human@ann.local", message_type="cancel",
-                payload={"request_id": request_id}, timestamp=WHEN,
+                message_id="m",
+                from_agent=B,
+                to_agent="human@ann.local",
+                message_type="cancel",
+                payload={"request_id": request_id},
+                timestamp=WHEN,
             )
             assert (await says(cat, bob, [said]))["accepted"]  # of a task of its own, which is none
             bob.released.set()

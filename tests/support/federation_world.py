@@ -23,6 +23,7 @@ from sublet.protocol.ids import fingerprint, node_id
 
 SECONDS = 20
 
+
 @dataclass
 class Ledger:
     """``Ledger`` and ``Names`` in memory, which outlive a node as the disk does."""
@@ -59,6 +60,7 @@ class Ledger:
     async def bind(self, name: NodeName, fingerprint: str) -> str | None:
         first = self.names.setdefault(name, fingerprint)
         return None if first == fingerprint else first
+
 
 @dataclass
 class Node:
@@ -156,6 +158,7 @@ class Node:
         """Return the agents of others that it knows."""
         return [str(entry.address) for entry in self.federation.table.all()]
 
+
 class World:
     """Some nodes that all have pinned each other's keys."""
 
@@ -205,6 +208,7 @@ class World:
                 group.cancel_scope.cancel()
         self.up -= {node.alias for node in nodes}
 
+
 async def until(condition: Callable[[], object], what: str = "it") -> None:
     """Wait until a condition holds."""
     with anyio.move_on_after(SECONDS):
@@ -213,15 +217,19 @@ async def until(condition: Callable[[], object], what: str = "it") -> None:
         return
     raise AssertionError(f"{what} did not come")
 
+
 def trusting(**peers: bool) -> Settings:
     """Return settings that trust these peers, or not."""
     return Settings(peers=[PeerSettings(node_id=f"{name}.local", trusted=is_so) for name, is_so in peers.items()])
+
 
 def in_namespace(name: str) -> Settings:
     """Return settings of another namespace."""
     return Settings(room=RoomSettings(namespace=name))
 
+
 Act = Callable[[], Awaitable[None]]
+
 
 def request(node: Node, to: str, prompt: str = "it", request_id: str = "req-1", sender: str = "") -> TaskRequest:
     """Return a task request as a node would send it."""
