@@ -13,6 +13,8 @@ import hypothesis
 import pytest
 
 from sublet.workspace.ssh import tuning as ssh_tuning
+from support import costs
+from support.budgets import examples
 from support.command_server import FORKED_DAEMONS
 from support.deep_tree import remove_deep
 from support.noise import begin_anew
@@ -26,7 +28,7 @@ ONCE_MORE = OnceMore()
 os.environ.setdefault(FORKED_DAEMONS, "1")
 
 # A busy machine is no failure, and what failed once fails again.
-hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("suite", deadline=None, derandomize=True, max_examples=examples())
 hypothesis.settings.register_profile("quick", deadline=None, derandomize=True, max_examples=QUICK_EXAMPLES)
 hypothesis.settings.load_profile("suite")
 
@@ -42,6 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Draw few examples where the run is to be quick."""
     if config.getoption("--quick"):
         hypothesis.settings.load_profile("quick")
+    if place := os.environ.get(costs.PLACE):
+        config.pluginmanager.register(costs.Costs(Path(place)))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

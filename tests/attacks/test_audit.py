@@ -26,6 +26,7 @@ from sublet.workspace.confined.bounds import MAX_DEPTH
 from sublet.workspace.staging.staged_result import DirectoryChange
 from sublet.workspace.view.walk import Directory
 from support.apply_unprivileged import NOBODY
+from support.budgets import examples
 from support.staged import KEY, StagedBench, write
 
 ACL = "system.posix_acl_access"
@@ -709,7 +710,7 @@ def perform(executor: Executor, operation: tuple[object, ...]) -> None:
 
 
 @seed(20261129)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(OPERATIONS, max_size=12), st.lists(OPERATIONS, max_size=25))
 def test_the_account_equals_a_plain_comparison(
     tmp_path_factory: pytest.TempPathFactory, before: list[tuple[object, ...]], during: list[tuple[object, ...]]
@@ -729,7 +730,7 @@ def test_the_account_equals_a_plain_comparison(
 
 
 @seed(20261129)
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(OPERATIONS, max_size=12), st.lists(OPERATIONS, max_size=20))
 def test_a_result_applied_is_what_the_executor_left_and_undone_what_was(
     tmp_path_factory: pytest.TempPathFactory, before: list[tuple[object, ...]], during: list[tuple[object, ...]]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from attacks.kit.view_lease import Lease, served
 from sublet.workspace.export import ViewRules
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
+from support.budgets import examples
 from support.sftp_client import attributes, string
 
 NAMES = ("a", "b", "c.txt", ".env", "x.pem", ".claude", ".envrc", "HEAD", ".aws", ".git")
@@ -129,7 +130,7 @@ def shown(lease: Lease, name: bytes, depth: int = 4) -> dict[bytes, bytes]:
 
 
 @seed(12)
-@settings(max_examples=60, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 @given(rules=rules, files=trees, names=links, outer=st.lists(paths, max_size=2), asked=operations)
 def test_hidden_and_locked_content_stays_where_and_what_it_is(
     rules: Rules, files: list[str], names: list[tuple[str, str]], outer: list[str], asked: list[tuple[str, str, str]]

@@ -26,6 +26,7 @@ from sublet.workspace.export import ViewRules
 from sublet.workspace.view.led_to import guarded as with_what_is_led_to
 from sublet.workspace.view.own_rules import with_own
 from sublet.workspace.view.rules import DEFAULT_CARRIED, DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
+from support.budgets import examples
 
 SEEDS = (1, 12, 333, 4_096, 20_261_129)
 EXAMPLES = 40
@@ -180,7 +181,11 @@ def _string(text: bytes) -> bytes:
 def test_nothing_guarded_is_reached_and_the_account_equals_a_comparison(number: int) -> None:
     @seed(number)
     @settings(
-        max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck), phases=PHASES
+        max_examples=examples(EXAMPLES),
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=PHASES,
     )
     @given(
         rules_of=rules,

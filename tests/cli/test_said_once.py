@@ -49,7 +49,9 @@ def in_one_file(tmp_path: Path, argv: Sequence[str], daemon: FakeControl) -> str
 
 def test_output_says_it_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["output", ID], session=over().session()) == 0
-    assert capsys.readouterr().out.count("All tests pass now.") == 1
+    out = capsys.readouterr().out
+    assert out.count("All tests pass now.") == 1
+    assert "bob says what stands above (its own words, not checked)" in out
 
 
 @pytest.mark.parametrize(

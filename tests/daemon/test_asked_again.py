@@ -32,6 +32,7 @@ from sublet.protocol.events import EventKeys
 from sublet.supervisor.job import Deadline, JobResource
 from sublet.supervisor.tool_gate import ToolCall
 from support.approvals import Desk, desk
+from support.budgets import examples
 
 
 def _deny(name: str, action: Any, **more: Any) -> dict[str, Any]:
@@ -111,7 +112,7 @@ def same(policy: Policy, side: Desk, args: dict[str, JsonValue]) -> None:
     side.audit.entries.clear()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_the_gate_of_every_operation(tmp_path: Path, data: st.DataObject) -> None:
     action = data.draw(st.sampled_from(sorted(Action)))
@@ -136,7 +137,7 @@ def test_the_gate_of_every_operation(tmp_path: Path, data: st.DataObject) -> Non
     anyio.run(run)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     tool=st.sampled_from(["file.read", "file.write", "file.search", "shell.exec", "Bash", "mcp.x.y", "acp.deploy"]),
     also=st.lists(st.sampled_from(["shell.exec", "deploy", "file.delete"]), max_size=2),
@@ -169,7 +170,7 @@ def test_the_gate_of_an_agents_tools(
     anyio.run(run)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     tool=st.sampled_from(["sublet.delegate", "sublet.directory", "capability.x"]),
     kind=st.sampled_from(["mcp", "human"]),

@@ -23,7 +23,9 @@ def pairs(tmp_path: Path) -> Iterator[tuple[Typing, Typing]]:
 def copy_of(daemon: Daemon, base: Path, *, from_elsewhere: bool) -> Daemon:
     """Return a copy of a home, as of another machine if so wished."""
     home = base / "copy"
-    shutil.copytree(daemon.home, home, symlinks=True, ignore=shutil.ignore_patterns("*.sock", "run", "runtime"))
+    # What begins with a point is a file that is being written, and may be gone before it is copied.
+    left_out = shutil.ignore_patterns("*.sock", "run", "runtime", ".*")
+    shutil.copytree(daemon.home, home, symlinks=True, ignore=left_out)
     (home / "state" / "daemon.lock").unlink(missing_ok=True)
     if from_elsewhere:
         file = home / "state" / "home.json"

@@ -16,7 +16,12 @@ SHELL: dict[str, Any] = {
     "provider": {"type": "command", "argv": ["sh", "-s"]},
     "skills": [{"id": "test", "name": "Test", "description": "Runs tests", "tags": ["shell"]}],
 }
-QUICK = '[agent_federation]\nheartbeat_interval_secs = 1\nagent_timeout_secs = 4\n[agent_federation.room]\nnamespace = "{}"\n'
+QUICK = """[agent_federation]
+heartbeat_interval_secs = 1
+agent_timeout_secs = 4
+[agent_federation.room]
+namespace = "{}"
+"""
 
 
 def configured(home: Path, name: str, node: str, more: str = "", space: str = "default") -> Daemon:

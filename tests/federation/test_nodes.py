@@ -1,4 +1,4 @@
-"""Nodes that find each other, ask each other, and get nothing by lying ("消息流程" 1 to 3, and what each seed lacks)."""
+"""Nodes that find each other, ask each other, and get nothing by lying (federation "消息流程" 1 to 3)."""
 
 from __future__ import annotations
 

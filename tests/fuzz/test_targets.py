@@ -22,6 +22,7 @@ from fuzz.corpus import SEEDS, seeds
 from fuzz.feeding import Finding, feed
 from fuzz.mutation import mutated
 from fuzz.targets import EXEMPT, TARGETS
+from support.budgets import examples
 
 NAMES = sorted(TARGETS)
 SLOW = {
@@ -54,7 +55,12 @@ def test_every_seed_and_any_mutation_ends_as_documented(name: str) -> None:
     for seed in corpus:
         feed(name, seed)
 
-    @settings(max_examples=SLOW.get(name, 60), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=examples(SLOW.get(name, 60)),
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(st.binary(max_size=400) | st.builds(mutated, st.sampled_from(corpus), st.randoms(), st.just(corpus)))
     def any_input(data: bytes) -> None:
         feed(name, data)

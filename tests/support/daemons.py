@@ -20,6 +20,9 @@ from support.sites import is_forked_alike
 
 SUBLET = Path(sys.executable).with_name("sublet")
 COMMAND_SECONDS = 60
+POLL_SECONDS = 0.05
+PAUSES = 2.0
+"""How much longer the pause between two looks is than a look."""
 SHELL_AGENT = {"id": "shell", "role": "executor", "provider": {"type": "command", "argv": ["sh", "-s"]}}
 
 
@@ -132,12 +135,15 @@ def pair(delegator: Daemon, executor: Daemon, name: str = "bob") -> None:
 
 
 def wait_for(condition: Any, seconds: float = 20, what: str = "a condition") -> Any:
-    """Poll ``condition`` until it is true and return what it returned."""
+    """Poll ``condition`` until it is true and return what it returned.
+
+    Who asks by a command is to take no processor from what it waits for: it pauses longer than it asks.
+    """
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while (began := time.monotonic()) < deadline:
         if found := condition():
             return found
-        time.sleep(0.05)
+        time.sleep(max(POLL_SECONDS, PAUSES * (time.monotonic() - began)))
     raise AssertionError(f"{what} did not come within {seconds} s")
 
 

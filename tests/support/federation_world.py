@@ -1,4 +1,4 @@
-"""Nodes of federation in one process: their real code, on a carrier that hands bytes over, and a clock of the test's."""
+"""Nodes of federation in one process: their real code, a carrier that hands bytes over, a clock of the test's."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from threading import Event, Thread
@@ -64,6 +64,7 @@ class MemoryHub:
 
     def _changed(self, *peers: MemoryNetwork) -> None:
         for peer in peers:
+            peer.changes += 1
             peer.look_at_all()
             for callback in list(peer.changed):
                 callback()
@@ -76,6 +77,7 @@ class MemoryNetwork:
         self.number = number
         self.closed = False
         self.changed: list[Callable[[], None]] = []
+        self.changes = 0
         self._hub = hub
         self._heard: dict[int, tuple[str, Callable[[Sample], None]]] = {}
         self._served: dict[int, tuple[str, Callable[[PeerQuery], None]]] = {}
@@ -99,10 +101,13 @@ class MemoryNetwork:
     def serve(self, key: str, callback: Callable[[PeerQuery], None]) -> Callable[[], None]:
         return self._add(self._served, (key, callback))
 
-    def query(self, key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:
+    def query(
+        self, key: str, payload: bytes, timeout_seconds: float, of: Collection[MemoryNetwork] | None = None
+    ) -> list[bytes]:
         queries = [
             (query := _Query(key, payload), callback(query))[0]
             for peer in self._hub.reach(self)
+            if of is None or peer in of
             for pattern, callback in list(peer._served.values())
             if matches(pattern, key)
         ]
@@ -111,6 +116,9 @@ class MemoryNetwork:
 
     def linked(self) -> Collection[str]:
         return [ANYBODY] if self._hub.reach(self) else []
+
+    def met(self) -> Mapping[str, int]:
+        return {ANYBODY: self.changes} if self._hub.reach(self) else {}
 
     def ask(self, peer: str, key: str, payload: bytes, timeout_seconds: float, heard: Heard) -> Callable[[], None]:
         """Ask all that this one reaches."""

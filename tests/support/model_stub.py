@@ -17,6 +17,9 @@ from typing import Any, Self
 JsonObject = dict[str, Any]
 
 MAX_BODY_BYTES = 32 << 20
+WAITING = "WaitForMcpServers"
+"""What Claude Code offers while a server of MCP has not started yet; a model that misses a tool calls it."""
+MAX_WAITS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,10 @@ class Call:
 
     tool: str
     arguments: Mapping[str, Any] | Callable[[Results], Mapping[str, Any]]
+
+    def is_offered(self, offered: Sequence[str]) -> bool:
+        """Tell whether the tool is among these."""
+        return any(name.endswith(self.tool) for name in offered)
 
     def block(self, offered: Sequence[str], results: Results) -> JsonObject:
         """Return the content block; raises ``LookupError`` when no such tool is offered."""
@@ -153,13 +160,19 @@ class ModelStub:
         tools = [str(tool["name"]) for tool in body.get("tools", [])]
         if not tools:  # side requests, such as for a title, offer none
             return _message(body, {"type": "text", "text": "ok"})
-        results = list(_results(messages))
+        found = list(_results(messages))
+        results = [result for result in found if result.tool != WAITING]
         schemas = {str(tool["name"]): tool.get("input_schema", {}) for tool in body["tools"]}
         self.requests.append(
             Request(str(body.get("model")), bool(body.get("stream")), tools, messages, results, schemas)
         )
         try:
-            return _message(body, self._step(messages, results).block(tools, results))
+            step = self._step(messages, results)
+            waits = len(found) - len(results)
+            misses = isinstance(step, Call) and not step.is_offered(tools)
+            if misses and WAITING in tools and waits < MAX_WAITS:
+                return _message(body, _wait(schemas[WAITING], waits))
+            return _message(body, step.block(tools, results))
         except Exception as error:
             # Nobody sees a traceback of a server thread: it becomes the model's last word, and a fault to assert on.
             fault = f"{type(error).__name__}: {error}"
@@ -174,6 +187,12 @@ class ModelStub:
         if len(results) >= len(script.steps):
             raise LookupError(f"the script has ended after {len(script.steps)} steps")
         return script.steps[len(results)]
+
+
+def _wait(schema: JsonObject, number: int) -> JsonObject:
+    """Return a call that waits for all servers that have not started yet."""
+    wanted = {name: ["sublet"] for name in schema.get("required", [])}
+    return {"type": "tool_use", "id": f"toolu_wait_{number + 1:04}", "name": WAITING, "input": wanted}
 
 
 def _blocks(message: JsonObject) -> list[JsonObject]:

@@ -8,7 +8,7 @@ from sublet.messaging.reconciling.exchange import Exchange, below
 from sublet.messaging.reconciling.logs import RoomTree, first_question, go_on_at, wanted
 from sublet.messaging.reconciling.roots import Theirs
 from sublet.messaging.syncing.answers import tree
-from sublet.messaging.syncing.reconciler import _settle, take_root
+from sublet.messaging.syncing.stated import settle, take_root
 from sublet.protocol.ezagent.bundle import decode_bundle
 from sublet.protocol.ezagent.reconciliation import NodesAsked, decode_differing, encode_logs, encode_nodes
 from support.rooms import Peer
@@ -40,7 +40,7 @@ def reconcile(peer: Peer, other: Peer, room: str, random: Random | None = None) 
         places = exchange.told(asked, decode_differing(answer, len(asked)))
         size += fetch(peer, other, room, places, left)
         exchange.progressed()
-    _settle(peer.engine, room, theirs, is_all=not sum(left) and not exchange.is_given_up)
+    settle(peer.engine, room, theirs, is_all=not sum(left) and not exchange.is_given_up)
     return size
 
 

@@ -24,6 +24,7 @@ from sublet.workspace.quota import Quota, QuotaMet, TreeSize
 from sublet.workspace.sftp.core import SftpCore
 from sublet.workspace.sftp.handles import HandleBudget, Handles
 from sublet.workspace.view.export_view import WritableView
+from support.budgets import examples
 from support.sftp_client import NO_ATTRIBUTES, CoreClient, PathRules, attributes, string
 
 MAX_BYTES, MAX_FILES, MAX_FILE_BYTES = 3000, 6, 1200
@@ -182,7 +183,7 @@ class QuotaMachine(RuleBasedStateMachine):
 
 TestQuota = QuotaMachine.TestCase
 TestQuota.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(60), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 

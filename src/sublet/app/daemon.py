@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import resource
 import socket
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from sublet.daemon.audit_log.opening import AUDIT_LOG, open_audit_log
 from sublet.daemon.config.daemon_config import DaemonConfig
 from sublet.daemon.config.paths import Home
 from sublet.daemon.health.heap import Heap
+from sublet.daemon.health.loaded import Loaded
 from sublet.daemon.health.stalls import Stalls
 from sublet.daemon.health.status import Status
 from sublet.daemon.lending.recovery import release_held
@@ -120,11 +120,13 @@ class Daemon:
     async def _serve(self, areas: Areas, faces: Faces, status: Status, ready: Callable[[StatusView], None]) -> None:
         ground, lending, agents, upkeep = areas.ground, areas.lending, areas.agents, areas.upkeep
         services, watcher = ground.services, areas.upkeep.watcher
+        loaded = Loaded()
+        heap = Service("heap", Heap(loaded=loaded.look).serve)
         with signals(self._stop):
             sockets = [faces.mcp, faces.control]
             own_files = OwnFiles(self._config.home, self._lock, sockets, self._stop, self._moved)
             async with (
-                services.running(Service("stall watch", self._stalls.serve), Service("heap", Heap().serve)),
+                services.running(Service("stall watch", self._stalls.serve), heap),
                 services.running(Service("audit log", ground.audit_log.serve)),
                 services.running(Service("sftp", lending.data_plane.serve)),
                 started(services, *faces.all),
@@ -154,8 +156,7 @@ class Daemon:
             ):
                 view = await status.view()
                 await asyncio.to_thread(write_ports, self._ports_file, status.ports())
-                # What was made to start stays until the end: no collection has to stop everything to look through it.
-                gc.freeze()
+                loaded.ready()
                 log.info("ready", a2a_url=view.a2a_url, sftp=view.sftp, node_id=view.node_id)
                 ready(view)
                 await self._stop.wait()

@@ -265,7 +265,8 @@ def _receipt(raw: bytes) -> Receipt:
     if said.get("accepted") is True:
         return Receipt(accepted=True, known=said.get("known") is not False)
     code, reason = said.get("error"), said.get("reason")
-    known = FederationCode(code) if code in FederationCode.__members__ else FederationCode.INVALID_PAYLOAD
+    named = isinstance(code, str) and code in FederationCode.__members__
+    known = FederationCode(str(code)) if named else FederationCode.INVALID_PAYLOAD
     message = clean_line(str(said.get("message", "")), 500) or "it did not say why"
     return Receipt(
         accepted=False, refusal=TaskRefused(known, message, clean_line(reason, 40) if isinstance(reason, str) else "")

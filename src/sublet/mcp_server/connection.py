@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
     from sublet.mcp_server.session import HostSession
+    from sublet.turns import Turnstile
     from sublet.unix_sockets import UnixStream
 
 CHUNK = 16_384
@@ -42,6 +43,7 @@ async def serve_connection(
     session: HostSession,
     options: InitializationOptions,
     spoke: Callable[[], None],
+    turnstile: Turnstile,
 ) -> None:
     """Serve one host until it closes ``stream``. A line that is no JSON-RPC is answered, and the rest goes on.
 
@@ -51,22 +53,24 @@ async def serve_connection(
         session: of the host.
         options: what ``initialize`` is answered with.
         spoke: is called with each message, so that a connection is known from those that never say anything.
+        turnstile: is passed at the end, which takes as long as some calls.
     """
 
     async def serve(read: Read, write: Write) -> None:
         await era.serve(server, read, write, session, options)
 
-    await serve_lines(stream, _messages(stream, spoke), serve, (session.send_updates,))
+    await serve_lines(stream, _messages(stream, spoke, turnstile), serve, (session.send_updates,))
 
 
 async def _messages(
-    stream: UnixStream, spoke: Callable[[], None]
+    stream: UnixStream, spoke: Callable[[], None], turnstile: Turnstile
 ) -> AsyncGenerator[SessionMessage | JSONRPCError, None]:
     async for line in _lines(stream):
         message = _message(line)
         if not isinstance(message, JSONRPCError):
             spoke()
         yield message
+    await turnstile.passed()
 
 
 async def refuse(stream: UnixStream, why: str) -> None:

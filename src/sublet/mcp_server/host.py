@@ -20,6 +20,7 @@ from sublet.daemon.net.unix_socket import bind_private, remove
 from sublet.policy.decision import Subject
 from sublet.stop_time import within
 from sublet.tasks import Service, start_alone
+from sublet.turns import Turnstile
 from sublet.unix_sockets import UnixStream, accept
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ log = structlog.get_logger(__name__)
 MAX_SESSIONS = 64
 MAX_SESSIONS_OF_A_PROCESS = 16
 """A host has one connection of a process of its own; other programs may have some."""
+SESSIONS_AT_ONCE = 2
+"""Sessions that begin or end in one turn of the loop, each about a millisecond."""
 MAX_REFUSALS = 16
 """Connections beyond ``MAX_SESSIONS`` that are told why at once; further ones are just closed."""
 LEAVE_SECONDS = 2.0
@@ -75,6 +78,7 @@ class McpFace:
         self._server: SubletServer | None = None
         self._open = 0
         self._slots = Slots(MAX_SESSIONS)
+        self._turnstile = Turnstile(SESSIONS_AT_ONCE)
         self._connected: anyio.Event | None = None
         self._loading = anyio.Lock()
         self._group: anyio.abc.TaskGroup | None = None
@@ -161,9 +165,12 @@ class McpFace:
                 server = await self._loaded()
                 from sublet.mcp_server import connection
 
+                await self._turnstile.passed()
                 with server.connected(agent) as session:
                     try:
-                        await connection.serve_connection(stream, server.low, session, server.options, host.spoke)
+                        await connection.serve_connection(
+                            stream, server.low, session, server.options, host.spoke, self._turnstile
+                        )
                     finally:
                         with anyio.move_on_after(within(LEAVE_SECONDS), shield=True):
                             await server.left(session)

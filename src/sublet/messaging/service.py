@@ -54,7 +54,7 @@ from sublet.messaging.running.sender import Reply
 from sublet.messaging.syncing import answers
 from sublet.messaging.syncing.doorkeeper import Doorkeeper
 from sublet.messaging.syncing.history import History
-from sublet.messaging.syncing.reconciler import differs_at_asker
+from sublet.messaging.syncing.stated import differs_at_asker
 from sublet.messaging.syncing.sync import Sync
 from sublet.messaging.syncing.wanted import WantedDocument, WantedKey
 from sublet.messaging.watching.news import EventsFound, News
@@ -149,7 +149,7 @@ class MessagingService:
             self.delivery.want,
         )
         self._catching_up = CatchingUp(
-            self._call, self._attending, self._joining, self._tokens, self._sync, self._history, self._own
+            self._call, self._attending, self._joining, self._tokens, self._sync, self._history, self._own, network.met
         )
         self.forgetting = Forgetting(self._call, self._attending.silence)
 

@@ -228,6 +228,7 @@ PROBES: Sequence[Probe] = (
         make=_questions,
         run=_read,
         size=24 << 10,
+        most=1 << 20,
     ),
     CostProbe(name="bus: numbers without end", covers=_READING, make=_numbers, run=_read, size=32 << 10),
     CostProbe(

@@ -39,6 +39,7 @@ from sublet.protocol.events import EventKeys
 from sublet.protocol.statement_signing import sign_statement
 from sublet.supervisor.tool_gate import ToolCall, Verdict
 from support.approvals import AGENT, APPROVAL, DAEMON, HUMAN, PASSPHRASE, Clock, Desk, call, desk, setting
+from support.budgets import examples
 from support.decisions import a_record
 
 pytestmark = pytest.mark.anyio
@@ -377,7 +378,7 @@ async def test_a_crash_between_use_and_effect_is_told_and_the_use_is_gone(tmp_pa
         assert events[-1].data["error"] == UNKNOWN_OUTCOME
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(uses=st.integers(1, 6), callers=st.integers(1, 12))
 async def test_concurrent_calls_never_spend_a_use_twice(
     tmp_path_factory: pytest.TempPathFactory, uses: int, callers: int

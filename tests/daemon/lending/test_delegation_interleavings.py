@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sublet.protocol.delegation.events import Failed
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationState, is_terminal
+from support.budgets import examples
 from support.lender import WAYS, Lender, lender
 from support.scripted_link import UNREACHABLE, Answer, Script, Step, accepting, failing, hanging, refusing
 
@@ -58,7 +59,7 @@ def scripts(draw: st.DrawFn) -> list[Act]:
     return script
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     answer=st.sampled_from(["accept"] * len(ANSWERS) + sorted(ANSWERS)),
     script=scripts(),

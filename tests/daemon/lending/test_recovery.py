@@ -31,6 +31,7 @@ from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.export import LeaseUsage
 from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
+from support.budgets import examples
 from support.lender import trees
 from support.scripted_link import accept
 from support.worker import invite
@@ -129,7 +130,7 @@ def deaths(draw: st.DrawFn) -> dict[str, object]:
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     death=deaths(),
     held=st.lists(st.sampled_from(KINDS), max_size=4),

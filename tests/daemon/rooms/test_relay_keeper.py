@@ -231,12 +231,13 @@ class Link:
         self.left = 0
         self.epoch = 1
         self.asked: list[str] = []
+        self.known = 0
 
     def relay_epoch(self) -> int:
         return self.epoch
 
-    def changed(self) -> None:
-        pass
+    def known_at_relay(self) -> None:
+        self.known += 1
 
     def ask_relay(self, key: str, payload: bytes, seconds: float) -> bytes | None:
         self.asked.append(key)
@@ -279,6 +280,7 @@ async def test_more_rooms_than_a_relay_takes_at_a_time_are_all_stated_and_we_are
     link.left, link.asked = 7, []
     await made._tell(link, Rooms({room: homes[room] for room in rooms[4:]}))  # type: ignore[arg-type]
     assert link.asked == ["relay/attend"], "what the relay knows is not stated again"
+    assert link.known == 2, "it is told whenever others can be asked over the relay: at first, and for other rooms"
     link.epoch += 1
     await made._tell(link, Rooms({room: homes[room] for room in rooms[4:6]}))  # type: ignore[arg-type]
     assert "relay/statement" in link.asked, "over another link it is"

@@ -94,6 +94,13 @@ def test_a_relay_can_be_chosen_changed_and_left(tmp_path: Path, stack: ExitStack
     until(lambda: network.relay_epoch() > 0, "the other link")
     assert network.relay_epoch() != first
     assert changed
+    epoch, met = network.relay_epoch(), network.met()
+    changed.clear()
+    network.known_at_relay()
+    assert changed, "what was asked over it before had no answers"
+    assert met.keys() == network.met().keys() == {ANYBODY}
+    assert network.met()[ANYBODY] > met[ANYBODY], "so those behind it are asked as if they had come again"
+    assert network.relay_epoch() == epoch, "and it is the same link"
     assert network.ask_relay("relay/nothing", b"", SECONDS) is not None
     network.use_relay(None)
     assert network.relay_epoch() == 0

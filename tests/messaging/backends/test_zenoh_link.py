@@ -71,16 +71,24 @@ def test_each_peer_is_asked_and_told_alone(stack: ExitStack) -> None:
 def test_who_goes_is_asked_no_more_and_the_others_keep_their_sessions(stack: ExitStack) -> None:
     star = Star(stack, "a", "b")
     before = star.one._links["b"].session
+    met = star.one.met()
+    assert met.keys() == {"a", "b"}
     changes: queue.SimpleQueue[None] = queue.SimpleQueue()
     star.one.on_change(lambda: changes.put(None))
     star.one.join({"b": star.ends["b"]})
     assert set(star.one.linked()) == {"b"}
+    assert star.one.met() == {"b": met["b"]}, "it has not come again"
     assert star.one._links["b"].session is before
     assert star.ask("a", "ezagent/all") == []
     while not changes.empty():
         changes.get()
     star.one.join({"b": star.ends["b"]})
     assert changes.empty(), "nothing has changed"
+    star.one.join({})
+    assert star.one.met() == {}
+    star.one.join({"b": star.ends["b"]})
+    wait_for(lambda: star.one.linked(), what="a link")
+    assert star.one.met()["b"] > met["b"], "it has come again"
 
 
 def test_a_session_that_opens_later_has_all_that_was_declared_and_not_what_has_ended(stack: ExitStack) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sublet.messaging.reconciling.contradictions import CONTRADICTED_EVENT, MAX_KEPT, ROLLED_BACK_EVENT, Lie
 from sublet.messaging.syncing import answers
-from sublet.messaging.syncing.reconciler import take_root
+from sublet.messaging.syncing.stated import take_root
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.digest_tree import Node
 from sublet.protocol.ezagent.envelope import seal

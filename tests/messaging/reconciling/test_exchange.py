@@ -21,6 +21,7 @@ from sublet.protocol.ezagent.reconciliation import (
     encode_differing,
     encode_nodes,
 )
+from support.budgets import examples
 
 SALT = b"saltsalt"
 
@@ -64,7 +65,7 @@ documents = st.dictionaries(st.integers(0, 400).map(str), st.integers(1, 3), max
 
 
 @given(documents, documents, documents)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_exactly_what_the_other_has_in_another_form_is_named(
     shared: dict[str, int], one: dict[str, int], other: dict[str, int]
 ) -> None:

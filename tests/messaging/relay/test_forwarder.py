@@ -82,3 +82,26 @@ def test_tokens_are_shown_where_they_should_be_and_nowhere_else() -> None:
     tokens.show("s1", KEY, frozenset({"s3"}))
     assert shown == set()
     assert tokens.count() == 0
+
+
+def test_what_waits_at_the_end_is_neither_done_nor_held() -> None:
+    forwarder, gate, done, lost = Forwarder(), threading.Event(), list[str](), list[str]()
+    begun = threading.Event()
+
+    def hold() -> None:
+        begun.set()
+        wait_for_gate(gate)
+
+    forwarder.soon(hold)
+    assert begun.wait(20)
+    forwarder.add("a", 1 << 20, Work(partial(done.append, "a")))
+    forwarder.soon(partial(done.append, "urgent"))
+    closing = threading.Thread(target=forwarder.close)
+    closing.start()
+    while forwarder.waiting() != (0, 0):
+        pass
+    forwarder.add("a", 1, Work(partial(done.append, "late"), partial(lost.append, "late")))
+    gate.set()
+    closing.join(20)
+    assert forwarder.waiting() == (0, 0)
+    assert (done, lost) == ([], ["late"])

@@ -16,6 +16,7 @@ from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.encode import Nested, Transaction
 from sublet.protocol.ezagent.yjs.update import ANY, TYPE, Value
 from sublet.protocol.ezagent.yjs.vectors import decode_vector, encode_vector
+from support.budgets import examples
 
 VECTORS = Path(__file__).parent / "vectors"
 CLIENTS = st.integers(1, 2**53 - 1)
@@ -36,7 +37,7 @@ def shared(fields: dict[str, Any]) -> Map[Any]:
     return Map({key: Map({}) if isinstance(value, Nested) else value for key, value in fields.items()})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(CLIENTS, st.lists(st.lists(FIELDS, min_size=1, max_size=3), min_size=1, max_size=4))
 def test_appends_are_what_yrs_writes(client: int, batches: list[list[dict[str, Any]]]) -> None:
     doc: Doc[Any] = Doc(client_id=client, skip_gc=True)
@@ -55,7 +56,7 @@ def test_appends_are_what_yrs_writes(client: int, batches: list[list[dict[str, A
         assert clock == transaction.clock
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(CLIENTS, st.lists(st.tuples(st.sampled_from("abc"), VALUES), min_size=1, max_size=8))
 def test_setting_keys_is_what_yrs_writes(client: int, writes: list[tuple[str, Value]]) -> None:
     doc: Doc[Any] = Doc(client_id=client, skip_gc=True)

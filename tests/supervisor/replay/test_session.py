@@ -20,6 +20,7 @@ from sublet.supervisor.replay.basis import digests_of
 from sublet.supervisor.replay.session import NO_END, NOT_KNOWN, TWICE, replay
 from sublet.supervisor.replay.steps import Step
 from sublet.supervisor.router.route import MAX_TEXT_JOURNALLED, GivenAnswer
+from support.budgets import examples
 from support.recorded import CODER, Recording, a_session, rule_set
 
 DENY: dict[str, JsonValue] = {"effect": "deny", "action": "tool.call", "resource": "file.read"}
@@ -271,7 +272,7 @@ def plain(steps: tuple[Step, ...]) -> list[tuple[int, str, str]]:
     return [(one.seq, one.result, one.note) for one in steps]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(seed=st.integers(0, 2**32), doubled=st.lists(st.integers(0, 12), max_size=8))
 def test_however_a_log_is_shuffled_and_doubled_it_says_the_same(seed: int, doubled: list[int]) -> None:
     made = a_session()

@@ -20,6 +20,7 @@ from sublet.supervisor.sessions.control import MAX_WAITING
 from sublet.supervisor.sessions.older_map import read_older_map
 from sublet.supervisor.sessions.session_parts import LastRoute, SessionMessage, SessionRoutingState, Status
 from sublet.supervisor.sessions.store import MAX_MESSAGES_BYTES, SessionStore
+from support.budgets import examples
 from support.supervising import Clock, Events, control
 
 pytestmark = pytest.mark.anyio
@@ -131,7 +132,7 @@ async def test_an_id_is_never_a_path(tmp_path: Path, name: str) -> None:
     assert [p.name for p in tmp_path.iterdir()] in ([], ["sessions"])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30))
 @given(st.binary(max_size=200), st.sampled_from(["session.json", "agent-sessions.json"]))
 def test_whatever_lies_there_is_read_or_put_aside(tmp_path: Path, raw: bytes, name: str) -> None:
     async def body() -> None:

@@ -15,6 +15,7 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.changes import merge as merge_module
 from sublet.workspace.changes.apply import Applier
 from sublet.workspace.staging.staged_result import Conflict
+from support.budgets import examples
 from support.noise import noise
 from support.staged import KEY, StagedBench, Tree, emptied, make_tree, read_tree, tree_state, write
 
@@ -502,7 +503,7 @@ def _trees(draw: st.DrawFn) -> dict[str, str | tuple[str, str]]:
     return tree
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(base=_trees(), theirs=_trees(), mine=_trees())
 @example(base={"a": "alpha\n"}, theirs={"a/x": "alpha\n"}, mine={"a": "alpha\n"})
 @example(base={"a/x": "alpha\n"}, theirs={"a": "beta\n"}, mine={"a/x": "alpha\n"})

@@ -19,6 +19,7 @@ from sublet.workspace.git.refs import MovedRef, moved, read_refs
 from sublet.workspace.git.repository import ELSEWHERE, NO_REPOSITORY, OTHER_STORAGE, look_at
 from sublet.workspace.view.led_to import guarded
 from sublet.workspace.view.rules import Rules
+from support.budgets import examples
 from support.views import default_rules
 
 EXECUTED = """
@@ -158,7 +159,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(WORDS, max_size=30).map("".join).map(str.encode) | st.binary(max_size=200))
 @example(b"")
 @example(b"\xef\xbb\xbf[core]\n")
@@ -175,7 +176,7 @@ def test_whatever_is_written_the_copy_is_one_and_has_only_what_is_allowed(config
     assert b"sshCommand" not in copy
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(WORDS, max_size=30).map("".join).map(str.encode))
 @example(b'[a "b\\"c\\\\"]\n\tk = "x;y" ; comment\n\tflag\n[a.b]\nk=1 \\\n  2 # c')
 @example(b"[a]\r\nk = v\r\n")

@@ -19,6 +19,7 @@ from sublet.workspace.mount.relay import (
     SftpRelay,
 )
 from sublet.workspace.sftp.wire import MAX_PACKET, Op, ReplyType, Status
+from support.budgets import examples
 
 INIT = struct.pack(">IBI", 5, Op.INIT, 3)
 VERSION = struct.pack(">IBI", 5, ReplyType.VERSION, 3)
@@ -247,7 +248,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(STEPS, max_size=60))
 def test_every_request_has_one_answer_and_no_handle_outlives_its_link(steps: list[tuple[str, int, int]]) -> None:
     world = World()
@@ -285,7 +286,7 @@ def up(relay: SftpRelay | None = None) -> SftpRelay:
     return relay
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.binary(max_size=200), max_size=8), st.booleans())
 def test_whatever_a_server_says_ends_at_most_its_link(pieces: list[bytes], opening: bool) -> None:
     relay = up()

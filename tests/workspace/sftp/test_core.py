@@ -24,6 +24,7 @@ from sublet.workspace.sftp.handles import MAX_LISTINGS, HandleBudget, Handles
 from sublet.workspace.sftp.wire import MAX_PACKET, pack_error
 from sublet.workspace.sftp.writes import WRITE_EXTENSIONS, WRITE_OPS
 from sublet.workspace.view.export_view import ExportView, WritableView
+from support.budgets import examples
 from support.sftp_client import INIT, NO_ATTRIBUTES, CoreClient, attributes, frame, next_reply, parse, string
 from support.views import default_rules
 
@@ -387,7 +388,7 @@ _requests = st.tuples(
 ).map(lambda t: frame(*t))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     mode=st.sampled_from(["ro", "rw"]),
     greeted=st.booleans(),

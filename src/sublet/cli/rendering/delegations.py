@@ -101,6 +101,9 @@ def summary(
         news = [words for words in said if not has_shown(words)]
         if news or (not said and view.error is None):
             parts.append(quoted(view.peer, "\n\n".join(news) or "(nothing)", symbols))
+        elif said:
+            above = "what stands above (its own words, not checked)"
+            parts.append(Text.assemble("  ", (f"{view.peer} says ", "bold"), (above, "dim")))
     if view.room_id is not None:
         parts.append(Text.assemble("  ", ("room     ", "dim"), view.room_id))
     if view.error is not None:

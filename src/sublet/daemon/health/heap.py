@@ -75,6 +75,7 @@ class Heap:
         look_seconds: between two looks.
         used: returns the seconds of the processor that the process has used.
         resident: returns the bytes of memory that the process holds.
+        loaded: looks whether something was loaded.
     """
 
     def __init__(
@@ -84,12 +85,14 @@ class Heap:
         look_seconds: float = LOOK_SECONDS,
         used: Callable[[], float] = time.process_time,
         resident: Callable[[], int] | None = None,
+        loaded: Callable[[], object] = lambda: None,
     ) -> None:
         self._free = free or free_reader()
         self._give_back = give_back or trim
         self._look_seconds = look_seconds
         self._used = used
         self._resident = resident or resident_bytes
+        self._loaded = loaded
         self._used_before = 0.0
         self._gone = 0
         self._least: int | None = None
@@ -99,8 +102,6 @@ class Heap:
         """Look until cancelled."""
         if self._free is None:
             log.info("this C library does not tell what is free in its heaps, so it is left to give that back itself")
-            await anyio.sleep_forever()
-            return
         took = 0.0
         while True:
             await anyio.sleep(max(self._look_seconds, took / LOOK_SHARE))
@@ -108,6 +109,9 @@ class Heap:
             # What was free at the last look is looked at once more, whatever has happened since.
             if used - self._used_before >= WORK_SECONDS or self._before >= SLACK_BYTES:
                 self._used_before = used
+                self._loaded()
+                if self._free is None:
+                    continue
                 begun = time.thread_time()
                 await self.look()
                 took = time.thread_time() - begun

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import structlog
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sublet import deadlines
 from sublet.daemon.net import uvicorn_parts
@@ -20,6 +20,7 @@ from sublet.daemon.net.acceptor import Acceptor
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.slots import Slots
 from sublet.stop_time import within
+from sublet.turns import Turnstile
 
 DATE_SECONDS = 1.0
 """How often the ``Date`` of answers is set; uvicorn by itself wakes up ten times as often."""
@@ -61,7 +62,7 @@ def server_config(
     """
     uvicorn_parts.check()
     return uvicorn.Config(
-        app,
+        InTurn(app),
         http=type(protocol.__name__, (protocol,), {"slots": Slots(connections)}),
         ws="none" if message_bytes is None else "websockets-sansio",
         ws_max_size=message_bytes or 1,
@@ -78,6 +79,30 @@ def server_config(
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )
+
+
+class InTurn:
+    """Begins a few requests in a turn of the loop, and ends a few of those whose callers are gone.
+
+    Args:
+        app: what answers.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._turnstile = Turnstile()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+
+        async def received() -> Message:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                await self._turnstile.passed()
+            return message
+
+        await self._turnstile.passed()
+        await self._app(scope, received, send)
 
 
 class _NoStrangersDoing(logging.Filter):

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from sublet.messaging.backends.zenoh_link import AskedOfUs
     from sublet.messaging.backends.zenoh_network import ZenohNetwork
 
-KEYS: Final[dict[What, str]] = {"event": "sublet/federation/event", "server": "sublet/federation/server"}
+KEYS: Final[dict[What, str]] = {"event": "ezagent/federation/event", "server": "ezagent/federation/server"}
+"""Below the one pattern that a daemon declares on the link of a peer."""
 ASK_SECONDS: Final = 5.0
 MAX_PENDING_OF_PEER: Final = 32
 """Of what a peer has asked and was not answered yet; a further question is dropped."""

@@ -285,7 +285,7 @@ class RelayKeeper:
             if answer is None or "ok" not in answer:
                 return
             self._told = (epoch, wants)
-            network.changed()  # what was asked before the relay knew us had no answers
+            network.known_at_relay()
         if self._stated_over != epoch:
             self._stated.clear()
             self._stated_over = epoch

@@ -12,15 +12,25 @@ from typing import Any, Final
 import structlog
 import zenoh
 
-from sublet.messaging.ports.network import ANYBODY, Heard, Sample
+from sublet.messaging.ports.network import ANYBODY, Heard, Priority, Sample
 
 log = structlog.get_logger(__name__)
-_COMINGS: Final = itertools.count(1)
+_comings: Final = itertools.count(1)
 
 SHARED: Final = "shared"
 """The link over plain endpoints."""
 UPLINK: Final = "uplink"
 """The link to relays."""
+PRIORITIES: Final = {
+    Priority.REAL_TIME: zenoh.Priority.REAL_TIME,
+    Priority.DATA: zenoh.Priority.DATA,
+    Priority.DATA_LOW: zenoh.Priority.DATA_LOW,
+}
+
+
+def another_coming() -> int:
+    """Return a number that is larger than all before; from any thread."""
+    return next(_comings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +126,7 @@ class Link:
         self._live: dict[int, Any] = {}
         self._events: Any = None
         self._neighbours: set[str] = set()
-        self.came = next(_COMINGS)
+        self.came = another_coming()
         """Another number whenever somebody comes to its other end."""
 
     @property
@@ -137,7 +147,7 @@ class Link:
             def changed(event: zenoh.TransportEvent) -> None:
                 name = str(event.transport.zid)
                 if event.kind == zenoh.SampleKind.PUT:
-                    self.came = next(_COMINGS)
+                    self.came = another_coming()
                     neighbours.add(name)
                 else:
                     neighbours.discard(name)
@@ -223,3 +233,17 @@ class AskedOfUs:
     def drop(self) -> None:
         """``PeerQuery.drop``."""
         self._query.drop()  # type: ignore[no-untyped-call]
+
+
+def nothing(_: zenoh.Session) -> None:
+    """Declare nothing."""
+
+
+def both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:
+    """Return what ends one thing and then the other."""
+
+    def end() -> None:
+        one()
+        other()
+
+    return end

@@ -28,17 +28,21 @@ from sublet.messaging.backends.tokens import Announced, Following, Tokens
 from sublet.messaging.backends.zenoh_config import Endpoints as Endpoints
 from sublet.messaging.backends.zenoh_config import Uplink, open_session, peer_config, uplink_config
 from sublet.messaging.backends.zenoh_link import (
+    PRIORITIES,
     SHARED,
     UPLINK,
     AskedOfUs,
     Declaration,
     Link,
     Question,
+    another_coming,
+    both,
     direct,
+    nothing,
     sample_of,
 )
 from sublet.messaging.links.declared import EVERYTHING
-from sublet.messaging.ports.network import ANYBODY, Heard, PeerQuery, Priority, Qos, Sample
+from sublet.messaging.ports.network import ANYBODY, Heard, PeerQuery, Qos, Sample
 from sublet.protocol.relay.slot_keys import Way, everything, wire_key
 
 log = structlog.get_logger(__name__)
@@ -48,11 +52,6 @@ MAX_REPLIES: Final = 4_096
 MAX_REPLIES_OF_ONE: Final = 64
 """Of them of each who says to be another one."""
 UPLINK_RETRY_SECONDS: Final = 2.0
-_PRIORITIES: Final = {
-    Priority.REAL_TIME: zenoh.Priority.REAL_TIME,
-    Priority.DATA: zenoh.Priority.DATA,
-    Priority.DATA_LOW: zenoh.Priority.DATA_LOW,
-}
 
 
 class ZenohNetwork:
@@ -86,6 +85,8 @@ class ZenohNetwork:
         if endpoints.listen or endpoints.connect or endpoints.multicast:
             self._link(SHARED).opened(open_session(peer_config(endpoints)))
         self._uplink: Uplink | None = None
+        self._behind_relay = 0
+        """Another number whenever others can be asked over the relay."""
         self._dialling: threading.Thread | None = None
 
     def publish(self, key: str, payload: bytes, attachment: bytes, qos: Qos, to: Collection[str] | None = None) -> None:
@@ -99,7 +100,7 @@ class ZenohNetwork:
                     self._to_wire(link.peer, key),
                     payload,
                     attachment=attachment or None,
-                    priority=_PRIORITIES[qos.priority],
+                    priority=PRIORITIES[qos.priority],
                     congestion_control=zenoh.CongestionControl.DROP if qos.droppable else zenoh.CongestionControl.BLOCK,
                     express=not qos.droppable,
                 )
@@ -117,7 +118,7 @@ class ZenohNetwork:
         def heard(sample: zenoh.Sample) -> None:
             callback(sample_of(str(sample.key_expr), sample))
 
-        return _both(
+        return both(
             self._hearing.add(key, callback),
             self._declare(
                 self._on_plain(
@@ -130,7 +131,7 @@ class ZenohNetwork:
         def asked(query: zenoh.Query) -> None:
             callback(AskedOfUs(query, str(query.key_expr)))
 
-        return _both(
+        return both(
             self._serving.add(key, callback),
             self._declare(
                 self._on_plain(
@@ -157,6 +158,15 @@ class ZenohNetwork:
         """Return the peers to which there is a link, and ``ANYBODY`` where others may be reached."""
         return {ANYBODY if link.proves_none else link.peer for link in self._all() if link.has_neighbour}
 
+    def met(self) -> Mapping[str, int]:
+        """Return the peers to which there is a link, each with a number that is another one once it has come again."""
+        found: dict[str, int] = {}
+        for link in self._all():
+            if link.has_neighbour:
+                peer = ANYBODY if link.proves_none else link.peer
+                found[peer] = max(link.came, found.get(peer, 0), self._behind_relay * (link.peer == UPLINK))
+        return found
+
     def ask(self, peer: str, key: str, payload: bytes, timeout_seconds: float, heard: Heard) -> Callable[[], None]:
         links = [link for link in self._all() if (link.proves_none if peer == ANYBODY else link.peer == peer)]
         sessions = [(link, session) for link in links if (session := link.session) is not None]
@@ -180,9 +190,9 @@ class ZenohNetwork:
                 following.gone(link)
                 return session.liveliness().declare_subscriber(key, direct(took), history=True)
 
-            return declare if link in self._plain else _nothing
+            return declare if link in self._plain else nothing
 
-        return _both(self._tokens.follow(key, following), self._declare(on_link, following.gone))
+        return both(self._tokens.follow(key, following), self._declare(on_link, following.gone))
 
     def join(self, peers: Mapping[str, Endpoints]) -> None:
         """Have a session with each of these peers and with no others; blocks while sessions are opened and closed.
@@ -247,6 +257,11 @@ class ZenohNetwork:
         """Return a number of the link to the relay, another one after each break; 0 where there is none."""
         link = self._links.get(UPLINK)
         return link.came if link is not None and link.has_neighbour else 0
+
+    def known_at_relay(self) -> None:
+        """Note that the relay knows us, or more of our rooms, only now; what was asked over it had no answers."""
+        self._behind_relay = another_coming()
+        self.changed()
 
     def ask_relay(self, key: str, payload: bytes, timeout_seconds: float) -> bytes | None:
         """Ask the relay itself, and return its answer; None where it gives none. Blocks."""
@@ -328,13 +343,13 @@ class ZenohNetwork:
         self, declare: Callable[[zenoh.Session], object]
     ) -> Callable[[str], Callable[[zenoh.Session], object]]:
         """Declare on links where each key is declared, and nothing on those of peers."""
-        return lambda link: declare if link in self._plain else _nothing
+        return lambda link: declare if link in self._plain else nothing
 
     def _on_peers(
         self, declare: Callable[[str, zenoh.Session], object]
     ) -> Callable[[str], Callable[[zenoh.Session], object]]:
         """Declare on the links of peers, and nothing on others."""
-        return lambda link: _nothing if link in self._plain else partial(declare, link)
+        return lambda link: nothing if link in self._plain else partial(declare, link)
 
     def _token(self, key: str, link: str) -> Callable[[zenoh.Session], object]:
         return lambda session: session.liveliness().declare_token(self._to_wire(link, key))
@@ -397,15 +412,3 @@ class ZenohNetwork:
                 link.close()
             self.changed()
             return
-
-
-def _nothing(_: zenoh.Session) -> None:
-    """Declare nothing."""
-
-
-def _both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:
-    def end() -> None:
-        one()
-        other()
-
-    return end

@@ -7,7 +7,7 @@ daemon tells of is read for as long as there is room for its invitations, and on
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
@@ -110,13 +110,13 @@ class Joining:
         if was_idle:
             self._hand_over.soon(self._read)
 
-    async def ask(self, entity: EntityId) -> None:
-        """Ask which other rooms one of ours is a member of, part by part; each room is told of once."""
+    async def ask(self, entity: EntityId, of: Collection[str] | None = None) -> None:
+        """Ask these peers, or all, which other rooms one of ours is a member of, part by part; each is told of once."""
         await self._read()
         told = await self._call(partial(rooms_known, entity=entity)) | self.limits.left_out()
         for _ in range(MAX_INBOX_PARTS):
             before, more = len(told), False
-            for bundle in await self._sync.inbox(entity, told):
+            for bundle in await self._sync.inbox(entity, told, of):
                 rooms, looked_at = await self._take(bundle, MAX_ROOMS_OF_ANSWER)
                 told |= rooms
                 more |= bundle.more and looked_at  # nobody is asked on who tells of what nobody here looks at

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
@@ -87,6 +87,9 @@ class Network(Protocol):
 
     def linked(self) -> Collection[str]:
         """Return the peers that can be asked now; ``ANYBODY`` among them where there may be others."""
+
+    def met(self) -> Mapping[str, int]:
+        """Return the peers that can be asked now, each with a number that is another one once it has come again."""
 
     def ask(self, peer: str, key: str, payload: bytes, timeout_seconds: float, heard: Heard) -> Callable[[], None]:
         """Ask one peer, or those that are behind ``ANYBODY``; may block while its link is congested.

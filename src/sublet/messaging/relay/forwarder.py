@@ -54,7 +54,7 @@ class Forwarder:
             work: what is done.
         """
         with self._ready:
-            lost = self._queue.add(sender.encode(), work, size + ITEM_BYTES)
+            lost = [work] if self._closing else self._queue.add(sender.encode(), work, size + ITEM_BYTES)
             self.lost += len(lost)
             self._ready.notify()
         for one in lost:
@@ -71,9 +71,11 @@ class Forwarder:
         return len(self._queue), self._queue.size
 
     def close(self) -> None:
-        """Do no more, and end the thread."""
+        """Do no more, hold no more, and end the thread."""
         with self._ready:
             self._closing = True
+            self._queue.clear()
+            self._urgent.clear()
             self._ready.notify()
         self._thread.join(STOP_SECONDS)
 

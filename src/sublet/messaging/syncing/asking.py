@@ -103,6 +103,10 @@ class Asking:
         """Ask in a task group from now on, which outlasts whoever asks."""
         self._group = group
 
+    def linked(self) -> Collection[str]:
+        """Return the peers that can be asked now; ``ANYBODY`` among them where there may be others."""
+        return self._network.linked()
+
     def asked_last(self) -> Mapping[str, Failure]:
         """Return the peers that are asked last, and why."""
         return self._shares.asked_last()

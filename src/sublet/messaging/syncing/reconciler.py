@@ -1,10 +1,12 @@
 """Brings a room to what its members hold: compares signed roots, follows what differs, and fetches it.
 
-Rules: one member after the other is compared with, and after each of them all that could be taken is here. Where one
-takes longer than it does as a rule the next one is compared with beside it, and once the others are done nobody waits
-for it: it is asked again later. What is named is kept until it was told, so whoever is stopped goes on with it. Weak: a
-member of whom nothing can be taken is left alone until one of both roots changes, so a root that changes all the time
-costs an exchange each time.
+Rules: roots come first, and where all are alike nothing else is asked. Else the config is, which says whose roots
+count; then one member after the other is compared with, and after each of them all that could be taken is here. Where
+one takes longer than it does as a rule the next one is compared with beside it, and once the others are done nobody
+waits for it: it is asked again later. What is named is kept until it was told, so whoever is stopped goes on with it.
+Weak: a member of whom nothing can be taken is compared with again only once one of both roots changes, so a root that
+changes all the time costs an exchange each time. Who states our root and holds more keeps that from nobody but itself:
+the other members are compared with all the same, and what it publishes shows the gap.
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ from sublet.messaging.accepting.arrival import ArrivalReport
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.reconciling.exchange import Exchange, below
 from sublet.messaging.reconciling.logs import RoomTree, first_question, go_on_at, wanted
-from sublet.messaging.reconciling.roots import MAX_PASSED_ON, Theirs, signer_of_root
+from sublet.messaging.reconciling.roots import Theirs
 from sublet.messaging.syncing.asking import Answer, Late
 from sublet.messaging.syncing.differences import SyncParts
-from sublet.messaging.syncing.doorkeeper import place_of
+from sublet.messaging.syncing.stated import Stated, alike, settle, stated_of
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle
 from sublet.protocol.ezagent.digest_tree import SALT_BYTES, Prefix
@@ -51,8 +53,14 @@ log = structlog.get_logger(__name__)
 class Asks(Protocol):
     """What asks peers, and has taken what they answer."""
 
-    async def fetch(self, key: str, body: bytes, late: Late[bytes] | None = None) -> list[bytes]:
-        """Ask as one of ours, and return the answers, opened; ``late`` is told of those that come later."""
+    async def fetch(self, key: str, body: bytes) -> list[bytes]:
+        """Ask as one of ours, and return the answers, opened."""
+
+    async def fetch_from(self, key: str, body: bytes, late: Late[bytes]) -> list[Answer[bytes]]:
+        """Do so, and return with each answer who has given it; ``late`` is told of those that come later."""
+
+    async def newest(self, room_id: RoomId) -> None:
+        """Ask for a room's config, and for the newest months of one that is new here."""
 
     def patience(self, peer: str) -> float:
         """Return after how many seconds others are asked beside a daemon that has not answered."""
@@ -68,6 +76,20 @@ class Asks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """With whom a room was compared.
+
+    Args:
+        heard: whether any member has stated what it holds.
+        alike: node ids of the daemons that have signed the root that is ours now. Whose root is another one is none of
+            them, though all was taken that could be: it may be that more can be now.
+    """
+
+    heard: bool
+    alike: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
 class _With:
     """A member that is compared with."""
 
@@ -101,8 +123,8 @@ class Reconciler:
         self._asks = asks
         self._locks: dict[RoomId, anyio.Lock] = {}
 
-    async def room(self, room_id: RoomId) -> bool:
-        """Bring a room to what the members who can be reached hold; tell whether any of them has answered.
+    async def room(self, room_id: RoomId) -> Compared:
+        """Bring a room to what the members who can be reached hold; tell with whom it was compared.
 
         One at a time for each room: whoever comes second finds what is left.
         """
@@ -114,34 +136,44 @@ class Reconciler:
             if not lock.locked() and not lock.statistics().tasks_waiting:
                 self._locks.pop(room_id, None)
 
-    async def _room(self, room_id: RoomId) -> bool:
+    async def _room(self, room_id: RoomId) -> Compared:
         ours = await self._call(lambda engine: engine.roots.statement(room_id))
         if ours is None:
-            return False
+            return Compared(heard=False)
         late = partial(self._late, room_id)
-        answers = await self._asks.fetch(doc_id("root", room_id=room_id), ours, late)
-        found = [await self._call(partial(take_root, room_id=room_id, raw=raw)) for raw in answers]
-        members = [theirs for theirs in found if theirs is not None]
+        answers = await self._asks.fetch_from(doc_id("root", room_id=room_id), ours, late)
+        members = await self._stated(room_id, answers)
+        if len(members) < len(answers) or any(one.differs for one in members.values()):
+            await self._asks.newest(room_id)
+            members = await self._stated(room_id, answers)
         began: list[_With] = []
         async with anyio.create_task_group() as group:
-            for theirs in members:
-                home = await self._call(partial(_home_of_differing, room_id=room_id, theirs=theirs))
-                if home is not None:
-                    began.append(_With(room_id, theirs, self._asks.patience(home)))
-                    group.start_soon(self._compared, began[-1])
-                    await began[-1].turned.wait()
+            for one in members.values():
+                if await self._differs(room_id, one.theirs):  # still: much may have come of those before it
+                    other = _With(room_id, one.theirs, self._asks.patience(one.home))
+                    began.append(other)
+                    group.start_soon(self._compared, other)
+                    await other.turned.wait()
             if not await _all_done(began, len(members)):
                 group.cancel_scope.cancel()
                 self._asks.differs(room_id)
         for other in began:
             for error in other.failed:
                 raise error
-        return bool(members)
+        return Compared(bool(members), await self._call(partial(alike, room_id=room_id, members=members)))
+
+    async def _stated(self, room_id: RoomId, answers: Sequence[Answer[bytes]]) -> dict[Answer[bytes], Stated]:
+        """Take what members state, one after the other, and return that of those whose roots count."""
+        found = {answer: await self._call(partial(stated_of, room_id=room_id, raw=answer.said)) for answer in answers}
+        return {answer: one for answer, one in found.items() if one is not None}
+
+    async def _differs(self, room_id: RoomId, theirs: Theirs) -> bool:
+        return await self._call(lambda engine: engine.roots.differs(room_id, theirs))
 
     async def _late(self, room_id: RoomId, answer: Answer[bytes]) -> None:
         """Take the root of a member for whom nobody has waited."""
-        theirs = await self._call(partial(take_root, room_id=room_id, raw=answer.said))
-        if theirs is not None and await self._call(partial(_differs, room_id=room_id, theirs=theirs)):
+        stated = await self._call(partial(stated_of, room_id=room_id, raw=answer.said))
+        if stated is not None and stated.differs:
             self._asks.differs(room_id)
 
     async def _compared(self, other: _With) -> None:
@@ -167,7 +199,7 @@ class Reconciler:
         if exchange.is_given_up:
             log.warning("a member tells of much that can't be taken", member=other.theirs.entity, room=other.room_id)
         is_all = not exchange.is_given_up and not sum(other.left)
-        await self._call(partial(_settle, room_id=other.room_id, theirs=other.theirs, is_all=is_all))
+        await self._call(partial(settle, room_id=other.room_id, theirs=other.theirs, is_all=is_all))
 
     async def _follow(self, other: _With, exchange: Exchange) -> None:
         """Follow what differs, and fetch it.
@@ -277,35 +309,6 @@ async def _all_done(began: Sequence[_With], members: int) -> bool:
     return True
 
 
-def take_root(engine: SyncParts, room_id: RoomId, raw: bytes) -> Theirs | None:
-    """Take what a member states that it has of a room; None where it is no such statement."""
-    try:
-        bundle = decode_bundle(raw)
-        engine.intake.take_bundle(None, signer_of_root(bundle))
-        statement = bundle.of(RecordKind.ROOT)
-        if not statement:
-            raise malformed("an answer without a root")
-        theirs = engine.roots.take(room_id, statement[0])
-    except Refused as refused:
-        engine.intake.counts[refused.refusal] += 1
-        return None
-    for passed_on in statement[1 : 1 + MAX_PASSED_ON]:
-        try:
-            engine.roots.take(room_id, passed_on)
-        except Refused as refused:
-            engine.intake.counts[refused.refusal] += 1
-    return theirs
-
-
-def differs_at_asker(engine: SyncParts, key: str, body: bytes) -> RoomId | None:
-    """Return the room of which somebody asks for our root and states another one; None where nothing is to be taken."""
-    place = place_of(key)
-    if place.kind != "root" or place.room_id is None or not body:
-        return None
-    theirs = take_root(engine, place.room_id, body)
-    return place.room_id if theirs is not None and engine.roots.differs(place.room_id, theirs) else None
-
-
 async def sum_up(call: CallEngine) -> bool:
     """Sum up what an older version has written, so that rooms can be compared; tell whether there was anything."""
     if await call(lambda engine: engine.store.tree.is_built):
@@ -318,23 +321,6 @@ async def sum_up(call: CallEngine) -> bool:
 def _sum_up_some(engine: SyncParts) -> bool:
     with engine.store.transaction():
         return engine.store.tree.build_some()
-
-
-def _home_of_differing(engine: SyncParts, room_id: RoomId, theirs: Theirs) -> str | None:
-    """Return the daemon of a member of whom there may be something to take; None where there is nothing."""
-    return engine.keyring.home(theirs.entity) if engine.roots.differs(room_id, theirs) else None
-
-
-def _settle(engine: SyncParts, room_id: RoomId, theirs: Theirs, is_all: bool) -> None:
-    """Note that all was taken of a member that could be, and look whether it is as much as it has signed."""
-    engine.roots.settle(room_id, theirs)
-    config = doc_id("config", room_id=room_id)
-    if is_all and not engine.quotas.has_passed_over(room_id) and not engine.intake.gathering.clocks(config):
-        engine.roots.shown(room_id, theirs)
-
-
-def _differs(engine: SyncParts, room_id: RoomId, theirs: Theirs) -> bool:
-    return engine.roots.differs(room_id, theirs)
 
 
 def _below(engine: SyncParts, room_id: RoomId, asked: Sequence[Prefix], salt: bytes) -> bytes:

@@ -19,7 +19,7 @@ from nacl.signing import VerifyKey
 from sublet.messaging.accepting.arrival import ArrivalReport
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.parts import parts_of
-from sublet.messaging.ports.network import Network
+from sublet.messaging.ports.network import ANYBODY, Network
 from sublet.messaging.syncing import differences
 from sublet.messaging.syncing.answers import offer
 from sublet.messaging.syncing.asking import Answer, Asking, Late
@@ -142,8 +142,8 @@ class Sync:
 
     async def _do(self, wanted: Wanted) -> None:
         match wanted:
-            case WantedDocument(name):
-                await self.document(name)
+            case WantedDocument(name, of):
+                await self.document(name, of)
             case WantedRoom(room_id):
                 await self.room(room_id)
             case WantedKey(entity):
@@ -158,65 +158,87 @@ class Sync:
     async def room(self, room_id: RoomId) -> None:
         """Ask for a room's config, and for all that members hold of it and we don't.
 
-        The config and the newest shard are asked for in any case: those who have left state nothing, but may have the
-        last that was written. Of a room that is new here the newest months come first. One at a time for each room.
+        Who states nothing, as one who has left, may have the last that was written, and is asked for the config and the
+        newest shard. Of a room that is new here these come first, of all. One at a time for each room.
         """
         async with self._one_at_a_time(f"room:{room_id}"):
             await self._room(room_id)
 
     async def _room(self, room_id: RoomId) -> None:
-        await self.document(doc_id("config", room_id=room_id))
-        is_new = await self._call(partial(differences.newest_shard, room_id=room_id)) is None
-        if is_new:
-            await self._months(room_id)
-        if await self._reconciler.room(room_id):
+        is_known = await self._call(lambda engine: engine.roots.speaker(room_id) is not None)
+        if not is_known:  # nobody tells its root who does not know us to be in it, so that may be all there is
+            await self.newest(room_id)
+        compared = await self._reconciler.room(room_id)
+        config = doc_id("config", room_id=room_id)
+        if compared.heard:
             self._unanswered.discard(room_id)
-            if not is_new:
-                await self._months(room_id, await self._call(partial(differences.older_shards, room_id=room_id)))
+            if of := await self._others(config, compared.alike):
+                await self.document(config, of)
+                await self._months(room_id, await self._call(partial(differences.older_shards, room_id=room_id)), of)
             return
         self._unanswered.add(room_id)
+        await self.document(config)
         for name in await self._call(partial(differences.of_extensions, room_id=room_id)):
             await self.document(name)
-        if not is_new:
+        await self._months(room_id)
+
+    async def newest(self, room_id: RoomId) -> None:
+        """``Asks.newest``."""
+        await self.document(doc_id("config", room_id=room_id))
+        if await self._call(partial(differences.newest_shard, room_id=room_id)) is None:
             await self._months(room_id)
 
-    async def _months(self, room_id: RoomId, alike: Collection[str] = ()) -> None:
-        """Ask for this month and the one before."""
+    async def _others(self, name: str, but: Collection[str]) -> frozenset[str]:
+        """Return the peers that can be asked for a document now, without some."""
+        may = await self._call(lambda engine: engine.audience.answers(name, b""))
+        return frozenset(
+            peer for peer in self.asking.linked() if peer not in but and (peer == ANYBODY or may is None or peer in may)
+        )
+
+    async def _months(self, room_id: RoomId, alike: Collection[str] = (), of: Collection[str] | None = None) -> None:
+        """Ask these peers, or all, for this month and the one before."""
         this = await self._call(lambda engine: engine.shards.current_month())
         ahead = await self._call(partial(differences.months_ahead, room_id=room_id))
         for month in (previous_month(this), this, *ahead):
-            await self.month(room_id, month, alike)
+            await self.month(room_id, month, alike, of)
 
     def take_unanswered(self) -> set[RoomId]:
         """Return the rooms of which no member has answered since the last call, or is alone in; some may be gone."""
         found, self._unanswered = self._unanswered, set()
         return found
 
-    async def month(self, room_id: RoomId, month: str, alike: Collection[str] = ()) -> int:
+    async def month(
+        self, room_id: RoomId, month: str, alike: Collection[str] = (), of: Collection[str] | None = None
+    ) -> int:
         """Ask for a month's shards, the next one until one is empty; return how many updates came.
 
         Args:
             room_id: the room.
             month: ``YYYY-MM``.
             alike: documents that are here as everywhere else, and so are not asked for.
+            of: node ids of the peers that are asked; None for all that may know.
         """
         total = 0
         for index in range(MAX_SUB_SHARD + 1):
             name = doc_id("index", room_id=room_id, shard_id=sub_shard(month, index))
             if name in alike:
                 continue
-            total += await self.document(name)
+            total += await self.document(name, of)
             if await self._call(partial(differences.is_empty, name=name)):
                 break
         return total
 
-    async def document(self, name: str) -> int:
+    async def document(self, name: str, of: Collection[str] | None = None) -> int:
         """Ask for what a document lacks, until nobody has more; return how many updates came.
 
         One at a time for each document.
+
+        Args:
+            name: its id.
+            of: node ids of the peers that are asked; None for all that may know.
         """
         async with self._one_at_a_time(name):
-            return await self._document(name)
+            return await self._document(name, of)
 
     @asynccontextmanager
     async def _one_at_a_time(self, name: str) -> AsyncIterator[None]:
@@ -229,13 +251,13 @@ class Sync:
             if not lock.locked() and not lock.statistics().tasks_waiting:
                 self._locks.pop(name, None)
 
-    async def _document(self, name: str) -> int:
+    async def _document(self, name: str, of: Collection[str] | None) -> int:
         place = parse_doc_id(name)
         total = 0
         for _ in range(MAX_ROUNDS):
             vector = await self._call(partial(differences.vector, name=name))
             late = partial(self._late, name)
-            answers = await self._answers(channel_key(name, Channel.STATE), encode_vector(vector), late)
+            answers = await self._answers(channel_key(name, Channel.STATE), encode_vector(vector), late, of)
             outcome = ArrivalReport()
             for answer in answers:
                 outcome.add(await self._take_of(place.room_id, answer))
@@ -293,25 +315,39 @@ class Sync:
             payload = seal_offer(VerifyKey(record.key), payload)
         return bool(await self.ask(key, payload))
 
-    async def inbox(self, entity: EntityId, known: Collection[RoomId]) -> list[Bundle]:
-        """Ask which rooms one of our entities is a member of, beside those that are known."""
-        return await self._ask(doc_id("inbox", entity_id=entity), encode_known(known))
+    async def inbox(
+        self, entity: EntityId, known: Collection[RoomId], of: Collection[str] | None = None
+    ) -> list[Bundle]:
+        """Ask these peers, or all, which rooms one of our entities is a member of, beside those that are known."""
+        answers = await self._answers(doc_id("inbox", entity_id=entity), encode_known(known), of=of)
+        return [answer.said for answer in answers]
 
     async def ask(self, key: str, payload: bytes) -> list[bytes]:
         """Ask those who may know what is at a key, and return what they answer as it came."""
         peers = await self._call(lambda engine: engine.audience.answers(key, b""))
         return [answer.said for answer in await self.asking.ask(key, payload, peers, _as_it_came)]
 
-    async def fetch(self, key: str, body: bytes, late: Late[bytes] | None = None) -> list[bytes]:
+    async def fetch(self, key: str, body: bytes) -> list[bytes]:
         """Ask as one of ours who may be told, and return the answers, opened; nobody is asked where none may."""
-        return [answer.said for answer in await self._fetch(key, body, _as_it_came, late)]
+        return [answer.said for answer in await self._fetch(key, body, _as_it_came)]
+
+    async def fetch_from(self, key: str, body: bytes, late: Late[bytes]) -> list[Answer[bytes]]:
+        """``Asks.fetch_from``."""
+        return await self._fetch(key, body, _as_it_came, late)
 
     async def _fetch(
-        self, key: str, body: bytes, opens: Callable[[bytes], T], late: Late[T] | None = None
+        self,
+        key: str,
+        body: bytes,
+        opens: Callable[[bytes], T],
+        late: Late[T] | None = None,
+        of: Collection[str] | None = None,
     ) -> list[Answer[T]]:
         asked, peers = await self._call(lambda engine: (ask(engine, key, body), engine.audience.answers(key, body)))
         if asked is None:
             return []
+        if of is not None:
+            peers = frozenset(of) if peers is None else peers.intersection(of)
         return await self.asking.ask(key, asked.payload, peers, lambda raw: opens(asked.opened(raw)), late)
 
     async def _take_of(self, room_id: RoomId | None, answer: Answer[Bundle]) -> ArrivalReport:
@@ -339,8 +375,10 @@ class Sync:
     async def _ask(self, key: str, body: bytes, late: Late[Bundle] | None = None) -> list[Bundle]:
         return [answer.said for answer in await self._answers(key, body, late)]
 
-    async def _answers(self, key: str, body: bytes, late: Late[Bundle] | None = None) -> list[Answer[Bundle]]:
-        return await self._fetch(key, body, decode_bundle, late)
+    async def _answers(
+        self, key: str, body: bytes, late: Late[Bundle] | None = None, of: Collection[str] | None = None
+    ) -> list[Answer[Bundle]]:
+        return await self._fetch(key, body, decode_bundle, late, of)
 
 
 def _as_it_came(answer: bytes) -> bytes:

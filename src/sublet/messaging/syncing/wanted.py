@@ -10,9 +10,15 @@ from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 @dataclass(frozen=True, slots=True)
 class WantedDocument:
-    """What a document lacks here."""
+    """What a document lacks here.
+
+    Args:
+        name: its id.
+        of: node ids of the peers that are asked; None for all that may know.
+    """
 
     name: str
+    of: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

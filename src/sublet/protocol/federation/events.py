@@ -203,7 +203,7 @@ def failure_result(code: FederationCode, message: str, reason: str = "", **more:
     metadata: dict[str, AnyJson] = {"error_code": str(code)}
     if reason:
         metadata["reason"] = reason
-    metadata |= cast("dict[str, AnyJson]", more)
+    metadata |= more
     return TaskResult(success=False, output=message[:MAX_OUTPUT_CHARS], exit_code=-1, metadata=metadata)
 
 

@@ -17,6 +17,7 @@ from sublet.protocol.ezagent.sealing import device_statements as said
 from sublet.protocol.ezagent.sealing.device_statements import DeviceStatement, parse_statement
 from sublet.protocol.ezagent.sealing.devices import MAX_DEVICES, DeviceList, evaluate, first_device, tip
 from sublet.protocol.ezagent.sealing.wire import NO_ID, device_id
+from support.budgets import examples
 
 ALICE = "@alice:a.example"
 
@@ -264,7 +265,7 @@ def test_a_name_can_be_printed_and_is_short() -> None:
             said.add(first.key, ALICE, NO_ID, second.public, name, second.seal_key, b"")
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.integers(0, 1 << 32))
 def test_devices_that_know_the_same_agree_and_who_was_removed_is_out(seed: int) -> None:
     chance = random.Random(seed)

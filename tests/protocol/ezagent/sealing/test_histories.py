@@ -20,6 +20,7 @@ from sublet.protocol.ezagent.sealing.events import Complaint, DeviceRenewed, Sta
 from sublet.protocol.ezagent.sealing.state import History, OwnDevice, Phase, phase_of
 from sublet.protocol.ezagent.sealing.statements import EpochName, KeyStatement, Kind, commit, make_statement
 from sublet.protocol.ezagent.sealing.wire import NO_ID
+from support.budgets import examples
 from support.sealed_rooms import ROOM, Peer, said_by, settle
 
 PLANTED = b"the planted words"
@@ -126,7 +127,7 @@ def agree(peers: list[Peer]) -> bool:
     return len({peer.state.current for peer in peers}) == 1 and all(peer.phase() is Phase.READY for peer in peers)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 1 << 32), st.integers(1, 30))
 def test_honest_members_come_to_one_key_and_nobody_is_accused(seed: int, steps: int) -> None:
     story = Story(seed)
@@ -142,7 +143,7 @@ def test_honest_members_come_to_one_key_and_nobody_is_accused(seed: int, steps: 
     assert all(not peer.complaints() for peer in story.peers)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 1 << 32), st.integers(1, 30))
 def test_who_was_removed_opens_nothing_that_was_written_by_who_knew_it(seed: int, steps: int) -> None:
     story = Story(seed)
@@ -170,7 +171,7 @@ def test_who_was_removed_opens_nothing_that_was_written_by_who_knew_it(seed: int
     assert all(one.reads(after[-1]) == PLANTED for one in stays)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 1 << 32), st.integers(4, 30))
 def test_a_hostile_member_holds_nobody_up_that_is_not_told(seed: int, steps: int) -> None:
     story = Story(seed, hostile="@a:x")
@@ -187,7 +188,7 @@ def test_a_hostile_member_holds_nobody_up_that_is_not_told(seed: int, steps: int
     assert accused <= {peer.id for peer in story.peers if peer.entity == "@a:x"}
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 1 << 32), st.integers(1, 20))
 def test_whoever_steals_a_device_reads_nothing_of_before_its_keys_were_rotated_and_deleted(
     seed: int, steps: int
@@ -224,7 +225,7 @@ def test_whoever_steals_a_device_reads_nothing_of_before_its_keys_were_rotated_a
     assert thief.reads(after) == PLANTED
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 1 << 32), st.integers(1, 25))
 def test_who_never_was_a_member_opens_nothing(seed: int, steps: int) -> None:
     story = Story(seed)
@@ -238,7 +239,7 @@ def test_who_never_was_a_member_opens_nothing(seed: int, steps: int) -> None:
     assert eve.state.keys.keys() == {eve.state.current} - {None}
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 1 << 32), st.integers(1, 25))
 def test_a_new_member_of_a_room_without_history_opens_nothing_of_before(seed: int, steps: int) -> None:
     story = Story(seed)
@@ -286,7 +287,7 @@ def _anything(chance: random.Random, peers: list[Peer]) -> list[KeyStatement]:
     return said
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.integers(0, 1 << 32), st.sampled_from([100, 250, 1_000]), st.sampled_from([150, 400, 4_000]))
 def test_in_whatever_order_and_how_often_statements_come_the_outcome_is_the_same(
     seed: int, one: int, all_: int
