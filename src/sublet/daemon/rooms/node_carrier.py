@@ -13,11 +13,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import anyio
 import anyio.to_thread
+from anyio.streams.memory import MemoryObjectSendStream
 
 from sublet import deadlines
-from sublet.daemon.tasks.own_tasks import OwnTasks
 from sublet.federation.ports import KnownNode, What
+from sublet.tasks import start_alone
 
 if TYPE_CHECKING:
     from sublet.messaging.backends.zenoh_link import AskedOfUs
@@ -28,6 +30,8 @@ KEYS: Final[dict[What, str]] = {"event": "ezagent/federation/event", "server": "
 ASK_SECONDS: Final = 5.0
 MAX_PENDING_OF_PEER: Final = 32
 """Of what a peer has asked and was not answered yet; a further question is dropped."""
+MAX_PENDING: Final = 1_024
+"""Of what all of them have asked."""
 MAX_BLOCKED: Final = 16
 """Questions and answers that wait for congested links at one time."""
 
@@ -41,7 +45,7 @@ class NodeCarrier:
         self._network: ZenohNetwork | None = None
         self._answer: Answer | None = None
         self._changed: Callable[[], None] = lambda: None
-        self._tasks = OwnTasks()
+        self._come: MemoryObjectSendStream[tuple[What, AskedOfUs]] | None = None
         self._blocked = anyio.CapacityLimiter(MAX_BLOCKED)
         self._lock = threading.Lock()
         self._pending = Counter[str]()
@@ -53,7 +57,11 @@ class NodeCarrier:
 
     async def serve(self) -> None:
         """Answer what comes, until cancelled."""
-        await self._tasks.run()
+        self._come, come = anyio.create_memory_object_stream[tuple[What, "AskedOfUs"]](MAX_PENDING)
+        async with anyio.create_task_group() as group:
+            with come:
+                async for what, query in come:
+                    start_alone(group, "an answer to a node", self._give, what, query)
 
     def attach(self, network: ZenohNetwork) -> None:
         """Use the network of rooms, which runs now."""
@@ -111,8 +119,14 @@ class NodeCarrier:
         _soon(loop, lambda: self._begin_answer(what, query))
 
     def _begin_answer(self, what: What, query: AskedOfUs) -> None:
-        if not self._tasks.start("an answer to a node", self._give, what, query):
-            self._over(query)
+        try:
+            if self._come is not None:
+                self._come.send_nowait((what, query))
+                return
+        except (anyio.WouldBlock, anyio.BrokenResourceError):
+            pass
+        self._over(query)
+        query.drop()
 
     async def _give(self, what: What, query: AskedOfUs) -> None:
         try:
