@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -90,21 +92,24 @@ def test_an_agent_of_another_node_is_found_and_asked_as_if_it_were_here(pair_of:
     assert "node_task" in told
 
 
-def test_a_task_that_a_kill_interrupts_is_answered_so_and_never_run_again(
+def test_a_node_that_goes_is_gone_and_a_kill_interrupts_what_it_did_for_good(
     pair_of: tuple[Daemon, Daemon], tmp_path: Path
 ) -> None:
     alice, bob = pair_of
     until_known(alice, "worker-1@kitchen.local")
-    runs = tmp_path / "home" / "runs"
-    bob.run("down")
-    bob.wait_gone()
-    gone = failed(alice, "@worker-1@bob echo hi", "--timeout", "5")
-    assert gone["metadata"]["error_code"] in ("NODE_UNREACHABLE", "AGENT_NOT_FOUND")
-    wait_for(lambda: "worker-1@kitchen.local" not in addresses(alice), 20, "the end of its agent")
-    bob.up(agent=SHELL)
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(failed, alice, f"@worker-1@bob echo run >> {tmp_path}/none; sleep 60", "--timeout", "60")
+        wait_for(lambda: "started" in bob.run("events", "--json").stdout, 30, "its start")
+        bob.kill(signal.SIGKILL)
+        bob.up(agent=SHELL)
+        result = asking.result(90)
+    assert (result["metadata"]["error_code"], result["metadata"]["reason"]) == ("TIMEOUT", "interrupted")
     until_known(alice, "worker-1@kitchen.local")
     assert alice.json("ask", "@worker-1@bob echo back")["result"].strip() == "back"
-    assert not runs.exists()
+    bob.run("down")
+    bob.wait_gone()
+    wait_for(lambda: "worker-1@kitchen.local" not in addresses(alice), 30, "the end of its agent")
+    assert failed(alice, "@worker-1@bob echo hi")["metadata"]["error_code"] == "NODE_UNREACHABLE"
 
 
 def test_another_namespace_is_another_world(tmp_path: Path) -> None:
