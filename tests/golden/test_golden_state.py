@@ -124,6 +124,7 @@ COPIES: Mapping[str, Mapping[str, str]] = {
     "messages-10": {"messaging.db.v10": "messaging.db"},
     "messages-13": {"messaging.db.v13": "messaging.db"},
     "messages-14": {},
+    "federation-1": {},
 }
 """What each frozen state leaves beside it when this version has taken it up, and which file of it that is."""
 

@@ -152,7 +152,7 @@ class Asking:
             receipt: Receipt | None = None
             if neighbour.name is not None and neighbour.greeted and rest > 0:
                 here = self._table.find(AgentAddress(asked.to.agent_id, neighbour.name)) is not None
-                if not here and not asked.queue_if_offline:
+                if not here and (not asked.queue_if_offline or rest <= OFFLINE_LOOK_SECONDS):
                     return failure_result(
                         FederationCode.AGENT_NOT_FOUND, f"there is no agent {asked.to.agent_id} on {asked.to.node}"
                     )
