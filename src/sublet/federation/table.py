@@ -172,7 +172,7 @@ class AgentTable:
         yield from self._able.get(capability, {}).values()
 
     def of_node(self, node: NodeName) -> list[AgentEntry]:
-        """Return the agents of a node."""
+        """Return what is known of the agents of one node, in the order in which they came."""
         return list(self._nodes.get(node, {}).values())
 
     def all(self) -> list[AgentEntry]:

@@ -89,7 +89,7 @@ class Messaging:
         relay: RelayKeeper | None = None,
         nodes: NodeCarrier | None = None,
     ) -> None:
-        self._nodes = nodes
+        self._nodes = nodes or NodeCarrier()
         self._relay = relay if relay is not None and relay.relay is not None else None
         self._services = services
         self._consent = consent
@@ -253,13 +253,8 @@ class Messaging:
         async with service.running():
             self._service = service
             self._settled.set()
-            if self._nodes is not None:
-                self._nodes.attach(network)
-            try:
+            with self._nodes.attached(network):
                 yield RunningRooms(service, network, healing, registry, entities, self._relay, self._services)
-            finally:
-                if self._nodes is not None:
-                    self._nodes.detach()
 
     async def _join(self, network: ZenohNetwork, links: Links) -> None:
         """Keep to the buses of all paired daemons, until cancelled.

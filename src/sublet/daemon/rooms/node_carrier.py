@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -63,22 +63,23 @@ class NodeCarrier:
                 async for what, query in come:
                     start_alone(group, "an answer to a node", self._give, what, query)
 
-    def attach(self, network: ZenohNetwork) -> None:
-        """Use the network of rooms, which runs now."""
+    @contextmanager
+    def attached(self, network: ZenohNetwork) -> Iterator[None]:
+        """Use the network of rooms while the context is open."""
         loop = asyncio.get_running_loop()
         self._network = network
         network.on_change(lambda: _soon(loop, self._tell_changed))
         for what, key in KEYS.items():
             self._ends.append(network.serve_peers(key, partial(self._came, loop, what)))
         self._tell_changed()
-
-    def detach(self) -> None:
-        """Use it no more: it ends."""
-        self._network = None
-        for end in self._ends:
-            end()
-        self._ends.clear()
-        self._tell_changed()
+        try:
+            yield
+        finally:
+            self._network = None
+            for end in self._ends:
+                end()
+            self._ends.clear()
+            self._tell_changed()
 
     def reaches(self, node: KnownNode) -> bool:
         """``Carrier.reaches``."""

@@ -39,6 +39,7 @@ from sublet.messaging.backends.zenoh_link import (
     both,
     direct,
     nothing,
+    of_a_peer,
     sample_of,
 )
 from sublet.messaging.links.declared import EVERYTHING
@@ -141,18 +142,8 @@ class ZenohNetwork:
         )
 
     def serve_peers(self, key: str, callback: Callable[[AskedOfUs], None]) -> Callable[[], None]:
-        """Answer queries for an exact key of peers whose key their link has proven, and nobody else's.
-
-        The result ends it. Each query says whose it is.
-        """
-
-        def asked(query: AskedOfUs) -> None:
-            if query.peer == ANYBODY:
-                query.drop()
-            else:
-                callback(query)
-
-        return self._serving.add(key, asked)
+        """Answer queries of peers whose key their link has proven, each of which says whose it is; nobody else's."""
+        return self._serving.add(key, partial(of_a_peer, callback))
 
     def linked(self) -> Collection[str]:
         """Return the peers to which there is a link, and ``ANYBODY`` where others may be reached."""

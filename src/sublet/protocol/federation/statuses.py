@@ -1,4 +1,4 @@
-"""The states of an agent, in one table (federation appendix A, as DESIGN 13 mends it).
+"""The states of an agent, in one table (federation appendix A, mended).
 
 The specification's picture lets an agent that failed only shut down. Here it recovers, and anyone may shut down.
 """
