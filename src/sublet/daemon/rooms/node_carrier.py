@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 import anyio.to_thread
@@ -19,11 +19,13 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from sublet import deadlines
 from sublet.federation.ports import KnownNode, What
+from sublet.messaging.ports.network import ANYBODY
 from sublet.tasks import start_alone
 
 if TYPE_CHECKING:
     from sublet.messaging.backends.zenoh_link import AskedOfUs
     from sublet.messaging.backends.zenoh_network import ZenohNetwork
+    from sublet.messaging.ports.network import PeerQuery
 
 KEYS: Final[dict[What, str]] = {"event": "ezagent/federation/event", "server": "ezagent/federation/server"}
 """Below the one pattern that a daemon declares on the link of a peer."""
@@ -59,7 +61,7 @@ class NodeCarrier:
         """Answer what comes, until cancelled."""
         self._come, come = anyio.create_memory_object_stream[tuple[What, "AskedOfUs"]](MAX_PENDING)
         async with anyio.create_task_group() as group:
-            with come:
+            with self._come, come:
                 async for what, query in come:
                     start_alone(group, "an answer to a node", self._give, what, query)
 
@@ -70,7 +72,9 @@ class NodeCarrier:
         self._network = network
         network.on_change(lambda: _soon(loop, self._tell_changed))
         for what, key in KEYS.items():
-            self._ends.append(network.serve_peers(key, partial(self._came, loop, what)))
+            # Each query of Zenoh's network says whose link it came on.
+            came = cast("Callable[[PeerQuery], None]", partial(self._came, loop, what))
+            self._ends.append(network.serve(key, came))
         self._tell_changed()
         try:
             yield
@@ -111,9 +115,9 @@ class NodeCarrier:
         self._changed()
 
     def _came(self, loop: asyncio.AbstractEventLoop, what: What, query: AskedOfUs) -> None:
-        """Take a question, in Zenoh's thread: it only hands over."""
+        """Take a question, in Zenoh's thread: it only hands over. One of a link that proves nobody is dropped."""
         with self._lock:
-            if self._pending[query.peer] >= MAX_PENDING_OF_PEER:
+            if query.peer == ANYBODY or self._pending[query.peer] >= MAX_PENDING_OF_PEER:
                 query.drop()
                 return
             self._pending[query.peer] += 1

@@ -247,11 +247,3 @@ def both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], Non
         other()
 
     return end
-
-
-def of_a_peer(callback: Callable[[AskedOfUs], None], query: AskedOfUs) -> None:
-    """Hand on the query of a peer whose key its link has proven, and drop any other."""
-    if query.peer == ANYBODY:
-        query.drop()
-    else:
-        callback(query)

@@ -39,7 +39,6 @@ from sublet.messaging.backends.zenoh_link import (
     both,
     direct,
     nothing,
-    of_a_peer,
     sample_of,
 )
 from sublet.messaging.links.declared import EVERYTHING
@@ -79,7 +78,7 @@ class ZenohNetwork:
         """By peer; those that prove none by a name that is no node id."""
         self._joined: dict[str, Endpoints] = {}
         self._hearing = LocalKeys[Callable[[Sample], None]]()
-        self._serving = LocalKeys[Callable[[AskedOfUs], None]]()
+        self._serving = LocalKeys[Callable[[PeerQuery], None]]()
         self._tokens = Tokens()
         self._announced = Announced(lambda key: self._declare(partial(self._token, key)))
         self._declare(self._on_peers(self._declare_everything), self._tokens.gone)
@@ -140,10 +139,6 @@ class ZenohNetwork:
                 )
             ),
         )
-
-    def serve_peers(self, key: str, callback: Callable[[AskedOfUs], None]) -> Callable[[], None]:
-        """Answer queries of peers whose key their link has proven, each of which says whose it is; nobody else's."""
-        return self._serving.add(key, partial(of_a_peer, callback))
 
     def linked(self) -> Collection[str]:
         """Return the peers to which there is a link, and ``ANYBODY`` where others may be reached."""

@@ -44,7 +44,7 @@ class _Event(BaseModel):
 
 
 class AgentRegistered(_Event):
-    """An agent is there."""
+    """Which agent a node has from now on, and what it can do."""
 
     event_type: Literal["io.cis.agent.registered"] = "io.cis.agent.registered"
     agent_id: AgentId
