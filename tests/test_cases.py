@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -19,17 +19,22 @@ def ids(text: str) -> set[str]:
     return {f"D{number}" for number in _ID.findall(text.replace("_", " "))}
 
 
-def named() -> Iterator[tuple[str, str]]:
-    """Yield each id after which a test is named, with the test."""
+@cache
+def named() -> tuple[tuple[str, str], ...]:
+    """Return each id after which a test is named, with the test."""
+    found: list[tuple[str, str]] = []
     for path in sorted(TESTS.rglob("test_*.py")):
-        module = ast.parse(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if not ids(text):
+            continue
+        module = ast.parse(text)
         where = path.relative_to(TESTS).as_posix()
         tests = [one for one in module.body if isinstance(one, _TEST) and one.name.startswith("test_")]
-        for one in ids(ast.get_docstring(module) or "") if tests else ():
-            yield one, where
+        found += [(one, where) for one in ids(ast.get_docstring(module) or "") if tests]
         for test in tests:
-            for one in ids(f"{test.name} {ast.get_docstring(test) or ''}"):
-                yield one, f"{where}::{test.name}"
+            of_test = ids(f"{test.name} {ast.get_docstring(test) or ''}")
+            found += [(one, f"{where}::{test.name}") for one in of_test]
+    return tuple(found)
 
 
 def test_each_case_has_a_test() -> None:

@@ -19,6 +19,8 @@ pytestmark = pytest.mark.anyio
 WAIT_SECONDS = 60.0
 TOGETHER = 10
 """Services that one pair of daemons outlives."""
+AT_LEAST_EACH = 2
+"""Work is lent after so many of them have failed and run again: a delegation costs more than all the rest."""
 
 SERVICES = (
     "a2a",
@@ -76,7 +78,8 @@ async def test_the_daemon_outlives_each_of_its_services(
             while not saboteur.run_everywhere(SERVICES):
                 await anyio.sleep(0.01)
         assert {name for name in saboteur.names() if not name.startswith("rooms: index ")} == set(SERVICES)
-        for number, name in enumerate(SERVICES[first : first + TOGETHER]):
+        failed = SERVICES[first : first + TOGETHER]
+        for number, name in enumerate(failed, 1):
             with anyio.fail_after(WAIT_SECONDS):
                 await saboteur.fail(name)
             for daemon in (lender, worker):
@@ -86,4 +89,5 @@ async def test_the_daemon_outlives_each_of_its_services(
                 assert (found.state, found.restarts) == ("running", 1), name
                 assert found.last_error == "RuntimeError: thrown on purpose"
                 assert found.failed_at is not None
-            assert await delegated(lender, tmp_path / f"project-{number}") == "works\n", name
+            if number % AT_LEAST_EACH == 0 or name == failed[-1]:
+                assert await delegated(lender, tmp_path / f"project-{number}") == "works\n", name

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
@@ -257,7 +258,18 @@ def test_each_module_that_decides_is_there_and_has_tests() -> None:
 @pytest.mark.parametrize("row", load(), ids=lambda row: row.mutation[:60])
 def test_what_is_explained_is_a_mutant_with_a_reason(row: Explained) -> None:
     assert len(row.reason.split()) >= 5
-    assert row.mutation in {mutant.name for mutant in MutatedModule(PACKAGE, row.file).of_function(row.function)}
+    assert row.mutation in names_of_mutants(row.file, row.function)
+
+
+@cache
+def mutated(file: str) -> MutatedModule:
+    """Return a module, parsed once for all of its rows."""
+    return MutatedModule(PACKAGE, file)
+
+
+@cache
+def names_of_mutants(file: str, function: str) -> frozenset[str]:
+    return frozenset(mutant.name for mutant in mutated(file).of_function(function))
 
 
 def test_nothing_is_explained_twice() -> None:

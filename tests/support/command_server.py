@@ -177,9 +177,12 @@ def command_server() -> CommandServer:
 
 def serve(channel: socket.socket) -> None:
     """Fork for each message until the other side has gone."""
-    import typer._adapters  # noqa: F401 - what forks need not load
+    import rich.console
+    import rich.table  # noqa: F401
+    import typer._adapters
+    import typer._click.decorators  # noqa: F401
 
-    from sublet.cli import app, entry  # noqa: F401
+    from sublet.cli import app, entry, rendering  # noqa: F401
     from sublet.cli.command_table import TABLE, import_command
     from sublet.daemon import api
     from sublet.daemon.control import client  # noqa: F401
@@ -187,6 +190,7 @@ def serve(channel: socket.socket) -> None:
     for name, command in TABLE.items():
         import_command(name, command)
     import_below(api)
+    import_below(rendering)
     build_models()
     # A collection in a fork would copy all that it looks through.
     gc.collect()

@@ -40,6 +40,11 @@ OWN_NETWORK: Final = "/proc/self/ns/net"
 _CLONE_NEWNET: Final = 0x40000000
 _FACES_OF_PERSONS: Final = ("sublet.cli", "sublet.__main__")
 """What a daemon does not load, and the modules of which look at terminals."""
+_IMPORTED_LATE: Final = (
+    *("_strptime", "certifi", "httpcore", "uvicorn.lifespan.off"),
+    *("encodings.ascii", "encodings.idna", "encodings.utf_16_be"),
+)
+"""What others import for a daemon once they need it."""
 
 
 def fork_daemons_by(channel: socket.socket) -> None:
@@ -100,8 +105,27 @@ def _load() -> None:
 
     import_below(sublet, _FACES_OF_PERSONS)
     build_models()
+    for name in _IMPORTED_LATE:
+        importlib.import_module(name)
+    _keep_what_is_compiled()
     for name in ("reaching.background", "reaching.serving", "errors"):
         importlib.import_module(f"sublet.cli.{name}")
+
+
+def _keep_what_is_compiled() -> None:
+    """Compile what a daemon compiles once, for its start or its first delegation: Python and the product keep it."""
+    from starlette.routing import compile_path
+
+    from sublet.daemon.api.delegations import CreateDelegation
+    from sublet.daemon.operations.document import declarations
+    from sublet.daemon.storage.lent_directories import directory_rules
+    from sublet.web.room_routes import OF_ROOMS
+    from sublet.web.routes import OF_THE_PAGE
+
+    stated = [one.path for _, operations in declarations() for one in operations.values()]
+    for path in (*stated, *OF_THE_PAGE, *(path for path, _ in OF_ROOMS)):
+        compile_path(path)
+    directory_rules(CreateDelegation(workspace_dir="/", peer="bob", prompt="Go."), "workspace", "hidden")
 
 
 def _become(wanted: Mapping[str, object], fds: Sequence[int]) -> NoReturn:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 SRC = Path(__file__).parents[2] / "src"
@@ -21,9 +21,12 @@ BY_TEXT = frozenset({"getattr", "setattr", "hasattr", "delattr"})
 
 def private_uses() -> set[tuple[str, str]]:
     """Return pairs of our module and the name that it uses."""
-    trees = {_module(path): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SRC.rglob("*.py"))}
-    own = {name for tree in trees.values() for name in _defined(tree)}
-    return {(module, name) for module, tree in trees.items() for name in _used(tree, own)}
+    # To walk through a module takes longer than to parse it, so each is walked through once.
+    modules = {
+        _module(path): [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))] for path in sorted(SRC.rglob("*.py"))
+    }
+    own = {name for nodes in modules.values() for name in _defined(nodes)}
+    return {(module, name) for module, nodes in modules.items() for name in _used(nodes, own)}
 
 
 def _module(path: Path) -> str:
@@ -38,8 +41,8 @@ def _is_protocol(node: ast.ClassDef) -> bool:
     return any(ast.unparse(base).partition("[")[0] in ("Protocol", "typing.Protocol") for base in node.bases)
 
 
-def _defined(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _defined(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -47,17 +50,15 @@ def _defined(tree: ast.Module) -> Iterator[str]:
                 yield node.attr
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
-    for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             for line in node.body:
                 if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "__slots__":
                     yield from ast.literal_eval(line.value)
 
 
-def _used(tree: ast.Module, own: set[str]) -> Iterator[str]:
-    declared = set(_declared(tree))
-    yield from declared
-    for node in ast.walk(tree):
+def _used(nodes: Sequence[ast.AST], own: set[str]) -> Iterator[str]:
+    yield from _declared(nodes)
+    for node in nodes:
         if isinstance(node, ast.Attribute) and _is_private(node.attr) and node.attr not in own:
             if not {ast.unparse(node), f"*.{node.attr}"} & DOCUMENTED:
                 yield node.attr
@@ -67,8 +68,7 @@ def _used(tree: ast.Module, own: set[str]) -> Iterator[str]:
             # A constant that lists names, to be read by their text.
             values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
             names = [text for text in _texts(values) if text.isidentifier()]
-            slots = "__slots__" in ast.unparse(node)
-            if names and len(names) == len(values) and not slots:
+            if names and len(names) == len(values) and "__slots__" not in ast.unparse(node):
                 yield from filter(_is_private, names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             yield from _imported(node.module, [one.name for one in node.names])
@@ -77,9 +77,9 @@ def _used(tree: ast.Module, own: set[str]) -> Iterator[str]:
                 yield from _imported(one.name, [])
 
 
-def _declared(tree: ast.Module) -> Iterator[str]:
+def _declared(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Yield the private names that a protocol of ours says an object of another's has."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ClassDef) and _is_protocol(node):
             for line in node.body:
                 if isinstance(line, ast.AnnAssign) and _is_private(ast.unparse(line.target)):
