@@ -107,7 +107,7 @@ PROBES: list[Probe] = [
     FailureProbe(
         name="federation: a file of the owner's that is none",
         covers=["daemon.federation.settings_file:SettingsFile.watch"],
-        throw=throwing(test_parts.test_a_bad_file_changes_nothing_and_is_told_until_it_is_mended),
+        throw=throwing(test_parts.test_the_file_is_watched_and_who_looks_is_told),
     ),
     Reason(
         name="federation: the journal's file, and a field of an answer",

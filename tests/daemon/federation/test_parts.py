@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import anyio
 import pytest
 
 from sublet.daemon.api.sessions import AskAnswer, AskBegun, AskOutput
 from sublet.daemon.federation import ledger as ledgers
+from sublet.daemon.federation import settings_file as settings_files
 from sublet.daemon.federation.admission import NodeAdmission
 from sublet.daemon.federation.ledger import FORGOTTEN, MAX_NAMES_OF_KEY, FederationLedger
 from sublet.daemon.federation.ledger_schema import STORE_NAME
@@ -132,6 +134,21 @@ async def test_a_bad_file_changes_nothing_and_is_told_until_it_is_mended(tmp_pat
     path.unlink()
     assert file._look()
     assert (file.now().enabled, file.remark) == (True, "")
+
+
+async def test_the_file_is_watched_and_who_looks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings_files, "LOOK_SECONDS", 0.01)
+    path, changed = tmp_path / FEDERATION_FILE, anyio.Event()
+    file = await SettingsFile.load(path)
+    path.write_text("[agent_federation]\nenabled = 5\n")
+    async with anyio.create_task_group() as group:
+        group.start_soon(file.watch, changed.set)
+        await anyio.sleep(0.05)
+        assert not changed.is_set()
+        path.write_text("[agent_federation]\nenabled = false\n")
+        await changed.wait()
+        group.cancel_scope.cancel()
+    assert not file.now().enabled
 
 
 def admission(*rules: dict[str, Any], log: KeptDecisions | None = None) -> NodeAdmission:

@@ -46,7 +46,11 @@ class Bus:
 
     def serve(self, key: str, callback: Callable[[Any], None]) -> Callable[[], None]:
         self.serving[key] = callback
-        return lambda: self.serving.pop(key, None)
+
+        def end() -> None:
+            del self.serving[key]
+
+        return end
 
     def linked(self) -> set[str]:
         return {BOB.id}
