@@ -2,7 +2,7 @@
 
     python benchmarks/convergence.py [--seeds N] [--operations M] [--only KIND] [--seed S] [--daemons N] [--processes]
                                      [--shrink SECONDS] [--script FILE] [--minutes M] [--markdown]
-                                     [--results [FILE]] [--anew] [--of COMMIT]
+                                     [--results [FILE]] [--older]
 
 A history is made of a seed: two to six daemons do everything that can be done in rooms, and faults of one kind come
 over them. After the last repair every member has to show all that was acknowledged, equal and in the same order, within
@@ -12,11 +12,11 @@ were late. By default the daemons are whole messaging services over Zenoh and pi
 each gets its share of the seeds. ``--only KIND --seed S --seeds 1`` plays one again, ``--shrink`` shortens each that
 fails, and ``--script`` plays what that printed. Exit status 1 where anything was lost or differed.
 
-``--results`` keeps what came of each history as a line of ``benchmarks/convergence.jsonl``, or of another file. What
-is kept there as right is not played again and counts all the same, so 200 histories can be gathered in several runs and
-over days; one that was not right is played again once the code has changed, and ``--anew`` plays all that this state of
-the code has not played. ``--seeds 0 --results --markdown`` writes the table of those that really ran, and names the
-commits that they were of; ``--of COMMIT`` shows those of one alone.
+``--results`` keeps what came of each history as a line of ``benchmarks/convergence.jsonl``, or of another file, with a
+digest of the code that was played: rooms, their protocol, and what plays histories. What this code has played is not
+played again, so 200 histories can be gathered in several runs and over days, while other parts change.
+``--seeds 0 --results --markdown`` writes the table of those that this code has played; with ``--older`` those count too
+that other code has played, and none of them that was right is played again.
 """
 
 from __future__ import annotations
@@ -113,8 +113,7 @@ def _options() -> argparse.Namespace:
         const=GATHERED,
         help="keep what came of each, and play none twice",
     )
-    parser.add_argument("--anew", action="store_true", help="play those too that only other code has played")
-    parser.add_argument("--of", action="append", default=[], help="show the results of this commit, and play nothing")
+    parser.add_argument("--older", action="store_true", help="let those count too that other code has played")
     parser.add_argument("--markdown", action="store_true", help="write the table into docs/reliability.md as well")
     return parser.parse_args()
 
@@ -123,8 +122,6 @@ def _histories(options: argparse.Namespace) -> Iterator[History]:
     if options.script:
         yield read_script(options.script.read_text(encoding="utf-8"))
         return
-    if options.of:
-        return  # what is played now is of the code as it is now
     kinds = itertools.cycle(options.only or list(KINDS))
     for number, kind in zip(range(options.seeds), kinds, strict=False):
         yield generate(kind, options.seed + number, options.operations, options.daemons)
@@ -137,7 +134,7 @@ async def _run(options: argparse.Namespace) -> int:
     for history in _histories(options):
         if options.minutes and time.monotonic() - began > options.minutes * 60:
             break
-        if not results.needs(history, anew=options.anew):
+        if not results.needs(history, older=options.older):
             continue
         worked = time.process_time()
         verdict = await _played(history, options)
@@ -150,7 +147,7 @@ async def _run(options: argparse.Namespace) -> int:
         if not verdict.right and options.shrink:
             await _shortened(history, verdict, options)
     if options.results:
-        played = results.all(options.of)
+        played = results.all(older=options.older)
     _show(played, options)
     return int(not all(one.right for one in played))
 
@@ -167,10 +164,11 @@ def _show(played: Sequence[Kept], options: argparse.Namespace) -> None:
     worked = [one.worked for one in played]
     commits = Counter(one.commit for one in played)
     often = ", ".join(f"{commit} ({count})" for commit, count in sorted(commits.items()))
+    codes = ", ".join(sorted({one.code for one in played}))
     note = (
         f"{len(played)} histories of {options.operations} operations beside faults; one took "
         f"{statistics.median(worked):.0f} s of processor where it was played (median; at most {max(worked):.0f} s). "
-        f"Played of commits {often}."
+        f"The code that was played: {codes}, of commits {often}."
     )
     print(note)
     if options.markdown:

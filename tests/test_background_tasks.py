@@ -32,6 +32,9 @@ OPERATIONS = {
     "mcp_server.room_tools:_wait",
     "mcp_server.delegation_tools:_Begun.made_by",
     "supervisor.super_agent:SuperAgent._at_once",
+    # Parts of the one service that serves offices: without one of them the others serve nobody.
+    "office_server.face:OfficeFace.serve",
+    "office_server.socketio_server:SocketIoServer.serve",
     # Parts of a connection, which ``start_alone`` has started.
     "daemon.modules.gateway_server:GatewayServer._next",
     "daemon.modules.gateway_server:GatewayServer._websocket",

@@ -64,6 +64,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "a2a_server.face": "quiets a library",
         "daemon.logs.logging": "sets the log up",
         "daemon.net.http_server": "quiets a library",
+        "office_server.socketio_server": "quiets a library",
     },
     "asyncio.run": {
         "cli.reaching.background": "a command is a process of its own",

@@ -12,7 +12,7 @@ from typing import get_type_hints
 import pytest
 
 import sublet.app
-from sublet.app import agents, areas, federation, governance, lending, peering, rooms, upkeep, working
+from sublet.app import agents, areas, federation, governance, lending, offices, peering, rooms, upkeep, working
 from sublet.app.areas import Areas, make_areas
 from sublet.app.ground import Ground
 
@@ -22,6 +22,7 @@ BOUND_EARLY = ("app", "daemon", "messaging")
 """The packages in which parts are put together of parts."""
 MAKERS = (
     governance.make_governance,
+    offices.make_offices,
     peering.make_peering,
     rooms.make_rooms,
     lending.make_lending,

@@ -90,7 +90,7 @@ def test_a_reader_that_takes_nothing_is_cut_once_no_more_is_held_for_it(stack: E
 def test_a_reader_that_takes_too_little_is_cut_too(stack: ExitStack) -> None:
     way = Way(stack)
     way.fill(16 * MEBIBYTE)
-    assert way.way.is_full
+    assert way.way.is_due
 
     def go_on() -> None:
         for _ in range(100):
@@ -105,12 +105,12 @@ def test_a_reader_that_takes_too_little_is_cut_too(stack: ExitStack) -> None:
 def test_a_reader_that_catches_up_is_not_cut(stack: ExitStack) -> None:
     way = Way(stack)
     way.fill(16 * MEBIBYTE)
-    assert way.way.is_full
+    assert way.way.is_due
     way.now += link_module.STOPPED_SECONDS / 2
     while way.held.size > MEBIBYTE:
         assert way.read(1 << 20)
         way.way.move()
-    assert not way.way.is_full
+    assert not way.way.is_due
     way.now += 10 * link_module.SLOW_SECONDS
     assert way.way.move() is not None
 

@@ -113,7 +113,18 @@ def test_groups_of_things_list_them_where_no_command_is_named() -> None:
     groups = {name: group for name, group in getattr(root, "commands").items() if hasattr(group, "commands")}  # noqa: B009
     listing = [name for name, group in groups.items() if "list" in group.commands and not group.invoke_without_command]
 
-    assert sorted(listing) == ["agents", "capability", "gateway", "grants", "peers", "room", "sessions", "token"]
+    assert sorted(listing) == [
+        "agents",
+        "capability",
+        "device",
+        "gateway",
+        "grants",
+        "office",
+        "peers",
+        "room",
+        "sessions",
+        "token",
+    ]
     for name in listing:
         ctx = groups[name].make_context(name, ["--json"])
         assert (ctx._protected_args, ctx.args) == (["list"], ["--json"]), name

@@ -118,13 +118,14 @@ def test_what_came_of_histories_is_kept_for_later_runs(tmp_path: Path) -> None:
     (kept,) = _results(path).all()
     assert (kept.kind, kept.acknowledged, kept.seconds, kept.worked, kept.commit) == ("kills", 7, 0.5, 1.3, "commit a")
     assert kept.right
-    assert not _results(path, code="b").needs(history)
-    assert _results(path, code="b").needs(history, anew=True)
-    assert not _results(path).needs(history, anew=True), "of this code it is there"
+    assert not _results(path).needs(history), "of this code it is there"
+    assert _results(path, code="b").needs(history)
+    assert _results(path, code="b").all() == [], "of other code nothing is known"
+    assert not _results(path, code="b").needs(history, older=True)
+    assert _results(path, code="b").all(older=True) == [kept]
     assert _results(path).needs(generate("kills", 5, OPERATIONS, DAEMONS))
     assert _results(path, asked=500).needs(history)
     assert _results(path, processes=True).needs(history)
-    assert _results(path).all(["commit b"]) == []
 
 
 def test_a_history_that_was_not_right_is_played_again_once_the_code_has_changed(tmp_path: Path) -> None:
@@ -133,8 +134,10 @@ def test_a_history_that_was_not_right_is_played_again_once_the_code_has_changed(
     assert [(one.lost, one.differed, one.errors, one.right) for one in _results(path).all()] == [(1, True, 1, False)]
     assert not _results(path).needs(history)
     assert _results(path, code="b").needs(history)
+    assert _results(path, code="b").needs(history, older=True)
     _results(path, code="b").keep(history, Verdict(7, 2, seconds=1.0), 1.0)
-    assert [(one.code, one.right) for one in _results(path).all()] == [("b", True)], "it takes the other's place"
+    kept = _results(path).all(older=True)
+    assert [(one.code, one.right) for one in kept] == [("b", True)], "it takes the other's place"
 
 
 def test_the_file_of_results_does_not_depend_on_the_order_in_which_histories_were_played(tmp_path: Path) -> None:

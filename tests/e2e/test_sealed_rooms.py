@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import time
 from collections.abc import Iterator
@@ -11,11 +13,15 @@ from pathlib import Path
 import zenoh
 
 from sublet.protocol.ezagent.sealing.envelope import is_sealed
+from sublet.protocol.ezagent.sealing.files import sealed_size
 from support.ports import free_port
 from support.room_processes import RoomProcess, room_process, until_same
 
 PLANTED = "the planted words"
 SECONDS = 60
+FILE = f"{PLANTED} in a file ".encode() * 40_000
+"""Told in several pieces."""
+FILE_NAME = "planted-name.txt"
 
 
 class Tap:
@@ -89,6 +95,20 @@ def talk(alice: RoomProcess, bob: RoomProcess, room: str) -> None:
         time.sleep(0.2)
 
 
+def files(alice: RoomProcess, bob: RoomProcess, room: str) -> str:
+    """Let one send a file and the other get it; return its address."""
+    data = base64.b64encode(FILE).decode()
+    kept = alice.ask("upload", room_id=room, data=data, media_type="text/plain", filename=FILE_NAME)
+    alice.ask("message.send", room_id=room, body="see the file", ext={"media": kept["blob_hash"]})
+    until_same(room, 3, alice, bob)
+    deadline = time.monotonic() + SECONDS
+    while not bob.ask("media.list", room_id=room):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert base64.b64decode(bob.ask("file", room_id=room, blob_hash=kept["blob_hash"])) == FILE
+    return str(kept["blob_hash"])
+
+
 def shared(alice: RoomProcess, bob: RoomProcess, tapped: Tap) -> str:
     room: str = alice.ask("room.create", name="r", invite=[bob.id])["room_id"]
     bob.until("room.member.joined", entity=bob.id)
@@ -102,9 +122,11 @@ def shared(alice: RoomProcess, bob: RoomProcess, tapped: Tap) -> str:
 
 def test_a_third_client_of_the_bus_reads_nothing_of_a_sealed_room(tmp_path: Path) -> None:
     one, other = free_port(), free_port()
+    for name in ("alice", "bob"):
+        (tmp_path / name).mkdir()
     with (
-        room_process("alice", tmp_path, one, extensions=True) as alice,
-        room_process("bob", tmp_path, other, one, extensions=True) as bob,
+        room_process("alice", tmp_path / "alice", one, extensions=True) as alice,
+        room_process("bob", tmp_path / "bob", other, one, extensions=True) as bob,
         tap(one, other) as tapped,
     ):
         room = shared(alice, bob, tapped)
@@ -114,12 +136,19 @@ def test_a_third_client_of_the_bus_reads_nothing_of_a_sealed_room(tmp_path: Path
             assert time.monotonic() < deadline
             time.sleep(0.2)
         talk(alice, bob, room)
+        address = files(alice, bob, room)
         for part in ("config/state", "index/*/state", "content/*", "ext/*/state", "delivery", "root"):
             tapped.ask(f"ezagent/{room}/{part}")
+        tapped.ask(f"ezagent/blob/{address.removeprefix('sha256:')}")
         alice.end()
         bob.end()
         assert tapped.sealed > 0
-        assert not tapped.shows(PLANTED)
+        for words in (PLANTED, FILE_NAME, hashlib.sha256(FILE).hexdigest()):
+            assert not tapped.shows(words)
+        for name in ("alice", "bob"):
+            kept = tmp_path / name / "blobs" / address.removeprefix("sha256:")
+            assert kept.stat().st_size == sealed_size(len(FILE)) > len(FILE), name
+            assert PLANTED.encode() not in kept.read_bytes()
 
 
 def test_the_same_words_in_a_room_that_is_not_sealed_are_read(tmp_path: Path) -> None:
@@ -129,6 +158,9 @@ def test_the_same_words_in_a_room_that_is_not_sealed_are_read(tmp_path: Path) ->
         room_process("bob", tmp_path, other, one, extensions=True) as bob,
         tap(one, other) as tapped,
     ):
-        talk(alice, bob, shared(alice, bob, tapped))
+        room = shared(alice, bob, tapped)
+        talk(alice, bob, room)
+        files(alice, bob, room)
         assert tapped.sealed == 0
         assert tapped.shows(PLANTED)
+        assert tapped.shows(FILE_NAME)

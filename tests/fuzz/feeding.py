@@ -6,6 +6,7 @@ import time
 
 import fuzz.federation_targets
 import fuzz.messaging_targets
+import fuzz.office_targets
 import fuzz.operation_targets
 import fuzz.relay_targets
 import fuzz.supervisor_targets  # noqa: F401  (registers its targets)

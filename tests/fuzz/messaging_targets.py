@@ -39,7 +39,7 @@ from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import is_entity_id, is_room_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room import seen
-from sublet.protocol.ezagent.sealing import device_statements, statements
+from sublet.protocol.ezagent.sealing import device_link, device_statements, statements
 from sublet.protocol.ezagent.sealing import envelope as sealed_envelope
 from sublet.protocol.ezagent.yjs import decode, vectors
 from sublet.protocol.ezagent.yjs.reader import Reader
@@ -64,6 +64,12 @@ def _sealed(data: bytes) -> None:
 @target("sealing_statement", "protocol.ezagent.sealing.statements:parse_statement", raises=[Refused])
 def _key_statement(data: bytes) -> None:
     assert statements.parse_statement(data).encode() == data
+
+
+@target("device_link", "protocol.ezagent.sealing.device_link:parse_link", raises=[Refused])
+def _device_link(data: bytes) -> None:
+    found = device_link.parse_link(_text(data))
+    assert device_link.parse_link(found.encode()) == found
 
 
 @target("device_statement", "protocol.ezagent.sealing.device_statements:parse_statement", raises=[Refused])

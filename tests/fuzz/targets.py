@@ -159,6 +159,7 @@ EXEMPT: dict[str, str] = {
     "daemon.rooms.entities:_load": "takes a file; key_files is the decoder",
     "daemon.rooms.third_party:load_third_party": "takes names of config.json, which config_json decodes",
     "daemon.rooms.third_party:_load": "takes a name of config.json, which config_json decodes",
+    "office_server.socketio_server:decode": "takes a frame that office_frame has read, and parses by bounded_json",
     "protocol.ezagent.challenge:_parse": "what entity_challenge and challenge_response both begin with",
     "messaging.texts.texts:read": "takes the id of a document; yjs_update decodes what is in it",
     "workspace.lease_files:read": "checks names one by one, and returns a file as it is",

@@ -120,11 +120,11 @@ COPIES: Mapping[str, Mapping[str, str]] = {
         "files.v1/keys/bus_authorities.pem": "keys/bus_authorities.pem",
         "messaging.db.v9": "messaging.db",
     },
-    "layout-2": {"messaging.db.v9": "messaging.db"},
-    "messages-10": {"messaging.db.v10": "messaging.db"},
-    "messages-13": {"messaging.db.v13": "messaging.db"},
-    "messages-14": {},
-    "federation-1": {},
+    "layout-2": {"sublet.db.v10": "sublet.db", "messaging.db.v9": "messaging.db"},
+    "messages-10": {"sublet.db.v10": "sublet.db", "messaging.db.v10": "messaging.db"},
+    "messages-13": {"sublet.db.v10": "sublet.db", "messaging.db.v13": "messaging.db"},
+    "messages-14": {"sublet.db.v10": "sublet.db"},
+    "offices-11": {},
 }
 """What each frozen state leaves beside it when this version has taken it up, and which file of it that is."""
 

@@ -25,6 +25,7 @@ ALLOWED: dict[Kind, set[Action]] = {
     "node": {Action.NODE_READ, Action.AGENT_MESSAGE},
     # Tools by name, below; agents only that its entry names.
     "agent": set(),
+    "office": {Action.OFFICE_CALL, Action.OFFICE_LOOK},
 }
 TOOLS: dict[Kind, dict[str, bool]] = {
     "human": {"shell.exec": True},
@@ -47,6 +48,7 @@ TOOLS: dict[Kind, dict[str, bool]] = {
         "capability.deploy": False,
         "sublet.delegate": False,
     },
+    "office": {"file.read": False, "sublet.delegate": False},
 }
 DEFAULTS = Policy(Protected(Path("/nowhere")))
 

@@ -101,9 +101,13 @@ class MemoryNetwork:
     def serve(self, key: str, callback: Callable[[PeerQuery], None]) -> Callable[[], None]:
         return self._add(self._served, (key, callback))
 
-    def query(
-        self, key: str, payload: bytes, timeout_seconds: float, of: Collection[MemoryNetwork] | None = None
+    def query(self, key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:
+        return self.query_of(key, payload, timeout_seconds, None)
+
+    def query_of(
+        self, key: str, payload: bytes, timeout_seconds: float, of: Collection[MemoryNetwork] | None
     ) -> list[bytes]:
+        """Return what these answer, or all that this one reaches."""
         queries = [
             (query := _Query(key, payload), callback(query))[0]
             for peer in self._hub.reach(self)
@@ -183,6 +187,7 @@ class _Query:
     def __init__(self, key: str, payload: bytes) -> None:
         self.key = key
         self.payload = payload
+        self.peer = ANYBODY
         self._answer: bytes | None = None
         self._done = Event()
 

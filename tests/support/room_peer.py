@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import gc
 import json
 import os
@@ -73,6 +74,11 @@ async def _do(service: MessagingService, me: str, command: dict[str, Any]) -> An
         case "find":
             await service.find_room(command["room_id"])
             return {}
+        case "upload":
+            data = base64.b64decode(command.pop("data"))
+            return {"result": await service.call(me, "media.upload", data=data, **command)}
+        case "file":
+            return {"result": base64.b64encode(await service.call(me, "media.get", **command)).decode()}
         case "counts":
             return await service.counts()
         case "flood":

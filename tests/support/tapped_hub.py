@@ -67,9 +67,7 @@ class _Tapped(MemoryNetwork):
         self._tapped.published.append((key, payload))
         super().publish(key, payload, attachment, qos, to)
 
-    def query(
-        self, key: str, payload: bytes, timeout_seconds: float, of: Collection[MemoryNetwork] | None = None
-    ) -> list[bytes]:
-        answers = super().query(key, payload, timeout_seconds, of)
+    def query(self, key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:
+        answers = super().query(key, payload, timeout_seconds)
         self._tapped.passed += [key.encode(), payload, *answers]
         return answers

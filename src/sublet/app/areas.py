@@ -9,6 +9,7 @@ from sublet.app.federation import FederationArea, make_federation
 from sublet.app.governance import Governance, make_governance
 from sublet.app.ground import Ground
 from sublet.app.lending import Lending, make_lending
+from sublet.app.offices import OfficeArea, make_offices
 from sublet.app.peering import Peering, make_peering
 from sublet.app.rooms import Rooms, make_rooms
 from sublet.app.upkeep import Upkeep, make_upkeep
@@ -21,6 +22,7 @@ class Areas:
 
     ground: Ground
     governance: Governance
+    offices: OfficeArea
     peering: Peering
     rooms: Rooms
     lending: Lending
@@ -37,6 +39,7 @@ async def make_areas(ground: Ground) -> Areas:
         SubletError: ``INVALID_ARGUMENT`` for a file that can't be used, ``DEP_MISSING`` where a package is not here.
     """
     governance = await make_governance(ground)
+    offices = await make_offices(ground, governance)
     peering = await make_peering(ground, governance)
     rooms = make_rooms(ground, governance, peering)
     lending = make_lending(ground, governance, peering, rooms)
@@ -44,4 +47,4 @@ async def make_areas(ground: Ground) -> Areas:
     working = make_working(ground, governance, rooms, lending, agents)
     federation = await make_federation(ground, governance, peering, rooms, agents)
     upkeep = make_upkeep(ground, governance, rooms, lending, agents)
-    return Areas(ground, governance, peering, rooms, lending, agents, working, federation, upkeep)
+    return Areas(ground, governance, offices, peering, rooms, lending, agents, working, federation, upkeep)

@@ -44,6 +44,7 @@ def operation_table(areas: Areas, status: Status, web_logins: WebLogins) -> Oper
         TokenService(gate, areas.peering.tokens),
         LendRootService(gate, areas.governance.lend_roots),
         areas.governance.approvals,
+        areas.offices.service,
         areas.agents.capabilities.service,
         GatewayService(gate, areas.agents.gateways),
         areas.agents.replays,

@@ -10,6 +10,7 @@ from sublet.app.ground import Ground
 from sublet.app.peering import Peering
 from sublet.daemon.rooms.addressing import Addresses
 from sublet.daemon.rooms.conversation_service import ConversationService
+from sublet.daemon.rooms.device_service import DeviceService
 from sublet.daemon.rooms.file_service import RoomFileService
 from sublet.daemon.rooms.finding import RoomFinder
 from sublet.daemon.rooms.invitation_rules import InvitationRules
@@ -60,6 +61,7 @@ class Rooms:
         ConversationService,
         NewsService,
         RelayService,
+        DeviceService,
     ]
     lent: LentRooms
     work: WorkTalk
@@ -125,6 +127,7 @@ def make_rooms(ground: Ground, governance: Governance, peering: Peering) -> Room
             ConversationService(gate, speaking, finder),
             NewsService(gate, speaking, finder),
             RelayService(gate, relay, messaging, ground.identity, peers),
+            DeviceService(gate, speaking, messaging.device, ground.identity, peers),
         ),
         lent=lent,
         work=work,

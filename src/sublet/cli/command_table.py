@@ -93,6 +93,7 @@ TABLE: Final[Mapping[str, Entry]] = {
     "search": Entry("Rooms", "rooms.people:search", "Find people by their profiles, or messages by their words."),
     "profile": Entry("Rooms", "rooms.people:profile", "Show a profile, or change yours."),
     "whoami": Entry("Rooms", "rooms.messages:whoami", "Print as whom you speak in rooms; who invites you needs it."),
+    "device": Entry("Rooms", "rooms.devices:device", "Your devices: daemons that speak as you, each with its own key."),
     "register": Entry(
         "Relay",
         "relay.register:register",
@@ -117,6 +118,11 @@ TABLE: Final[Mapping[str, Entry]] = {
         "Governance", "governance.capabilities:capability", "Programs that agents may use, told one level at a time."
     ),
     "gateway": Entry("Governance", "governance.gateways:gateway", "Programs that bring requests, and carry answers."),
+    "office": Entry(
+        "Offices",
+        "offices.office:office",
+        "Offices, in which one Agent uses the tools of Computers (A2C-SMCP).",
+    ),
     "approvals": Entry("Approving", "approving.approvals:approvals", "Calls of agents that wait for your yes or no."),
     "grants": Entry("Approving", "approving.grants:grants", "What agents may call since you have allowed it."),
     "approver": Entry("Approving", "approving.approver:approver", "Your key for approvals, behind a passphrase."),

@@ -44,6 +44,7 @@ from sublet.messaging.membership.consent import AskAlways, ConsentRules
 from sublet.messaging.membership.forgetting import Forgetting
 from sublet.messaging.membership.joining import Joining
 from sublet.messaging.membership.looking import find_room
+from sublet.messaging.membership.other_devices import OtherDevices
 from sublet.messaging.ports.agreed import KeepsAgreed
 from sublet.messaging.ports.network import Network, PeerQuery
 from sublet.messaging.quotas.usage import DEFAULT_DAEMON_BYTES
@@ -151,6 +152,7 @@ class MessagingService:
         self._catching_up = CatchingUp(
             self._call, self._attending, self._joining, self._tokens, self._sync, self._history, self._own, network.met
         )
+        self.devices = OtherDevices(self._call, self._sync.want, self.delivery.say_here)
         self.forgetting = Forgetting(self._call, self._attending.silence)
 
     @asynccontextmanager
@@ -336,6 +338,7 @@ class MessagingService:
         engine.missing.append(lambda name: self._hand_over.soon(self._sync.doubt, WantedDocument(name)))
         keep_agreed(engine, self._agreed)
         engine.here.listeners.append(lambda room_id: self._hand_over.soon(self._attending.room, room_id))
+        engine.here.listeners.append(lambda room_id: self._hand_over.soon(self.devices.offer, room_id))
         return engine
 
     def _trial(self) -> Engine:

@@ -102,14 +102,20 @@ ATTRIBUTES: Final[Mapping[Action, Mapping[str, Attribute]]] = {
     Action.NODE_READ: {"namespace": _NAME},
     Action.NODE_TASK: {"namespace": _NAME, "system_prompt": _FLAG, "size_bytes": _COUNT},
     Action.CAPABILITY_RUN: {"size_bytes": _COUNT},
+    Action.OFFICE_CALL: {"office": _NAME, "computer": _NAME, "size_bytes": _COUNT},
+    Action.OFFICE_LOOK: {"office": _NAME, "computer": _NAME},
     Action.GRANT_ISSUE: {"agent": _NAME, "tool": _NAME, "ttl_seconds": _COUNT, "max_uses": _COUNT},
 }
 """By action; what is not here has none."""
+
+WITH_ARGUMENTS: Final = frozenset({Action.TOOL_CALL, Action.CAPABILITY_RUN, Action.OFFICE_CALL})
+"""Actions whose resource has the arguments of a call as attributes."""
 
 PATH_RESOURCES: Final = frozenset({Action.WORKSPACE_LEND, Action.LEND_ROOT_MANAGE})
 """Actions whose resource is an absolute path, or ``*`` for all of them at once."""
 
 FIXED_RESOURCES: Final[Mapping[Action, frozenset[str]]] = {
+    Action.OFFICE_LOOK: frozenset({"blob", "config", "desktop", "resources", "skill", "skills", "tools"}),
     Action.DAEMON_CONTROL: frozenset({"status", "doctor", "reload", "stop"}),
     Action.RESOURCES_PRUNE: frozenset({"*"}),
 }
@@ -119,5 +125,5 @@ FIXED_RESOURCES: Final[Mapping[Action, frozenset[str]]] = {
 def attribute_of(action: Action, name: str) -> Attribute | None:
     """Return what attribute ``name`` of the resource of ``action`` can be, or None where it has no such attribute."""
     if name.startswith(ARGUMENT_PREFIX) and name != ARGUMENT_PREFIX:
-        return _ARGUMENT if action in (Action.TOOL_CALL, Action.CAPABILITY_RUN) else None
+        return _ARGUMENT if action in WITH_ARGUMENTS else None
     return ATTRIBUTES.get(action, {}).get(name)

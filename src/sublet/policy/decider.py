@@ -19,7 +19,7 @@ from sublet.policy.rules import Rule
 from sublet.policy.table import LAYERS, Cell, Question, RuleTable, question
 from sublet.policy.tool_names import READING_TOOLS, WRITING_TOOLS
 
-GRANTABLE: Final = frozenset({Action.TOOL_CALL, Action.CAPABILITY_RUN})
+GRANTABLE: Final = frozenset({Action.TOOL_CALL, Action.CAPABILITY_RUN, Action.OFFICE_CALL})
 """What a grant can allow: calls, which it is bound to, and nothing else."""
 
 _GRANTED: Final = Decision(True, "request", "grant", "a grant allows exactly this call")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-Kind = Literal["human", "mcp", "peer", "a2a", "agent", "node"]
+Kind = Literal["human", "mcp", "peer", "a2a", "agent", "node", "office"]
 
 
 class Action(StrEnum):
@@ -59,6 +59,10 @@ class Action(StrEnum):
     GRANT_READ = "grant.read"
     GRANT_ISSUE = "grant.issue"
     GRANT_REVOKE = "grant.revoke"
+    OFFICE_READ = "office.read"
+    OFFICE_MANAGE = "office.manage"
+    OFFICE_CALL = "office.call"
+    OFFICE_LOOK = "office.look"
     WEB_LOGIN = "web.login"
 
 
@@ -71,6 +75,7 @@ class Subject:
     ``agent`` an agent that this daemon runs (``name`` is its id), which asks for its tools and for other agents,
     ``node`` a node of federation (``name`` is what it calls itself, bound to its key), whose events are read here and
     whose tasks are done.
+    ``office`` the Agent of an office (``name`` is ``OFFICE/NAME``), which asks for what Computers there have.
     ``roots`` are directories that the caller is confined to, as its MCP host announced them. ``role`` is the role of
     an agent, as ``agent.json`` names it.
     """

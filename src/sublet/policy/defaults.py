@@ -55,6 +55,7 @@ CEILING: Final[Mapping[Kind, frozenset[Action]]] = {
         # By a rule that names it, and never for itself (policy.grants).
         Action.GRANT_ISSUE,
     },
+    "office": frozenset({Action.OFFICE_CALL, Action.OFFICE_LOOK}),
 }
 """Actions that a rule can allow at all, by kind of subject. Whatever is not here is a person's to do."""
 
@@ -151,5 +152,34 @@ DEFAULT_RULES: Final = (
         actions=frozenset({Action.TOOL_CALL}),
         resource="shell.exec",
         reason="an agent may run programs, which its sandbox confines",
+    ),
+    Rule(
+        id="default.office.call",
+        effect="allow",
+        layer="global",
+        kinds=frozenset({"office"}),
+        actions=frozenset({Action.OFFICE_CALL}),
+        reason="the Agent of an office may call the tools of the Computers that share it",
+    ),
+    *(
+        Rule(
+            id=f"default.office.{read}",
+            effect="allow",
+            layer="global",
+            kinds=frozenset({"office"}),
+            actions=frozenset({Action.OFFICE_LOOK}),
+            resource=read,
+            reason=f"the Agent of an office may read the {read} of its Computers, and that is written down",
+            record=True,
+        )
+        for read in ("config", "desktop")
+    ),
+    Rule(
+        id="default.office.look",
+        effect="allow",
+        layer="global",
+        kinds=frozenset({"office"}),
+        actions=frozenset({Action.OFFICE_LOOK}),
+        reason="the Agent of an office may see what its Computers offer",
     ),
 )

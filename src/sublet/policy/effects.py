@@ -14,7 +14,7 @@ _LOOKS: Final = frozenset({"status", "doctor"})
 
 def only_looks(action: Action, resource: Resource) -> bool:
     """Tell whether ``action`` on ``resource`` changes nothing here or elsewhere."""
-    if action.value.endswith(".read") or action is Action.DELEGATION_REVIEW:
+    if action.value.endswith(".read") or action in (Action.DELEGATION_REVIEW, Action.OFFICE_LOOK):
         return True
     if action in _LISTED:
         return resource.name == "*"

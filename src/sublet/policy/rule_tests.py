@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sublet.policy.attributes import ATTRIBUTES, UNNAMED, attribute_of
+from sublet.policy.attributes import ATTRIBUTES, UNNAMED, WITH_ARGUMENTS, attribute_of
 from sublet.policy.decider import decide_by_rules
 from sublet.policy.decision import Action, Decision, Resource, Subject, Value
 from sublet.policy.limits import Limits
@@ -94,7 +94,7 @@ def asked_resource(
             )
     if not recorded:
         attributes = {name: _checked(action, name, value) for name, value in attributes.items()}
-    called = action in (Action.TOOL_CALL, Action.CAPABILITY_RUN)
+    called = action in WITH_ARGUMENTS
     if arguments and not called:
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"{action} has no arguments", "Give attributes instead.")
     if called:

@@ -53,6 +53,9 @@ class EventKind(StrEnum):
     NODE_STATE = "node_state"
     NODE_AGENT = "node_agent"
     NODE_TASK = "node_task"
+    OFFICE_CREATED = "office_created"
+    OFFICE_CLOSED = "office_closed"
+    OFFICE_KICKED = "office_kicked"
 
 
 class EventKeys(BaseModel):

@@ -26,6 +26,7 @@ class Query:
 
     payload: bytes
     key: str = "ezagent/nowhere"
+    peer: str = ""
     became: str | None = None
 
     def reply(self, payload: bytes) -> None:

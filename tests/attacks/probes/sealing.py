@@ -9,7 +9,9 @@ from unittest.mock import patch
 from nacl.public import PrivateKey
 from nacl.signing import SigningKey
 
-from attacks.probe import CostProbe, KeptProbe, Probe
+from attacks.kit.as_probe import throwing
+from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
+from daemon.rooms import test_own_device
 from sublet.protocol.ezagent.sealing import device_statements, shares
 from sublet.protocol.ezagent.sealing.core import step
 from sublet.protocol.ezagent.sealing.device_statements import DeviceStatement
@@ -127,10 +129,16 @@ def _waiting() -> Iterator[object]:
 
 
 PROBES: Sequence[Probe] = (
+    FailureProbe(
+        name="sealing: a device that nobody tells whether it was added",
+        covers=["daemon.rooms.own_device:OwnDevice.run"],
+        throw=throwing(test_own_device.test_a_device_is_one_once_it_was_added_and_until_it_is_removed),
+    ),
     CostProbe(
         name="sealing: devices that add and remove each other in a row",
         covers=[
             "protocol.ezagent.sealing.devices:_back",
+            "protocol.ezagent.sealing.devices:_ever",
             "protocol.ezagent.sealing.devices:_line",
             "protocol.ezagent.sealing.devices:_removals",
             "protocol.ezagent.sealing.devices:_walk",

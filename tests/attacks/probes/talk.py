@@ -29,7 +29,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="rooms: what comes in place of a file",
-        covers=("messaging.extensions.media:_get",),
+        covers=("messaging.extensions.media:_fetched",),
         throw=throwing(test_media.test_what_comes_in_place_of_a_file_is_not_kept),
     ),
     FailureProbe(

@@ -143,6 +143,7 @@ class _Query:
     def __init__(self, key: str, payload: bytes) -> None:
         self.key = key
         self.payload = payload
+        self.peer = ""
 
     def reply(self, payload: bytes) -> None:
         """Take an answer."""

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.calls import message_calls, people_calls, room_calls
+from sublet.messaging.calls import device_calls, message_calls, people_calls, room_calls
 from sublet.messaging.calls.engine_call import EngineCall
 from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
 
-MODULES: tuple[ModuleType, ...] = (room_calls, message_calls, people_calls)
+MODULES: tuple[ModuleType, ...] = (room_calls, message_calls, people_calls, device_calls)
 STATED: dict[str, EngineCall[..., Any]] = {
     one.id: one for module in MODULES for one in vars(module).values() if isinstance(one, EngineCall)
 }

@@ -30,7 +30,7 @@ class Deaf:
         self.asked: list[str] = []
         self.on = True
         self._ask = one.network.query
-        one.network.query = self.query  # type: ignore[method-assign, assignment]
+        one.network.query = self.query  # type: ignore[method-assign]
 
     def query(self, key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:
         answers = [] if self.on else self._ask(key, payload, timeout_seconds)
@@ -51,7 +51,7 @@ class Proven:
         self.asked: list[tuple[str, str]] = []
         self.answers_roots_alone = ""
         """Of whom nothing but its root is heard."""
-        self._query = one.network.query
+        self._query = one.network.query_of
         one.network.linked = lambda: list(self.peers)  # type: ignore[method-assign]
         one.service._catching_up._read_met = lambda: dict(self.peers)
         one.network.ask = self.ask  # type: ignore[method-assign]

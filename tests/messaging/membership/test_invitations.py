@@ -79,6 +79,7 @@ class Invitation:
 
     key = "ezagent/nowhere"
     payload = encode_bundle(())
+    peer = ""
 
     def __init__(self) -> None:
         self.became: str | None = None

@@ -10,21 +10,22 @@ import pytest
 
 from sublet.messaging.ports.network import Sample
 from sublet.messaging.running import arrivals
-from sublet.messaging.running.arrivals import BATCH_BYTES, Arrivals
+from sublet.messaging.running.arrivals import BATCH_BYTES, SHORT_BATCH, SHORT_SECONDS, Arrivals
 from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES
 from sublet.protocol.ezagent.envelope import MAX_ENVELOPE_BYTES
 
 
-def sample(signer: str, number: int, size: int = 0) -> Sample:
+def sample(signer: str, number: int, size: int = 0, peer: str = "") -> Sample:
     who = signer.encode()
     head = b"\1" + len(who).to_bytes(2, "big") + who
-    return Sample("key", head + number.to_bytes(4, "big") + bytes(size), b"")
+    return Sample("key", head + number.to_bytes(4, "big") + bytes(size), b"", peer)
 
 
 @dataclass
 class Query:
     payload: bytes
     key: str = "key"
+    peer: str = ""
 
     def reply(self, payload: bytes) -> None:
         raise AssertionError(payload)
@@ -50,9 +51,46 @@ def test_a_flood_delays_nobody_else() -> None:
         assert queue.hear(sample("@alice:node", number))
     batch = queue.take(256)
     assert numbers(batch, "@alice:node") == [0, 1, 2]
-    assert numbers(batch, "@eve:node") == list(range(253))
+    assert numbers(batch, "@eve:node") == list(range(SHORT_BATCH - 3))
     rest = [item for _ in range(19) for item in queue.take(256)]
-    assert numbers(rest, "@eve:node") == list(range(253, 253 + len(rest)))
+    assert numbers(rest, "@eve:node") == list(range(SHORT_BATCH - 3, SHORT_BATCH - 3 + len(rest)))
+
+
+def test_whoever_floods_under_many_names_has_one_turn() -> None:
+    queue = Arrivals[int]()
+    for number in range(1_000):
+        assert queue.hear(sample(f"@name-{number}:node", number, peer="node-eve"))
+        assert queue.offer(Query(number.to_bytes(4, "big"), peer="node-eve"))
+    for number in range(3):
+        assert queue.hear(sample("@alice:node", number, peer="node-alice"))
+    assert numbers(queue.take(9), "@alice:node") == [0, 1, 2], "what it asks and what it says have a turn each"
+    for number in range(5_120):
+        queue.hear(sample(f"@other-{number}:node", number, peer="node-eve"))
+    assert not queue.hear(sample("@another:node", 0, peer="node-eve"))
+    assert queue.hear(sample("@another:node", 0, peer="node-alice"))
+
+
+def test_nobody_is_taken_for_somebody_else_by_what_they_claim() -> None:
+    queue = Arrivals[int]()
+    for number in range(1_000):
+        queue.hear(sample("@alice:node", number, peer="node-eve"))
+    queue.hear(sample("@alice:node", 1_000, peer="node-alice"))
+    assert 1_000 in numbers(queue.take(2), "@alice:node")
+
+
+def test_batches_are_short_while_several_wait_and_for_a_moment_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    queue = Arrivals[str](clock=lambda: now[0])
+    for number in range(2_000):
+        queue.hear(sample("@eve:node", number, peer="node-eve"))
+    assert len(queue.take(256)) == 256, "nobody else waits"
+    queue.put("a call")
+    assert len(queue.take(256)) == 1 + SHORT_BATCH
+    assert len(queue.take(256)) == SHORT_BATCH, "whoever comes next waits for this one"
+    now[0] += SHORT_SECONDS
+    assert len(queue.take(256)) == 256
+    queue.hear(sample("@alice:node", 0, peer="node-alice"))
+    assert len(queue.take(256)) == SHORT_BATCH
 
 
 def test_what_one_signer_may_have_waiting_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +120,8 @@ def test_all_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [queue.hear(sample(f"@s{number}:node", 1, 10_000)) for number in range(20)].count(True) == 4
     for payload in (b"", b"\1", b"\1\xff\xff", b"\1\0\5@e"):
         queue.hear(Sample("key", payload, b""))
+    monkeypatch.setattr(arrivals, "SHORT_BATCH", 256)
+    monkeypatch.setattr(arrivals, "SHORT_BATCH_BYTES", 1 << 20)
     batch = queue.take(256)
     assert len(batch) == 38, "those of no signer, too: they are refused when they are read"
     assert numbers(batch, "@s29:node") == [0], "whoever comes late shares a queue and is heard"
@@ -97,7 +137,7 @@ def test_queries_wait_in_turn_and_keep_no_call_back() -> None:
     batch = queue.take(256)
     assert batch[0] == "a call"
     assert alice in batch
-    assert len(queue.rest()) == 5_002 - 256
+    assert len(queue.rest()) == 5_001 - SHORT_BATCH
 
 
 def test_calls_come_first_but_never_alone() -> None:
@@ -107,7 +147,7 @@ def test_calls_come_first_but_never_alone() -> None:
         queue.hear(sample("@alice:node", number))
     batch = queue.take(100)
     assert batch[:50] == list(range(50))
-    assert numbers(batch[50:], "@alice:node") == list(range(50))
+    assert numbers(batch[50:], "@alice:node") == list(range(SHORT_BATCH))
     assert queue.rest() == list(range(50, 1_000))
     got: list[object] = []
     reader = threading.Thread(target=lambda: got.extend(queue.take(10)))

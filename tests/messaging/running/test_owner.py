@@ -132,7 +132,7 @@ class SlowQuery:
     """A query whose answer no link takes until it is let."""
 
     def __init__(self, goes: threading.Event) -> None:
-        self.key, self.payload = "key", b""
+        self.key, self.payload, self.peer = "key", b"", ""
         self.goes = goes
         self.became: Future[str] = Future()
 

@@ -67,7 +67,7 @@ def counted(one: Member) -> Asked:
         asked.answered.append((key, len(payload) + sum(map(len, answers))))
         return answers
 
-    one.network.query = counting  # type: ignore[method-assign, assignment]
+    one.network.query = counting  # type: ignore[method-assign]
     return asked
 
 

@@ -21,7 +21,7 @@ class Asked:
     """A question of a peer, as it comes."""
 
     def __init__(self, key: str, peer: Peer) -> None:
-        self.key = key
+        self.key, self.peer = key, ""
         nonce = noise(NONCE_BYTES)
         self.payload = encode_question(key, peer.entity.record, peer.entity.key, peer.clock(), nonce, b"")
 

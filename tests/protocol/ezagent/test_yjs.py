@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pycrdt import Array, Doc, Map
 
 from sublet.protocol.ezagent.errors import Refused
+from sublet.protocol.ezagent.yjs import decode
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.encode import Nested, Transaction
 from sublet.protocol.ezagent.yjs.update import ANY, TYPE, Value
@@ -73,6 +74,36 @@ def test_setting_keys_is_what_yrs_writes(client: int, writes: list[tuple[str, Va
         here[key] = transaction.set_key(members, key, here.get(key), value)
         assert transaction.encode() == updates[-1]
         assert transaction.update() == decode_update(updates[-1])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from((1, 200, 2**31, 2**53 - 1)),
+    st.sampled_from((0, 100, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152)),
+    st.lists(FIELDS, min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=2),
+    st.integers(0, 10_000),
+)
+def test_what_is_read_in_one_piece_is_read_as_piece_by_piece(
+    client: int, clock: int, maps: list[dict[str, Any]], changes: list[tuple[int, int]], cut: int
+) -> None:
+    transaction = Transaction(client, clock)
+    transaction.append_maps("timeline", None, [*maps, {"text": "x" * 126}, {"more": "x" * 128}])
+    data = bytearray(transaction.encode())
+    for place, value in changes:
+        data[place % len(data)] = value
+    raw = bytes(data[: max(1, len(data) - cut)] if cut < len(data) and changes else data)
+
+    def read() -> object:
+        try:
+            return decode_update(raw)
+        except Refused as refused:
+            return refused.refusal
+
+    found = read()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decode, "_field", lambda *_: None)
+        assert read() == found
 
 
 def test_a_later_client_takes_over_from_the_first() -> None:

@@ -1,9 +1,9 @@
 """Keeps what came of histories in a file, so that many of them can be gathered in several runs and over days.
 
 Rules: the file has one line for each history, in a fixed order, so that it can be kept beside the code and what changes
-in it can be read. A history that is played once more takes the place of what came of it before. Each line names the
-commit that was played, and a digest of the code on which it depends what comes of a history; a commit whose code was
-changed and not committed has a ``+``.
+in it can be read. A history that is played once more takes the place of what came of it before. What came of one holds
+for the code that was played and for no other: each line has a digest of it, so results stay good while other parts
+change. The commit is told beside it; one whose code was changed and not committed has a ``+``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -24,11 +24,34 @@ from support.histories.verdict import Verdict
 
 _ROOT: Final = Path(__file__).resolve().parents[3]
 _HERE: Final = "tests/support/histories"
+_ROOMS: Final = (
+    "src/sublet/messaging",
+    "src/sublet/migrations",
+    "src/sublet/protocol/ezagent",
+    "src/sublet/protocol/relay/slot_keys.py",
+    "src/sublet/daemon/rooms/views.py",
+)
+_PLAYED: Final = tuple(
+    f"{_HERE}/{name}.py"
+    for name in ("attacking", "damaging", "generating", "kinds", "looking", "playing", "promises", "steps", "verdict")
+)
 _MATTERS: Final = {
-    False: ("src/sublet/messaging", "src/sublet/protocol/ezagent", "src/sublet/migrations", _HERE),
-    True: ("src/sublet", _HERE),
+    False: (*_ROOMS, *_PLAYED, f"{_HERE}/in_process.py", "tests/support/rooms.py", "tests/support/consents.py"),
+    True: (
+        *_ROOMS,
+        *_PLAYED,
+        "src/sublet/app/peering.py",
+        "src/sublet/app/rooms.py",
+        "src/sublet/daemon/peering",
+        "src/sublet/daemon/rooms",
+        "src/sublet/tasks.py",
+        f"{_HERE}/by_control.py",
+        f"{_HERE}/in_namespaces.py",
+    ),
 }
 """Code on which it depends what comes of a history, in one process and with real daemons."""
+_NOT: Final = "src/sublet/messaging/relay"
+"""Of that; no history has a relay."""
 CODE_CHARS: Final = 10
 
 
@@ -54,16 +77,20 @@ def state(processes: bool) -> State:
     """
     found = hashlib.sha256()
     for place in _MATTERS[processes]:
-        for path in sorted((_ROOT / place).rglob("*.py")):
-            found.update(str(path.relative_to(_ROOT)).encode() + b"\0" + path.read_bytes())
+        there = _ROOT / place
+        assert there.exists(), place
+        for path in sorted(there.rglob("*.py")) if there.is_dir() else [there]:
+            name = str(path.relative_to(_ROOT))
+            if not name.startswith(f"{_NOT}/"):
+                found.update(name.encode() + b"\0" + path.read_bytes())
     changed = _git("status", "--porcelain", "--", *_MATTERS[processes])
     commit = _git("rev-parse", f"--short={CODE_CHARS}", "HEAD") or "none"
     return State(commit + ("+" if changed else ""), found.hexdigest()[:CODE_CHARS])
 
 
-def _git(*said: str) -> str:
+def _git(*arguments: str) -> str:
     try:
-        done = subprocess.run(["git", *said], cwd=_ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(["git", *arguments], cwd=_ROOT, capture_output=True, text=True, check=False)
     except OSError:
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
@@ -128,28 +155,28 @@ class Results:
         self._path = path
         self._asked, self._processes, self._now = asked, processes, now
 
-    def all(self, of: Collection[str] = ()) -> list[Kept]:
-        """Return what is kept of histories that count.
+    def all(self, *, older: bool = False) -> list[Kept]:
+        """Return what is kept of histories that count: those of this code.
 
         Args:
-            of: the commits of which it is; all by default.
+            older: those of other code as well.
         """
         return [
             one
             for one in self._lines()
-            if (one.asked, one.processes) == (self._asked, self._processes) and (not of or one.commit in of)
+            if (one.asked, one.processes) == (self._asked, self._processes) and (older or one.code == self._now.code)
         ]
 
-    def needs(self, history: History, *, anew: bool = False) -> bool:
-        """Tell whether a history is to be played: it never was, or was not right and the code has changed.
+    def needs(self, history: History, *, older: bool = False) -> bool:
+        """Tell whether a history is to be played: this code never has.
 
         Args:
             history: which one.
-            anew: play those too that other code has played.
+            older: what other code has played and was right need not be played, either.
         """
         wanted = (history.kind, history.seed, history.daemons)
-        there = [one for one in self.all() if (one.kind, one.seed, one.daemons) == wanted]
-        return not any(one.code == self._now.code or (one.right and not anew) for one in there)
+        there = [one for one in self.all(older=older) if (one.kind, one.seed, one.daemons) == wanted]
+        return not any(one.code == self._now.code or one.right for one in there)
 
     def keep(self, history: History, verdict: Verdict, worked: float) -> Kept:
         """Keep what came of a history, and return it."""
@@ -170,9 +197,9 @@ class Results:
         )
         if self._path is not None:
             found = {one.place: one for one in self._lines()} | {kept.place: kept}
-            said = "".join(json.dumps(asdict(found[place])) + "\n" for place in sorted(found))
+            lines = "".join(json.dumps(asdict(found[place])) + "\n" for place in sorted(found))
             aside = self._path.with_suffix(".new")
-            aside.write_text(said, encoding="utf-8")
+            aside.write_text(lines, encoding="utf-8")
             os.replace(aside, self._path)
         return kept
 

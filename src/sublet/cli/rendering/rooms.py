@@ -58,7 +58,8 @@ def room_name(name: str, names: EntityNames) -> str:
 
 def room(found: RoomDetail, names: EntityNames) -> list[RenderableType]:
     """Return a room with its members and who knocks."""
-    title = Text.assemble((room_name(found.name, names), "bold"), f"  {found.room_id}  ({found.policy})")
+    sealed = ", only members read it" if found.encryption == "members" else ""
+    title = Text.assemble((room_name(found.name, names), "bold"), f"  {found.room_id}  ({found.policy}{sealed})")
     rows = [
         [
             Text(names.short(entity)),

@@ -11,12 +11,19 @@ from sublet.daemon.api.operation import Asks, Hides, Nothing, Operation
 from sublet.daemon.api.room_fields import Entity, OneRoom, RoomName
 from sublet.policy.decision import Action
 
+Level = Literal["members", "transport_only"]
+
 
 class CreateRoom(Request):
     """Open a room."""
 
     name: RoomName
     policy: Literal["open", "knock", "invite"] = "invite"
+    encryption: Level | None = Field(
+        default=None,
+        description="From whom what is said there is hidden: members (all but members) or transport_only (who taps a "
+        "link); by default as messaging.encryption of config.json has it",
+    )
 
 
 class InviteToRoom(OneRoom):
@@ -45,6 +52,7 @@ class RoomView(View):
     )
     closed: bool = Field(default=False, description="Whether nobody but its owner may write there any more")
     last_activity: str = Field(default="", description="When something was last said, or when it was opened")
+    encryption: str = Field(default="transport_only", description="members: only members read what is said there")
 
 
 class RoomDetail(RoomView):
@@ -72,6 +80,7 @@ class RoomChange(View):
     name: str = ""
     entity: str = ""
     apart: str = Field(default="", description="Why the daemon of that entity learns nothing of it for now")
+    encryption: str = Field(default="", description="Of a room that was opened: members, or transport_only")
 
 
 _ROOM = "/v1/rooms/{room_id}"

@@ -16,6 +16,8 @@ from sublet.protocol.bounds import MAX_TTL_SECONDS
 from sublet.protocol.chain import DEFAULT_MAX_DEPTH, HIGHEST_MAX_DEPTH
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.faults import fault_words
+from sublet.protocol.offices.names import DEFAULT_PROTOCOL_VERSION
+from sublet.protocol.offices.version import parse_version
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.strict_model import read_strictly
 from sublet.protocol.unique_json import unique_json
@@ -158,6 +160,11 @@ class MessagingConfig(BaseModel):
         default=4_096,
         description="MiB that are kept of what the entities of one other daemon write into rooms; more is refused",
     )
+    encryption: Literal["members", "transport_only"] = Field(
+        default="members",
+        description="Of new rooms, those of delegations too: members (what is said is hidden from all but members) "
+        "or transport_only (from who taps a link)",
+    )
     extensions: Annotated[list[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]], Field(max_length=64)] = Field(
         default=[],
         description="Extensions of others that are installed beside Sublet, named by their entry points",
@@ -178,6 +185,24 @@ class MessagingConfig(BaseModel):
             if not has_tls or not port:
                 raise ValueError("a relay is tls/HOST:PORT")
         return relays
+
+
+class OfficesConfig(BaseModel):
+    """``offices`` of ``config.json``: where A2C-SMCP clients join. Nothing listens before there is an office."""
+
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, strict=True)
+
+    listen: Short | None = Field(
+        default=None, description="HOST:PORT; 127.0.0.1:8648 by default, or any free port where that is taken"
+    )
+    protocol_version: Annotated[str, Field(max_length=16)] = Field(
+        default=DEFAULT_PROTOCOL_VERSION, description="Version of A2C-SMCP that clients have to be compatible with"
+    )
+
+    @field_validator("protocol_version")
+    @classmethod
+    def _a_version(cls, version: str) -> str:
+        return str(parse_version(version))
 
 
 class ConfigFile(BaseModel):
@@ -207,6 +232,7 @@ class ConfigFile(BaseModel):
     web: WebConfig = WebConfig()
     supervisor: SupervisorConfig = SupervisorConfig()
     messaging: MessagingConfig = MessagingConfig()
+    offices: OfficesConfig = OfficesConfig()
 
 
 def read_config(path: Path) -> ConfigFile:

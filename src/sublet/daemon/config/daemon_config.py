@@ -26,6 +26,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 
 DEFAULT_A2A = "127.0.0.1:8642"
 DEFAULT_SFTP = "127.0.0.1:8622"
+DEFAULT_OFFICES = "127.0.0.1:8648"
 DEFAULT_WEB_PORT = 8640
 WEB_HOST = "127.0.0.1"
 WEB_OFF = "off"
@@ -156,6 +157,8 @@ class DaemonConfig:
         self.hooks = file.hooks
         self.supervisor = file.supervisor
         self.messaging = _with_relay(file.messaging, relay, relay_ca, config_dir)
+        self.offices = _listen("offices.listen", file.offices.listen, DEFAULT_OFFICES)
+        self.office_protocol = file.offices.protocol_version
         self.retention = file.retention.chosen()
         self.unsandboxed = unsandboxed or file.unsandboxed
         self.log_level = log_level or file.log_level or "info"

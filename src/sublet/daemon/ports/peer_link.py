@@ -49,11 +49,12 @@ class Silence:
 Update = Progress | Done | Error | Silence
 
 
-BUS_WIRE: Final = 4
-"""4: on the link of a peer one pattern is declared, and ``@`` is escaped in keys; what is purged is a document of its
-own, which others do not know and would bring back. 3: rooms are compared by digest trees; refs stand by ranks, and have
-the fields of their schema alone. 2: mutual TLS by pinned keys everywhere. 1 had none on one machine, and another name
-for each authority."""
+BUS_WIRE: Final = 5
+"""5: rooms are sealed for their members by default, files too, and an entity has several devices; who knows only some
+of this would hold up the others. 4: on the link of a peer one pattern is declared, and ``@`` is escaped in keys;
+what is purged is a document of its own, which others do not know and would bring back. 3: rooms are compared by
+digest trees; refs stand by ranks, and have the fields of their schema alone. 2: mutual TLS by pinned keys
+everywhere. 1 had none on one machine, and another name for each authority."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,10 @@ class RoomFinder:
             await self._gate.ask(caller, Action.ROOM_SEND, "*", size_bytes=open_for)
             await self.require(found.entity, caller)
             name = direct_name(me, found.entity)
-            made = await self._speaking.call(caller, room_calls.create, name=name, invite=[found.entity])
+            level = self._speaking.encryption
+            made = await self._speaking.call(
+                caller, room_calls.create, name=name, invite=[found.entity], encryption=level
+            )
             return str(made["room_id"])
 
     def entity(self, given: str) -> EntityId:

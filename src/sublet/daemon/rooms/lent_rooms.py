@@ -186,7 +186,7 @@ class LentRooms:
         else:
             return is_closed(config)
         person, others = (
-            human_of(self._node_id),
+            self._messaging.device.person,
             _others(record, room, self._node_id, self._messaging.home(room.entity)),
         )
         await service.call(
@@ -195,6 +195,7 @@ class LentRooms:
             name=clean_line(f"Delegation {record.id}: {record.description}", MAX_NAME_CHARS),
             invite=[person, *others],
             seed=(room.created_ms, bytes.fromhex(room.salt)),
+            encryption=self._messaging.encryption,
         )
         await service.call(self._me, room_calls.invite, room_id=room.room_id, entity=person, role="admin")
         whom = record.peer if record.agent is None else f"{record.peer}/{record.agent}"

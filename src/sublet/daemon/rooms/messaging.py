@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -26,9 +26,10 @@ from sublet.daemon.rooms.clocks import ClockDiffers, clock_differs, clocks_that_
 from sublet.daemon.rooms.entities import daemon_of
 from sublet.daemon.rooms.known_buses import KnownBuses
 from sublet.daemon.rooms.node_carrier import NodeCarrier
+from sublet.daemon.rooms.own_device import OwnDevice
 from sublet.daemon.rooms.peer_buses import PeerBuses
 from sublet.daemon.rooms.relay_keeper import RelayKeeper
-from sublet.daemon.rooms.running_rooms import Door, RunningRooms
+from sublet.daemon.rooms.running_rooms import Door, RunningRooms, admit
 from sublet.daemon.storage.state import ROOM_STORE
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
@@ -70,6 +71,7 @@ class Messaging:
         set_aside: keeps bytes of the database that were damaged (what they were, the bytes, why).
         relay: keeps this daemon at its relay; None for no relay.
         nodes: carries what federation says while the bus runs; None for nobody.
+        device: this daemon as a device of somebody who is at home elsewhere.
     """
 
     def __init__(
@@ -88,8 +90,10 @@ class Messaging:
         set_aside: Callable[[str, bytes, str], object] = lambda *_: None,
         relay: RelayKeeper | None = None,
         nodes: NodeCarrier | None = None,
+        device: OwnDevice | None = None,
     ) -> None:
         self._nodes = nodes or NodeCarrier()
+        self.device = device or OwnDevice(identity, state_dir)
         self._relay = relay if relay is not None and relay.relay is not None else None
         self._services = services
         self._consent = consent
@@ -135,6 +139,11 @@ class Messaging:
     async def wanted(self) -> None:
         """Return once somebody wants it who can't be served yet."""
         await self._wanted.wait()
+
+    @property
+    def encryption(self) -> str:
+        """From whom what is said in a new room is hidden, where nobody says otherwise."""
+        return self._settings.encryption
 
     @property
     def running(self) -> bool:
@@ -226,6 +235,7 @@ class Messaging:
         registry = await asyncio.to_thread(registry_of, self._settings.extensions)
         self._present = set(self._agents())
         entities = await asyncio.to_thread(load_entities, self._keys_dir, self._identity, sorted(self._present))
+        entities += [elsewhere] if (elsewhere := self.device.local()) is not None else []
         if self._healing is None:
             self._healing = Healing(self._database, _now_ms, self._set_aside)
         healing = self._healing
@@ -253,8 +263,9 @@ class Messaging:
         async with service.running():
             self._service = service
             self._settled.set()
+            parts = service, network, healing, registry, entities, self._relay, self._services, self.device
             with self._nodes.attached(network):
-                yield RunningRooms(service, network, healing, registry, entities, self._relay, self._services)
+                yield RunningRooms(*parts)
 
     async def _join(self, network: ZenohNetwork, links: Links) -> None:
         """Keep to the buses of all paired daemons, until cancelled.
@@ -267,9 +278,9 @@ class Messaging:
             self._peers_changed.clear()
             await self._admit_agents()
             try:
-                await asyncio.to_thread(_admit, network, links, self._peer_keys(), called)
+                await asyncio.to_thread(admit, network, links, self._peer_keys(), called)
                 called = await asyncio.to_thread(links.call, await self.buses.addresses(buses))
-                await asyncio.to_thread(_admit, network, links, self._peer_keys(), called)
+                await asyncio.to_thread(admit, network, links, self._peer_keys(), called)
                 self._bus_failure = None
             except OSError as error:
                 log.warning("the bus could not be opened again, which is tried later", reason=str(error))
@@ -349,35 +360,6 @@ class Messaging:
         if self._peers.list() and self._service is None and not self._wanted.is_set():
             self._settled = asyncio.Event()
             self._wanted.set()
-
-
-def _admit(network: ZenohNetwork, links: Links, peers: Mapping[str, bytes], called: Mapping[bytes, str]) -> None:
-    """Have a session with each paired daemon, let these in and cut all others; blocks.
-
-    Args:
-        network: has the sessions.
-        links: lets in.
-        peers: the pinned keys, by node id.
-        called: where those are reached that we call.
-
-    Raises:
-        OSError: a session can't be opened; who is no peer any more was cut.
-    """
-    from sublet.messaging.backends.zenoh_network import Endpoints
-
-    keys = frozenset(peers.values())
-    if links.trusted - keys:
-        links.trust(links.trusted & keys)
-    try:
-        network.join(
-            {
-                node: Endpoints((links.inbound(key),), (called[key],) if key in called else ())
-                for node, key in peers.items()
-            }
-        )
-    finally:
-        if links.trusted != keys:
-            links.trust(keys)
 
 
 def _soon(loop: asyncio.AbstractEventLoop, run: Callable[[], None]) -> None:

@@ -42,8 +42,15 @@ class RoomService(OfNamedRooms):
 
     @serves(CREATE_ROOM)
     async def create_room(self, request: CreateRoom, caller: Subject) -> RoomChange:
-        made = await self._speaking.call(caller, room_calls.create, name=request.name, policy=request.policy)
-        return RoomChange(room_id=made["room_id"], name=made["name"], entity=self._speaking.entity(caller))
+        made = await self._speaking.call(
+            caller,
+            room_calls.create,
+            name=request.name,
+            policy=request.policy,
+            encryption=request.encryption or self._speaking.encryption,
+        )
+        entity = self._speaking.entity(caller)
+        return RoomChange(room_id=made["room_id"], name=made["name"], entity=entity, encryption=made["encryption"])
 
     @serves(GET_ROOM)
     async def get_room(self, request: OneRoom, caller: Subject) -> RoomDetail:

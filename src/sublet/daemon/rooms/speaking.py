@@ -8,7 +8,7 @@ from sublet.daemon.api.room_fields import MEDIA_TYPE
 from sublet.daemon.api.room_messages import MessageReceipts, Words
 from sublet.daemon.api.rooms import RoomChange
 from sublet.daemon.governing.gatekeeper import Gatekeeper
-from sublet.daemon.rooms.entities import entity_of
+from sublet.daemon.rooms.entities import HUMAN, entity_of
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.plain import plain
 from sublet.daemon.rooms.views import receipts_view
@@ -49,7 +49,12 @@ class Speaking:
         Raises:
             SubletError: ``POLICY_DENIED`` for who has no entity here.
         """
-        return entity_of(caller, self._node_id)
+        return self._messaging.device.person if caller.kind == HUMAN else entity_of(caller, self._node_id)
+
+    @property
+    def encryption(self) -> str:
+        """From whom what is said in a new room is hidden, where nobody says otherwise."""
+        return self._messaging.encryption
 
     @property
     def node_id(self) -> str:

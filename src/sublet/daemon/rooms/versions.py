@@ -15,6 +15,7 @@ _CAME_WITH: Final[Mapping[int, str]] = MappingProxyType(
         2: "links of TLS with pinned keys on one machine too",
         3: "comparing all of a room at once, and one order of its messages",
         4: "purging messages and files",
+        5: "rooms whose messages and files only their members read",
     }
 )
 """What rooms have since each form of bus (``BUS_WIRE``)."""

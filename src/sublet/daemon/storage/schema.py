@@ -8,7 +8,16 @@ from sublet.migrations.schema import Migration, Schema, Tables
 
 APPLICATION_ID = 0x53756274
 """``Subt``: tells our database from any other SQLite file."""
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
+
+_OFFICES = (
+    "CREATE TABLE offices (id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, created_at TEXT NOT NULL) STRICT",
+    # One row per name in an office; ``hash`` is the digest of the token with which it joins.
+    """CREATE TABLE office_tokens (
+        hash BLOB PRIMARY KEY, office_id TEXT NOT NULL, role TEXT NOT NULL, name TEXT NOT NULL,
+        created_at TEXT NOT NULL, UNIQUE (office_id, name)
+    ) STRICT""",
+)
 
 _TABLES = (
     # One row per delegation of ours; ``record`` is the JSON of DelegationRecord.
@@ -92,6 +101,7 @@ _TABLES = (
     """CREATE TABLE approver (
         id INTEGER PRIMARY KEY CHECK (id = 1), public_key BLOB, sealed TEXT, made_at REAL, reset_at REAL
     ) STRICT""",
+    *_OFFICES,
 )
 
 
@@ -103,7 +113,23 @@ def _closed_to_before(_: Tables) -> None:
     """
 
 
-MIGRATIONS: Final = (Migration(10, "delegations may have fields that older versions refuse", _closed_to_before),)
+def _offices(tables: Tables) -> None:
+    """Add the tables of offices, which are empty."""
+    tables.execute(
+        "CREATE TABLE offices (id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, created_at TEXT NOT NULL) STRICT"
+    )
+    tables.execute(
+        """CREATE TABLE office_tokens (
+        hash BLOB PRIMARY KEY, office_id TEXT NOT NULL, role TEXT NOT NULL, name TEXT NOT NULL,
+        created_at TEXT NOT NULL, UNIQUE (office_id, name)
+    ) STRICT"""
+    )
+
+
+MIGRATIONS: Final = (
+    Migration(10, "delegations may have fields that older versions refuse", _closed_to_before),
+    Migration(11, "keep offices and the digests of their tokens", _offices),
+)
 """All steps from version 9 on, the first that a release had."""
 
 SCHEMA: Final = Schema("the daemon's database", SCHEMA_VERSION, _TABLES, MIGRATIONS, application_id=APPLICATION_ID)

@@ -160,7 +160,7 @@ class Staging:
         except Exception:
             self.reset()
             raise
-        self._updates.staged.clear()
+        self._updates.settled()
         self._gathering.committed()
         for done in accepted:
             done.document.staged_writes.clear()

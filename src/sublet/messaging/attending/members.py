@@ -36,8 +36,8 @@ def writers_of_drafts(engine: MemberParts, room_id: RoomId) -> list[EntityId]:
     """Return those of ours whose drafts other devices of theirs may have, or may want."""
     if engine.schema.datatype_at("draft") is None:
         return []
-    ours = [(entity, local.record.devices) for entity, local in engine.keyring.local.items()]
-    return [entity for entity, devices in ours if devices and engine.here.is_member(entity, room_id)]
+    ours = [entity for entity, local in engine.keyring.local.items() if local.record.devices or local.record.statements]
+    return [entity for entity in ours if engine.here.is_member(entity, room_id)]
 
 
 def documents_of_members(engine: MemberParts) -> list[str]:

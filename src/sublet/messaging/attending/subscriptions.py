@@ -100,7 +100,7 @@ class Subscriptions:
             one()
 
     def own(self, entity: EntityId) -> None:
-        """Take the rooms that one of our entities is offered, and let it show that it is there.
+        """Take the rooms that one of our entities is offered, serve its other devices, and let it show itself.
 
         It is asked to take a room, so that who offers it knows that it came.
         """
@@ -108,7 +108,7 @@ class Subscriptions:
         self._once(("own", entity), lambda: self._network.serve(key, self._invited))
         challenge = doc_id("challenge", entity_id=entity)
         self._once(("challenge", entity), lambda: self._network.serve(challenge, self._asked))
-        self.documents(entity)
+        self.member(entity)
 
     def member(self, entity: EntityId) -> None:
         """Serve an entity's rooms to it, should it ask."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sublet.disk.durable import write_whole
 from sublet.messaging.ports.blobs import BlobRoomError
-from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES
+from sublet.protocol.ezagent.blob import MAX_KEPT_BYTES
 
 _DIGITS = frozenset("0123456789abcdef")
 
@@ -48,7 +48,7 @@ class FileBlobs:
         """``BlobStore.read``."""
         with self._path(digest).open("rb") as file:
             file.seek(offset)
-            return file.read(min(length, MAX_BLOB_BYTES))
+            return file.read(min(length, MAX_KEPT_BYTES))
 
     def all(self) -> Iterator[tuple[str, int, float]]:
         """``BlobStore.all``."""

@@ -200,10 +200,15 @@ def direct(callback: Callable[[Any], None]) -> zenoh.handlers.Callback[Any]:
     return zenoh.handlers.Callback(callback, indirect=False)
 
 
-def sample_of(key: str, sample: zenoh.Sample) -> Sample:
-    """Return what was published under a key."""
+def proven(link: str) -> str:
+    """Return the node id of the daemon whose key a link has proven; ``ANYBODY`` where it proves none."""
+    return ANYBODY if link in (SHARED, UPLINK) else link
+
+
+def sample_of(key: str, sample: zenoh.Sample, peer: str = ANYBODY) -> Sample:
+    """Return what was published under a key, by whoever is proven to be at the other end."""
     attachment = sample.attachment.to_bytes() if sample.attachment is not None else b""
-    return Sample(key, sample.payload.to_bytes(), attachment)
+    return Sample(key, sample.payload.to_bytes(), attachment, peer)
 
 
 class AskedOfUs:
@@ -212,13 +217,14 @@ class AskedOfUs:
     Args:
         query: as Zenoh has it.
         key: for what, which is escaped in the query of a peer.
-        peer: node id of the daemon whose key its link has proven; ``ANYBODY`` where none has.
+        peer: who is proven to be at the other end.
     """
 
     def __init__(self, query: zenoh.Query, key: str, peer: str = ANYBODY) -> None:
         self._query = query
         self.peer = peer
         self.key = key
+        self.peer = peer
         self.payload = query.payload.to_bytes() if query.payload is not None else b""
 
     def reply(self, payload: bytes) -> None:

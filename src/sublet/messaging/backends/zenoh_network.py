@@ -5,8 +5,7 @@ goes to those it is for. So such a session declares one pattern, and ``local_key
 A relay forwards what is sent below our slot there to those that its members' statements name; which of them has sent
 what comes is for its signature to say, since a relay proves none.
 Chunks that begin with ``@`` match no wildcard, so such keys are used exactly there, and escaped with a peer.
-Callbacks come from Zenoh's threads: they only enqueue, since a stalled receiver makes every sender to it wait and then
-lose what was queued.
+Callbacks come from Zenoh's threads and only enqueue: a stalled receiver makes senders wait and then lose what waits.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ from sublet.messaging.backends.zenoh_link import (
     both,
     direct,
     nothing,
+    proven,
     sample_of,
 )
 from sublet.messaging.links.declared import EVERYTHING
@@ -351,7 +351,7 @@ class ZenohNetwork:
 
     def _declare_everything(self, link: str, session: zenoh.Session) -> object:
         """Hear and answer whatever a peer says on its link, and follow its tokens."""
-        pattern, from_wire = EVERYTHING, of_peer
+        pattern, from_wire, peer = EVERYTHING, of_peer, proven(link)
         if link == UPLINK:
             assert self._uplink is not None, "it has a session, so it was set"
             pattern, from_wire = everything(Way.DOWN, self._uplink.slot), from_relay
@@ -360,7 +360,7 @@ class ZenohNetwork:
             key = from_wire(str(sample.key_expr))
             takers = self._hearing.of(key)
             if takers:
-                taken = sample_of(key, sample)
+                taken = sample_of(key, sample, peer)
                 for take in takers:
                     take(taken)
 
@@ -370,7 +370,7 @@ class ZenohNetwork:
             if not takers:
                 query.drop()  # type: ignore[no-untyped-call]
             for take in takers[:1]:
-                take(AskedOfUs(query, key, ANYBODY if link == UPLINK else link))
+                take(AskedOfUs(query, key, peer))
 
         def told(sample: zenoh.Sample) -> None:
             self._tokens.took(link, from_wire(str(sample.key_expr)), sample.kind == zenoh.SampleKind.PUT)

@@ -20,7 +20,7 @@ from sublet.protocol.ezagent.room.table import ADMIN_FIELDS, MAX_NAME_CHARS, lev
 from sublet.protocol.ezagent.sealing.levels import Encryption, encryption_of, is_raise
 
 ENCRYPTION: Final = Encryption.TRANSPORT_ONLY.value
-"""Of a new room."""
+"""Of a new room, where whoever opens it says nothing else."""
 WINDOW: Final = "monthly"
 MAX_POWER: Final = 100
 MAX_AGENT_TURNS: Final = 1_000
@@ -72,8 +72,7 @@ def check_value(
         if value not in {policy.value for policy in Policy}:
             raise _wrong("a room's policy is open, knock or invite", "membership.policy=invite")
     elif path == ("encryption",):
-        if encryption_of(value) is None:
-            raise _wrong("the encryption of a room is transport_only, or members", "encryption=members")
+        level_asked(value)
         if not is_raise(value, state.fields.get(path)):
             raise _wrong("a room that is sealed for its members stays so: its encryption is raised, and never lowered")
     elif path == _TIMELINE:
@@ -82,6 +81,18 @@ def check_value(
         check_extensions(known, frozenset(state.enabled_extensions), value)
     elif value is not None:
         raise _wrong(f"nothing reads {name}, so setting it would change nothing")
+
+
+def level_asked(value: Written) -> Encryption:
+    """Return the level that a room is to have.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``: there is no such level.
+    """
+    level = encryption_of(value)
+    if level is None:
+        raise _wrong("the encryption of a room is transport_only, or members", "encryption=members")
+    return level
 
 
 def _check_timeline(value: Written) -> None:

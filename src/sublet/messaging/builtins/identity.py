@@ -6,7 +6,9 @@ after the write could be; what is left for hooks is the author's own signature o
 
 from __future__ import annotations
 
+from sublet.messaging.builtins.devices import add_device, list_devices, remove_device
 from sublet.messaging.builtins.verifying import init, register, shown, verify_peer
+from sublet.messaging.calls import device_calls
 from sublet.messaging.calls import room_calls as calls
 from sublet.messaging.declaring.declaration import (
     ANY_DATATYPE,
@@ -62,7 +64,7 @@ IDENTITY = Declaration(
         Annotation(
             AnnotationPlace.ON_ENTITY,
             "device_keys",
-            "keys of devices, each signed by the identity key",
+            "keys of devices, each signed by a device of the entity",
             writer_rule="signer == entity_id",
         ),
     ),
@@ -80,6 +82,9 @@ IDENTITY = Declaration(
         Operation("identity.whoami", _whoami),
         Operation("identity.init", init, waits=True),
         Operation("identity.register", register),
+        Operation(device_calls.devices.id, device_calls.devices.by(list_devices)),
+        Operation(device_calls.add_device.id, device_calls.add_device.by(add_device)),
+        Operation(device_calls.remove_device.id, device_calls.remove_device.by(remove_device)),
         Operation(calls.verify_peer.id, calls.verify_peer.by_waiting(verify_peer), waits=True),
     ),
 )

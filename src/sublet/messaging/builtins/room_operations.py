@@ -5,7 +5,14 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from sublet.messaging.builtins.config_values import ENCRYPTION, WINDOW, check_extensions, check_value, config_field
+from sublet.messaging.builtins.config_values import (
+    ENCRYPTION,
+    WINDOW,
+    check_extensions,
+    check_value,
+    config_field,
+    level_asked,
+)
 from sublet.messaging.calls import room_calls as calls
 from sublet.messaging.declaring.operating import OperationContext
 from sublet.messaging.opening.shards import DEFAULT_REFS_PER_MONTH
@@ -20,6 +27,7 @@ from sublet.protocol.ezagent.room.seen import seen_value
 from sublet.protocol.ezagent.room.state import DEFAULT_ADMIN_LEVEL, Policy, Role, RoomState
 from sublet.protocol.ezagent.room.statements import KNOCKS, MEMBERS, NESTED_MAP, USERS
 from sublet.protocol.ezagent.room.table import MAX_NAME_CHARS, level_of
+from sublet.protocol.ezagent.sealing.levels import strongest
 from sublet.protocol.ezagent.yjs.encode import Nested, Transaction
 from sublet.protocol.ezagent.yjs.update import Value
 from sublet.protocol.times import rfc3339_of_ms
@@ -34,7 +42,8 @@ def create(
     invite: list[EntityId] | None = None,
     extensions: list[str] | None = None,
     seed: tuple[int, bytes] | None = None,
-) -> calls.RoomNamed:
+    encryption: str = ENCRYPTION,
+) -> calls.RoomOpened:
     """Open a room.
 
     Args:
@@ -44,10 +53,12 @@ def create(
         invite: who is a member from the start.
         extensions: which are enabled; by default all that this daemon knows, third parties' included.
         seed: the time (Unix milliseconds) and salt from which its id was made before; new ones by default.
+        encryption: from whom what is said there is hidden: ``transport_only`` or ``members``.
     """
     engine, creator = context.parts, context.entity
     if not 0 < len(name) <= MAX_NAME_CHARS or policy not in {item.value for item in Policy}:
         raise _wrong("a room has a name of at most 256 characters and a policy of open, knock or invite")
+    level = level_asked(encryption)
     members = [_entity(entity) for entity in invite or []]
     enabled = extensions if extensions is not None else _extensions(context)
     check_extensions(_known(context), frozenset(), [*enabled])
@@ -66,7 +77,7 @@ def create(
         ),
         "power_levels": Nested(default=0, events_default=0, admin=DEFAULT_ADMIN_LEVEL, users=Nested()),
         "relays": [],
-        "encryption": ENCRYPTION,
+        "encryption": level.value,
         "timeline": {"window_size": WINDOW, "max_refs_per_window": DEFAULT_REFS_PER_MONTH},
         "enabled_extensions": list(enabled),
         "ext": Nested({name: Nested() for name in engine.schema.shared_on(_CONFIG, tuple(enabled))}),
@@ -78,7 +89,7 @@ def create(
 
     engine.here.want(room)
     engine.writing.found(creator, doc_id("config", room_id=room), write)
-    return {"room_id": room, "name": name}
+    return {"room_id": room, "name": name, "encryption": level.value}
 
 
 def list_rooms(context: OperationContext) -> list[calls.RoomSummary]:
@@ -95,6 +106,7 @@ def get(context: OperationContext, room_id: RoomId) -> calls.RoomFound:
     return {
         "room_id": summary["room_id"],
         "name": summary["name"],
+        "encryption": summary["encryption"],
         "policy": summary["policy"],
         "role": summary["role"],
         "created_by": summary["created_by"],
@@ -252,6 +264,7 @@ def _summary(context: OperationContext, state: RoomState) -> calls.RoomSummary:
     return {
         "room_id": state.room_id,
         "name": state.name,
+        "encryption": strongest([state.fields.get(("encryption",))]).value,
         "policy": str(state.policy),
         "role": str(state.role(context.entity)),
         "members": len(state.members()),

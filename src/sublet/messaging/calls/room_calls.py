@@ -16,7 +16,13 @@ class RoomNamed(TypedDict):
     name: str
 
 
-class RoomSummary(RoomNamed):
+class RoomOpened(RoomNamed):
+    """A room that was opened, and from whom what is said there is hidden: ``sealing.levels.Encryption``."""
+
+    encryption: str
+
+
+class RoomSummary(RoomOpened):
     """A room as one of its members sees it; ``write_level`` is the power that saying something there takes."""
 
     policy: str
@@ -34,7 +40,7 @@ class MemberFound(TypedDict):
     power: int
 
 
-class RoomFound(RoomNamed):
+class RoomFound(RoomOpened):
     """A room, its config by names with dots, and its members; ``invited`` are those who have not come in by now."""
 
     policy: str
@@ -54,7 +60,8 @@ def create(
     invite: list[EntityId] | None = None,
     extensions: list[str] | None = None,
     seed: tuple[int, bytes] | None = None,
-) -> RoomNamed:
+    encryption: str = "transport_only",
+) -> RoomOpened:
     """Open a room."""
     raise NotImplementedError
 

@@ -89,7 +89,10 @@ class HookPipeline:
         """Run the hooks after something was accepted; one that fails is logged, since nothing can be taken back."""
         enabled, writing = self._enabled(change.room_id), self._store.in_transaction
         for owner, hook in self._after_write.of(change.datatype, change.event):
-            if not _runs(owner, enabled) or (hook.writes and not change.local) or not _applies(hook.trigger, change):
+            if owner is not None and enabled is not None and owner not in enabled:
+                continue
+            applies = hook.trigger.applies
+            if (applies is not None and not applies(change)) or (hook.writes and not change.local):
                 continue
             try:
                 hook.run(AfterWrite(self._changing, change, hook.id, may_write=hook.writes))

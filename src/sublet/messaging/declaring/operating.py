@@ -26,6 +26,7 @@ from sublet.messaging.schema.changes import RunsHooks
 from sublet.messaging.schema.datatypes import AnnotationPlace, Origin
 from sublet.messaging.schema.fields import Fields, FieldsView, Written
 from sublet.messaging.schema.schema import Schema
+from sublet.messaging.sealing.room_seals import RoomSeals
 from sublet.messaging.texts.texts import Texts
 from sublet.messaging.writing.writing import Writing
 from sublet.protocol.errors import LocalCode, SubletError
@@ -109,6 +110,7 @@ class OperationParts:
     cursors: Cursors
     intake: Intake
     purges: Purges
+    seals: RoomSeals
     blobs: BlobStore
     hooks: RunsHooks
     content_numbers: Iterator[int]

@@ -136,7 +136,7 @@ def take(engine: AcknowledgedParts, room_id: RoomId, raw: bytes) -> Taken:
         fits = envelope.doc_id == doc_id("delivery", room_id=room_id)
         if not fits or signer in engine.keyring.local or not engine.here.is_member(signer, room_id):
             continue
-        keys = engine.keyring.keys(signer)
+        keys = engine.keyring.speaking(signer)
         if keys is None:
             unknown = True
             continue
@@ -206,9 +206,16 @@ def answer(engine: AcknowledgedParts, room_id: RoomId, payload: bytes) -> bytes 
     return encode_bundle([*records, *((RecordKind.ENVELOPE, raw) for raw in envelopes)])
 
 
-def bundle_of(envelopes: Iterable[bytes]) -> bytes:
-    """Return acknowledgements as one message."""
-    return encode_bundle((RecordKind.ENVELOPE, raw) for raw in envelopes)
+def bundle_of(envelopes: Iterable[bytes], records: Iterable[bytes] = ()) -> bytes:
+    """Return acknowledgements as one message, with the records of whose devices are others than before."""
+    told = ((RecordKind.IDENTITY, raw) for raw in records)
+    return encode_bundle([*told, *((RecordKind.ENVELOPE, raw) for raw in envelopes)])
+
+
+def records_with_devices(engine: AcknowledgedParts, room_id: RoomId) -> list[bytes]:
+    """Return the records of our members of a room that have several devices."""
+    ours = [own.record for entity, own in engine.keyring.local.items() if engine.here.is_member(entity, room_id)]
+    return [record.encode() for record in ours if record.statements]
 
 
 def _written(engine: AcknowledgedParts, room_id: RoomId) -> Iterator[tuple[str, int, int]]:

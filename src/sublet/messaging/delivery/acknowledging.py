@@ -113,7 +113,7 @@ class Acknowledging:
         self._ready.set()
 
     async def say_here(self, room_id: RoomId) -> None:
-        """Let those who are in a room know that ours are there; who misses it asks."""
+        """Let those who are in a room know that ours are there, and which devices they have; who misses it asks."""
         await self._publish(room_id, {})
 
     def want(self, room_id: RoomId) -> None:
@@ -224,4 +224,5 @@ def _acknowledge(engine: AcknowledgingParts, room_id: RoomId, shards: dict[str, 
     envelopes = acknowledged.acknowledge(engine, room_id, shards)
     if envelopes:
         key = doc_id("delivery", room_id=room_id)
-        engine.outbox.put(Outgoing(key, acknowledged.bundle_of(envelopes), b"", QOS_LOW))
+        records = acknowledged.records_with_devices(engine, room_id) if not shards else ()
+        engine.outbox.put(Outgoing(key, acknowledged.bundle_of(envelopes, records), b"", QOS_LOW))

@@ -203,7 +203,10 @@ class Document:
 
         items = update.items
         for place in range(begin, len(items)):
-            item = items[place]
+            item, parent = items[place], items[place].parent
+            is_own = isinstance(parent, tuple) and parent[0] == client and parent[1] < end
+            if is_own and item.origin is None and item.right is None:
+                continue  # as with nearly all
             for other in (item.origin, item.right, item.parent):
                 if absent(other):
                     assert isinstance(other, tuple), "what is absent is an item"

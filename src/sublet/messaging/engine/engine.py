@@ -206,6 +206,7 @@ class Engine:
             cursors=self.cursors,
             intake=self.intake,
             purges=self.purges,
+            seals=self.seals,
             blobs=self.blobs,
             hooks=self.hooks,
             content_numbers=itertools.count(),  # they tell apart what is edited for the first time in one millisecond

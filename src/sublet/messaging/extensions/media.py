@@ -1,14 +1,21 @@
 """EXT-10 Media: files that messages come with, kept once under their hash, and fetched by who wants to see them.
 
 A room tells which files belong to it (a document for each); whoever is a member of such a room gets the file, piece by
-piece, from a peer that has it, and believes it when the whole has the right hash.
+piece, from a peer that has it, and believes it when the whole has the right hash. A file of a sealed room is kept,
+named and told sealed (``sealing.files``); its key, name and length stand in its document, which only members read.
+
+Weak: what a room named before it was sealed stays as it is. A file that is sent once more under another epoch has
+another hash, and is kept twice.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 from functools import partial
 from typing import Final
+
+import anyio.to_thread
 
 from sublet.messaging.calls import people_calls as calls
 from sublet.messaging.declaring.after_write import AfterWrite
@@ -31,12 +38,15 @@ from sublet.messaging.ports.purge_store import Kind
 from sublet.messaging.schema.changes import Happened, Intent
 from sublet.messaging.schema.datatypes import QOS_DATA, Annotation, AnnotationPlace, Change, Datatype, Origin
 from sublet.messaging.schema.fields import Fields
+from sublet.protocol.encoding import b64, unb64
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, PieceRequest, encode_wanted, parse_piece
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import RoomId, is_content_hash
 from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
 from sublet.protocol.ezagent.roots import StorageType
+from sublet.protocol.ezagent.sealing.files import file_key, open_file, seal_file, sealed_size
+from sublet.protocol.ezagent.sealing.wire import KEY_BYTES
 from sublet.protocol.ezagent.yjs.update import Value
 from sublet.protocol.text import clean_line
 
@@ -52,6 +62,8 @@ SWEEP_SECONDS: Final = 3_600.0
 _FIELD: Final = f"ext.{MEDIA}"
 _PREFIX: Final = "sha256:"
 _HASH, _NAME, _TYPE, _SIZE = "blob_hash", "filename", "mime_type", "size_bytes"
+_KEY: Final = "file_key"
+"""Of a file that is sealed, in its document."""
 _DATA: Final = "data"
 """What an upload brings, which no document holds."""
 
@@ -88,6 +100,14 @@ def _clean_name(given: str) -> str:
     return clean_line(given, MAX_FILENAME_CHARS).replace("/", "_") or "file"
 
 
+def _key_of(found: Fields) -> bytes | None:
+    """Return the key of a file that is sealed, by what its document says; None of one that is not."""
+    text = found.get(_KEY)
+    if not isinstance(text, str):
+        return None
+    return unb64(text, KEY_BYTES) or b""  # which opens nothing
+
+
 def _told(facts: Fields) -> calls.FileKept:
     name, kind, size = facts[_NAME], facts[_TYPE], facts[_SIZE]
     return {"blob_hash": facts[_HASH], "filename": name, "media_type": kind, "size": size}
@@ -96,7 +116,8 @@ def _told(facts: Fields) -> calls.FileKept:
 def _keep_file(context: PreSend) -> None:
     """Keep a file under its hash, which its room then names."""
     data = context.fields[_DATA]
-    context.fields[_HASH], context.fields[_SIZE] = _PREFIX + context.keep_blob(data), len(data)
+    context.fields[_HASH] = _PREFIX + context.keep_blob(data)
+    context.fields.setdefault(_SIZE, len(data))
 
 
 async def _upload(
@@ -123,19 +144,56 @@ async def _upload(
         )
     if len(filename) > MAX_FILENAME_CHARS or len(media_type) > MAX_TYPE_CHARS:
         raise SubletError(LocalCode.INVALID_ARGUMENT, "the name or the type is too long", "Shorten it.")
-    return await context.engine(partial(_keep, room_id=room_id, data=data, media_type=media_type, filename=filename))
+    keep_it = partial(_keep, room_id=room_id, media_type=media_type, filename=filename)
+    secret = await context.engine(partial(_secret, room_id=room_id))
+    if secret is None:
+        return await context.engine(partial(keep_it, data=data))
+    key, sealed = await anyio.to_thread.run_sync(_sealed, secret, data)
+    return await context.engine(partial(keep_it, data=sealed, sealing=(key, len(data))))
 
 
-def _keep(context: OperationContext, room_id: RoomId, data: bytes, media_type: str, filename: str) -> calls.FileKept:
+def _secret(context: OperationContext, room_id: RoomId) -> bytes | None:
+    """Return what a file's key is made of in a sealed room; None in another one.
+
+    While no epoch's key is here that is drawn at random: the same file then has another address each time.
+    """
     _offered(context, room_id)
-    given = {_DATA: data, _NAME: filename, _TYPE: media_type}
+    seals = context.parts.seals
+    if not seals.is_sealed(room_id):
+        return None
+    held = seals.writing_key(room_id)
+    return held[1] if held is not None else os.urandom(KEY_BYTES)
+
+
+def _sealed(secret: bytes, data: bytes) -> tuple[bytes, bytes]:
+    key = file_key(secret, data)
+    return key, seal_file(key, data)
+
+
+def _keep(
+    context: OperationContext,
+    room_id: RoomId,
+    data: bytes,
+    media_type: str,
+    filename: str,
+    sealing: tuple[bytes, int] | None = None,
+) -> calls.FileKept:
+    """Keep a file as it is, or sealed with a key, when it was of so many bytes; and let a room name it."""
+    _offered(context, room_id)
+    given: Fields = {_DATA: data, _NAME: filename, _TYPE: media_type}
+    if sealing is not None:
+        given |= {_KEY: b64(sealing[0]), _SIZE: sealing[1]}
+    elif context.parts.seals.is_sealed(room_id):
+        raise SubletError(LocalCode.CONFLICT, "the room was sealed a moment ago", "Send the file again.")
     intent = Intent("global_blob", Change.INSERT, "", room_id, context.entity, given)
     context.parts.hooks.pre_send(intent, {})
     name = _document(room_id, str(intent.fields[_HASH]))
     if context.parts.store.purges.is_gone(room_id, Kind.FILE, parse_doc_id(name).hash or ""):
         raise SubletError(LocalCode.CONFLICT, "this very file was purged from the room", "Send another one.")
-    if _facts(name, context.parts.reading.map_document(name)) is None:
-        fields: dict[str, Value] = {key: intent.fields[key] for key in (_HASH, _NAME, _TYPE, _SIZE)}
+    before = context.parts.reading.map_document(name)
+    if _facts(name, before) is None or before.get(_KEY) != given.get(_KEY):
+        told = (_HASH, _NAME, _TYPE, _SIZE, _KEY)
+        fields: dict[str, Value] = {key: intent.fields[key] for key in told if key in intent.fields}
         context.parts.writing.set_fields(context.entity, name, [(None, (key,), value) for key, value in fields.items()])
     return _told(_facts(name, context.parts.reading.map_document(name)) or {})
 
@@ -150,9 +208,28 @@ async def _get(context: AskingContext, room_id: RoomId, blob_hash: str) -> bytes
     Raises:
         SubletError: ``NOT_FOUND``: the room names no such file; ``UNAVAILABLE``: nobody who has it answers.
     """
-    size, data = await context.engine(partial(_here, room_id=room_id, blob_hash=blob_hash))
-    if data is not None:
+    size, key, data = await context.engine(partial(_here, room_id=room_id, blob_hash=blob_hash))
+    if data is None:
+        data = await _fetched(context, room_id, blob_hash, size if key is None else sealed_size(size))
+    if key is None:
         return data
+    try:
+        opened = await anyio.to_thread.run_sync(open_file, key, data)
+    except Refused:
+        opened = b""
+    if len(opened) != size:
+        raise SubletError(
+            LocalCode.UNAVAILABLE, "this file does not open", "A member has named it wrongly; have it sent again."
+        )
+    return opened
+
+
+async def _fetched(context: AskingContext, room_id: RoomId, blob_hash: str, size: int) -> bytes:
+    """Return a file as it is kept, of so many bytes, from a peer that has it.
+
+    Raises:
+        SubletError: ``UNAVAILABLE``.
+    """
     digest = parse_doc_id(_document(room_id, blob_hash)).hash or ""
     key = doc_id("blob", hash=digest)
     whole = bytearray()
@@ -169,15 +246,17 @@ async def _get(context: AskingContext, room_id: RoomId, blob_hash: str) -> bytes
     return data
 
 
-def _here(context: OperationContext, room_id: RoomId, blob_hash: str) -> tuple[int, bytes | None]:
+def _here(context: OperationContext, room_id: RoomId, blob_hash: str) -> tuple[int, bytes | None, bytes | None]:
+    """Return how large a file is, its key where it is sealed, and the file as it is kept, where it is here."""
     context.state(room_id)
     name = _document(room_id, blob_hash)
-    facts, digest = _facts(name, context.parts.reading.map_document(name)), parse_doc_id(name).hash or ""
+    found, digest = context.parts.reading.map_document(name), parse_doc_id(name).hash or ""
+    facts = _facts(name, found)
     if facts is None:
         raise SubletError(LocalCode.NOT_FOUND, "this room names no such file", "Read the room for its files.")
     blobs = context.parts.blobs
     there = blobs.size(digest)
-    return facts[_SIZE], blobs.read(digest, 0, there) if there is not None else None
+    return facts[_SIZE], _key_of(found), blobs.read(digest, 0, there) if there is not None else None
 
 
 def _piece(raw: bytes, size: int) -> bytes | None:

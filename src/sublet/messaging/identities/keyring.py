@@ -1,14 +1,16 @@
 """Knows whose key is whose: our own entities with their keys, and the proven records of others.
 
-Rules: a record proves itself, so anybody may bring it; nobody brings one of our own entities; a newer version takes the
-place of an older one. Weak: beyond ``MAX_RECORDS`` those of strangers are refused, and none is ever given up.
+Rules: a record proves itself, so anybody may bring it; nobody brings another one of our own entities; a newer version
+takes the place of an older one. What an entity's devices say of each other is joined, from whatever record it comes. In
+logs the key of every device counts that an entity has ever had, and of what is heard or asked now those of devices that
+speak for it still. Weak: beyond ``MAX_RECORDS`` those of strangers are refused, and none is ever given up.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from nacl.signing import SigningKey, VerifyKey
@@ -18,6 +20,9 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.identity import EntityRecord, parse_record
 from sublet.protocol.ezagent.ids import CLIENT_NONCE_BITS, EntityId, client_id, entity_domain
+from sublet.protocol.ezagent.sealing.devices import DeviceList, evaluate
+from sublet.protocol.ezagent.sealing.wire import DeviceId, device_id
+from sublet.protocol.ids import node_id
 
 MAX_RECORDS: Final = 8_192
 """Identity records; beyond that only those of members and of who has sent something are taken."""
@@ -27,7 +32,8 @@ MAX_RECORDS: Final = 8_192
 class LocalEntity:
     """One of our own: a person, an agent or the daemon.
 
-    ``client`` is its Yjs client id, fresh in every process since ``nonce`` is.
+    ``client`` is its Yjs client id, fresh in every process since ``nonce`` is. ``key`` is the identity key, or
+    where the entity is at home elsewhere that of the device which this daemon is.
     """
 
     record: EntityRecord
@@ -37,6 +43,11 @@ class LocalEntity:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "client", client_id(self.record.entity_id, self.nonce))
+
+    @property
+    def device(self) -> DeviceId:
+        """Return the id of the device that this daemon is."""
+        return device_id(bytes(self.key.verify_key))
 
     def with_another_client(self) -> LocalEntity:
         """Return the same entity as another process, which writes under clocks of its own."""
@@ -53,10 +64,13 @@ class Keyring:
     """
 
     def __init__(self, store: Store, local: list[LocalEntity]) -> None:
-        self.local = {entity.record.entity_id: entity for entity in local}
+        self.local: dict[EntityId, LocalEntity] = {}
         self._records: dict[EntityId, EntityRecord] = {}
         self._homes: dict[EntityId, str] = {}
         self._keys: dict[EntityId, tuple[VerifyKey, ...]] = {}
+        self._lists: dict[EntityId, DeviceList] = {}
+        """Of whom there are several devices, or were."""
+        self._speaking: dict[EntityId, tuple[VerifyKey, ...]] = {}
         self.moves = 0
         """How often it became known, or changed, that an entity is at home elsewhere than its domain says."""
         self.learned: list[Callable[[EntityId], None]] = []
@@ -67,7 +81,7 @@ class Keyring:
         for raw in store.records().values():
             self._put(parse_record(raw))
         for entity in local:
-            self._put(entity.record)
+            self.add(entity)
 
     def key(self, entity: EntityId) -> SigningKey:
         """Return the key of one of our own entities.
@@ -104,9 +118,13 @@ class Keyring:
         return found
 
     def add(self, entity: LocalEntity) -> None:
-        """Take another entity of ours."""
-        self.local[entity.record.entity_id] = entity
-        self._put(entity.record)
+        """Take another entity of ours, with what is known of its devices."""
+        known = self._records.get(entity.record.entity_id)
+        record = entity.record.with_statements(known.statements if known is not None else ())
+        own = self.local[record.entity_id] = replace(entity, record=record)
+        self._put(record)
+        if not self._speaks(own):
+            del self.local[record.entity_id]
 
     def record(self, entity: EntityId) -> EntityRecord | None:
         """Return an entity's record, if it is known."""
@@ -119,9 +137,37 @@ class Keyring:
         """
         return self._homes.get(entity) or entity_domain(entity)
 
+    def homes(self, entity: EntityId) -> frozenset[str]:
+        """Return the node ids of all daemons that are devices of an entity: its home, and those that were added."""
+        devices = self._lists.get(entity)
+        home = frozenset({self.home(entity)})
+        if devices is None:
+            return home
+        first = device_id(self._records[entity].key)
+        more = {node_id(one.verify_key) for one in devices.devices if one.id != first}
+        return (home if first not in devices.removed else frozenset()) | more
+
+    def devices(self, entity: EntityId) -> DeviceList | None:
+        """Return the devices of an entity; None where it is not known, or nothing can be sealed for it."""
+        found, record = self._lists.get(entity), self._records.get(entity)
+        if found is not None or record is None:
+            return found
+        try:
+            return evaluate(entity, record.key, ())
+        except Refused:
+            return None
+
+    def has_several(self, entity: EntityId) -> bool:
+        """Tell whether an entity has, or had, more devices than its first one."""
+        return entity in self._lists
+
     def keys(self, entity: EntityId) -> tuple[VerifyKey, ...] | None:
-        """Return the keys that sign for an entity; None where it is not known."""
+        """Return the keys that sign for an entity in logs, also of removed devices; None where it is unknown."""
         return self._keys.get(entity)
+
+    def speaking(self, entity: EntityId) -> tuple[VerifyKey, ...] | None:
+        """Return the keys that sign for an entity now; None where it is not known."""
+        return self._speaking.get(entity)
 
     def learn(self, raw: bytes, wanted: Callable[[EntityId], bool] = lambda _: True) -> EntityRecord | None:
         """Take a record that somebody told us; return it if it is new.
@@ -136,25 +182,48 @@ class Keyring:
         if raw in self._proven:
             return None
         record = parse_record(raw)
-        known = self._records.get(record.entity_id)
-        if known is not None and known.version >= record.version:
-            return None
-        if record.entity_id in self.local:
-            raise Refused(Refusal.BAD_SIGNATURE, "a record of one of our own entities")
+        known, own = self._records.get(record.entity_id), self.local.get(record.entity_id)
+        if known is not None:
+            newer = known if known.version >= record.version else record
+            record = newer.with_statements((*known.statements, *record.statements))
+            if record == known:
+                return None
+            if own is not None and newer is not known and own.device == device_id(known.key):
+                raise Refused(Refusal.BAD_SIGNATURE, "a record of one of our own entities")
         if known is None and len(self._records) >= MAX_RECORDS and not wanted(record.entity_id):
             raise Refused(Refusal.QUOTA, "too many records of strangers")
+        if own is not None:
+            self.local[record.entity_id] = replace(own, record=record)
         self._put(record)
+        if own is not None and not self._speaks(own):
+            self.local.pop(record.entity_id, None)
         return record
+
+    def _speaks(self, own: LocalEntity) -> bool:
+        """Tell whether this daemon speaks for one of ours still: it was not removed as a device of it."""
+        devices = self._lists.get(own.record.entity_id)
+        return devices is None or devices.find(own.device) is not None
 
     def _put(self, record: EntityRecord) -> None:
         before, home = self._records.get(record.entity_id), record.home
-        if home != self.home(record.entity_id):
+        if home != self.home(record.entity_id) or (before is not None and before.statements != record.statements):
             self.moves += 1
         self._homes[record.entity_id] = home
         if before is not None:
             self._proven.discard(before.encode())
         self._proven.add(record.encode())
         self._records[record.entity_id] = record
-        self._keys[record.entity_id] = record.verify_keys()
+        self._keys[record.entity_id] = self._speaking[record.entity_id] = record.verify_keys()
+        if record.statements:
+            self._put_devices(record)
         for told in self.learned:
             told(record.entity_id)
+
+    def _put_devices(self, record: EntityRecord) -> None:
+        """Note whose keys count for an entity whose devices have said something of each other."""
+        try:
+            found = evaluate(record.entity_id, record.key, record.statements)
+        except Refused:
+            return  # nothing can be sealed for its identity key, so it has that alone
+        self._lists[record.entity_id] = found
+        self._keys[record.entity_id] = record.log_keys()

@@ -153,7 +153,7 @@ class Intake:
         record = self._keyring.learn(raw, self._is_wanted)
         if record is None:
             return ArrivalReport()
-        self._staging.learn(record.entity_id, raw)
+        self._staging.learn(record.entity_id, record.encode())
         return self.take([*self.waiting.release(record.entity_id), *self.strangers.release(record.entity_id)])
 
     def _is_wanted(self, entity: EntityId) -> bool:

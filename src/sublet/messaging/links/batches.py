@@ -82,6 +82,8 @@ class BatchReader:
     """
 
     declared: Callable[[Declaration], None]
+    messages: int = 0
+    """Network messages that were read."""
     _held: bytearray = field(default_factory=bytearray)
     """The batch that has begun, with its length."""
     _batches: int = 0
@@ -140,6 +142,7 @@ class BatchReader:
 
     def _message(self, batch: bytes, at: int) -> int:
         """Read a network message; return where it ends."""
+        self.messages += 1
         kind = batch[at] & _KIND
         if kind == _PUSH:
             return _put(batch, _extensions(batch, *_named(batch, at), _QOS))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sublet.messaging.links.batches import MAX_KEY_BYTES, Declaration, Declares, Odd
+from sublet.messaging.links.pace import Pace
 
 EVERYTHING: Final = "ezagent/**"
 """The pattern under which a daemon hears, and that under which it answers."""
@@ -37,13 +38,15 @@ MAX_PATTERNS: Final = 4
 
 @dataclass(slots=True, eq=False)
 class DeclaredByPeer:
-    """What a peer has declared on all its links.
+    """What a peer has declared on all its links, and how much of what it says there is taken.
 
     Args:
         clock: seconds that never go back.
+        pace: counts all that comes from it.
     """
 
     clock: Callable[[], float] = time.monotonic
+    pace: Pace = field(default_factory=Pace)
     count: int = 0
     _left: float = math.inf
     _looked: float = 0.0

@@ -1,6 +1,7 @@
 """One link: a TLS connection to a peer and Zenoh's connection to it, and what passes from each to the other.
 
-Of what comes from a peer one piece is held, so TCP's pressure reaches whoever sends. Of what goes to a peer some
+Of what comes from a peer one piece is held, and no more is taken in a second than its share (``pace``), so TCP's
+pressure reaches whoever sends. Of what goes to a peer some
 mebibytes are held, since Zenoh makes whoever publishes wait while one reader takes nothing. A reader that does not
 keep up with that is cut, and asks for the difference when it is back. Nothing passes before the handshake is over and
 the peer's key was found among those that are pinned, and what comes from it is read by ``batches`` before Zenoh has it.
@@ -30,6 +31,10 @@ MAX_HELD_BYTES_OF_LINK: Final = 8 << 20
 """Of what goes to a peer that takes it slower than it comes."""
 MAX_HELD_BYTES: Final = 64 << 20
 """Of what goes to all of them."""
+PACED_SECONDS: Final = 0.02
+"""After how long some more is taken of a peer that has had its share."""
+FULL_SECONDS: Final = 0.1
+"""After how long a reader for which no more is held is looked at."""
 STOPPED_SECONDS: Final = 0.25
 """A reader that has taken nothing for so long is cut as soon as no more can be held for it."""
 SLOW_SECONDS: Final = 1.0
@@ -65,9 +70,15 @@ class Way:
     _piece: memoryview = field(default_factory=lambda: memoryview(bytearray(PIECE_BYTES)))
     _start: int = 0
     _end: int = 0
+    _is_paced: bool = False
 
     def __post_init__(self) -> None:
         self._reader = BatchReader(self.declared.take)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether ``move`` has to be called before long: its peer has had its share."""
+        return self._is_paced
 
     def move(self) -> Waits | None:
         """Move what can be moved without waiting; return what to wait for, or None where there is more at once.
@@ -76,10 +87,14 @@ class Way:
             Offends: the peer has said what no daemon says; Zenoh has none of it.
             Over: a side has closed, or broken.
         """
-        drained = False
+        drained, pace = False, self.declared.of_peer.pace
         for _ in range(PIECES_A_TURN):
             if self._start == self._end:
                 self._start = self._end = 0
+                self._is_paced = pace.is_spent()
+                if self._is_paced:
+                    return {}
+                before = self._reader.messages
                 read = _read(self.source, self._piece)
                 if isinstance(read, dict):
                     return read
@@ -88,6 +103,7 @@ class Way:
                     self._reader.feed(self._piece[:read])
                 except Odd as odd:
                     raise Offends(str(odd)) from None
+                pace.spend(read, self._reader.messages - before)
                 drained = self._end < PIECE_BYTES and not _has_more(self.source)
             written = _write(self.sink, self._piece[self._start : self._end])
             if isinstance(written, dict):
@@ -133,8 +149,8 @@ class HoldingWay:
     _full_since: float | None = None
 
     @property
-    def is_full(self) -> bool:
-        """Whether no more is held for the reader, so that ``move`` has to be called before long."""
+    def is_due(self) -> bool:
+        """Whether ``move`` has to be called before long: no more is held for the reader."""
         return self._full_since is not None
 
     def move(self) -> Waits | None:
@@ -313,9 +329,15 @@ class Link:
         ]
 
     @property
-    def is_full(self) -> bool:
-        """Whether its peer takes less than comes for it, so that it has to be looked at before long."""
-        return any(isinstance(way, HoldingWay) and way.is_full for way, _ in self._ways)
+    def look_seconds(self) -> float | None:
+        """After how long it has to be looked at, though nothing is ready; None where that is not so.
+
+        Its peer has had its share of what is taken, or takes less than comes for it.
+        """
+        due = [way for way, _ in self._ways if way.is_due]
+        if not due:
+            return None
+        return PACED_SECONDS if any(isinstance(way, Way) for way in due) else FULL_SECONDS
 
     def move(self, ready: dict[Socket, int]) -> bool:
         """Move what can be moved; tell whether there is more at once.
@@ -325,8 +347,7 @@ class Link:
         """
         more = False
         for number, (way, waits) in enumerate(self._ways):
-            holds_full = isinstance(way, HoldingWay) and way.is_full
-            if waits is None or holds_full or any(ready.get(one, 0) & event for one, event in waits.items()):
+            if waits is None or way.is_due or any(ready.get(one, 0) & event for one, event in waits.items()):
                 waits = way.move()
                 self._ways[number] = way, waits
             more = more or waits is None

@@ -2,10 +2,9 @@
 
 Zenoh trusts the public web roots beside the authorities that it is given, names all of these in its handshakes, and
 can't be told while it runs that a peer was added or removed. So it has no port: for each peer it listens on a socket in
-a directory that only its own user enters, and its calls go to such sockets too. So what comes by a socket is known to
-come from one peer. One thread of this module moves the bytes between
-these and TLS connections whose keys it has verified itself. Whoever is not pinned any more is cut at once, and who
-declares what no daemon does is cut and shut out for a while.
+a directory that only its own user enters, and calls such sockets, so it is known from whom something comes. One thread
+moves the bytes between these and TLS connections whose keys it has verified itself. Whoever is not pinned any more is
+cut at once, who declares what no daemon does is shut out for a while, who says more than its share (``pace``) waits.
 
 Weak: that thread is Python, so while the interpreter is busy with other threads, what passes waits for its turn.
 """
@@ -192,8 +191,9 @@ class Links:
         ready: dict[Link, dict[Socket, int]] = {link: {} for link in self._busy}
         self._busy = []
         self._rested()
-        full = [link for all_of in self._open.values() for link in all_of if link.is_full]
-        wait = 0 if ready else PAUSE_SECONDS if self._resting or full else 1.0 if self._pending else None
+        due = {link: seconds for all_of in self._open.values() for link in all_of if (seconds := link.look_seconds)}
+        rests = [*due.values(), *([PAUSE_SECONDS] if self._resting else [])]
+        wait = 0 if ready else min(rests, default=1.0 if self._pending else None)
         for key, events in self._selector.select(wait):
             made = key.fileobj
             assert isinstance(made, socket.socket)
@@ -207,7 +207,7 @@ class Links:
                 self._accept(made)
         while self._jobs:
             self._jobs.popleft()()
-        for link in full:  # their readers may take nothing any more
+        for link in due:
             ready.setdefault(link, {})
         for link, events_of in ready.items():
             if not link.closed:  # by another one that needed its place

@@ -31,6 +31,7 @@ from sublet.messaging.membership.invitations import (
     rooms_known,
 )
 from sublet.messaging.membership.offer_limits import OfferLimits
+from sublet.messaging.membership.other_devices import with_several
 from sublet.messaging.parts import parts_of
 from sublet.messaging.ports.invitation_store import Answer, Invitation
 from sublet.messaging.ports.network import PeerQuery
@@ -52,6 +53,8 @@ MAX_ROOMS_OF_INVITATION: Final = 16
 """An invitation tells of one room; of more the rest is not looked at."""
 MAX_ROOMS_OF_ANSWER: Final = 1_024
 """Rooms that one answer tells of; those beyond are told of in the next one."""
+ASK_DEVICES_SECONDS: Final = 0.5
+"""How often an invitation has the other devices of ours asked."""
 MAX_INBOX_PARTS: Final = 64
 """Answers, one after the other, in which an entity that was away learns of its rooms."""
 
@@ -96,6 +99,7 @@ class Joining:
         self._trying = anyio.CapacityLimiter(1)
         self._turn = anyio.Lock()
         self._lock = threading.Lock()
+        self._asked_devices = -ASK_DEVICES_SECONDS
         bounds = Bounds(MAX_INVITATIONS, MAX_INVITATIONS_BYTES, MAX_INVITATIONS_OF_INVITER, MAX_BYTES_OF_INVITER)
         self._waiting: FairQueue[PeerQuery] = FairQueue(bounds)
 
@@ -113,13 +117,18 @@ class Joining:
     async def ask(self, entity: EntityId, of: Collection[str] | None = None) -> None:
         """Ask these peers, or all, which other rooms one of ours is a member of, part by part; each is told of once."""
         await self._read()
+        await self._pull(entity, of)
+
+    async def _pull(self, entity: EntityId, of: Collection[str] | None = None) -> None:
         told = await self._call(partial(rooms_known, entity=entity)) | self.limits.left_out()
         for _ in range(MAX_INBOX_PARTS):
             before, more = len(told), False
-            for bundle in await self._sync.inbox(entity, told, of):
-                rooms, looked_at = await self._take(bundle, MAX_ROOMS_OF_ANSWER)
+            homes = await self._call(lambda engine: engine.keyring.homes(entity))
+            for answer in await self._sync.inbox(entity, told, of):
+                agreed = answer.peer in homes  # another device of the same entity, which is in these rooms
+                rooms, looked_at = await self._take(answer.said, MAX_ROOMS_OF_ANSWER, agreed=agreed)
                 told |= rooms
-                more |= bundle.more and looked_at  # nobody is asked on who tells of what nobody here looks at
+                more |= answer.said.more and looked_at  # nobody is asked on who tells of what nobody here looks at
             if not more or len(told) == before:
                 return
 
@@ -143,34 +152,48 @@ class Joining:
                 keys = await self._call(lambda engine: [local.key for local in engine.keyring.local.values()])
                 opened = partial(_opened, keys, query.payload)
                 bundle = await anyio.to_thread.run_sync(opened, limiter=self._trying)
+                await self._ask_devices()
                 await self._take(bundle, MAX_ROOMS_OF_INVITATION)
             except Refused:
                 query.drop()
             else:
                 await self._declare(query.reply, encode_bundle(()))
 
-    async def _take(self, bundle: Bundle, most: int) -> tuple[set[RoomId], bool]:
+    async def _ask_devices(self) -> None:
+        """Ask the other devices of ours first, once in ``ASK_DEVICES_SECONDS``: what they are in needs no other yes."""
+        now = anyio.current_time()
+        if now - self._asked_devices >= ASK_DEVICES_SECONDS:
+            self._asked_devices = now
+            for entity in await self._call(with_several):
+                await self._pull(entity)
+
+    async def _take(self, bundle: Bundle, most: int, *, agreed: bool = False) -> tuple[set[RoomId], bool]:
         """Take what a bundle of configs tells of; return all rooms that it holds, and whether any was looked at.
 
         Args:
             bundle: the configs, unverified.
             most: how many rooms are looked at.
+            agreed: whether somebody has said yes to these rooms, at another device of one of ours.
         """
         rooms = await anyio.to_thread.run_sync(rooms_in, bundle, most, limiter=self._trying)
         looked_at = False
         for room_id, offered in rooms.items():
             if await self._call(partial(is_new, room_id=room_id)):
                 async with self._turn:  # or a room that comes by two ways would be read twice
-                    looked_at |= await self._offered(room_id, offered)
+                    looked_at |= await self._offered(room_id, offered, agreed=agreed)
                 continue
             looked_at = True
             for part in parts_of(offered.config):
                 await self._call(partial(heard, room_id=room_id, bundle=part))
         return set(rooms), looked_at
 
-    async def _offered(self, room_id: RoomId, offered: Offered) -> bool:
+    async def _offered(self, room_id: RoomId, offered: Offered, *, agreed: bool) -> bool:
         """Take up a room, have it wait, or leave it out; return whether it was looked at."""
         homes = await self._call(partial(homes_of, offered=offered))
+        if agreed:
+            tried = partial(read_offer, self._trial, room_id, offered.config, homes)
+            read = await anyio.to_thread.run_sync(tried, limiter=self._trying)
+            return read.by is not None and await self._follow(room_id, offered.config, read.by, is_asked=True)
         may_invite = {signer: home for signer, home in homes.items() if self._accept(home)}
         found = await self._call(partial(consent.find, room_id=room_id))
         if found is not None and found.answer is Answer.DECLINED:

@@ -61,7 +61,7 @@ class KnownKeys:
     """
 
     def __init__(self, local: Iterable[LocalEntity]) -> None:
-        self._own = {one.record.entity_id: one.record.verify_keys() for one in local}
+        self._own = {one.record.entity_id: one.record.log_keys() for one in local}
         self._proven: dict[bytes, tuple[EntityId, tuple[VerifyKey, ...]]] = {}
 
     def of(self, records: Iterable[bytes]) -> Keys:
@@ -74,7 +74,7 @@ class KnownKeys:
                     record = parse_record(raw)
                 except Refused:
                     continue
-                known = record.entity_id, record.verify_keys()
+                known = record.entity_id, record.log_keys()
             proven[raw] = known
         self._proven = proven
         return dict(proven.values()) | self._own

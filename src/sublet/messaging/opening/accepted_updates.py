@@ -15,6 +15,8 @@ from sublet.protocol.ezagent.yjs.update import Update
 
 UPDATES_KEPT: Final = 512
 UPDATES_KEPT_BYTES: Final = 16 << 20
+FEW_ITEMS: Final = 8
+"""What writes so few, such as an edit, is read again by its row and not from the log."""
 ITEM_BYTES: Final = 320
 """What one item of an update takes in memory beside its bytes, about."""
 
@@ -38,16 +40,28 @@ class AcceptedUpdates:
         staged = self.staged.get(seq)
         if staged is not None:
             return staged
-        if seq in self._updates:
-            return self._updates[seq][0]
+        kept = self._updates.get(seq)
+        if kept is not None:
+            self._updates.move_to_end(seq)
+            return kept[0]
         payload = unpack(self._store.envelope(seq)).payload
         update = decode_update(payload)
-        size = len(payload) + ITEM_BYTES * (len(update.items) + len(update.deletions))
+        self._keep(seq, update, len(payload))
+        return update
+
+    def settled(self) -> None:
+        """Note that what was staged is durable; what has elements is kept, since it is read again before long."""
+        for seq, update in self.staged.items():
+            if len(update.items) > FEW_ITEMS:
+                self._keep(seq, update, 0)
+        self.staged.clear()
+
+    def _keep(self, seq: int, update: Update, payload_bytes: int) -> None:
+        size = payload_bytes + ITEM_BYTES * (len(update.items) + len(update.deletions))
         self._updates[seq] = update, size
         self._size += size
         while len(self._updates) > 1 and (len(self._updates) > UPDATES_KEPT or self._size > UPDATES_KEPT_BYTES):
             self._size -= self._updates.popitem(last=False)[1][1]
-        return update
 
     def forget(self) -> None:
         """Forget updates by their numbers, which may be given anew."""

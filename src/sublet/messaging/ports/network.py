@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Protocol
 
@@ -29,11 +29,19 @@ class Qos:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Something that was published."""
+    """Something that was published.
+
+    Args:
+        key: under which.
+        payload: what.
+        attachment: sent along.
+        peer: node id of the daemon over whose link it came; ``ANYBODY`` where that is not known.
+    """
 
     key: str
     payload: bytes
     attachment: bytes
+    peer: str = field(default=ANYBODY, compare=False)
 
 
 class PeerQuery(Protocol):
@@ -41,6 +49,8 @@ class PeerQuery(Protocol):
 
     key: str
     payload: bytes
+    peer: str
+    """Node id of the daemon over whose link it came; ``ANYBODY`` where that is not known."""
 
     def reply(self, payload: bytes) -> None:
         """Send the answer."""

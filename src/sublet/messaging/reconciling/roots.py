@@ -3,7 +3,9 @@
 Rules: only a member's statement counts, and one from the future is refused. What contradicts what a member said
 before, or shows, is told (``contradictions``). Where the asker's root differs from ours, those that others have signed
 are passed on with it. With whom everything that can be taken was taken, nothing more is asked until one of both roots
-is another one. Weak: what somebody holds who is no member any more is in no root here.
+is another one. Weak: what somebody holds who is no member any more is in no root here. Of an entity with several
+devices no root is held against another one: each device has what it has, and a statement does
+not tell which one has made it.
 """
 
 from __future__ import annotations
@@ -123,6 +125,8 @@ class Roots:
 
     def shown(self, room_id: RoomId, theirs: Theirs) -> None:
         """Note that all that a member shows was taken, and tell where that is less than it has signed."""
+        if self._keyring.has_several(theirs.entity):
+            return
         ours = self._store.tree.root(room_id)
         with self._store.transaction():
             self.contradictions.shown(room_id, theirs.entity, theirs.node, ours)
@@ -135,7 +139,7 @@ class Roots:
             raise malformed("a root of something else")
         if envelope.timestamp_ms > self._now_ms() + MAX_AHEAD_MS:
             raise malformed("a root from the future")
-        keys = self._keyring.keys(envelope.signer)
+        keys = self._keyring.speaking(envelope.signer)
         if keys is None or not self._here.is_member(envelope.signer, room_id):
             raise Refused(Refusal.UNKNOWN_SIGNER, "a root of somebody who is no member")
         verify(envelope, keys)
@@ -144,6 +148,8 @@ class Roots:
     def _keep(self, room_id: RoomId, envelope: Envelope, theirs: Theirs) -> None:
         if theirs.entity in self._keyring.local:
             return  # what we have signed before, passed on
+        if self._keyring.has_several(theirs.entity):
+            return
         before = self._store.tree.said(room_id).get(theirs.entity)
         now = Signed(envelope.timestamp_ms, theirs.node)
         said = Signed(before[0], decode_root(unpack(before[1]).payload)) if before is not None else None

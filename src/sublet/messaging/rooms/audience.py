@@ -1,8 +1,8 @@
 """Which daemons hear what is published of a room, and which of them may answer what is asked of it.
 
 Rules: nothing of a room goes to a daemon that no member lives on, and nobody else is asked about it. Config of a room
-that anybody may look at (open, or to knock at) is for all. An entity's daemon is the one whose key vouches for it, and
-as long as no record of it is here the one that its domain names.
+that anybody may look at (open, or to knock at) is for all. An entity's daemons are its devices: the one whose key
+vouches for it, or as long as no record of it is here that which its domain names, and those that were added.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Homes(Protocol):
 
     moves: int
 
-    def home(self, entity: EntityId) -> str:
-        """Return the node id of an entity's daemon; another one than before only where ``moves`` has changed."""
+    def homes(self, entity: EntityId) -> frozenset[str]:
+        """Return the node ids of an entity's daemons; others than before only where ``moves`` has changed."""
 
 
 class _Told(NamedTuple):
@@ -95,7 +95,7 @@ class Audience:
         if place.entity_id is not None and (
             place.room_id is not None or place.kind == "challenge" or key.endswith(f"/inbox/{Channel.UPDATES}")
         ):
-            return frozenset({self._homes.home(place.entity_id)})  # which alone can tell
+            return self._homes.homes(place.entity_id)  # which alone can tell
         if place.kind == "blob":
             return self._of_room(parse_wanted(body).room_id)
         if place.room_id is not None:
@@ -125,11 +125,11 @@ class Audience:
         if entity is None:
             return frozenset()
         rooms = (self._of_room(state.room_id) for state in self._here.of(entity))
-        return frozenset({self._homes.home(entity)}).union(*rooms)
+        return self._homes.homes(entity).union(*rooms)
 
     def daemons_of(self, entities: Iterable[EntityId]) -> frozenset[str]:
         """Return the node ids of the daemons on which some entities live."""
-        return frozenset(map(self._homes.home, entities))
+        return frozenset[str]().union(*map(self._homes.homes, entities))
 
 
 def _has_left(entity: EntityId, membership: Membership) -> bool:

@@ -1,13 +1,17 @@
-"""What waits for the engine's thread: calls in order, and samples and queries in turn of who has signed them.
+"""What waits for the engine's thread: calls in order, and samples and queries in turn of who has sent them.
 
-Whoever floods fills a queue of their own: in each batch everybody else's samples and queries come as soon as before,
-and calls of this machine before all of them. Who signs is only claimed here; a forger can take somebody's turns, and
-what is lost by that is asked for again.
+Who has sent something is the daemon whose pinned key its link has proven; whoever floods so fills a queue of their own,
+under however many names. In each batch everybody else's samples and queries come as soon as before, and calls of this
+machine before all of them. A batch is short while several wait, as each of them waits until it is over; where one alone
+waits it is long, since a commit costs the same for either. Weak: behind a relay nobody proves who they are, so there
+turns are those of who is claimed to have signed; a forger can take somebody's, and what is lost is asked for again.
 """
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, TypeAlias, TypeVar
@@ -28,6 +32,11 @@ Beyond all of these they are dropped, and a difference heals it.
 """
 BATCH_BYTES: Final = 256 << 10
 """Of samples and queries that are taken at once; calls of this machine come in between, however large these are."""
+SHORT_BATCH: Final = 32
+SHORT_BATCH_BYTES: Final = 32 << 10
+"""The same, while others wait as well: tens of milliseconds at most, whatever it is that was sent."""
+SHORT_SECONDS: Final = 1.0
+"""For how long batches stay short once several have waited, since whoever comes next finds one that has begun."""
 MAX_SIGNERS: Final = 1_024
 """Queues; whoever comes beyond shares one."""
 _ASKER_BYTES: Final = 128
@@ -42,11 +51,18 @@ class Arrivals(Generic[CallT]):
     """A queue that many threads fill and one empties.
 
     Args:
-        displaced: told of what was taken off again, since its signer filled the queue when others came.
+        displaced: told of what was taken off again, since its sender filled the queue when others came.
+        clock: seconds that never go back.
     """
 
-    def __init__(self, displaced: Callable[[Sample | PeerQuery], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        displaced: Callable[[Sample | PeerQuery], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._displaced = displaced
+        self._clock = clock
+        self._short_until = -math.inf
         self._ready = threading.Condition(threading.Lock())
         self._calls: deque[CallT | None] = deque()
         bounds = Bounds(MAX_WAITING, MAX_WAITING_BYTES, MAX_OF_SIGNER, MAX_BYTES_OF_SIGNER, MAX_SIGNERS)
@@ -63,12 +79,13 @@ class Arrivals(Generic[CallT]):
 
     def offer(self, query: PeerQuery) -> bool:
         """Add a query; tell whether there was room for it and for its asker."""
-        return self._add(b"?" + query.payload[:_ASKER_BYTES], query, ITEM_BYTES + len(query.payload))
+        asker = query.peer.encode() or query.payload[:_ASKER_BYTES]
+        return self._add(b"?" + asker, query, ITEM_BYTES + len(query.payload))
 
     def hear(self, sample: Sample) -> bool:
-        """Add a sample; tell whether there was room for it and for its signer."""
+        """Add a sample; tell whether there was room for it and for its sender."""
         size = ITEM_BYTES + len(sample.payload) + len(sample.attachment)
-        return self._add(b"!" + claimed_signer(sample.payload), sample, size)
+        return self._add(b"!" + (sample.peer.encode() or claimed_signer(sample.payload)), sample, size)
 
     def take(self, most: int, wait_seconds: float | None = None) -> list[Item[CallT]]:
         """Return what comes next, waiting for it: calls first, but no more than half where others wait.
@@ -81,12 +98,20 @@ class Arrivals(Generic[CallT]):
             self._ready.wait_for(lambda: self._calls or self._others, wait_seconds)
             batch: list[Item[CallT]] = []
             calls = most - min(most // 2, len(self._others))
+            others, size = (SHORT_BATCH, SHORT_BATCH_BYTES) if self._is_short() else (most, BATCH_BYTES)
             while self._calls and len(batch) < calls:
                 batch.append(self._calls.popleft())
-            least = self._others.size - BATCH_BYTES
+            most, least = min(most, len(batch) + others), self._others.size - size
             while self._others and len(batch) < most and self._others.size > least:
                 batch.append(self._others.take())
         return batch
+
+    def _is_short(self) -> bool:
+        """Tell whether others wait beside whoever has sent something, or have a moment ago."""
+        now = self._clock()
+        if self._others and (self._calls or self._others.owners > 1):
+            self._short_until = now + SHORT_SECONDS
+        return now < self._short_until
 
     def rest(self) -> list[CallT | PeerQuery | None]:
         """Return all calls and queries that wait, and wait for nothing."""

@@ -1,7 +1,8 @@
 """A queue of what peers send, bounded in bytes and in items, for each owner and for all of them together.
 
-The owner is whoever a message claims as its signer; nothing is verified yet. So one peer may use many names. When the
-queue is full, the owner with the most bytes loses its newest item, so that a flood displaces itself and nobody else.
+The owner is the peer over whose link something came, or, where a link proves nobody, whoever a message claims as its
+signer; nothing is verified yet. When the queue is full, the owner with the most bytes loses its newest item, so that a
+flood displaces itself and nobody else.
 """
 
 from __future__ import annotations
@@ -63,6 +64,11 @@ class FairQueue(Generic[ItemT]):
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def owners(self) -> int:
+        """How many have something waiting."""
+        return len(self._queues)
 
     def add(self, owner: bytes, item: ItemT, size: int) -> list[ItemT]:
         """Add an item; return the items that found no room: this one, or newest items of the largest owner.

@@ -140,6 +140,9 @@ class Carrying:
     def opened(self, sample: Sample) -> Opened:
         """Return what a sample brings; where a member has sealed it and its key is not here, what it tells of."""
         if not sealing.is_sealed(sample.payload):
+            if self._seals.is_of_removed(sample.payload):
+                self._counts[Refusal.BAD_SIGNATURE] += 1
+                return Opened()
             return Opened((Arrival(sample.payload, _contents(sample.attachment)),))
         try:
             header, bundle = self._open(sample.payload)
@@ -177,6 +180,8 @@ class Carrying:
         header, place = sealed.header, parse_doc_id(sealed.header.document)
         if place.room_id is None:
             raise Refused(Refusal.UNKNOWN_DOCUMENT, "a sealed update of no room")
+        if self._seals.is_removed(place.room_id, header.device):
+            raise Refused(Refusal.UNKNOWN_SIGNER, "sealed by a device that was removed")
         verify_key = self._seals.known_key(place.room_id, header.device)
         if verify_key is not None:
             sealing.verify(sealed, verify_key)

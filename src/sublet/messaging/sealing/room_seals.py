@@ -18,9 +18,11 @@ import base64
 import binascii
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
 import structlog
+from nacl.signing import VerifyKey
 
 from sublet.messaging.events.events import Events
 from sublet.messaging.identities.keyring import Keyring, LocalEntity
@@ -32,12 +34,12 @@ from sublet.messaging.rooms.states import RoomStates
 from sublet.messaging.writing.writing import Writing
 from sublet.protocol.encoding import b64
 from sublet.protocol.errors import SubletError
+from sublet.protocol.ezagent.envelope import unpack, verify
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room.state import Role
 from sublet.protocol.ezagent.sealing.core import step
-from sublet.protocol.ezagent.sealing.devices import first_device
 from sublet.protocol.ezagent.sealing.events import (
     Event,
     Output,
@@ -66,6 +68,8 @@ KEY_EVENT: Final = "room.key.{}"
 MAX_LOOKS: Final = 8
 """How often in a row one room is looked at, since it has something to do at once."""
 _REMOVAL: Final = b"sublet/removal"
+_DEVICE: Final = b"device"
+"""Tells removals of devices from those of members."""
 
 
 def statements_doc(room_id: RoomId) -> str:
@@ -116,6 +120,8 @@ class RoomSeals:
         self._wakes: dict[RoomId, int] = {}
         self._replaced: dict[RoomId, frozenset[DeviceId]] = {}
         """Devices of members that have another key now."""
+        self._gone: dict[RoomId, frozenset[DeviceId]] = {}
+        """Devices that members have removed."""
         self._changed: dict[RoomId, bool] = {}
         """Rooms whose members may be others than before, and whether we have changed that."""
         self._came: dict[RoomId, list[KeyStatement]] = {}
@@ -159,18 +165,40 @@ class RoomSeals:
         """Return the key that a device of a member of a room signs with; None where it is none."""
         self.settle()
         owner = self._owners.get(room_id, {}).get(device) if self._state(room_id) is not None else None
-        record = self._keyring.record(owner) if owner is not None else None
-        return record.key if record is not None else None
+        devices = self._keyring.devices(owner) if owner is not None else None
+        found = devices.find(device) if devices is not None else None
+        return found.verify_key if found is not None else None
 
     def known_key(self, room_id: RoomId, device: DeviceId) -> bytes | None:
         """Return the key that a device of somebody signs with who is in a room, or was; None where it is none."""
         self.settle()
         return self._devices.get(room_id, {}).get(device) if self._state(room_id) is not None else None
 
+    def is_removed(self, room_id: RoomId, device: DeviceId) -> bool:
+        """Tell whether a device was taken out by all of whom it was one who are members of a room."""
+        self.settle()
+        return device in self._gone.get(room_id, frozenset())
+
+    def is_of_removed(self, raw: bytes) -> bool:
+        """Tell whether an envelope that was published now is signed by a device that was removed, and by no other."""
+        with suppress(Refused):
+            envelope = unpack(raw)
+            if self._keyring.has_several(envelope.signer):
+                try:
+                    verify(envelope, self._keyring.speaking(envelope.signer) or ())
+                except Refused:
+                    return True
+        return False
+
     def changed(self, room_id: RoomId, *, local: bool) -> None:
         """Note that a room's config is another."""
         self._moved.add(room_id)
         self._changed[room_id] = self._changed.get(room_id, False) or local
+
+    def devices_changed(self, entity: EntityId) -> None:
+        """Note that we have added or removed a device of one of ours, so that it is our turn in all its rooms."""
+        for state in self._here.of(entity):
+            self.changed(state.room_id, local=True)
 
     def came(self, room_id: RoomId, fields: dict[str, object]) -> None:
         """Take an element of a room's document of statements, which counts."""
@@ -295,34 +323,38 @@ class RoomSeals:
         ]
         if device is None:
             return of_room[0] if of_room else None
-        return next((one for one in of_room if device_id(one.record.key) == device), None)
+        return next((one for one in of_room if one.device == device), None)
 
     def _roster(self, room_id: RoomId, *, by_us: bool) -> RosterChanged:
         """Return who may read a room now: a member whose key is not known yet gets its keys once it is."""
         roster: dict[DeviceId, Member] = {}
         before = self._owners.get(room_id, {})
         owners: dict[DeviceId, EntityId] = {}
-        for entity in self._rooms.state(room_id).members():
-            record = self._keyring.record(entity)
-            try:
-                device = first_device(record.key) if record is not None else None
-            except Refused:
-                device = None
-            if device is not None:
+        gone: set[DeviceId] = set()
+        members_now = self._rooms.state(room_id).members()
+        for entity in self._rooms.state(room_id).entities:
+            devices = self._keyring.devices(entity)
+            for device in devices.devices if devices is not None and entity in members_now else ():
                 roster[device.id] = Member(entity, device.seal_key)
                 owners[device.id] = entity
+            gone |= devices.removed if devices is not None else set()
         self._owners[room_id] = owners
-        records = map(self._keyring.record, self._rooms.state(room_id).entities)
-        self._devices[room_id] = {device_id(one.key): one.key for one in records if one is not None}
+        self._gone[room_id] = frozenset(gone - roster.keys())
+        keys = [key for entity in self._rooms.state(room_id).entities for key in self._keyring.keys(entity) or ()]
+        self._devices[room_id] = {device_id(bytes(key)): bytes(key) for key in keys}
         members = {member.entity for member in roster.values()}
-        replaced = {device for device, entity in before.items() if device not in owners and entity in members}
+        replaced = {device for device, entity in before.items() if device not in owners and entity in members} - gone
         self._replaced[room_id] = self._replaced.get(room_id, frozenset()) | replaced
-        removals = self._replaced[room_id] | {
-            short_hash(_REMOVAL, said.id[0].to_bytes(8, "big"), said.id[1].to_bytes(4, "big"))
-            for said in self._rooms.statements(room_id)
-            if said.about_member() and said.role is Role.LEFT
-        }
-        return RosterChanged(roster, removals=removals, by_us=by_us)
+        removals = (
+            {short_hash(_REMOVAL, _DEVICE, device) for device in gone}
+            | self._replaced[room_id]
+            | {
+                short_hash(_REMOVAL, said.id[0].to_bytes(8, "big"), said.id[1].to_bytes(4, "big"))
+                for said in self._rooms.statements(room_id)
+                if said.about_member() and said.role is Role.LEFT
+            }
+        )
+        return RosterChanged(roster, removals=frozenset(removals), by_us=by_us)
 
     def _statements(self, room_id: RoomId) -> Iterator[KeyStatement]:
         name = statements_doc(room_id)
@@ -336,8 +368,8 @@ class RoomSeals:
     def _statement(self, fields: dict[str, object]) -> KeyStatement | None:
         """Return the statement in an element, which its author's own device has signed; None where it holds none."""
         statement, by = _statement(fields), fields.get(BY)
-        record = self._keyring.record(by) if isinstance(by, str) else None
-        if statement is None or record is None or statement.signer_key != record.key:
+        keys = self._keyring.keys(by) if isinstance(by, str) else None
+        if statement is None or keys is None or VerifyKey(statement.signer_key) not in keys:
             return None
         return statement
 
@@ -353,7 +385,7 @@ class RoomSeals:
         self._moved.add(room_id)
 
     def _drop(self, room_id: RoomId) -> None:
-        for kept in (self._states, self._owners, self._devices, self._wakes, self._replaced, self._came):
+        for kept in (self._states, self._owners, self._devices, self._wakes, self._replaced, self._gone, self._came):
             kept.pop(room_id, None)
 
 

@@ -158,6 +158,9 @@ class Doorkeeper:
         known = engine.keyring.record(question.asker)
         if known is not None and question.version < known.version:
             raise Refused(Refusal.STALE, "whoever asks shows a record that is out of date")
+        speaking = engine.keyring.speaking(question.asker)
+        if speaking is not None and engine.keyring.has_several(question.asker) and question.key not in speaking:
+            raise Refused(Refusal.STALE, "whoever asks is a device that speaks for its entity no more, or not yet")
         if not may_ask(engine, question.asker, place, question.body):
             raise Refused(Refusal.FOREIGN_KEY, "whoever asks may not be told")
         peer, now_ms = engine.keyring.home(question.asker), engine.now_ms()

@@ -312,15 +312,15 @@ class Sync:
             if record is None:  # nothing can be sealed for whom nobody knows
                 await self.key(entity)
                 return False
-            payload = seal_offer(VerifyKey(record.key), payload)
+            keys = await self._call(lambda engine: engine.keyring.speaking(entity)) or (VerifyKey(record.key),)
+            return any([bool(await self.ask(key, seal_offer(one, payload))) for one in keys])
         return bool(await self.ask(key, payload))
 
     async def inbox(
         self, entity: EntityId, known: Collection[RoomId], of: Collection[str] | None = None
-    ) -> list[Bundle]:
+    ) -> list[Answer[Bundle]]:
         """Ask these peers, or all, which rooms one of our entities is a member of, beside those that are known."""
-        answers = await self._answers(doc_id("inbox", entity_id=entity), encode_known(known), of=of)
-        return [answer.said for answer in answers]
+        return await self._answers(doc_id("inbox", entity_id=entity), encode_known(known), of=of)
 
     async def ask(self, key: str, payload: bytes) -> list[bytes]:
         """Ask those who may know what is at a key, and return what they answer as it came."""

@@ -11,6 +11,8 @@ from sublet.protocol.ezagent.errors import malformed
 from sublet.protocol.ezagent.ids import RoomId, is_room_id
 
 MAX_BLOB_BYTES: Final = 16 << 20
+MAX_KEPT_BYTES: Final = MAX_BLOB_BYTES + (MAX_BLOB_BYTES >> 3) + 1_024
+"""Of a file that is sealed, which is padded by an eighth at most (``sealing.files``)."""
 PIECE_BYTES: Final = 512 << 10
 _ASK: Final = struct.Struct(">36sQ")
 _HEAD: Final = struct.Struct(">Q")
@@ -48,7 +50,7 @@ def parse_wanted(raw: bytes) -> PieceRequest:
         room_id = room.decode("ascii")
     except (struct.error, UnicodeDecodeError):
         raise malformed("a question for a blob of another form") from None
-    if not is_room_id(room_id) or offset >= MAX_BLOB_BYTES:
+    if not is_room_id(room_id) or offset >= MAX_KEPT_BYTES:
         raise malformed("a question for a blob of another form")
     return PieceRequest(room_id, offset)
 
@@ -68,6 +70,6 @@ def parse_piece(raw: bytes) -> Piece:
         raise malformed("a piece of a blob is cut off")
     (size,) = _HEAD.unpack_from(raw)
     data = raw[_HEAD.size :]
-    if not 0 < size <= MAX_BLOB_BYTES or not 0 < len(data) <= min(size, PIECE_BYTES):
+    if not 0 < size <= MAX_KEPT_BYTES or not 0 < len(data) <= min(size, PIECE_BYTES):
         raise malformed("a piece of a blob that can't be")
     return Piece(size, data)

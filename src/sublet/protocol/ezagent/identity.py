@@ -2,11 +2,18 @@
 
 The domain of an entity is the node id of the daemon key that vouches for it, so whoever holds a record can check it by
 hashing one key; a relay only ever adds an alias.
+
+A record carries what the entity's devices have said of each other. Each of these statements proves itself, so they are
+not under the record's signature, and any device adds some; whoever has two records of one entity joins what both hold.
+Weak: of more than ``MAX_STATEMENTS`` the identity key's own count first, and then removals.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import base64
+import binascii
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -18,12 +25,22 @@ from sublet.protocol.canonical import JsonValue, canonical_json
 from sublet.protocol.encoding import b64, unb64
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
 from sublet.protocol.ezagent.ids import EntityId, checked_entity_id, entity_domain
+from sublet.protocol.ezagent.sealing.device_statements import (
+    MAX_STATEMENT_BYTES,
+    DeviceStatement,
+    Kind,
+    parse_statement,
+)
+from sublet.protocol.ezagent.sealing.devices import evaluate, ever_keys
 from sublet.protocol.ids import node_id
 
-MAX_RECORD_BYTES: Final = 16 << 10
+MAX_RECORD_BYTES: Final = 32 << 10
+MAX_STATEMENTS: Final = 24
+"""Of an entity's devices about each other, in its record."""
 MAX_DEVICES: Final = 16
 KEY_BYTES: Final = 32
 _RECORD_DOMAIN: Final = b"sublet/entity/1\n"
+_STATEMENTS: Final = "statements"
 _DEVICE_DOMAIN: Final = b"sublet/device/1\n"
 
 
@@ -58,6 +75,7 @@ class EntityRecord:
     version: int
     devices: tuple[Device, ...]
     signature: bytes
+    statements: tuple[DeviceStatement, ...] = ()
 
     @property
     def home(self) -> str:
@@ -65,12 +83,33 @@ class EntityRecord:
         return node_id(self.domain_key)
 
     def verify_keys(self) -> tuple[VerifyKey, ...]:
-        """Return every key that may sign for the entity."""
-        return VerifyKey(self.key), *(VerifyKey(device.key) for device in self.devices)
+        """Return every key that may sign for the entity now: those of its devices as far as this record tells them."""
+        older = tuple(VerifyKey(device.key) for device in self.devices)
+        if not self.statements:
+            return VerifyKey(self.key), *older
+        try:
+            found = evaluate(self.entity_id, self.key, self.statements)
+        except Refused:  # nothing can be sealed for the identity key, so it has that alone
+            return VerifyKey(self.key), *older
+        return *found.verify_keys(), *older
+
+    def log_keys(self) -> tuple[VerifyKey, ...]:
+        """Return every key that counts for the entity in logs: of devices that were removed too."""
+        ever = map(VerifyKey, ever_keys(self.key, self.statements))
+        return *ever, *(VerifyKey(device.key) for device in self.devices)
 
     def encode(self) -> bytes:
         """Return the record as it travels."""
-        return canonical_json({**_fields(self), "signature": b64(self.signature)})
+        told: JsonValue = [b64(one.encode()) for one in self.statements]
+        more: dict[str, JsonValue] = {_STATEMENTS: told} if self.statements else {}
+        return canonical_json({**_fields(self), **more, "signature": b64(self.signature)})
+
+    def with_statements(self, more: Iterable[DeviceStatement]) -> EntityRecord:
+        """Return the record with more statements of its entity's devices, those that count first, in one order."""
+        known = {one.id: one for one in (*self.statements, *more) if one.entity == self.entity_id}
+        order = {id: (one.signer_key != self.key, one.kind is not Kind.REMOVE, id) for id, one in known.items()}
+        kept = sorted(known, key=order.__getitem__)[:MAX_STATEMENTS]
+        return replace(self, statements=tuple(known[id] for id in kept))
 
 
 def make_record(
@@ -133,7 +172,24 @@ def parse_record(raw: bytes) -> EntityRecord:
         _bytes(body, "signature", 64),
     )
     _prove(record)
-    return record
+    return record.with_statements(_said(body, record.entity_id))
+
+
+def _said(body: dict[str, JsonValue], entity: EntityId) -> list[DeviceStatement]:
+    told = body.get(_STATEMENTS, [])
+    if not isinstance(told, list) or len(told) > MAX_STATEMENTS:
+        raise malformed("a record with statements of another shape")
+    found: list[DeviceStatement] = []
+    for text in told:
+        if not isinstance(text, str) or len(text) > 2 * MAX_STATEMENT_BYTES:
+            raise malformed("a record with statements of another shape")
+        try:
+            found.append(parse_statement(base64.b64decode(text, validate=True)))
+        except (binascii.Error, ValueError):
+            raise malformed("a record with statements of another shape") from None
+        if found[-1].entity != entity:
+            raise malformed("a record with statements of another entity's devices")
+    return found
 
 
 def _prove(record: EntityRecord) -> None:

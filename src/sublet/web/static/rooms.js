@@ -43,7 +43,7 @@ function invitation(one, names, done) {
 function card(one, names) {
   return h("a", { class: "card", href: `#/rooms/${encodeURIComponent(one.room_id)}` },
     h("div", { class: "card-head" }, h("strong", { class: "card-title" }, called(names, one.name)), h("span", { class: "tag" }, one.closed ? "closed" : one.kind === "delegation" ? "delegation" : one.role)),
-    h("div", { class: "card-facts" }, h("span", {}, plural(one.members, "member")), h("span", {}, WAYS_IN[one.policy] ?? one.policy)));
+    h("div", { class: "card-facts" }, h("span", {}, plural(one.members, "member")), h("span", {}, WAYS_IN[one.policy] ?? one.policy), one.encryption === "members" ? h("span", {}, "only members read it") : null));
 }
 
 const WAYS_IN = { open: "open to all", knock: "knock to come in", invite: "by invitation" };

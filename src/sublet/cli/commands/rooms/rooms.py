@@ -32,6 +32,16 @@ def room_create(
     policy: Annotated[
         str, typer.Option("--policy", metavar="POLICY", help="How others come in: open, knock or invite.")
     ] = "invite",
+    encryption: Annotated[
+        str | None,
+        typer.Option(
+            "--encryption",
+            metavar="LEVEL",
+            help="Who can't read what is said there: members (all but members) or transport_only (who taps a link). "
+            "By default members, or what messaging.encryption in config.json says.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Open a room that you own."""
@@ -42,9 +52,10 @@ def room_create(
         from sublet.daemon.api.rooms import CREATE_ROOM, LIST_ROOMS, CreateRoom
 
         try:
-            request = CreateRoom.model_validate({"name": name, "policy": policy})
+            request = CreateRoom.model_validate({"name": name, "policy": policy, "encryption": encryption})
         except ValidationError as error:
-            raise wrong_value(error, {"name": "NAME", "policy": "--policy"}) from None
+            options = {"name": "NAME", "policy": "--policy", "encryption": "--encryption"}
+            raise wrong_value(error, options) from None
         made = await control.call(CREATE_ROOM, request)
         if as_json:
             screen.emit(made.model_dump(mode="json"))

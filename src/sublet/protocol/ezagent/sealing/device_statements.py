@@ -12,13 +12,13 @@ how much of it counts, and nothing that is made up later stands before it.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Final
+from typing import ClassVar, Final
 
-from nacl.exceptions import BadSignatureError, CryptoError
+from nacl.exceptions import CryptoError
 from nacl.public import PublicKey, SealedBox
-from nacl.signing import SigningKey, VerifyKey
+from nacl.signing import SigningKey
 
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
 from sublet.protocol.ezagent.ids import MAX_ENTITY_CHARS, EntityId, checked_entity_id
@@ -29,8 +29,9 @@ from sublet.protocol.ezagent.sealing.wire import (
     SIGNATURE_BYTES,
     DeviceId,
     Reader,
+    SignedFrame,
+    Signing,
     device_id,
-    short_hash,
     with_length,
 )
 
@@ -39,9 +40,8 @@ MAX_NAME_BYTES: Final = 64
 MAX_STATEMENT_BYTES: Final = 1_024
 _KIND: Final = struct.Struct(">BB")
 _KEYS: Final = struct.Struct(f">{KEY_BYTES}s{ID_BYTES}s{KEY_BYTES}s")
-_SIGNED: Final = b"sublet/devices/1\n"
-_HELD: Final = b"sublet/device-held/1\n"
-_ID: Final = b"sublet/dev-stmt"
+_SIGNED: Final = Signing(b"sublet/devices/1\n", "a device's statement")
+_HELD: Final = Signing(b"sublet/device-held/1\n", "that a new device holds its key")
 
 
 class Kind(IntEnum):
@@ -53,8 +53,10 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceStatement:
+class DeviceStatement(SignedFrame):
     """A proven statement: ``parse_statement`` has verified each signature in it."""
+
+    ID: ClassVar[bytes] = b"sublet/dev-stmt"
 
     kind: Kind
     entity: EntityId
@@ -69,23 +71,9 @@ class DeviceStatement:
     signature: bytes = b""
 
     @property
-    def signer(self) -> DeviceId:
-        """Return the id of the device that has signed."""
-        return device_id(self.signer_key)
-
-    @property
     def subject(self) -> DeviceId:
         """Return the id of the device that it is about."""
         return device_id(self.subject_key)
-
-    @property
-    def id(self) -> bytes:
-        """Return what stands for the statement, its signature included."""
-        return short_hash(_ID, self.encode())
-
-    def encode(self) -> bytes:
-        """Return the statement as it travels."""
-        return self.signed() + self.signature
 
     def signed(self) -> bytes:
         """Return the bytes that the signature covers."""
@@ -101,7 +89,7 @@ class DeviceStatement:
 
 def prove_held(device: SigningKey, entity: EntityId, seal_key: bytes) -> bytes:
     """Return by what a new device shows an existing one that it holds its key, and wants to speak for an entity."""
-    return device.sign(_HELD + with_length(entity.encode()) + seal_key).signature
+    return _HELD.sign(device, with_length(entity.encode()) + seal_key)
 
 
 def add(
@@ -174,7 +162,9 @@ def parse_statement(raw: bytes) -> DeviceStatement:
     if kind is not Kind.REMOVE and not _can_seal_for(seal_key):
         raise malformed("a key for which nothing can be sealed")
     found = DeviceStatement(kind, entity, signer, previous, subject, name, seal_key, held, seen, signature)
-    _prove(found)
+    _SIGNED.check(signer, found.signed(), signature)
+    if kind is Kind.ADD:
+        _HELD.check(subject, with_length(entity.encode()) + seal_key, held)
     return found
 
 
@@ -187,26 +177,5 @@ def _can_seal_for(seal_key: bytes) -> bool:
     return True
 
 
-def _prove(found: DeviceStatement) -> None:
-    try:
-        VerifyKey(found.signer_key).verify(_SIGNED + found.signed(), found.signature)
-        if found.kind is Kind.ADD:
-            wants = _HELD + with_length(found.entity.encode()) + found.seal_key
-            VerifyKey(found.subject_key).verify(wants, found.held)
-    except (BadSignatureError, ValueError):
-        raise Refused(Refusal.BAD_SIGNATURE, "a device's statement is not signed") from None
-
-
 def _signed(signer: SigningKey, bare: DeviceStatement) -> DeviceStatement:
-    return DeviceStatement(
-        bare.kind,
-        bare.entity,
-        bare.signer_key,
-        bare.previous,
-        bare.subject_key,
-        bare.name,
-        bare.seal_key,
-        bare.held,
-        bare.seen,
-        signer.sign(_SIGNED + bare.signed()).signature,
-    )
+    return replace(bare, signature=_SIGNED.sign(signer, bare.signed()))

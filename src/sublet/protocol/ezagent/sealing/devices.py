@@ -99,6 +99,33 @@ def evaluate(entity: EntityId, identity_key: bytes, statements: Iterable[DeviceS
     return DeviceList(entity, tuple(left), frozenset(removals))
 
 
+def ever_keys(identity_key: bytes, statements: Iterable[DeviceStatement]) -> tuple[bytes, ...]:
+    """Return the raw keys of all devices that an entity ever had, by whatever branch of a chain, its first one first.
+
+    What these have signed counts in logs for good: who was removed is kept from saying more where it is heard, and
+    what others had taken by then is not taken from those who come later.
+    """
+    first = device_id(identity_key)
+    keys = {first: identity_key}
+    adds = [one for one in statements if one.kind is Kind.ADD]
+    for device in sorted(_ever(first, adds) - {first}):
+        keys[device] = next(one.subject_key for one in adds if one.subject == device)
+    return tuple(keys.values())
+
+
+def _ever(first: DeviceId, statements: Iterable[DeviceStatement]) -> set[DeviceId]:
+    added: dict[DeviceId, list[DeviceId]] = {}
+    for said in statements:
+        if said.kind is Kind.ADD:
+            added.setdefault(said.signer, []).append(said.subject)
+    ever, waiting = {first}, [first]
+    while waiting:
+        new = set(added.get(waiting.pop(), ())) - ever
+        ever |= new
+        waiting += new
+    return ever
+
+
 def tip(device: DeviceId, statements: Iterable[DeviceStatement]) -> bytes:
     """Return the id of a device's last statement, as a removal and its own next statement name it."""
     known = {one.id: one for one in statements if one.signer == device}
@@ -114,15 +141,7 @@ _After = Mapping[tuple[DeviceId, bytes], DeviceStatement]
 
 def _removals(first: DeviceId, known: Mapping[bytes, DeviceStatement]) -> _Removals:
     """Return all removals by devices that were ever added, by whatever branch of a chain: a fork hides none."""
-    added: dict[DeviceId, list[DeviceId]] = {}
-    for said in known.values():
-        if said.kind is Kind.ADD:
-            added.setdefault(said.signer, []).append(said.subject)
-    ever, waiting = {first}, [first]
-    while waiting:
-        new = set(added.get(waiting.pop(), ())) - ever
-        ever |= new
-        waiting += new
+    ever = _ever(first, known.values())
     removals: _Removals = {}
     for id, said in known.items():
         if said.kind is Kind.REMOVE and said.signer in ever:

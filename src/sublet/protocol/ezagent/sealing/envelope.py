@@ -25,8 +25,8 @@ from nacl.bindings import (
     crypto_aead_xchacha20poly1305_ietf_encrypt,
     crypto_aead_xchacha20poly1305_ietf_NPUBBYTES,
 )
-from nacl.exceptions import BadSignatureError, CryptoError
-from nacl.signing import SigningKey, VerifyKey
+from nacl.exceptions import CryptoError
+from nacl.signing import SigningKey
 
 from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
@@ -39,6 +39,7 @@ from sublet.protocol.ezagent.sealing.wire import (
     SIGNATURE_BYTES,
     DeviceId,
     Reader,
+    Signing,
     device_id,
     short_hash,
     with_length,
@@ -54,7 +55,7 @@ _MAX_HEADER_BYTES: Final = 1_024
 _DEVICE: Final = struct.Struct(">BH")
 _PLACE: Final = struct.Struct(f">{ID_BYTES}sQII{ID_BYTES}sB")
 _SIZE: Final = struct.Struct(">I")
-_SIGNED: Final = b"sublet/sealed/1\n"
+_SIGNED: Final = Signing(b"sublet/sealed/1\n", "a sealed envelope")
 _BOX_KEY: Final = b"sublet/seal/1"
 _NONCE_KEY: Final = b"sublet/nonce/1"
 _MARK_KEY: Final = b"sublet/mark/1"
@@ -177,7 +178,7 @@ def seal(device: SigningKey, epoch_key: bytes, header: Header, plain: bytes) -> 
     nonce = _nonce(epoch_key, outer, padded)
     box = nonce + crypto_aead_xchacha20poly1305_ietf_encrypt(padded, outer, nonce, _derived(epoch_key, _BOX_KEY))
     signed = outer + _SIZE.pack(len(box)) + box
-    return Sealed(header, box, signed, device.sign(_SIGNED + signed).signature)
+    return Sealed(header, box, signed, _SIGNED.sign(device, signed))
 
 
 def unpack(raw: bytes) -> Sealed:
@@ -218,13 +219,9 @@ def verify(sealed: Sealed, verify_key: bytes) -> None:
     Raises:
         Refused: ``BAD_SIGNATURE``.
     """
-    try:
-        if device_id(verify_key) == sealed.header.device:
-            VerifyKey(verify_key).verify(_SIGNED + sealed.signed, sealed.signature)
-            return
-    except (BadSignatureError, ValueError):
-        pass
-    raise Refused(Refusal.BAD_SIGNATURE, "a sealed envelope that its device has not signed")
+    if device_id(verify_key) != sealed.header.device:
+        raise Refused(Refusal.BAD_SIGNATURE, "a sealed envelope is not signed by that device")
+    _SIGNED.check(verify_key, sealed.signed, sealed.signature)
 
 
 def open_sealed(sealed: Sealed, epoch_key: bytes) -> bytes:

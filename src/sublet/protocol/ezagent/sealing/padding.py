@@ -15,6 +15,8 @@ LEAST_STEP: Final = 256
 """Bytes; nothing that is sealed is shorter."""
 STEPS_OF_DOUBLING: Final = 8
 _LENGTH: Final = struct.Struct(">I")
+FRAME_BYTES: Final = _LENGTH.size
+"""What stands before what is padded."""
 
 
 def padded_size(size: int) -> int:

@@ -19,11 +19,11 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Final
+from typing import ClassVar, Final
 
-from nacl.exceptions import BadSignatureError, CryptoError
+from nacl.exceptions import CryptoError
 from nacl.public import PrivateKey, PublicKey, SealedBox
-from nacl.signing import SigningKey, VerifyKey
+from nacl.signing import SigningKey
 
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
 from sublet.protocol.ezagent.ids import RoomId, is_room_id
@@ -34,6 +34,8 @@ from sublet.protocol.ezagent.sealing.wire import (
     SIGNATURE_BYTES,
     DeviceId,
     Reader,
+    SignedFrame,
+    Signing,
     device_id,
     short_hash,
 )
@@ -48,10 +50,9 @@ MAX_REMOVALS: Final = 1_024
 MAX_STATEMENT_BYTES: Final = 256 + MAX_BOXES * (ID_BYTES + BOX_BYTES) + 2 * MAX_REMOVALS * ID_BYTES
 _HEAD: Final = struct.Struct(f">BB16s{KEY_BYTES}sI{ID_BYTES}s{ID_BYTES}s{KEY_BYTES}sHHH")
 _BOX: Final = struct.Struct(f">{ID_BYTES}s{BOX_BYTES}s")
-_SIGNED: Final = b"sublet/room-key/1\n"
+_SIGNED: Final = Signing(b"sublet/room-key/1\n", "a statement about a key")
 _EPOCH: Final = b"sublet/epoch/1"
 _COMMIT: Final = b"sublet/commit/1"
-_ID: Final = b"sublet/key-stmt"
 
 
 class Kind(IntEnum):
@@ -101,8 +102,10 @@ def commit(key: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyStatement:
+class KeyStatement(SignedFrame):
     """A proven statement: ``parse_statement`` has verified its signature."""
+
+    ID: ClassVar[bytes] = b"sublet/key-stmt"
 
     kind: Kind
     epoch: EpochName
@@ -114,23 +117,9 @@ class KeyStatement:
     """Removals that the opener of the epoch before knew, and its signer does not."""
     signature: bytes = b""
 
-    @property
-    def signer(self) -> DeviceId:
-        """Return the id of the device that has signed."""
-        return device_id(self.signer_key)
-
-    @property
-    def id(self) -> bytes:
-        """Return what stands for the statement."""
-        return short_hash(_ID, self.encode())
-
     def box_for(self, device: DeviceId) -> bytes | None:
         """Return the box for a device, or None where there is none."""
         return next((box for one, box in self.boxes if one == device), None)
-
-    def encode(self) -> bytes:
-        """Return the statement as it travels."""
-        return self.signed() + self.signature
 
     def signed(self) -> bytes:
         """Return the bytes that the signature covers."""
@@ -182,7 +171,7 @@ def make_statement(
         (device, SealedBox(PublicKey(seal_key)).encrypt(key)) for device, seal_key in sorted((seal_keys or {}).items())
     )
     bare = KeyStatement(kind, epoch, bytes(signer.verify_key), boxes, learned, unknown)
-    return replace(bare, signature=signer.sign(_SIGNED + bare.signed()).signature)
+    return replace(bare, signature=_SIGNED.sign(signer, bare.signed()))
 
 
 def parse_statement(raw: bytes) -> KeyStatement:
@@ -217,10 +206,7 @@ def parse_statement(raw: bytes) -> KeyStatement:
     signature = reader.take(SIGNATURE_BYTES)
     reader.end()
     statement = KeyStatement(kind, epoch, signer, found, *removals, signature)
-    try:
-        VerifyKey(signer).verify(_SIGNED + statement.signed(), signature)
-    except (BadSignatureError, ValueError):
-        raise Refused(Refusal.BAD_SIGNATURE, "a statement about a key is not signed") from None
+    _SIGNED.check(signer, statement.signed(), signature)
     return statement
 
 

@@ -1,12 +1,17 @@
-"""Bytes of sealing from front to back: a reader that goes nowhere beyond what is there, and short ids of keys."""
+"""Bytes of sealing from front to back: a reader that goes nowhere beyond what is there, short ids of keys, and the one
+frame in which devices sign what they say."""
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from typing import Final, TypeAlias
+from dataclasses import dataclass
+from typing import ClassVar, Final, Protocol, TypeAlias
 
-from sublet.protocol.ezagent.errors import malformed
+from nacl.exceptions import BadSignatureError
+from nacl.signing import SigningKey, VerifyKey
+
+from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
 
 ID_BYTES: Final = 16
 KEY_BYTES: Final = 32
@@ -37,6 +42,68 @@ def short_hash(domain: bytes, *parts: bytes) -> bytes:
 def with_length(raw: bytes) -> bytes:
     """Return bytes behind their length, of two bytes."""
     return _LENGTH.pack(len(raw)) + raw
+
+
+@dataclass(frozen=True, slots=True)
+class Signing:
+    """How one kind of thing is signed, so that no signature of it is taken for one of another kind.
+
+    Args:
+        domain: goes before what is signed.
+        what: it is, for whoever is told that it is not signed.
+    """
+
+    domain: bytes
+    what: str
+
+    def sign(self, key: SigningKey, said: bytes) -> bytes:
+        """Return the signature of a key over something."""
+        return key.sign(self.domain + said).signature
+
+    def check(self, verify_key: bytes, said: bytes, signature: bytes) -> None:
+        """Check that the holder of a raw public key has signed something.
+
+        Raises:
+            Refused: ``BAD_SIGNATURE``.
+        """
+        try:
+            VerifyKey(verify_key).verify(self.domain + said, signature)
+        except (BadSignatureError, ValueError):
+            raise Refused(Refusal.BAD_SIGNATURE, f"{self.what} is not signed by its device") from None
+
+
+class _Signed(Protocol):
+    ID: ClassVar[bytes]
+
+    @property
+    def signer_key(self) -> bytes: ...
+
+    @property
+    def signature(self) -> bytes: ...
+
+    def signed(self) -> bytes: ...
+
+    def encode(self) -> bytes: ...
+
+
+class SignedFrame:
+    """What a device says: the bytes that its signature covers, behind them the signature, and an id for all of it."""
+
+    __slots__ = ()
+
+    @property
+    def signer(self: _Signed) -> DeviceId:
+        """Return the id of the device that has signed."""
+        return device_id(self.signer_key)
+
+    @property
+    def id(self: _Signed) -> bytes:
+        """Return what stands for the statement, its signature included."""
+        return short_hash(self.ID, self.encode())
+
+    def encode(self: _Signed) -> bytes:
+        """Return the statement as it travels."""
+        return self.signed() + self.signature
 
 
 class Reader:

@@ -27,6 +27,7 @@ from sublet.protocol.ezagent.yjs.update import (
     Item,
     ItemId,
     Update,
+    Value,
 )
 
 MAX_UPDATE_BYTES: Final = 1 << 20
@@ -36,6 +37,11 @@ _HAS_ORIGIN: Final = 128
 _HAS_RIGHT: Final = 64
 _HAS_KEY: Final = 32
 _SKIP: Final = 10
+_FIELD: Final = bytes((ANY | _HAS_KEY, 0))
+"""How an item begins that is a key of a map which an item has made."""
+_SHORT: Final = 128
+_TEXT_VALUE: Final = 119
+_CONSTANTS: Final[dict[int, Value]] = {120: True, 121: False, 126: None, 127: None}
 
 
 def decode_update(data: bytes) -> Update:
@@ -66,8 +72,11 @@ def _items(reader: Reader, update: Update) -> None:
     update.client = client = reader.client()
     update.start = clock = reader.number()
     append = update.items.append
+    field, keys = _FIELD + reader.own, dict[bytes, str]()
     for _ in range(count):
-        item = _item(reader, clock)
+        item = _field(reader, clock, field, keys)
+        if item is None:
+            item = _item(reader, clock)
         if item.origin is not None and item.origin[0] == client and item.origin[1] >= clock:
             raise malformed("an item that follows itself")
         append(item)
@@ -75,6 +84,62 @@ def _items(reader: Reader, update: Update) -> None:
         if clock > MAX_CLOCK:
             raise malformed("a clock beyond 32 bits")
     update.end = clock
+
+
+def _field(reader: Reader, clock: int, field: bytes, keys: dict[bytes, str]) -> Item | None:
+    """Read an item that is one field of a map of the same client's, as nearly all are; None where ``_item`` has to.
+
+    It reads what ``_item`` would have read, in one piece; of whatever is not as usual it reads nothing.
+
+    Args:
+        reader: stands before the item.
+        clock: the item's.
+        field: how such an item begins.
+        keys: those of the update, each once in memory.
+    """
+    data, at = reader.data, reader.place
+    if not data.startswith(field, at):
+        return None
+    at += len(field)
+    try:
+        parent = data[at]
+        at += 1
+        if parent >= _SHORT:
+            more = data[at]
+            at += 1
+            if more >= _SHORT:
+                last = data[at]
+                at += 1
+                if not 0 < last < _SHORT:
+                    return None
+                parent = parent & 127 | (more & 127) << 7 | last << 14
+            elif more:
+                parent = parent & 127 | more << 7
+            else:
+                return None
+        end = at + 1 + data[at]
+        if data[at] >= _SHORT or data[end] != 1:
+            return None
+        raw = data[at + 1 : end]
+        key = keys.get(raw)
+        if key is None:
+            key = keys[raw] = raw.decode()
+        kind, at = data[end + 1], end + 2
+        value: Value
+        if kind == _TEXT_VALUE and data[at] < _SHORT:
+            end = at + 1 + data[at]
+            if end > len(data):
+                return None
+            value, at = data[at + 1 : end].decode(), end
+        elif kind in _CONSTANTS:
+            value = _CONSTANTS[kind]
+        else:
+            reader.place = end + 1
+            value, at = reader.value(), reader.place
+    except (IndexError, UnicodeDecodeError):
+        return None
+    reader.place = at
+    return Item(clock, 1, ANY, None, None, (reader.own_client, parent), key, [value])
 
 
 def _item(reader: Reader, clock: int) -> Item:

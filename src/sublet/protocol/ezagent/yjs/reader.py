@@ -28,6 +28,16 @@ class Reader:
         self._client = -1
         self._client_bytes = b""
 
+    @property
+    def own(self) -> bytes:
+        """Return the bytes of the client that was read first; none before that."""
+        return self._client_bytes
+
+    @property
+    def own_client(self) -> int:
+        """Return that client's id."""
+        return self._client
+
     def client(self) -> int:
         """Return a client's id, which is the same in nearly all that follow in one update."""
         start = self.place

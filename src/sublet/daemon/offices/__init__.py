@@ -1,0 +1,1 @@
+"""Offices in the daemon: which there are, who may join, and what policy says of each call."""

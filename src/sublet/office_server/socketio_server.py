@@ -1,0 +1,261 @@
+"""Socket.IO: the only module that knows python-socketio.
+
+It hands on what clients send, and carries out what the rules say, in one order for all. JSON from clients goes through
+our own bounded parser: the library's would build whatever comes.
+
+Weak: the library keeps one task for each event that it handles, so ``Desk`` bounds how many there are of one member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+
+import anyio
+import socketio
+import socketio.packet
+import structlog
+from starlette.types import ASGIApp
+
+from sublet.office_server.lines import MAX_OWED_BYTES, Line, Lines
+from sublet.offices.seats import Cut, Effect, Tell
+from sublet.protocol.bounded_json import BadJson, parse_json
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.offices.names import NAMESPACE, TOKEN_FIELD
+
+PING_SECONDS: Final = 25
+PING_TIMEOUT_SECONDS: Final = 20
+MAX_JSON_BYTES: Final = 4 << 20
+"""Of one event or answer. A larger one is answered as malformed, and keeps its connection."""
+UNREADABLE: Final = "unreadable"
+"""Stands for what can't be parsed, so that it is answered like any other unknown event."""
+_RESERVED: Final = frozenset({"connect", "disconnect", "__disconnect_final"})
+LOOK_SECONDS: Final = 1.0
+LAST_WORDS_SECONDS: Final = 0.5
+"""How long what was said to a connection that is cut may take to leave."""
+NOTICE_BYTES: Final = 512
+"""What a notice counts, which holds two names and an id."""
+
+log = structlog.get_logger(__name__)
+
+
+class HearsMembers(Protocol):
+    """What is told of all that clients do."""
+
+    def connected(self, sid: str, secret: str) -> bool:
+        """Tell whether a connection may stay that shows ``secret``."""
+
+    def gone(self, sid: str) -> None:
+        """Take note that a connection is over."""
+
+    async def handle(self, sid: str, event: str, arguments: list[JsonValue]) -> JsonValue | tuple[JsonValue, ...]:
+        """Return the answer to an event: a tuple is several arguments, None no argument."""
+
+
+class _Json:
+    """What the library parses and writes with."""
+
+    @staticmethod
+    def loads(text: str) -> JsonValue:
+        """Return what ``text`` is; what breaks a bound or is no JSON becomes an event that nobody knows."""
+        try:
+            return parse_json(text, max_bytes=MAX_JSON_BYTES)
+        except BadJson:
+            return [UNREADABLE]
+
+    @staticmethod
+    def dumps(value: Any, **options: Any) -> str:
+        """Return ``value`` as JSON."""
+        return json.dumps(value, **options)
+
+
+class _Packet(socketio.packet.Packet):  # type: ignore[misc]  # the library has no types
+    """A packet that parses within bounds; binary ones are no part of the protocol."""
+
+    json = _Json
+    uses_binary_events = False
+    data: Any
+    packet_type: int
+
+    def decode(self, encoded_packet: str) -> int:
+        """Parse a packet; an event or answer that is none becomes one that nobody knows.
+
+        The library would call its own handlers for an event of their name, such as ``connect``.
+        """
+        attachments: int = super().decode(encoded_packet)
+        event = self.packet_type == socketio.packet.EVENT
+        if (event or self.packet_type == socketio.packet.ACK) and not _is_list(self.data, named=event):
+            self.data = [UNREADABLE]
+        return attachments
+
+
+def _is_list(data: object, *, named: bool) -> bool:
+    """Tell whether ``data`` are the arguments of an answer or, where ``named``, of an event that is not reserved."""
+    if not isinstance(data, list):
+        return False
+    return not named or (bool(data) and isinstance(data[0], str) and data[0] not in _RESERVED)
+
+
+class _Manager(socketio.AsyncManager):  # type: ignore[misc]  # the library has no types
+    """Knows which calls wait for an answer, and forgets those that wait no longer."""
+
+    def forget(self, sid: str, callback: Callable[..., None]) -> None:
+        """Forget a callback that has not been called, which the library would keep as long as the connection."""
+        waiting = self.callbacks.get(sid, {})
+        for number in [number for number, one in waiting.items() if one is callback]:
+            del waiting[number]
+
+
+class SocketIoServer:
+    """Serves the namespace of offices.
+
+    Args:
+        lines: the connections as the transport sees them.
+        hears: is told what clients do.
+    """
+
+    def __init__(self, lines: Lines, hears: HearsMembers) -> None:
+        self._lines = lines
+        self._hears = hears
+        self._manager = _Manager()
+        self._to_do: deque[Effect] = deque()
+        self._wake = anyio.Event()
+        self._one_by_one = anyio.Lock()
+        quiet = logging.getLogger("sublet.offices.transport")
+        # It logs what clients send, and a client may send its token.
+        quiet.disabled = True
+        self._sio = socketio.AsyncServer(
+            async_mode="asgi",
+            client_manager=self._manager,
+            serializer=_Packet,
+            namespaces=[NAMESPACE],
+            logger=quiet,
+            engineio_logger=quiet,
+            cors_allowed_origins=[],
+            http_compression=False,
+            ping_interval=PING_SECONDS,
+            ping_timeout=PING_TIMEOUT_SECONDS,
+            max_http_buffer_size=1 << 30,  # the gate bounds each frame by who sends it
+        )
+        self._sio.on("connect", self._connected, namespace=NAMESPACE)
+        self._sio.on("disconnect", self._gone, namespace=NAMESPACE)
+        self._sio.on("*", self._event, namespace=NAMESPACE)
+        self.app: ASGIApp = socketio.ASGIApp(self._sio, socketio_path="socket.io")
+
+    def carry_out(self, effects: Iterable[Effect]) -> None:
+        """Send what the rules say, after all that was to be sent before."""
+        self._to_do.extend(effects)
+        self._wake.set()
+
+    async def ask(
+        self, sid: str, event: str, data: Mapping[str, JsonValue], size: int, answered: Callable[..., None]
+    ) -> bool:
+        """Send an event of ``size`` bytes that wants an answer, with which ``answered`` is called.
+
+        False is returned where it can't be sent.
+        """
+        if not self.owe(sid, size):
+            return False
+        await self._sio.emit(event, data, to=sid, namespace=NAMESPACE, callback=answered)
+        return True
+
+    def forget(self, sid: str, answered: Callable[..., None]) -> None:
+        """Wait no longer for an answer."""
+        self._manager.forget(sid, answered)
+
+    def count(self, sid: str, frames: int, size: int = 0) -> None:
+        """Count what a connection has caused others to get, or is to get itself, as if it had sent it."""
+        if (line := self._line(sid)) is not None:
+            line.pace.spend(frames, size)
+
+    def owe(self, sid: str, size: int) -> bool:
+        """Count bytes that are to be read by a connection; False where it reads too little, and is cut for it."""
+        line = self._line(sid)
+        return line is not None and self._owe(line, size)
+
+    async def serve(self) -> None:
+        """Carry out effects, and look after strangers, until cancelled."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._carry_on)
+            while True:
+                await anyio.sleep(LOOK_SECONDS)
+                await self._look_after()
+
+    async def close(self) -> None:
+        """Carry out what is left, and end all sessions."""
+        await self._carry_out_all()
+        await asyncio.sleep(0)
+        for session in list(self._sio.eio.sockets):
+            await self._end(session)
+        await self._sio.shutdown()
+
+    async def _carry_on(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake = anyio.Event()
+            await self._carry_out_all()
+
+    async def _carry_out_all(self) -> None:
+        async with self._one_by_one:
+            while self._to_do:
+                await self._carry_out_one(self._to_do.popleft())
+
+    async def _carry_out_one(self, effect: Effect) -> None:
+        match effect:
+            case Tell(sids, event, data):
+                there = [sid for sid in sids if self.owe(sid, NOTICE_BYTES)]
+                if there:
+                    await self._sio.emit(event, data, to=there, namespace=NAMESPACE)
+            case Cut(sid, why):
+                log.info("a member of an office is cut off", reason=why)
+                line = self._line(sid)
+                await self._sio.disconnect(sid, namespace=NAMESPACE)
+                if line is not None:
+                    asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS, line.abort)
+
+    async def _look_after(self) -> None:
+        for session in self._lines.overdue():
+            await self._end(session)
+        for session in self._lines.sessions():
+            if session not in self._sio.eio.sockets:
+                self._lines.closed(session)
+
+    async def _end(self, session: str) -> None:
+        socket = self._sio.eio.sockets.pop(session, None)
+        line = self._lines.get(session)
+        self._lines.closed(session)
+        if socket is not None:
+            await socket.close(wait=False)
+        if line is not None:
+            line.abort()
+
+    def _line(self, sid: str) -> Line | None:
+        return self._lines.get(str(self._manager.eio_sid_from_sid(sid, NAMESPACE)))
+
+    def _owe(self, line: Line, size: int) -> bool:
+        if line.owed + size > MAX_OWED_BYTES:
+            log.warning("a member of an office does not read what it is sent", bytes=line.owed)
+            line.abort()
+            return False
+        line.owed += size
+        return True
+
+    async def _connected(self, sid: str, _: object, auth: object = None) -> bool:
+        secret = auth.get(TOKEN_FIELD) if isinstance(auth, dict) else None
+        line = self._line(sid)
+        if line is None or not isinstance(secret, str) or not self._hears.connected(sid, secret):
+            return False
+        line.become_known()
+        return True
+
+    async def _gone(self, sid: str, *_: object) -> None:
+        if (line := self._line(sid)) is not None:
+            line.become_strange()
+        self._hears.gone(sid)
+
+    async def _event(self, event: object, sid: str, *arguments: JsonValue) -> JsonValue | tuple[JsonValue, ...]:
+        return await self._hears.handle(sid, event if isinstance(event, str) else UNREADABLE, list(arguments))

@@ -1,0 +1,1 @@
+"""Offices (A2C-SMCP): tools of many Computers for one Agent, with walls that hold."""

@@ -1,0 +1,101 @@
+"""Members of offices that break off, poll half, and are told more than they read; the others go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+import anyio
+import httpx
+
+from attacks.probe import FailureProbe, KeptProbe, Probe
+from sublet.app.offices import OfficePlace
+from sublet.office_server.lines import Lines
+from sublet.office_server.socketio_server import SocketIoServer
+from sublet.offices.seats import Cut, Tell
+from support.office_client import OURS, Served, served, serving
+
+OK = {"content": [{"type": "text", "text": "done"}], "isError": False}
+QUERY = "EIO=4&transport=polling&a2c_version=0.4.0"
+
+
+async def _polled(here: Served) -> None:
+    """Let a stranger poll, send a body that is too large and one that is no packet, and break off."""
+    async with httpx.AsyncClient(timeout=20) as client:
+        opened = await client.get(f"{here.url}/socket.io/?{QUERY}")
+        session = opened.json()["sid"] if opened.text.startswith("{") else opened.text.split('"')[3]
+        url = f"{here.url}/socket.io/?{QUERY}&sid={session}"
+        assert (await client.post(url, content="x" * (17 << 10))).status_code == 413
+        assert (await client.post(url, content='42/smcp,1["server:join_office"]')).status_code == 400
+        with suppress(httpx.HTTPError):
+            await client.get(url, timeout=0.05)
+
+
+async def _members() -> None:
+    async with served() as here:
+        alice, bob = await here.joined("1-alice"), await here.joined("1-bob")
+        await _polled(here)
+        carol = await here.joined("1-carol")
+        carol.socket.transport.abort()
+        bob.answers = {"client:tool_call": OK}
+        async with serving(bob):
+            assert await alice.use("a") == OK
+        here.desk.dismiss(here.offices.revoke({"1-bob"}, "why"))
+        await bob.closed()
+        with anyio.fail_after(20):
+            while len(here.offices.members_of(OURS)) != 1:
+                await anyio.sleep(0.02)
+        assert (await alice.use("a"))["code"] == 404
+    place = OfficePlace()
+    async with anyio.create_task_group() as group:
+        group.start_soon(place.listening)
+        await anyio.sleep(0)
+        place.use("")
+        place.use("http://127.0.0.1:1")
+
+
+class _Deaf:
+    def connected(self, sid: str, secret: str) -> bool:
+        return False
+
+    def gone(self, sid: str) -> None:
+        return
+
+    async def handle(self, sid: str, event: str, arguments: list[object]) -> None:
+        return
+
+
+@contextmanager
+def _told() -> Iterator[object]:
+    """Have a server tell and cut connections that are gone."""
+
+    async def tell() -> SocketIoServer:
+        server = SocketIoServer(Lines(), _Deaf())  # type: ignore[arg-type]  # it hears nothing
+        for number in range(2_000):
+            server.carry_out([Tell((f"gone{number}",), "notify:enter_office", {"a": "x" * 1_000}), Cut("gone", "why")])
+        await server.close()
+        return server
+
+    yield asyncio.run(tell())
+
+
+PROBES: Sequence[Probe] = (
+    FailureProbe(
+        name="offices: members that break off and poll half",
+        covers=(
+            "app.offices:OfficePlace.listening",
+            "office_server.face:OfficeFace.serve",
+            "office_server.gate:_body",
+            "office_server.socketio_server:SocketIoServer._carry_on",
+            "office_server.socketio_server:SocketIoServer._carry_out_all",
+            "office_server.socketio_server:SocketIoServer.serve",
+        ),
+        throw=_members,
+    ),
+    KeptProbe(
+        name="offices: notices for who is gone",
+        covers=("office_server.socketio_server:SocketIoServer.__init__",),
+        attack=_told,
+    ),
+)

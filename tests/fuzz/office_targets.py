@@ -1,0 +1,50 @@
+"""Decoders of what clients of offices send."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from fuzz.targets import _text, target
+from sublet.protocol.bounded_json import BadJson, parse_json
+from sublet.protocol.offices import frames, requests, version
+from sublet.protocol.offices.names import ClientEvent
+
+
+@target("office_frame", "protocol.offices.frames:read_frame", raises=[frames.BadFrame])
+def _frame(data: bytes) -> None:
+    found = frames.read_frame(_text(data))
+    assert found.ack is None or found.ack >= 0
+
+
+@target("office_version", "protocol.offices.version:parse_version", raises=[ValueError])
+def _version(data: bytes) -> None:
+    server = version.parse_version("0.4.0")
+    refusal = version.handshake_refusal([_text(data)], server)
+    assert (refusal is None) == server.serves(version.parse_version(_text(data)))
+
+
+@target(
+    "office_request",
+    "protocol.offices.requests:read_join",
+    "protocol.offices.requests:read_leave",
+    "protocol.offices.requests:read_list_room",
+    "protocol.offices.requests:read_update",
+    "protocol.offices.requests:read_cancel",
+    "protocol.offices.requests:read_relayed",
+    raises=[BadJson, requests.MalformedRequest],
+)
+def _request(data: bytes) -> None:
+    given = parse_json(data)
+    arguments = given if isinstance(given, list) else [given]
+    for read in (
+        requests.read_join,
+        requests.read_leave,
+        requests.read_list_room,
+        requests.read_update,
+        requests.read_cancel,
+    ):
+        with suppress(requests.MalformedRequest):
+            read(arguments)
+    for event in ClientEvent:
+        found = requests.read_relayed(event, arguments)
+        assert 0 < found.seconds <= requests.MAX_CALL_SECONDS
