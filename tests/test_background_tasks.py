@@ -66,6 +66,7 @@ OPERATIONS = {
     "daemon.net.http_server:QuietServer.serve_until_cancelled",
     "daemon.peering.whereabouts:Whereabouts._tell_all",
     "daemon.reloading.watching:Watcher.serve",
+    "federation.presence:Presence.leave",
     "daemon.rooms.lent_rooms:LentRooms.serve",
     "daemon.rooms.peer_buses:PeerBuses.addresses",
     "daemon.rooms.running_rooms:RunningRooms.until_damaged",

@@ -135,7 +135,8 @@ def test_each_term_of_the_glossary_is_told_once_with_its_origin_and_its_module()
     terms = [(row[0], row[-1]) for row in rows]
     assert len(rows) > 60
     assert all(
-        len(row) == 4 and (row[2] == "ours" or re.fullmatch(r"(AWCP|SuperAgent|ezagent|A2C-SMCP)( [\d.]+)?", row[2]))
+        len(row) == 4
+        and (row[2] == "ours" or re.fullmatch(r"(AWCP|SuperAgent|ezagent|A2C-SMCP|CIS)( [\d.]+)?", row[2]))
         for row in rows
     )
     assert len(set(terms)) == len(terms)

@@ -36,6 +36,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "threading.Timer": {"workspace.audit.shadow_git": "ends a git that hangs, from a thread that waits for it"},
     "ThreadPoolExecutor": {
         "a2a_server.task_store": "one thread owns the database of tasks",
+        "daemon.federation.ledger": "one thread owns the journal of federation",
         "workspace.archive.carrier": "a transfer waits for none of the others",
         "workspace.lease_files": "a mount that hangs holds up its own lease alone",
         "workspace.serving.listener": "files of leases are read beside the loop, by a bounded number of threads",
@@ -43,6 +44,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     },
     "run_in_executor": {
         "a2a_server.task_store": "into its own thread",
+        "daemon.federation.ledger": "into its own thread",
         "workspace.archive.unpacked": "into the carrier's threads",
         "workspace.lease_files": "into the lease's own thread",
         "workspace.serving.archive_session": "into the transfers' threads",

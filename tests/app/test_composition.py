@@ -12,7 +12,7 @@ from typing import get_type_hints
 import pytest
 
 import sublet.app
-from sublet.app import agents, areas, governance, lending, offices, peering, rooms, upkeep, working
+from sublet.app import agents, areas, federation, governance, lending, offices, peering, rooms, upkeep, working
 from sublet.app.areas import Areas, make_areas
 from sublet.app.ground import Ground
 
@@ -28,6 +28,7 @@ MAKERS = (
     lending.make_lending,
     agents.make_agents,
     working.make_working,
+    federation.make_federation,
     upkeep.make_upkeep,
 )
 

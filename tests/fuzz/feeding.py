@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import fuzz.federation_targets
 import fuzz.messaging_targets
 import fuzz.office_targets
 import fuzz.operation_targets

@@ -125,6 +125,7 @@ COPIES: Mapping[str, Mapping[str, str]] = {
     "messages-13": {"sublet.db.v10": "sublet.db", "messaging.db.v13": "messaging.db"},
     "messages-14": {"sublet.db.v10": "sublet.db"},
     "offices-11": {},
+    "nodes-11": {},
 }
 """What each frozen state leaves beside it when this version has taken it up, and which file of it that is."""
 

@@ -21,6 +21,8 @@ ALLOWED: dict[Kind, set[Action]] = {
     # Pairing is what a person did for it: its owner may have agents here work, in a lease or by a message.
     "peer": {Action.ASSIGNMENT_ACCEPT, Action.AGENT_MESSAGE},
     "a2a": {Action.AGENT_MESSAGE},
+    # A task of a node is allowed by what it is: one that says how an agent works is not.
+    "node": {Action.NODE_READ, Action.AGENT_MESSAGE},
     # Tools by name, below; agents only that its entry names.
     "agent": set(),
     "office": {Action.OFFICE_CALL, Action.OFFICE_LOOK},
@@ -36,6 +38,7 @@ TOOLS: dict[Kind, dict[str, bool]] = {
     },
     "peer": {"file.read": False, "sublet.delegate": False},
     "a2a": {"file.read": False, "sublet.delegate": False},
+    "node": {"file.read": False, "sublet.delegate": False},
     "agent": {
         "file.read": True,
         "file.delete": True,

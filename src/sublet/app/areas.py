@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sublet.app.agents import Agents, make_agents
+from sublet.app.federation import FederationArea, make_federation
 from sublet.app.governance import Governance, make_governance
 from sublet.app.ground import Ground
 from sublet.app.lending import Lending, make_lending
@@ -27,6 +28,7 @@ class Areas:
     lending: Lending
     agents: Agents
     working: Working
+    federation: FederationArea
     upkeep: Upkeep
 
 
@@ -43,5 +45,6 @@ async def make_areas(ground: Ground) -> Areas:
     lending = make_lending(ground, governance, peering, rooms)
     agents = await make_agents(ground, governance, peering, rooms, lending)
     working = make_working(ground, governance, rooms, lending, agents)
+    federation = await make_federation(ground, governance, peering, rooms, agents)
     upkeep = make_upkeep(ground, governance, rooms, lending, agents)
-    return Areas(ground, governance, offices, peering, rooms, lending, agents, working, upkeep)
+    return Areas(ground, governance, offices, peering, rooms, lending, agents, working, federation, upkeep)

@@ -145,6 +145,7 @@ class Daemon:
                 services.running(
                     agents.gateway_service,
                     *areas.rooms.services,
+                    *areas.federation.services,
                     areas.offices.running,
                     Service("addresses of peers", areas.peering.whereabouts.serve),
                     Service("what was set aside", partial(keep_swept, ground.aside)),

@@ -50,6 +50,7 @@ def operation_table(areas: Areas, status: Status, web_logins: WebLogins) -> Oper
         areas.agents.replays,
         areas.agents.supervising.service,
         *areas.rooms.serving,
+        areas.federation.service,
         ConfigService(gate, ground.config),
         areas.governance.rules,
         WebService(gate, web_logins, ground.places.web_page),

@@ -21,6 +21,7 @@ from sublet.daemon.rooms.member_service import RoomMemberService
 from sublet.daemon.rooms.message_service import MessageService
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.news_service import NewsService
+from sublet.daemon.rooms.node_carrier import NodeCarrier
 from sublet.daemon.rooms.people_service import RoomPeopleService
 from sublet.daemon.rooms.presence_service import RoomPresenceService
 from sublet.daemon.rooms.prune_store import LeaseRooms
@@ -43,6 +44,7 @@ class Rooms:
         lent: the rooms of delegations.
         work: what agents at work say and ask there.
         over: forgets rooms of delegations that are over.
+        nodes: carries what federation says over the bus.
     """
 
     messaging: Messaging
@@ -64,6 +66,7 @@ class Rooms:
     lent: LentRooms
     work: WorkTalk
     over: LeaseRooms
+    nodes: NodeCarrier
 
     @property
     def services(self) -> list[Service]:
@@ -73,6 +76,7 @@ class Rooms:
             Service("rooms of delegations", self.lent.serve),
             Service("last words of agents", self.work.serve),
             Service("old rooms", self.over.serve),
+            Service("bus of federation", self.nodes.serve),
         ]
 
 
@@ -88,6 +92,7 @@ def make_rooms(ground: Ground, governance: Governance, peering: Peering) -> Room
         lambda: [peer.node_id for peer in peers.list()],
     )
     peers.listeners.append(relay.wake)
+    nodes = NodeCarrier()
     messaging = Messaging(
         ground.identity,
         ground.state_dir,
@@ -102,6 +107,7 @@ def make_rooms(ground: Ground, governance: Governance, peering: Peering) -> Room
         homes=peering.homes,
         set_aside=ground.aside.keep,
         relay=relay,
+        nodes=nodes,
     )
     speaking = Speaking(messaging, node_id)
     finder = RoomFinder(gate, speaking, Addresses(peers.node_of, lambda node: peers.by_node_id(node) is not None))
@@ -126,4 +132,5 @@ def make_rooms(ground: Ground, governance: Governance, peering: Peering) -> Room
         lent=lent,
         work=work,
         over=LeaseRooms(messaging, node_id, lambda: lent.attended() | work.rooms()),
+        nodes=nodes,
     )

@@ -75,6 +75,7 @@ TABLE: Final[Mapping[str, Entry]] = {
     "prune": Entry("Results", "results.prune:prune", "Forget what is over: delegations, audits, sessions."),
     "ask": Entry("Asking", "asking.ask:ask", "Ask one of your own agents.", "EPILOG"),
     "answer": Entry("Asking", "asking.ask:answer", "Answer the question that a session waits with."),
+    "nodes": Entry("Asking", "asking.nodes:nodes", "List this node and the others, and how it stands with each."),
     "agents": Entry("Asking", "asking.agents:agents", "The agents of this daemon, and what each can do."),
     "sessions": Entry("Asking", "asking.sessions:sessions", "What was asked, who did it, and who goes on with what."),
     "room": Entry("Rooms", "rooms.purging:rooms", "Rooms in which people and agents of paired daemons talk."),

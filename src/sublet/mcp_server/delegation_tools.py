@@ -20,6 +20,7 @@ from sublet.daemon.api.delegations import (
     ExtendDelegation,
     SayMore,
 )
+from sublet.daemon.api.federation import CAPABILITY, FIND_AGENT, Find
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.peers import SHOW_DIRECTORY
 from sublet.daemon.api.results import APPLY_RESULT, DISCARD_RESULT, REVIEW_RESULT, UNDO_RESULT, ApplyResult
@@ -36,6 +37,7 @@ from sublet.mcp_server.present_directory import DELEGATIONS_PER_READ, present_di
 from sublet.mcp_server.present_review import present_applied, present_diff, present_discarded, present_undone
 from sublet.mcp_server.room_tools import rooms_of
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean_line
 from sublet.protocol.times import rfc3339_of
 
 RECORD_SECONDS = 2.0
@@ -72,7 +74,7 @@ async def _begin_and_follow(call: Call, given: Delegate) -> Delegation:
     began_at = rfc3339_of(time.time())
     begun = _Begun()
     try:
-        return await _followed(call, given, await begun.made_by(call, _asked(given)))
+        return await _followed(call, given, await begun.made_by(call, await _named(call, _asked(given))))
     except anyio.get_cancelled_exc_class():
         view = begun.view
         if view is not None and view.created_at >= began_at and call.withdrawn():
@@ -141,6 +143,24 @@ async def _extend(call: Call, given: Delegate) -> tuple[DelegationView, int]:
 
 def _asked(given: Delegate) -> CreateDelegation:
     return CreateDelegation.model_validate(given.model_dump(include=set(CreateDelegation.model_fields)))
+
+
+async def _named(call: Call, request: CreateDelegation) -> CreateDelegation:
+    """Return a request with its peer, where that was named as an agent of a node or by what it can do.
+
+    Raises:
+        SubletError: ``NOT_FOUND`` where there is none.
+    """
+    if "@" not in request.peer and not request.peer.startswith(CAPABILITY):
+        return request
+    found = await call.operations.call(FIND_AGENT, Find(to=request.peer))
+    if found.peer is None:
+        raise SubletError(
+            LocalCode.NOT_FOUND,
+            f"{clean_line(found.address, 200)} is no agent of a peer",
+            "directory shows who can be lent to.",
+        )
+    return request.model_copy(update={"peer": f"{found.peer}/{found.agent_id}"})
 
 
 async def delegate_cancel(call: Call, given: DelegateCancel) -> Answer:

@@ -99,6 +99,8 @@ ATTRIBUTES: Final[Mapping[Action, Mapping[str, Attribute]]] = {
     Action.AGENT_ASK: {"agent": _NAME, "size_bytes": _COUNT, **_CALL},
     Action.AGENT_DISPATCH: {"declared": _FLAG, "depth": _COUNT, **_CALL},
     Action.MODULE_DISPATCH: {"depth": _COUNT, "event": Attribute("choice", frozenset(EventKind)), **_CALL},
+    Action.NODE_READ: {"namespace": _NAME},
+    Action.NODE_TASK: {"namespace": _NAME, "system_prompt": _FLAG, "size_bytes": _COUNT},
     Action.CAPABILITY_RUN: {"size_bytes": _COUNT},
     Action.OFFICE_CALL: {"office": _NAME, "computer": _NAME, "size_bytes": _COUNT},
     Action.OFFICE_LOOK: {"office": _NAME, "computer": _NAME},

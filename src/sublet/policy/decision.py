@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-Kind = Literal["human", "mcp", "peer", "a2a", "agent", "office"]
+Kind = Literal["human", "mcp", "peer", "a2a", "agent", "node", "office"]
 
 
 class Action(StrEnum):
@@ -48,6 +48,8 @@ class Action(StrEnum):
     ROOM_MANAGE = "room.manage"
     ROOM_PURGE = "room.purge"
     ROOM_JOIN = "room.join"
+    NODE_READ = "node.read"
+    NODE_TASK = "node.task"
     GATEWAY_READ = "gateway.read"
     GATEWAY_MANAGE = "gateway.manage"
     POLICY_READ = "policy.read"
@@ -71,6 +73,8 @@ class Subject:
     ``kind``: ``human`` is the owner at a terminal (control socket, CLI), ``mcp`` an agent in an MCP host,
     ``peer`` a paired daemon (``name`` is its peer name), ``a2a`` a plain A2A client (``name`` is its token's name),
     ``agent`` an agent that this daemon runs (``name`` is its id), which asks for its tools and for other agents,
+    ``node`` a node of federation (``name`` is what it calls itself, bound to its key), whose events are read here and
+    whose tasks are done.
     ``office`` the Agent of an office (``name`` is ``OFFICE/NAME``), which asks for what Computers there have.
     ``roots`` are directories that the caller is confined to, as its MCP host announced them. ``role`` is the role of
     an agent, as ``agent.json`` names it.

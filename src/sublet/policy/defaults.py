@@ -42,6 +42,7 @@ CEILING: Final[Mapping[Kind, frozenset[Action]]] = {
     "peer": frozenset({Action.ASSIGNMENT_ACCEPT, Action.AGENT_MESSAGE, Action.ROOM_JOIN}),
     # Of clients with a token, and of what gateways bring; a module by a rule that names it.
     "a2a": frozenset({Action.AGENT_MESSAGE, Action.MODULE_DISPATCH}),
+    "node": frozenset({Action.NODE_READ, Action.NODE_TASK, Action.AGENT_MESSAGE}),
     "agent": _DELEGATION
     | {
         Action.TOOL_CALL,
@@ -107,6 +108,23 @@ DEFAULT_RULES: Final = (
         kinds=frozenset({"a2a"}),
         actions=frozenset({Action.AGENT_MESSAGE}),
         reason="a client with a token may talk to the agents here",
+    ),
+    Rule(
+        id="default.node",
+        effect="allow",
+        layer="global",
+        kinds=frozenset({"node"}),
+        actions=frozenset({Action.NODE_READ, Action.AGENT_MESSAGE}),
+        reason="a node whose key is pinned may tell of its agents, and talk to those here",
+    ),
+    Rule(
+        id="default.node.task",
+        effect="allow",
+        layer="global",
+        kinds=frozenset({"node"}),
+        actions=frozenset({Action.NODE_TASK}),
+        when={"system_prompt": Condition(values=(False,))},
+        reason="a node whose key is pinned may give agents here tasks, and does not say how they work",
     ),
     Rule(
         id="default.agent.workers",

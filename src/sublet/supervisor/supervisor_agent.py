@@ -368,7 +368,7 @@ class SupervisorAgent:
 
 def action_for(caller: Subject) -> Action:
     """Return what a caller asks policy for when it wants an agent: a client's message has a name of its own."""
-    return Action.AGENT_MESSAGE if caller.kind in ("a2a", "peer") else Action.AGENT_DISPATCH
+    return Action.AGENT_MESSAGE if caller.kind in ("a2a", "peer", "node") else Action.AGENT_DISPATCH
 
 
 def candidate_of(config: AgentConfig, decision: Decision, load: float) -> Candidate:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sublet.daemon.config.config_file import read_config
+from sublet.federation.settings import FEDERATION_FILE, read_settings
 from sublet.policy.capabilities.module_file import parse_module
 from sublet.policy.config import load as load_policy
 from sublet.supervisor.agent_config import load_agents
@@ -41,6 +42,11 @@ def load(kind: str, text: str, directory: Path) -> None:
     Raises:
         SubletError: it does not; ValueError: it is not JSON, or there is no such kind.
     """
+    if kind == FEDERATION_FILE:
+        path = directory / FEDERATION_FILE
+        path.write_text(text)
+        read_settings(path)
+        return
     part = json.loads(text if text.lstrip().startswith(("{", "[")) else f"{{{text}}}")
     whole = WHOLE[kind](part) if kind in WHOLE else part
     path = directory / "file.json"

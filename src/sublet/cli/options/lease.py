@@ -22,7 +22,12 @@ _going_along = partial(typer.Option, rich_help_panel=GOING_ALONG)
 
 To = Annotated[
     str,
-    _lease("--to", metavar="PEER", help="Paired peer, name or name/agent.", autocompletion=complete_peer),
+    _lease(
+        "--to",
+        metavar="PEER",
+        help="Paired peer, name or name/agent; AGENT@NODE; capability:NAME.",
+        autocompletion=complete_peer,
+    ),
 ]
 ReadOnly = Annotated[bool, _lease("--ro", help="Lend for reading only.", show_default=False)]
 Staged = Annotated[

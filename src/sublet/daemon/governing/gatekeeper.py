@@ -27,7 +27,7 @@ MAX_JOURNALLED_CHARS = 500
 MAX_AUDITED_VALUES = 32
 _MAX_SAFE_INTEGER = 2**53 - 1
 
-_STRANGERS: Final[frozenset[Kind]] = frozenset({"peer", "a2a"})
+_STRANGERS: Final[frozenset[Kind]] = frozenset({"peer", "a2a", "node"})
 _WANTS_AN_AGENT: Final = frozenset({Action.AGENT_MESSAGE, Action.ASSIGNMENT_ACCEPT})
 
 T = TypeVar("T")

@@ -25,6 +25,7 @@ from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.clocks import ClockDiffers, clock_differs, clocks_that_differ
 from sublet.daemon.rooms.entities import daemon_of
 from sublet.daemon.rooms.known_buses import KnownBuses
+from sublet.daemon.rooms.node_carrier import NodeCarrier
 from sublet.daemon.rooms.own_device import OwnDevice
 from sublet.daemon.rooms.peer_buses import PeerBuses
 from sublet.daemon.rooms.relay_keeper import RelayKeeper
@@ -69,6 +70,7 @@ class Messaging:
         homes: knows from which home each peer may come.
         set_aside: keeps bytes of the database that were damaged (what they were, the bytes, why).
         relay: keeps this daemon at its relay; None for no relay.
+        nodes: carries what federation says while the bus runs; None for nobody.
         device: this daemon as a device of somebody who is at home elsewhere.
     """
 
@@ -87,8 +89,10 @@ class Messaging:
         homes: Homes | None = None,
         set_aside: Callable[[str, bytes, str], object] = lambda *_: None,
         relay: RelayKeeper | None = None,
+        nodes: NodeCarrier | None = None,
         device: OwnDevice | None = None,
     ) -> None:
+        self._nodes = nodes or NodeCarrier()
         self.device = device or OwnDevice(identity, state_dir)
         self._relay = relay if relay is not None and relay.relay is not None else None
         self._services = services
@@ -259,10 +263,9 @@ class Messaging:
         async with service.running():
             self._service = service
             self._settled.set()
-            running = RunningRooms(
-                service, network, healing, registry, entities, self._relay, self._services, self.device
-            )
-            yield running
+            parts = service, network, healing, registry, entities, self._relay, self._services, self.device
+            with self._nodes.attached(network):
+                yield RunningRooms(*parts)
 
     async def _join(self, network: ZenohNetwork, links: Links) -> None:
         """Keep to the buses of all paired daemons, until cancelled.

@@ -222,6 +222,7 @@ class AskedOfUs:
 
     def __init__(self, query: zenoh.Query, key: str, peer: str = ANYBODY) -> None:
         self._query = query
+        self.peer = peer
         self.key = key
         self.peer = peer
         self.payload = query.payload.to_bytes() if query.payload is not None else b""

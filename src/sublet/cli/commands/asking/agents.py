@@ -21,11 +21,20 @@ agents = listing("agents", "The agents of this daemon, and what each can do.")
 
 
 @agents.command(cls=Sectioned, name="list")
-def agents_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+def agents_list(
+    ctx: typer.Context,
+    everywhere: Annotated[
+        bool, typer.Option("--everywhere", help="Those of all nodes, with their addresses.", show_default=False)
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
     """List the agents of this daemon, and what each can do."""
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
+        if everywhere:
+            await _everywhere(control, screen)
+            return
         from sublet.daemon.api.operation import Nothing
         from sublet.daemon.api.sessions import LIST_AGENTS
 
@@ -40,6 +49,21 @@ def agents_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
             screen.note("No agent is offered here. Offer one: sublet agents add claude")
 
     run(ctx, screen, body)
+
+
+async def _everywhere(control: Control, screen: Screen) -> None:
+    from sublet.daemon.api.federation import LIST_ALL_AGENTS
+    from sublet.daemon.api.operation import Nothing
+
+    found = await control.call(LIST_ALL_AGENTS, Nothing())
+    if screen.as_json:
+        screen.emit([one.model_dump(mode="json") for one in found])
+    elif found:
+        from sublet.cli.rendering.nodes import everywhere_table
+
+        screen.show(everywhere_table(found))
+    else:
+        screen.note("No node has an agent. See: sublet nodes")
 
 
 @agents.command(cls=Sectioned, name="add")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sublet.cli.commands.asking.ask_elsewhere import addressed, ask_elsewhere
 from sublet.cli.errors import Exit, exit_for
 from sublet.cli.help import verbatim
 from sublet.cli.options.given_text import text_of
@@ -35,6 +36,7 @@ EPILOG = verbatim(
         "Whom to ask",
         """sublet ask "Which tests fail?"            the router decides
 sublet ask "@coder fix them"              an agent by its name; or --agent coder
+sublet ask "@coder@kitchen fix them"      an agent of another node; see sublet nodes
 sublet ask "/hub jira create a ticket"    a module, past the router
 sublet ask "/agents"                      who is there""",
     ),
@@ -79,9 +81,21 @@ def ask(
         list[str] | None,
         typer.Option("--only", metavar="TOOL", help="Agents may call this alone: file.*. Repeatable."),
     ] = None,
+    seconds: Annotated[
+        int | None,
+        typer.Option(
+            "--timeout", metavar="SECONDS", min=1, help="How long another node's agent may take.", show_default=False
+        ),
+    ] = None,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait for an agent of another node that is not there.", show_default=False),
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Ask one of your own agents.
+
+    Begin with @AGENT@NODE for one of another node, which needs no session.
 
     The supervisor decides who it goes to, and a session remembers that. With --session the agent goes on where it was,
     if it can.
@@ -91,11 +105,30 @@ def ask(
         raise typer.BadParameter("give what to do, or --answer with the answer to a question")
     if answer_ is not None and session is None:
         raise typer.BadParameter("--answer needs --session, which waits for it")
+    elsewhere = addressed(text) if text is not None else None
+    if elsewhere is None and (seconds is not None or wait):
+        raise typer.BadParameter("--timeout and --wait are for an agent of another node: @AGENT@NODE …")
+    if elsewhere is not None:
+        if session or agent or schema or mask or on_failure or deny or only:
+            raise typer.BadParameter("an agent of another node takes --timeout and --wait alone")
+        _asked_elsewhere(ctx, screen, *elsewhere, seconds, wait=wait)
+        return
     if schema is None and (mask or on_failure):
         raise typer.BadParameter("--mask and --on-failure need --schema")
     guard: dict[str, object] = {"mask": mask or None, "on_failure": on_failure, "deny": deny or [], "only": only or []}
     guard["answer_schema"] = read_schema(schema) if schema is not None else None
     _asked(ctx, screen, answer_ or text or "", session, agent, answer=answer_ is not None, guard=guard)
+
+
+def _asked_elsewhere(
+    ctx: typer.Context, screen: Screen, to: str, text: str, seconds: int | None, *, wait: bool
+) -> None:
+    wanted = text_of(text, MAX_PROMPT_CHARS, "the text")
+
+    async def body(control: Control) -> Exit | None:
+        return await ask_elsewhere(control, screen, to, wanted, seconds, wait=wait)
+
+    run(ctx, screen, body)
 
 
 def answer(

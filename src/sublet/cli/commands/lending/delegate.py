@@ -33,6 +33,7 @@ from sublet.cli.rendering.screen import Screen
 from sublet.protocol.bounds import MAX_PROMPT_CHARS, MAX_TTL_SECONDS, GitMode, TransportWish
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.faults import fault_words
+from sublet.protocol.text import clean
 
 if TYPE_CHECKING:
     from sublet.cli.reaching.follow import Choice, Follower
@@ -47,6 +48,7 @@ EPILOG = verbatim(
         "Examples",
         """sublet delegate . --to bob "Make the tests pass."
 sublet delegate ~/api --to bob/reviewer "Review it." --ro --ttl 15m
+sublet delegate . --to capability:test "Make the tests pass."
 sublet delegate . --to bob "Tidy up." --staged && sublet review last
 sublet delegate . --to bob "Document it." --include src --resource docs=../docs:rw
 id=$(sublet delegate . --to bob - --background < task.md)""",
@@ -112,7 +114,7 @@ def delegate(
         request = _request(
             workspace_dir,
             prompt,
-            to,
+            await _peer(control, screen, to),
             ro=ro,
             ttl=ttl,
             wait=wait,
@@ -142,6 +144,27 @@ def delegate(
         return exit_for_view(view)
 
     run(ctx, screen, body)
+
+
+async def _peer(control: Control, screen: Screen, to: str) -> str:
+    """Return the peer that is meant, where it was named as an agent of a node or by what it can do.
+
+    Raises:
+        SubletError: ``NOT_FOUND`` where there is none, ``INVALID_ARGUMENT`` where it is an agent of this node.
+    """
+    from sublet.daemon.api.federation import CAPABILITY, FIND_AGENT, Find
+
+    if "@" not in to and not to.startswith(CAPABILITY):
+        return to
+    found = await control.call(FIND_AGENT, Find(to=to))
+    if found.peer is None:
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT,
+            f"{clean(found.address)} can't be lent a directory: {clean(found.why)}",
+            "Name an agent of another node: sublet agents --everywhere",
+        )
+    screen.note(f"[{clean(found.why)}]")
+    return f"{found.peer}/{found.agent_id}"
 
 
 async def _watch(control: Control, view: DelegationView, screen: Screen) -> tuple[DelegationView, Choice, Follower]:

@@ -1,0 +1,1 @@
+"""Federation inside the daemon: its operations, its journal, and the policy that it asks."""

@@ -1,0 +1,281 @@
+"""Serves the operations of ``api.federation``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from sublet.daemon.api.federation import (
+    ASK_AGENT,
+    CAPABILITY,
+    FIND_AGENT,
+    LIST_ALL_AGENTS,
+    LIST_NODES,
+    AskAgent,
+    FailedTask,
+    FederatedAgentView,
+    Find,
+    FoundAgent,
+    NodeView,
+    TaskAnswer,
+    TaskBegun,
+)
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.sessions import AskAnswer, AskOutput
+from sublet.daemon.federation.settings_file import SettingsFile
+from sublet.daemon.federation.work import AsksAgent, result_of
+from sublet.daemon.governing.gatekeeper import Gatekeeper
+from sublet.daemon.operations.table import serves
+from sublet.federation.neighbours import Neighbour
+from sublet.federation.node import Federation
+from sublet.federation.ports import Asked, OwnAgent, Said
+from sublet.federation.settings import Settings
+from sublet.federation.table import AgentEntry
+from sublet.policy.decision import Action, Resource, Subject
+from sublet.protocol.chain import Chain, check_call
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.federation.addresses import AgentAddress
+from sublet.protocol.federation.errors import ADVICE, FederationCode, code_of
+from sublet.protocol.federation.events import TaskResult, failure_result
+from sublet.protocol.federation.statuses import AgentStatus
+from sublet.protocol.text import clean_line
+from sublet.protocol.times import rfc3339_of
+
+PERSON = "human"
+"""Who asks where no agent does, in addresses."""
+
+
+@dataclass(frozen=True, slots=True)
+class FederationParts:
+    """What the service is made of.
+
+    Args:
+        gate: asks policy.
+        federation: knows the nodes.
+        settings: as they are now.
+        agents: ours that are offered now.
+        ask: brings a text to an agent of ours.
+        chain_of: who called until a caller.
+        max_depth: how many agents may call one another in a row.
+        wall: Unix seconds.
+    """
+
+    gate: Gatekeeper
+    federation: Federation
+    settings: SettingsFile
+    agents: Callable[[], list[OwnAgent]]
+    ask: AsksAgent
+    chain_of: Callable[[Subject], Chain]
+    max_depth: int
+    wall: Callable[[], float]
+
+
+class FederationService:
+    """What may be asked of nodes, and of their agents."""
+
+    def __init__(self, parts: FederationParts) -> None:
+        self._parts = parts
+        self._gate = parts.gate
+        self._federation = parts.federation
+
+    @serves(LIST_NODES)
+    async def nodes(self, request: Nothing, caller: Subject) -> list[NodeView]:
+        settings = self._parts.settings.now()
+        own = self._federation.own
+        here = NodeView(
+            node_id=own.name,
+            peer=None,
+            state="here" if self._federation.on else "off",
+            why_not=self._parts.settings.remark,
+            namespace=settings.room.namespace,
+            agents=len(self._parts.agents()),
+            busy=sum(self._federation.own_status(one.agent_id) == AgentStatus.BUSY for one in self._parts.agents()),
+            last_seen=rfc3339_of(self._parts.wall()),
+            fingerprint=own.fingerprint,
+        )
+        return [
+            here,
+            *(self._node(one, settings) for one in self._federation.neighbours.all()),
+            *self._unreached(settings),
+        ]
+
+    def _node(self, neighbour: Neighbour, settings: Settings) -> NodeView:
+        entries = self._federation.table.of_node(neighbour.name) if neighbour.name is not None else []
+        clash = self._federation.neighbours.by_name(neighbour.name) if neighbour.name is not None else neighbour
+        remark = ""
+        if clash is not None and clash is not neighbour:
+            remark = f"{neighbour.name} means {clash.node.alias} here, since you call that one so"
+        return NodeView(
+            node_id=neighbour.name,
+            peer=neighbour.node.alias,
+            state=neighbour.state if self._federation.on else "off",
+            why_not=clean_line(neighbour.refused, 500) or remark,
+            trusted=neighbour.name is None or settings.trusts(neighbour.name, neighbour.node.fingerprint),
+            agents=len(entries),
+            busy=sum(one.status == AgentStatus.BUSY for one in entries),
+            last_seen=rfc3339_of(neighbour.heard) if neighbour.heard is not None else None,
+            fingerprint=neighbour.node.fingerprint,
+        )
+
+    def _unreached(self, settings: Settings) -> list[NodeView]:
+        """Return the peers of federation.toml that are no paired daemons, each with the reason why it stays off."""
+        known = {one.node.fingerprint for one in self._federation.neighbours.all()}
+        names = {one.name for one in self._federation.neighbours.all()}
+        return [
+            NodeView(
+                node_id=one.node_id,
+                peer=None,
+                state="off",
+                why_not="no daemon with that name or key is paired; nodes are reached over the bus of paired daemons "
+                "alone: pair with `sublet pair` there and `sublet peers add LINK` here",
+                trusted=one.trusted,
+                fingerprint=one.fingerprint or "",
+            )
+            for one in settings.peers
+            if one.node_id not in names and one.fingerprint not in known
+        ]
+
+    @serves(LIST_ALL_AGENTS)
+    async def agents(self, request: Nothing, caller: Subject) -> list[FederatedAgentView]:
+        own, now = self._federation.own, rfc3339_of(self._parts.wall())
+        here = [
+            FederatedAgentView(
+                address=f"{one.agent_id}@{own.name}",
+                agent_id=one.agent_id,
+                node_id=own.name,
+                peer=None,
+                status=self._federation.own_status(one.agent_id),
+                runtime_type=one.runtime_type,
+                capabilities=list(one.capabilities),
+                last_seen=now,
+            )
+            for one in self._parts.agents()
+            if not self._gate.hides(caller, Action.AGENT_DISPATCH, one.agent_id)
+        ]
+        alias = {one.name: one.node.alias for one in self._federation.neighbours.all() if one.name is not None}
+        there = [
+            FederatedAgentView(
+                address=str(entry.address),
+                agent_id=entry.address.agent_id,
+                node_id=entry.address.node,
+                peer=alias.get(entry.address.node),
+                status=entry.status,
+                runtime_type=entry.runtime_type,
+                capabilities=list(entry.capabilities),
+                current_task=entry.current_task,
+                last_seen=rfc3339_of(entry.last_seen),
+            )
+            for entry in self._federation.table.all()
+        ]
+        return here + there
+
+    @serves(FIND_AGENT)
+    async def find(self, request: Find, caller: Subject) -> FoundAgent:
+        address, alias, why = self._found(request.to, caller)
+        return FoundAgent(address=str(address), peer=alias, agent_id=address.agent_id, why=why)
+
+    def _found(self, to: str, caller: Subject) -> tuple[AgentAddress, str | None, str]:
+        """Return whom an address or a capability means, what its node is called here, and why it is this one.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT``, ``NOT_FOUND`` or ``CONFLICT``.
+        """
+        if to.startswith(CAPABILITY):
+            capability = to.removeprefix(CAPABILITY).lower()
+
+            def usable(entry: AgentEntry, neighbour: Neighbour) -> bool:
+                resource = Resource(neighbour.node.alias, {"agent": entry.address.agent_id})
+                return self._gate.foresee(caller, Action.DELEGATION_CREATE, resource).decision.allowed
+
+            choice = self._federation.best(capability, usable)
+            if choice is None:
+                raise SubletError(
+                    LocalCode.NOT_FOUND,
+                    f"no agent of another node that you may use has the capability {clean_line(capability, 80)!r}",
+                    "`sublet agents --everywhere` lists what each can do.",
+                )
+            return choice.address, choice.alias, choice.why
+        address = self._federation.target(to)
+        if address.node == self._federation.own.name:
+            return address, None, "it is one of this node"
+        neighbour = self._federation.neighbours.by_name(address.node)
+        alias = neighbour.node.alias if neighbour is not None else None
+        if neighbour is None or self._gate.hides(caller, Action.DELEGATION_CREATE, neighbour.node.alias):
+            return address, None, "no node is known by that name"
+        return address, alias, f"{alias} is what its node is called here"
+
+    @serves(ASK_AGENT)
+    async def ask(self, request: AskAgent, caller: Subject) -> AsyncGenerator[TaskBegun | AskOutput | TaskAnswer, None]:
+        own = self._federation.own
+        address, alias, why = self._found(request.to, caller)
+        chain = self._parts.chain_of(caller)
+        check_call(chain, None, max_depth=self._parts.max_depth)
+        yield TaskBegun(target=str(address), reason=why)
+        result: TaskResult | None = None
+        if address.node == own.name:
+            pieces = self._here(address, request, caller, chain)
+        elif alias is None:
+            pieces = _one(
+                failure_result(FederationCode.NODE_UNREACHABLE, f"no node is known as {address.node}", "unknown")
+            )
+        else:
+            asked = Asked(
+                to=address,
+                prompt=request.text,
+                sender=AgentAddress(caller.name if caller.kind == "agent" else PERSON, own.name),
+                seconds=request.timeout_seconds or self._parts.settings.now().default_task_timeout_secs,
+                context=request.context,
+                queue_if_offline=request.wait,
+                chain=chain,
+            )
+            pieces = self._federation.ask(asked)
+        async with aclosing(pieces) as told:
+            async for piece in told:
+                if isinstance(piece, TaskResult):
+                    result = piece
+                else:
+                    yield AskOutput(stream="note", text=piece.text)
+        assert result is not None, "each task ends with its result"
+        yield _answer(address, why, result)
+
+    async def _here(
+        self, address: AgentAddress, request: AskAgent, caller: Subject, chain: Chain
+    ) -> AsyncGenerator[Said | TaskResult, None]:
+        """Have an agent of this node do it, as any request ("路由决策流程": a local one is handled at once)."""
+        owner = PERSON if caller.kind == "human" else f"{caller.kind}:{caller.name}"
+        if all(one.agent_id != address.agent_id for one in self._parts.agents()):
+            yield failure_result(FederationCode.AGENT_NOT_FOUND, f"there is no agent {address.agent_id} here")
+            return
+        text = request.text if not request.context else f"{request.text}\n\nContext:\n{request.context}"
+        try:
+            async with aclosing(self._parts.ask(address.agent_id, text, caller, owner, chain)) as updates:
+                async for update in updates:
+                    if isinstance(update, AskOutput) and update.text:
+                        yield Said(update.text)
+                    elif isinstance(update, AskAnswer):
+                        yield result_of(update)
+        except SubletError as error:
+            code = code_of(error)
+            if code is None:
+                raise
+            yield failure_result(code, error.message, str(error.code))
+
+
+async def _one(result: TaskResult) -> AsyncGenerator[Said | TaskResult, None]:
+    yield result
+
+
+def _answer(address: AgentAddress, why: str, result: TaskResult) -> TaskAnswer:
+    code = result.metadata.get("error_code")
+    warnings = [ADVICE[FederationCode(code)]] if isinstance(code, str) and code in FederationCode.__members__ else []
+    return TaskAnswer(
+        target=str(address),
+        reason=why,
+        result=result.output
+        if result.success
+        else FailedTask(output=result.output, exit_code=result.exit_code, metadata=result.metadata),
+        agent_id=address.agent_id,
+        metadata=result.metadata,
+        warnings=warnings,
+    )

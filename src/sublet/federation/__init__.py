@@ -1,0 +1,1 @@
+"""Agents of many nodes: who is there, who is asked, and what they do for each other."""

@@ -1,0 +1,158 @@
+"""The nodes whose keys are pinned here: how each is called, and how it stands with each."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import structlog
+
+from sublet.federation.ports import KnownNode, Names, OwnAgent
+from sublet.federation.settings import Settings
+from sublet.protocol.federation.addresses import NodeName
+from sublet.protocol.federation.errors import FederationCode, TaskRefused
+
+MAX_SEEN: Final = 4_096
+"""Ids of envelopes of one node that are remembered, the newest: more than its rate allows while one is young enough."""
+FIRST_PAUSE_SECONDS: Final = 1.0
+LONGEST_PAUSE_SECONDS: Final = 30.0
+
+State = Literal["reached", "silent", "refused"]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Neighbour:
+    """One node.
+
+    Args:
+        node: its key, and what it is called here.
+        name: what it calls itself; None until it has said so, with a name that nobody else has.
+        refused: why nothing is exchanged with it; empty where something is.
+        greeted: whether it knows of our agents.
+        due: seconds of the steady clock at which it is looked after again.
+        pause: seconds until it is tried again.
+        beat_at: when our agents were told of last, by the steady clock.
+        answer_to: id of the registration that it waits for an answer to; empty for none.
+        heard: Unix seconds of what came from it last.
+        told: agents of ours of which it knows, as they were told.
+        at: what it was told that they are at: status, and the id of its own task.
+        seen: ids of envelopes that it has sent.
+    """
+
+    node: KnownNode
+    name: NodeName | None = None
+    refused: str = ""
+    greeted: bool = False
+    due: float = 0.0
+    pause: float = FIRST_PAUSE_SECONDS
+    beat_at: float = 0.0
+    answer_to: str = ""
+    heard: float | None = None
+    told: dict[str, OwnAgent] = field(default_factory=dict)
+    at: dict[str, tuple[str, str | None]] = field(default_factory=dict)
+    seen: OrderedDict[str, None] = field(default_factory=OrderedDict)
+
+    @property
+    def state(self) -> State:
+        """How it stands with it, in a word."""
+        return "refused" if self.refused else "reached" if self.greeted else "silent"
+
+    def first_seen(self, event_id: str) -> bool:
+        """Tell whether an id is new, and remember it."""
+        if event_id in self.seen:
+            return False
+        self.seen[event_id] = None
+        if len(self.seen) > MAX_SEEN:
+            self.seen.popitem(last=False)
+        return True
+
+    def lost(self, now: float) -> None:
+        """Note that it was not reached: it is greeted anew, later each time."""
+        self.greeted = False
+        self.due = now + self.pause
+        self.pause = min(2 * self.pause, LONGEST_PAUSE_SECONDS)
+
+    def found(self) -> None:
+        """Note that it was reached."""
+        self.greeted = True
+        self.pause = FIRST_PAUSE_SECONDS
+
+
+class Neighbours:
+    """All of them.
+
+    Args:
+        own: our name.
+        known: returns the nodes whose keys are pinned.
+        names: keeps whose a name is.
+        settings: as they are now.
+    """
+
+    def __init__(
+        self, own: NodeName, known: Callable[[], Iterable[KnownNode]], names: Names, settings: Callable[[], Settings]
+    ) -> None:
+        self._own = own
+        self._known = known
+        self._names = names
+        self._settings = settings
+        self._by_id: dict[str, Neighbour] = {}
+
+    def refresh(self) -> list[Neighbour]:
+        """Look who is paired now; return those who are no more."""
+        known = {node.id: node for node in self._known()}
+        gone = [self._by_id.pop(one) for one in [*self._by_id] if one not in known]
+        for node_id, node in known.items():
+            neighbour = self._by_id.get(node_id)
+            if neighbour is None:
+                self._by_id[node_id] = Neighbour(node)
+            else:
+                neighbour.node = node
+        return gone
+
+    def all(self) -> list[Neighbour]:
+        """Return all of them, by what they are called here."""
+        return sorted(self._by_id.values(), key=lambda one: one.node.alias)
+
+    def by_id(self, node_id: str) -> Neighbour | None:
+        """Return the node with a key, by its node id."""
+        return self._by_id.get(node_id)
+
+    def by_name(self, name: str) -> Neighbour | None:
+        """Return the node of a name: what the person here calls it comes before what a node calls itself."""
+        mine = next((one for one in self._by_id.values() if one.node.alias == name), None)
+        return mine or next((one for one in self._by_id.values() if one.name == name and not one.refused), None)
+
+    def clash(self, name: str) -> Neighbour | None:
+        """Return the node that calls itself as the person here calls another one; None where there is none."""
+        mine = next((one for one in self._by_id.values() if one.node.alias == name), None)
+        return next(
+            (one for one in self._by_id.values() if one.name == name and mine is not None and one is not mine), None
+        )
+
+    async def called(self, neighbour: Neighbour, name: NodeName) -> None:
+        """Take the name that a node has proven to call itself.
+
+        Raises:
+            TaskRefused: ``INVALID_PAYLOAD``: it is another's, which is told loudly; nothing is exchanged with it then.
+        """
+        if neighbour.name == name and not neighbour.refused:
+            return
+        node = neighbour.node
+        if name == self._own:
+            self._refuse(neighbour, f"it calls itself {name}, which is the name of this node")
+        if self._settings().misnamed(name, node.fingerprint):
+            self._refuse(neighbour, f"it calls itself {name}, which federation.toml gives to another key")
+        first = await self._names.bind(name, node.fingerprint)
+        if first is not None:
+            self._refuse(neighbour, f"it calls itself {name}, which is the name of the node with the key {first}")
+        neighbour.name, neighbour.refused = name, ""
+
+    def _refuse(self, neighbour: Neighbour, why: str) -> None:
+        if neighbour.refused != why:
+            log.error("a node goes by a name that is not its own, and gets nothing", peer=neighbour.node.alias, why=why)
+        neighbour.name, neighbour.refused, neighbour.greeted = None, why, False
+        raise TaskRefused(FederationCode.INVALID_PAYLOAD, why, "name")

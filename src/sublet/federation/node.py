@@ -1,0 +1,287 @@
+"""Federation of one daemon: presence, tasks given and tasks taken, over whatever carries its bytes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import anyio
+import structlog
+
+from sublet.federation.asking import Asking
+from sublet.federation.neighbours import Neighbour, Neighbours
+from sublet.federation.own_statuses import OwnStatuses
+from sublet.federation.ports import (
+    Admission,
+    Asked,
+    Carrier,
+    KnownNode,
+    Ledger,
+    Names,
+    OwnAgent,
+    Said,
+    Telling,
+    What,
+    Work,
+)
+from sublet.federation.post import Own, Post, receipt_bytes
+from sublet.federation.presence import Presence
+from sublet.federation.settings import Settings
+from sublet.federation.table import AgentEntry, AgentTable
+from sublet.federation.working import Working
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.federation.addresses import AgentAddress
+from sublet.protocol.federation.envelope import Envelope
+from sublet.protocol.federation.errors import FederationCode, TaskRefused
+from sublet.protocol.federation.events import (
+    CANCEL,
+    PROGRESS,
+    AgentMessage,
+    TaskRequest,
+    TaskResponse,
+    TaskResult,
+)
+from sublet.protocol.federation.statuses import AgentStatus
+
+MAX_COMPARED: Final = 1_000
+"""Agents with one capability that are looked at for the best of them."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What federation is given of the rest of the daemon.
+
+    Args:
+        own: this node.
+        settings: as they are now.
+        known: the nodes whose keys are pinned.
+        agents: ours that are offered now, and whether each is at work.
+        names: keeps whose a name is.
+        carrier: carries bytes.
+        admission: asks policy.
+        work: has our agents work.
+        ledger: the journal of tasks.
+        tell: the log of events.
+        steady: seconds that never go back.
+        wall: Unix seconds.
+    """
+
+    own: Own
+    settings: Callable[[], Settings]
+    known: Callable[[], Iterable[KnownNode]]
+    agents: Callable[[], Mapping[OwnAgent, bool]]
+    names: Names
+    carrier: Carrier
+    admission: Admission
+    work: Work
+    ledger: Ledger
+    tell: Telling
+    steady: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An agent that was chosen, and why this one."""
+
+    address: AgentAddress
+    alias: str
+    why: str
+
+
+class Federation:
+    """See the module. ``serve`` must run for anything to happen."""
+
+    def __init__(self, around: Around) -> None:
+        self._around = around
+        self.own = around.own
+        self.table = AgentTable()
+        self._wake = anyio.Event()
+        self._statuses = OwnStatuses()
+        steady, wall = around.steady, around.wall
+        self.neighbours = Neighbours(around.own.name, around.known, around.names, around.settings)
+        self._post = Post(around.own, around.settings, self.neighbours, around.carrier, steady, wall)
+        self._asking = Asking(around.own, self.neighbours, self.table, self._post, self._trusts, wall)
+        self._working = Working(
+            around.own,
+            around.settings,
+            self._offers,
+            self._statuses,
+            self._post,
+            around.admission,
+            around.work,
+            around.ledger,
+            around.tell,
+            self.look,
+            steady,
+            wall,
+        )
+        self._presence = Presence(
+            around.own,
+            around.settings,
+            around.agents,
+            self._statuses,
+            self.neighbours,
+            self.table,
+            self._post,
+            around.carrier,
+            around.admission,
+            around.tell,
+            self._working.greeted,
+            self.look,
+            steady,
+            wall,
+        )
+
+    @property
+    def on(self) -> bool:
+        """Whether anything is told to other nodes, or taken from them."""
+        settings = self._around.settings()
+        return settings.enabled and settings.room.federate
+
+    def look(self) -> None:
+        """Look at once what there is to tell: somebody was paired or reached, or an agent has changed."""
+        self._wake.set()
+
+    async def serve(self) -> None:
+        """Run until cancelled, and leave then."""
+        async with anyio.create_task_group() as group:
+            try:
+                await self._working.begin(group)
+                while True:
+                    self._wake = anyio.Event()
+                    pause = self._presence.round(group)
+                    with anyio.move_on_after(pause):
+                        await self._wake.wait()
+            finally:
+                self._working.end()
+                await self._presence.leave()
+                group.cancel_scope.cancel()
+
+    async def receive(self, what: What, raw: bytes, link: str) -> bytes:
+        """Return what is answered to a node.
+
+        Args:
+            what: it asks for.
+            raw: as it came.
+            link: node id of the key that its link has proven.
+        """
+        if not self.on:
+            return receipt_bytes("", TaskRefused(FederationCode.NODE_UNREACHABLE, "federation is off here", "off"))
+        if what == "server":
+            return self._post.page()
+        event_id = ""
+        try:
+            opened = await self._post.open(raw, link)
+            if opened is None:
+                return receipt_bytes("")
+            neighbour, envelope = opened
+            event_id = envelope.event_id
+            known = await self._take(neighbour, envelope)
+        except TaskRefused as refusal:
+            return receipt_bytes(event_id, refusal)
+        except SubletError as error:
+            return receipt_bytes(event_id, TaskRefused(FederationCode.AGENT_BUSY, error.message, str(error.code)))
+        neighbour.first_seen(event_id)
+        self.look()
+        return receipt_bytes(event_id, known=known)
+
+    async def _take(self, neighbour: Neighbour, envelope: Envelope) -> bool:
+        event = envelope.events[0]
+        match event:
+            case TaskRequest():
+                if not self._trusts(neighbour):
+                    raise TaskRefused(
+                        FederationCode.AGENT_NOT_FOUND, "this node takes no tasks of that node", "trusted"
+                    )
+                await self._working.take(neighbour, envelope, event)
+            case TaskResponse():
+                self._asking.take_response(neighbour, event)
+            case AgentMessage() if event.message_type == PROGRESS:
+                self._asking.take_progress(neighbour, event)
+            case AgentMessage() if event.message_type == CANCEL:
+                self._working.take_cancel(neighbour, event)
+            case AgentMessage():
+                raise TaskRefused(FederationCode.INVALID_PAYLOAD, "nobody here takes such messages", "message_type")
+            case _:
+                return await self._presence.take(neighbour, envelope)
+        return True
+
+    def target(self, text: str) -> AgentAddress:
+        """Return the address that a text means: one in full, or a bare id that only one agent has.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT`` where it is none; ``NOT_FOUND`` where no agent has that id, ``CONFLICT``
+                where several have.
+        """
+        if "@" in text:
+            return AgentAddress.parse(text)
+        found = [entry.address for entry in self.table.named(text.lower()).values()]
+        if self._offers(text.lower()):
+            found.append(AgentAddress(text.lower(), self.own.name))
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise SubletError(
+                LocalCode.NOT_FOUND, f"no node has an agent {text[:80]!r}", "See: sublet agents --everywhere"
+            )
+        several = ", ".join(sorted(map(str, found))[:5])
+        raise SubletError(
+            LocalCode.CONFLICT, f"{len(found)} nodes have an agent {text[:80]!r}", f"Name one in full: {several}"
+        )
+
+    async def ask(self, asked: Asked) -> AsyncGenerator[Said | TaskResult, None]:
+        """Yield what an agent of another node says while it works, then its result: as ``Asking.ask``.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where federation is off, or too many tasks are awaited.
+        """
+        if not self.on:
+            raise SubletError(
+                LocalCode.UNAVAILABLE,
+                "federation is off here",
+                "Set agent_federation.enabled and agent_federation.room.federate in federation.toml.",
+            )
+        async for piece in self._asking.ask(asked):
+            yield piece
+
+    def best(self, capability: str, usable: Callable[[AgentEntry, Neighbour], bool]) -> Choice | None:
+        """Return the best agent of another node that has a capability: idle, then heard of last; None for none.
+
+        Args:
+            capability: which.
+            usable: whether the caller may have it.
+        """
+        by_name = {one.name: one for one in self.neighbours.all() if one.name is not None and one.greeted}
+        found: list[tuple[AgentEntry, Neighbour]] = []
+        for entry in islice(self.table.able(capability), MAX_COMPARED):
+            neighbour = by_name.get(entry.address.node)
+            if neighbour is not None and self._trusts(neighbour) and usable(entry, neighbour):
+                found.append((entry, neighbour))
+        if not found:
+            return None
+        entry, neighbour = min(
+            found, key=lambda one: (one[0].status != AgentStatus.IDLE, -one[0].last_seen, str(one[0].address))
+        )
+        others = f", the first of {len(found)}" if len(found) > 1 else ", the only one"
+        return Choice(
+            entry.address, neighbour.node.alias, f"{entry.address} has {capability} and is {entry.status}{others}"
+        )
+
+    def _trusts(self, neighbour: Neighbour) -> bool:
+        """Tell whether tasks are exchanged with a node; of one that has not said its name yet nobody knows better."""
+        settings = self._around.settings()
+        return neighbour.name is None or settings.trusts(neighbour.name, neighbour.node.fingerprint)
+
+    def _offers(self, agent_id: str) -> bool:
+        return any(one.agent_id == agent_id for one in self._around.agents())
+
+    def own_status(self, agent_id: str) -> str:
+        """Return what an agent of ours is at."""
+        busy = next((at_work for one, at_work in self._around.agents().items() if one.agent_id == agent_id), False)
+        return self._statuses.told(agent_id, "", busy=busy)[0]

@@ -1,0 +1,175 @@
+"""``federation.toml``: the specification's ``[agent_federation]``, and how it is read."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from sublet.disk.plain_file import read_plain
+from sublet.protocol.bounds import MAX_TTL_SECONDS
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.faults import fault_words
+from sublet.protocol.federation.addresses import DEFAULT_NAMESPACE, namespace, node_name
+from sublet.protocol.federation.events import DEFAULT_TASK_SECONDS
+from sublet.protocol.ids import FINGERPRINT
+
+FEDERATION_FILE: Final = "federation.toml"
+MAX_FILE_BYTES: Final = 1 << 20
+MAX_PEERS: Final = 1_000
+TABLE: Final = "agent_federation"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(defer_build=True, frozen=True, strict=True, extra="forbid")
+
+
+class RoomSettings(_Part):
+    """``[agent_federation.room]``."""
+
+    namespace: str = DEFAULT_NAMESPACE
+    federate: bool = True
+
+    @field_validator("namespace")
+    @classmethod
+    def _is_one(cls, text: str) -> str:
+        return _checked(namespace, text)
+
+
+class PeerSettings(_Part):
+    """One of ``[[agent_federation.peers]]``."""
+
+    node_id: str
+    url: Annotated[str, Field(max_length=2_000)] | None = None
+    trusted: bool = True
+    fingerprint: str | None = None
+
+    @field_validator("node_id")
+    @classmethod
+    def _is_name(cls, text: str) -> str:
+        return _checked(node_name, text)
+
+    @field_validator("fingerprint")
+    @classmethod
+    def _is_fingerprint(cls, text: str | None) -> str | None:
+        if text is not None and not FINGERPRINT.fullmatch(text):
+            raise ValueError("it is no fingerprint, such as SHA256: and 43 characters")
+        return text
+
+    @field_validator("url")
+    @classmethod
+    def _is_url(cls, text: str | None) -> str | None:
+        if text is not None:
+            parts = urlsplit(text)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError("it is no http or https URL of a host")
+        return text
+
+
+class Settings(_Part):
+    """``[agent_federation]``. ``node_id`` is our addition: the name of this node."""
+
+    enabled: bool = True
+    node_id: str | None = None
+    heartbeat_interval_secs: Annotated[int, Field(ge=1, le=3_600)] = 30
+    agent_timeout_secs: Annotated[int, Field(ge=2, le=86_400)] = 120
+    default_task_timeout_secs: Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)] = DEFAULT_TASK_SECONDS
+    room: RoomSettings = RoomSettings()
+    peers: Annotated[list[PeerSettings], Field(max_length=MAX_PEERS)] = []
+
+    @field_validator("node_id")
+    @classmethod
+    def _is_name(cls, text: str | None) -> str | None:
+        return None if text is None else _checked(node_name, text)
+
+    @model_validator(mode="after")
+    def _beats_before_it_ends(self) -> Settings:
+        if self.agent_timeout_secs <= self.heartbeat_interval_secs:
+            raise ValueError("agent_timeout_secs has to be more than heartbeat_interval_secs")
+        names = [one.node_id for one in self.peers]
+        if len(set(names)) != len(names):
+            raise ValueError("peers: a node_id is there twice")
+        return self
+
+    def trusts(self, name: str, fingerprint: str) -> bool:
+        """Tell whether tasks are exchanged with a node; presence is in any case."""
+        return all(one.trusted for one in self.peers if one.node_id == name and one.fingerprint in (None, fingerprint))
+
+    def misnamed(self, name: str, fingerprint: str) -> bool:
+        """Tell whether the file gives a name to another key than the one that has it."""
+        return any(one.node_id == name and one.fingerprint not in (None, fingerprint) for one in self.peers)
+
+
+class _File(_Part):
+    agent_federation: Settings = Settings()
+
+
+def read_settings(path: Path) -> Settings:
+    """Return what a file says; the defaults where there is none. Blocks on the disk.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``, naming file, line and key; ``UNAVAILABLE`` where it can't be read.
+    """
+    try:
+        raw = read_plain(path, MAX_FILE_BYTES)
+    except FileNotFoundError:
+        return Settings()
+    except OSError as error:
+        raise SubletError(
+            LocalCode.UNAVAILABLE, f"{path} can't be read: {error.strerror or error}", "See its owner and its mode."
+        ) from None
+    if len(raw) > MAX_FILE_BYTES:
+        raise _wrong(path, "1", "", f"it is larger than {MAX_FILE_BYTES} bytes")
+    try:
+        text = raw.decode()
+        document = tomllib.loads(text)
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise _wrong(path, "", "", f"it is no TOML: {error}") from None
+    try:
+        return _File.model_validate(document).agent_federation
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place: Sequence[str | int] = first["loc"]
+        key = ".".join(str(part) for part in place)
+        raise _wrong(path, str(_line_of(text, place)), key, fault_words(first, _File)) from None
+
+
+def _checked(parse: Any, text: str) -> str:
+    try:
+        return str(parse(text))
+    except SubletError as error:
+        raise ValueError(f"{error.message}. {error.hint}") from None
+
+
+def _wrong(path: Path, line: str, key: str, why: str) -> SubletError:
+    where = f"{path}:{line}" if line else str(path)
+    named = f"{key}: " if key else ""
+    return SubletError(
+        LocalCode.INVALID_ARGUMENT, f"{where}: {named}{why}", "docs/federation.md says what may stand there."
+    )
+
+
+def _line_of(text: str, place: Sequence[str | int]) -> int:
+    """Return the line on which a key stands, or the table in which it should: what a person looks for first."""
+    tables = [part for part in place if isinstance(part, str)]
+    number = next((part for part in place if isinstance(part, int)), 0)
+    found, seen, inside = 1, -1, ""
+    best = 0
+    for at, line in enumerate(text.splitlines(), 1):
+        bare = line.strip()
+        if bare.startswith("["):
+            inside = bare.partition("]")[0].strip("[] ").replace(" ", "")
+            seen += bare.startswith("[[") and inside == ".".join(tables[:2])
+            depth = len(inside.split(".")) if ".".join(tables).startswith(inside) else 0
+            if depth >= best and not (bare.startswith("[[") and seen != number):
+                found, best = at, depth
+            continue
+        key = bare.partition("=")[0].strip().strip("\"'")
+        in_row = inside == ".".join(tables[:-1]) and (seen == number or number == 0)
+        if tables and key == tables[-1] and in_row:
+            return at
+    return found

@@ -1,0 +1,117 @@
+"""Federation: what a node that is paired, and lies or floods, makes this one do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from nacl.signing import SigningKey
+
+from attacks.kit.as_probe import throwing
+from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe, Reason
+from daemon.federation import test_parts
+from federation import test_nodes
+from sublet.federation.limits import Rate
+from sublet.federation.table import MAX_AGENTS_OF_NODE, AgentTable, TableFull
+from sublet.protocol.federation.addresses import AgentAddress, node_name
+from sublet.protocol.federation.envelope import MAX_ENVELOPE_BYTES, read_envelope
+from sublet.protocol.federation.errors import TaskRefused
+from sublet.protocol.federation.events import read_event
+
+KEY = bytes(SigningKey(b"a" * 32).verify_key)
+
+
+def _envelope(size: int) -> bytes:
+    """Return an envelope of about ``size`` bytes whose signature is anybody's."""
+    beat = {"event_type": "io.cis.agent.heartbeat", "agent_id": "a", "node_id": "b", "status": "idle", "timestamp": "t"}
+    return json.dumps(
+        {
+            "event_id": "$1",
+            "room_id": "!agent-federation-default:a",
+            "sender": "@node:b",
+            "type": "io.cis.agent.heartbeat",
+            "content": {"batch": [beat] * max(1, size // 110)},
+            "origin": "b",
+            "origin_server_ts": 0,
+            "hashes": {"sha256": ""},
+            "sublet": {"wire": 1, "node": "node-" + "a" * 16, "recipient": "SHA256:" + "A" * 43},
+            "signatures": {"b": {"ed25519:0": "A" * 86 + "=="}},
+        }
+    ).encode()
+
+
+def _read(raw: bytes) -> None:
+    with suppress(TaskRefused):
+        read_envelope(raw).verified(KEY, recipient="SHA256:" + "A" * 43, now=0)
+
+
+def _event(size: int) -> dict[str, object]:
+    return {"event_type": "io.cis.agent.registered", "capabilities": ["x"] * (size // 8), "agent_id": "a" * size}
+
+
+def _read_event(content: dict[str, object]) -> None:
+    with suppress(TaskRefused):
+        read_event(content)
+
+
+@contextmanager
+def _names() -> Iterator[object]:
+    rate = Rate(1, 1, lambda: 0.0)
+    for number in range(50_000):
+        rate.take(f"node-{number}/agent")
+    yield rate
+
+
+@contextmanager
+def _agents() -> Iterator[object]:
+    table, node = AgentTable(), node_name("mallory.local")
+    for number in range(2 * MAX_AGENTS_OF_NODE):
+        with suppress(TableFull):
+            table.register(AgentAddress(f"a{number}", node), "x", [f"c{number}"], steady=0, wall=0)
+    yield table
+    table.remove_node(node)
+
+
+PROBES: list[Probe] = [
+    CostProbe(
+        name="federation: an envelope that nobody has signed",
+        covers=[],
+        make=_envelope,
+        run=_read,
+        most=MAX_ENVELOPE_BYTES,
+    ),
+    CostProbe(name="federation: an event with too much of everything", covers=[], make=_event, run=_read_event),
+    KeptProbe(
+        name="federation: names without end",
+        covers=["federation.limits:Rate.__init__"],
+        attack=_names,
+        left=4 << 20,
+    ),
+    KeptProbe(name="federation: a node with too many agents", covers=[], attack=_agents),
+    FailureProbe(
+        name="federation: a node that is silent, comes back, is killed and asks again",
+        covers=[
+            "federation.node:Federation.serve",
+            "federation.post:Post._sent",
+            "federation.presence:Presence.leave",
+            "federation.asking:Asking._asked",
+            "federation.asking:Asking._sent_first",
+        ],
+        throw=throwing(
+            test_nodes.test_a_silent_node_is_gone_after_a_time_and_comes_back,
+            test_nodes.test_a_task_that_a_kill_interrupted_is_answered_so_and_never_run_again,
+            test_nodes.test_a_task_for_a_node_that_is_away_waits_where_that_was_asked,
+        ),
+    ),
+    FailureProbe(
+        name="federation: a file of the owner's that is none",
+        covers=["daemon.federation.settings_file:SettingsFile.watch"],
+        throw=throwing(test_parts.test_the_file_is_watched_and_who_looks_is_told),
+    ),
+    Reason(
+        name="federation: the journal's file, and a field of an answer",
+        covers=["daemon.federation.ledger:FederationLedger._open", "daemon.api.federation:NodeView"],
+        why="a fixed name in the daemon's own state directory; and a field that holds one number",
+    ),
+]

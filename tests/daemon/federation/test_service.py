@@ -1,0 +1,130 @@
+"""The operations on nodes: who there is, whom a name means, and a task that is given."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from sublet.daemon.api.federation import AskAgent, FailedTask, Find, TaskAnswer, TaskBegun
+from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.sessions import AskAnswer, AskBegun, AskOutput
+from sublet.daemon.federation.service import FederationParts, FederationService
+from sublet.daemon.federation.settings_file import SettingsFile
+from sublet.daemon.storage.journal import Journal
+from sublet.federation.settings import PeerSettings, Settings
+from sublet.policy.config import parse
+from sublet.policy.decision import Subject
+from sublet.policy.engine import Policy
+from sublet.policy.lending import Protected
+from sublet.protocol.chain import Chain
+from sublet.protocol.errors import LocalCode, SubletError
+from support.decisions import gatekeeper
+from support.federation_world import Node, World, until
+
+pytestmark = pytest.mark.anyio
+HUMAN = Subject("human")
+B = "worker-1@bob.local"
+
+
+def service(node: Node, *rules: dict[str, Any], settings: Settings | None = None) -> FederationService:
+    """Return the service of a node; its own agents answer with what they were asked."""
+    policy = Policy(Protected(Path("/nowhere")), parse({"version": 1, "global": list(rules)}))
+
+    async def ask(
+        agent_id: str, text: str, caller: Subject, owner: str, chain: Chain
+    ) -> AsyncGenerator[AskBegun | AskOutput | AskAnswer, None]:
+        yield AskOutput(stream="stdout", text="working")
+        yield AskAnswer(
+            finger_session_id="s", request_id="r", route_decision="dispatch_agent", result=f"{owner}: {text}"
+        )
+
+    return FederationService(
+        FederationParts(
+            gate=gatekeeper(cast(Journal, None), policy, None),
+            federation=node.federation,
+            settings=SettingsFile(Path("/nowhere/federation.toml"), settings or node.settings),
+            agents=lambda: list(node.agents),
+            ask=ask,
+            chain_of=lambda _: Chain(),
+            max_depth=4,
+            wall=lambda: node.world.wall,
+        )
+    )
+
+
+async def asked(found: FederationService, **request: Any) -> TaskAnswer:
+    updates = [one async for one in found.ask(AskAgent.model_validate(request), HUMAN)]
+    assert isinstance(updates[0], TaskBegun)
+    assert isinstance(updates[-1], TaskAnswer)
+    return updates[-1]
+
+
+async def test_nodes_and_agents_are_listed_and_a_peer_that_is_not_paired_is_off_with_the_reason() -> None:
+    world = World()
+    ann, bob = world.add("ann"), world.add("bob")
+    settings = Settings(peers=[PeerSettings(node_id="kitchen.local", url="http://kitchen.local:7676")])
+    found = service(ann, settings=settings)
+    async with world.running(ann, bob):
+        await until(lambda: ann.addresses() == [B])
+        here, other, off = await found.nodes(Nothing(), HUMAN)
+        assert (here.node_id, here.state, here.agents) == ("ann.local", "here", 1)
+        assert (other.node_id, other.peer, other.state, other.agents) == ("bob.local", "bob", "reached", 1)
+        assert (off.node_id, off.state) == ("kitchen.local", "off")
+        assert "sublet pair" in off.why_not
+        agents = await found.agents(Nothing(), HUMAN)
+        assert [(one.address, one.peer, one.status) for one in agents] == [
+            ("worker-1@ann.local", None, "idle"),
+            (B, "bob", "idle"),
+        ]
+        assert agents[1].capabilities == ["test"]
+
+
+async def test_a_name_means_one_agent_and_a_capability_the_best_that_may_be_used() -> None:
+    world = World()
+    ann, bob, cat = world.add("ann", "boss"), world.add("bob"), world.add("cat", "worker-2")
+    found = service(ann)
+    async with world.running(ann, bob, cat):
+        await until(lambda: len(ann.addresses()) == 2)
+        assert (await found.find(Find(to=B), HUMAN)).peer == "bob"
+        assert (await found.find(Find(to="worker-2"), HUMAN)).address == "worker-2@cat.local"
+        assert (await found.find(Find(to="boss"), HUMAN)).peer is None
+        ann.federation.table.named("worker-1")[bob.own.name].status = "busy"
+        best = await found.find(Find(to="capability:TEST"), HUMAN)
+        assert (best.peer, best.agent_id) == ("cat", "worker-2")
+        assert "idle" in best.why
+        denied = {"id": "no", "effect": "deny", "action": "delegation.create", "resource": "cat"}
+        assert (await service(ann, denied).find(Find(to="capability:test"), HUMAN)).peer == "bob"
+        for unknown in ("capability:cook", "nobody"):
+            with pytest.raises(SubletError) as refused:
+                await found.find(Find(to=unknown), HUMAN)
+            assert refused.value.code is LocalCode.NOT_FOUND
+        hidden = {**denied, "resource": "bob", "hide": True}
+        assert (await service(ann, hidden).find(Find(to=B), HUMAN)).peer is None
+
+
+async def test_a_task_is_given_here_and_elsewhere_with_all_that_was_said() -> None:
+    world = World()
+    ann, bob = world.add("ann", "boss"), world.add("bob")
+    found = service(ann)
+    async with world.running(ann, bob):
+        await until(lambda: ann.addresses() == [B])
+        there = await asked(found, to=B, text="the dishes", context="in the sink", timeout_seconds=7)
+        assert (there.result, there.agent_id) == ("worker-1 did the dishes", "worker-1")
+        [sent] = [raw for _, what, raw in ann.sent if what == "event" and b"task.request" in raw]
+        assert b'"context":"in the sink"' in sent
+        assert b'"timeout_secs":7' in sent
+        here = await asked(found, to="boss", text="plan", context="for today")
+        assert here.result == "human: plan\n\nContext:\nfor today"
+        gone = await asked(found, to="nobody@ann.local", text="it")
+        assert isinstance(gone.result, FailedTask)
+        assert gone.result.metadata["error_code"] == "AGENT_NOT_FOUND"
+        assert gone.warnings
+        unknown = await asked(found, to="x@dan.local", text="it")
+        assert isinstance(unknown.result, FailedTask)
+        assert unknown.result.metadata["error_code"] == "NODE_UNREACHABLE"
+        late = await asked(found, to="later@bob.local", text="it", timeout_seconds=1, wait=True)
+        assert isinstance(late.result, FailedTask)
+        assert late.result.metadata["error_code"] == "AGENT_NOT_FOUND"  # it was waited for, and did not come

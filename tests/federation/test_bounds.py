@@ -1,0 +1,61 @@
+"""What is remembered of a node, what is answered to it, and how long it is waited for, each within its bound."""
+
+from __future__ import annotations
+
+import pytest
+
+from sublet.federation import neighbours
+from sublet.federation.asking import LATE_SECONDS, MAX_PENDING_PIECES, PROBE_SECONDS
+from sublet.federation.neighbours import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Neighbour
+from sublet.federation.node import MAX_COMPARED
+from sublet.federation.ports import KnownNode
+from sublet.federation.post import ENVELOPES_AT_ONCE, _receipt, receipt_bytes
+from sublet.federation.presence import JITTER, LEAVE_SECONDS
+from sublet.federation.working import MAX_TASKS, MAX_TASKS_OF_NODE
+from sublet.protocol.federation.errors import FederationCode, TaskRefused
+
+
+def neighbour() -> Neighbour:
+    return Neighbour(KnownNode("node-a", b"k" * 32, "SHA256:a", "bob"))
+
+
+def test_an_id_is_new_once_and_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "MAX_SEEN", 2)
+    bob = neighbour()
+    assert [bob.first_seen(one) for one in ("$1", "$1", "$2", "$3")] == [True, False, True, True]
+    assert len(bob.seen) == 2
+
+
+def test_who_is_not_reached_is_tried_later_each_time_and_at_once_when_it_was_back() -> None:
+    assert neighbour().state == "silent"
+    bob = neighbour()
+    for _ in range(10):
+        bob.lost(100.0)
+    assert (bob.due, bob.pause) == (100.0 + LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+    bob.found()
+    assert (bob.state, bob.pause) == ("reached", FIRST_PAUSE_SECONDS)
+    other = neighbour()
+    other.refused = "it goes by another name"
+    assert other.state == "refused"
+
+
+def test_a_receipt_comes_as_it_was_sent_and_anything_else_is_a_refusal() -> None:
+    taken = _receipt(receipt_bytes("$1", known=False))
+    assert (taken.accepted, taken.known) == (True, False)
+    refused = _receipt(receipt_bytes("$1", TaskRefused(FederationCode.AGENT_BUSY, "full", "rate"))).refusal
+    assert refused is not None
+    assert (refused.code, refused.message, refused.reason) == (FederationCode.AGENT_BUSY, "full", "rate")
+    for raw in (b"", b"[]", b'{"accepted": 1}', b'{"accepted": false, "error": ["AGENT_BUSY"]}', b"x" * 10_000):
+        odd = _receipt(raw)
+        assert not odd.accepted
+        assert odd.refusal is not None
+        assert odd.refusal.code is FederationCode.INVALID_PAYLOAD
+
+
+def test_bounds_fit_each_other() -> None:
+    assert MAX_TASKS_OF_NODE < MAX_TASKS < ENVELOPES_AT_ONCE
+    assert MAX_PENDING_PIECES > 1, "the last place is the result's"
+    assert LATE_SECONDS < PROBE_SECONDS
+    assert 0 < JITTER < 1
+    assert LEAVE_SECONDS < 5, "a stop takes less than that"
+    assert MAX_COMPARED > 1

@@ -1,0 +1,57 @@
+"""What other nodes say: envelopes and events, the page of a node, what is answered, addresses, federation.toml."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from nacl.signing import SigningKey
+
+from fuzz.targets import _text, target
+from sublet.federation import post, settings
+from sublet.protocol.errors import SubletError
+from sublet.protocol.federation import addresses, envelope, events
+from sublet.protocol.federation.errors import TaskRefused
+
+NOW = 1_800_000_000.0
+KEY = bytes(SigningKey(b"a" * 32).verify_key)
+
+
+@target("federation_envelope", "protocol.federation.envelope:read_envelope", raises=[TaskRefused])
+def _envelope(data: bytes) -> None:
+    envelope.read_envelope(data).verified(KEY, recipient="SHA256:" + "A" * 43, now=NOW)
+
+
+@target("federation_page", "protocol.federation.envelope:read_server", raises=[TaskRefused])
+def _page(data: bytes) -> None:
+    envelope.read_server(data, KEY, now=NOW)
+
+
+@target("federation_event", "protocol.federation.events:read_event", raises=[TaskRefused])
+def _event(data: bytes) -> None:
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    found = events.read_event(content)
+    assert events.read_event(events.event_content(found)) == found
+
+
+@target("federation_receipt", raises=[])
+def _receipt(data: bytes) -> None:
+    post._receipt(data)
+
+
+@target("federation_address", "protocol.federation.addresses:AgentAddress.parse", raises=[SubletError])
+def _address(data: bytes) -> None:
+    found = addresses.AgentAddress.parse(_text(data))
+    assert addresses.AgentAddress.parse(str(found)) == found
+
+
+@target("federation_toml", "federation.settings:read_settings", raises=[SubletError])
+def _toml(data: bytes) -> None:
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / settings.FEDERATION_FILE
+        path.write_bytes(data)
+        settings.read_settings(path)
