@@ -337,7 +337,7 @@ def test_a_question_of_lending_is_settled_by_the_disk(
 def test_a_question_that_is_written_means_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     told: dict[str, Any] = {"path": ("~/a", "b", "~"), "access_mode": "~"}
-    here = {"path": ("/home/me/a", "b", "/home/me"), "access_mode": "~"}
+    here: dict[str, Any] = {"path": ("/home/me/a", "b", "/home/me"), "access_mode": "~"}
     assert written(Action.WORKSPACE_LEND, "~", told) == Resource("/home/me", here)
     assert written(Action.WORKSPACE_REVEAL, "~", {"path": "~"}) == Resource("~", {"path": "/home/me"})
     assert written(Action.WORKSPACE_REVEAL, "x", {"path": 7}) == Resource("x", {"path": 7})
