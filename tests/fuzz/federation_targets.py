@@ -18,7 +18,12 @@ NOW = 1_800_000_000.0
 KEY = bytes(SigningKey(b"a" * 32).verify_key)
 
 
-@target("federation_envelope", "protocol.federation.envelope:read_envelope", raises=[TaskRefused])
+@target(
+    "federation_envelope",
+    "protocol.federation.envelope:read_envelope",
+    "protocol.federation.envelope:_parsed",
+    raises=[TaskRefused],
+)
 def _envelope(data: bytes) -> None:
     envelope.read_envelope(data).verified(KEY, recipient="SHA256:" + "A" * 43, now=NOW)
 
@@ -43,13 +48,15 @@ def _receipt(data: bytes) -> None:
     post._receipt(data)
 
 
-@target("federation_address", "protocol.federation.addresses:AgentAddress.parse", raises=[SubletError])
+@target("federation_address", "protocol.federation.addresses:parse", raises=[SubletError])
 def _address(data: bytes) -> None:
     found = addresses.AgentAddress.parse(_text(data))
     assert addresses.AgentAddress.parse(str(found)) == found
 
 
-@target("federation_toml", "federation.settings:read_settings", raises=[SubletError])
+@target(
+    "federation_toml", "federation.settings:read_settings", "daemon.federation.settings_file:load", raises=[SubletError]
+)
 def _toml(data: bytes) -> None:
     with TemporaryDirectory() as directory:
         path = Path(directory) / settings.FEDERATION_FILE

@@ -7,14 +7,18 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import anyio
 import pytest
 
 from attacks.probe import CostProbe, FailureProbe, Probe
 from sublet.policy.commands import command_matcher, words
+from sublet.policy.guardrail.guard import guarded
+from sublet.policy.guardrail.options import GuardOptions, GuardrailFailed
 from sublet.policy.path_denies import PathDenies
 from sublet.policy.paths import lent_paths, touched_by
 from sublet.policy.rules import Condition
 from sublet.policy.tool_names import tool_defect, tool_exacts, tool_skeletons
+from sublet.protocol.documents import Documented
 from sublet.protocol.patterns import glob_source
 from sublet.supervisor import closed_paths
 
@@ -24,6 +28,19 @@ def _tree(number: int) -> tuple[list[Path], PathDenies]:
     for one in range(number):
         (root / f"f{one}").touch()
     return [root], PathDenies([Condition(glob="**/.env")], [Condition(scopes=("infra",))])
+
+
+async def _never_good(reply: str) -> None:
+    """Have an agent that never answers as it has to asked again, as often as that is done."""
+
+    async def ask(prompt: str) -> str:
+        return reply
+
+    async def emit(event: Documented) -> None:
+        """Keep nothing."""
+
+    with pytest.raises(GuardrailFailed):
+        await guarded(ask, "Count.", {"type": "integer"}, GuardOptions(), emit)
 
 
 async def _swapped() -> None:
@@ -97,6 +114,14 @@ PROBES: Sequence[Probe] = (
         make=lambda number: "a/../" * number,
         run=lambda path: (touched_by("file.read", {"path": path}), lent_paths([f"workspace/{path}"], ["workspace"])),
         size=1_024,
+    ),
+    CostProbe(
+        name="policy: answers that never satisfy their schema",
+        covers=("policy.guardrail.guard:guarded",),
+        make=lambda number: '["' + "x" * number,
+        run=lambda reply: anyio.run(_never_good, reply),
+        size=4_096,
+        most=1 << 20,
     ),
     CostProbe(
         name="policy: what a sandbox has to close",
