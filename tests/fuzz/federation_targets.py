@@ -54,9 +54,7 @@ def _address(data: bytes) -> None:
     assert addresses.AgentAddress.parse(str(found)) == found
 
 
-@target(
-    "federation_toml", "federation.settings:read_settings", "daemon.federation.settings_file:load", raises=[SubletError]
-)
+@target("federation_toml", "federation.settings:read_settings", raises=[SubletError])
 def _toml(data: bytes) -> None:
     with TemporaryDirectory() as directory:
         path = Path(directory) / settings.FEDERATION_FILE

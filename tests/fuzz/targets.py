@@ -108,6 +108,7 @@ class Target:
 TARGETS: dict[str, Target] = {}
 
 EXEMPT: dict[str, str] = {
+    "daemon.federation.settings_file:load": "has federation.settings:read_settings read the file",
     "messaging.relay.authority:load": "reads the files that this relay has written; cryptography is the decoder",
     "messaging.relay.settings:read_settings": "reads the file of whoever runs the relay; pydantic is the decoder",
     "daemon.process.own_home:_read": "reads the file that this daemon has written; home_token decodes what peers say",

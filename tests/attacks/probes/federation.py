@@ -76,19 +76,28 @@ def _agents() -> Iterator[object]:
 PROBES: list[Probe] = [
     CostProbe(
         name="federation: an envelope that nobody has signed",
-        covers=[],
+        covers=["protocol.federation.envelope:read_envelope"],
         make=_envelope,
         run=_read,
         most=MAX_ENVELOPE_BYTES,
     ),
-    CostProbe(name="federation: an event with too much of everything", covers=[], make=_event, run=_read_event),
+    CostProbe(
+        name="federation: an event with too much of everything",
+        covers=["protocol.federation.events:read_event"],
+        make=_event,
+        run=_read_event,
+    ),
     KeptProbe(
         name="federation: names without end",
         covers=["federation.limits:Rate.__init__"],
         attack=_names,
         left=4 << 20,
     ),
-    KeptProbe(name="federation: a node with too many agents", covers=[], attack=_agents),
+    KeptProbe(
+        name="federation: a node with too many agents",
+        covers=["federation.table:AgentTable.register"],
+        attack=_agents,
+    ),
     FailureProbe(
         name="federation: a node that is silent, comes back, is killed and asks again",
         covers=[

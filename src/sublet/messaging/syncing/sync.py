@@ -188,12 +188,18 @@ class Sync:
         if await self._call(partial(differences.newest_shard, room_id=room_id)) is None:
             await self._months(room_id)
 
-    async def _others(self, name: str, but: Collection[str]) -> frozenset[str]:
-        """Return the peers that can be asked for a document now, without some."""
+    async def _others(self, name: str, alike: Collection[str]) -> frozenset[str]:
+        """Return the peers that can be asked for a document now and are not alike; and one of those who are.
+
+        That one has nothing new, and answers: so nobody waits for others of whom none ever does.
+        """
         may = await self._call(lambda engine: engine.audience.answers(name, b""))
-        return frozenset(
-            peer for peer in self.asking.linked() if peer not in but and (peer == ANYBODY or may is None or peer in may)
+        others = frozenset(
+            peer
+            for peer in self.asking.linked()
+            if peer not in alike and (peer == ANYBODY or may is None or peer in may)
         )
+        return others.union(sorted(alike)[:1]) if others else others
 
     async def _months(self, room_id: RoomId, alike: Collection[str] = (), of: Collection[str] | None = None) -> None:
         """Ask these peers, or all, for this month and the one before."""
