@@ -8,9 +8,13 @@ import pytest
 import segno
 from rich.console import Console
 
+from sublet.cli.app import run
 from sublet.cli.commands.rooms import devices
 from sublet.cli.rendering.screen import Screen
 from sublet.daemon.api.devices import DevicesView, DeviceView
+from sublet.protocol.ezagent.ids import checked_entity_id
+from sublet.protocol.ezagent.sealing.device_link import DeviceLink
+from support.made_answers import AskedControl
 
 LINK = "sublet-device:" + "Ab3-_" * 60
 
@@ -47,3 +51,19 @@ def test_the_list_says_as_whom_and_how_it_stands(
     shown = out.getvalue()
     for words in ("You are @human:node-x.", "(first)", "this daemon", "laptop", "cd" * 6, "node-b", told):
         assert words in shown
+
+
+@pytest.mark.parametrize("given", [(), ("--json",)])
+@pytest.mark.parametrize(("said", "added"), [("y\n", True), ("n\n", False), ("", False)])
+def test_who_adds_a_device_is_asked_first(
+    given: tuple[str, ...], said: str, added: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = DeviceLink(checked_entity_id("@human:node-x"), b"k" * 32, b"s" * 32, b"h" * 64, "laptop").encode()
+    monkeypatch.setattr("sys.stdin", StringIO(said))
+    control = AskedControl()
+    status = run(["device", "add", link, *given], session=control.session())
+    assert (bool(control.asked), status == 0) == (added, added)
+    unasked = AskedControl()
+    monkeypatch.setattr("sys.stdin", StringIO(""))
+    assert run(["device", "add", link, "--yes", *given], session=unasked.session()) == 0
+    assert unasked.asked

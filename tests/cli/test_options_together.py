@@ -85,6 +85,7 @@ SHOWN: Final[Mapping[str, frozenset[str]]] = {
     "attach": frozenset({"--lines", "--output"}),  # of a log and a file, which are not made here
     "events": frozenset({"--json"}),  # of events, which are not made here
     "delegate": frozenset({"--notify"}),  # on a desktop or a terminal
+    "device add": frozenset({"--yes"}),  # asks about a link that can be read alone
 }
 """Options whose effect is not seen here."""
 OF_A_QUESTION: Final = ("--role", "--attribute", "--args", "--at", "--deny", "--only", "--granted")

@@ -41,7 +41,7 @@ def added(home: Typing, laptop: Typing) -> str:
     link = laptop.json("device", "link", peer, "--name", "laptop")
     assert link["entity_id"] == me
     assert laptop.json("device", "list")["waits_for"] == me
-    made = home.json("device", "add", link["link"])
+    made = home.json("device", "add", link["link"], "--yes")
     assert (made["name"], made["fingerprint"]) == ("laptop", link["fingerprint"])
     wait_for(lambda: laptop.json("whoami")["entity_id"] == me, WAIT_SECONDS, "the device")
     return me
@@ -95,5 +95,8 @@ def test_a_device_is_one_after_its_restart_too(three: tuple[Typing, Typing, Typi
     shown = laptop.run("device", "list")
     assert "this daemon" in shown
     assert me in shown
-    for wrong, code in ((("device", "add", "x"), "INVALID_ARGUMENT"), (("device", "remove", "x"), "NOT_FOUND")):
+    for wrong, code in (
+        (("device", "add", "x", "--yes"), "INVALID_ARGUMENT"),
+        (("device", "remove", "x"), "NOT_FOUND"),
+    ):
         assert home.refused(*wrong) == code

@@ -38,7 +38,7 @@ def test_which_values_an_attribute_has(attribute: Attribute, value: Any, said: s
 
 def test_arguments_are_attributes_of_calls_alone() -> None:
     for action in Action:
-        called = action in (Action.TOOL_CALL, Action.CAPABILITY_RUN)
+        called = action in (Action.TOOL_CALL, Action.CAPABILITY_RUN, Action.OFFICE_CALL)
         assert (attribute_of(action, "args.x") == Attribute("any")) is called
         assert (attribute_of(action, "args.x") is None) is not called
         assert attribute_of(action, "args.") is None

@@ -69,6 +69,8 @@ def test_defaults(tmp_path: Path, kind: Kind, action: Action) -> None:
         "peer": {Action.ASSIGNMENT_ACCEPT, Action.AGENT_MESSAGE},
         "a2a": {Action.AGENT_MESSAGE},
         "agent": set(),
+        "node": {Action.NODE_READ, Action.AGENT_MESSAGE},
+        "office": {Action.OFFICE_CALL, Action.OFFICE_LOOK},
     }
     project = tmp_path / "project"
     project.mkdir()

@@ -127,7 +127,7 @@ def test_subjects(text: str, role: str, subject: Subject | None) -> None:
 LOOKING = {
     Action.DELEGATION_READ, Action.ASSIGNMENT_READ, Action.SESSION_READ, Action.CAPABILITY_READ, Action.ROOM_READ,
     Action.GATEWAY_READ, Action.POLICY_READ, Action.AUDIT_READ, Action.APPROVAL_READ, Action.GRANT_READ,
-    Action.DELEGATION_REVIEW,
+    Action.DELEGATION_REVIEW, Action.NODE_READ, Action.OFFICE_READ, Action.OFFICE_LOOK,
 }  # fmt: skip
 BY_RESOURCE = {
     Action.PEER_MANAGE: ("*", "bob"),

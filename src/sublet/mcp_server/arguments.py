@@ -92,7 +92,7 @@ class Subjects(Arguments):
     peer: Annotated[str, Field(min_length=1, max_length=MAX_PEER_CHARS)] = Field(
         default="",
         json_schema_extra=_no_default,
-        description="Peer to work in it: `name`, `name/agent`, `agent@node` or `capability:name`; see directory",
+        description="`peer`, `peer/agent`, `agent@node`, `capability:x`; see directory",
     )
     prompt: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS)] = Field(
         default="",

@@ -224,10 +224,12 @@ async def test_what_config_json_says_of_rooms_is_in_force(tmp_path: Path, monkey
         agent_messages_per_minute=3,
         megabytes_of_daemon=4,
         extensions=["polls"],
+        encryption="transport_only",
     )
     async with side(tmp_path, 1) as half:
         port = BusPort(ANY_BUS, None)
         messaging = Messaging(half.identity, tmp_path, port, half.peers, half.link, settings)
+        assert messaging.encryption == "transport_only"
         async with anyio.create_task_group() as group:
             Services().start(group, Service("rooms", messaging.serve, messaging.wanted))
             with pytest.raises(SubletError, match="enough is known"):

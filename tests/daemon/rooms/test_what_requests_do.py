@@ -267,9 +267,10 @@ async def test_who_is_outside_knocks_with_a_word(two: Two) -> None:
 
 
 async def test_a_room_is_made_as_was_asked(two: Two) -> None:
-    room = (await two.call(rooms.CREATE_ROOM, name="Open", policy="open")).room_id
+    made = await two.call(rooms.CREATE_ROOM, name="Open", policy="open", encryption="transport_only")
+    room = made.room_id
     found = await two.call(rooms.GET_ROOM, room_id=room)
-    assert (found.name, found.policy) == ("Open", "open")
+    assert (found.name, found.policy, found.encryption) == ("Open", "open", "transport_only")
     await two.call(rooms.JOIN_ROOM, HOST, room_id=room)
     assert two.host in (await two.call(rooms.GET_ROOM, room_id=room)).roles
 

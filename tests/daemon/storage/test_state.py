@@ -33,9 +33,9 @@ def state(tmp_path: Path) -> Path:
         connection.close()
     os.close(lock)
     SqliteStore(tmp_path / ROOM_STORE).close()
-    [(name, schema)] = STORES.items()
+    name = "a2a.sqlite3"
     with closing(sqlite3.connect(tmp_path / name, isolation_level=None)) as tasks:
-        for statement in schema.create:
+        for statement in STORES[name].create:
             tasks.execute(statement)
         tasks.execute("INSERT INTO a2a_task VALUES ('t', 'o', 'c', 1, 0, 5, x'00')")
     return tmp_path

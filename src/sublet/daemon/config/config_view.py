@@ -15,7 +15,7 @@ from sublet.daemon.config.daemon_config import WEB_OFF, DaemonConfig, Listen
 from sublet.protocol.errors import SubletError
 
 HIDDEN: Final = "…"
-_AREAS: Final = ("retention", "hooks", "web", "supervisor", "messaging")
+_AREAS: Final = ("retention", "hooks", "web", "supervisor", "messaging", "offices")
 _OPTION_OF: Final = {"agent_file": "--agent"}
 
 

@@ -79,7 +79,7 @@ def device_add(
     It reads your rooms, and writes in them, until you remove it.
     """
     screen = Screen(as_json=as_json)
-    if not yes and not as_json:
+    if not yes:
         from sublet.protocol.ezagent.errors import Refused
         from sublet.protocol.ezagent.sealing.device_link import parse_link
         from sublet.protocol.ids import fingerprint
@@ -90,7 +90,7 @@ def device_add(
             asked = None  # the daemon says what is wrong
         if asked is not None:
             screen.note(f"{asked.name} has the key {fingerprint(asked.key)}: the new device shows the same one.")
-            typer.confirm("Let it speak as you?", abort=True)
+            typer.confirm("Let it speak as you?", abort=True, err=True)
 
     async def body(control: Control) -> None:
         from sublet.daemon.api.devices import ADD_DEVICE, AddDevice
