@@ -395,7 +395,7 @@ def test_another_user_of_the_machine_reads_nothing(daemons: tuple[Daemon, Daemon
 @pytest.mark.timeout(240)
 def test_a_removed_peer_hears_nothing_more(daemons: tuple[Daemon, Daemon]) -> None:
     alice, bob = (Typing(one) for one in daemons)
-    room = shared_room(alice, bob)
+    room = shared_room(alice, bob, "--encryption", "transport_only")
     alice.run("send", room, "hello")
     wait_for(lambda: bodies(bob, room) == ["hello"], WAIT_SECONDS, "the message")
     evil = neighbour(daemons[0], daemons[1])

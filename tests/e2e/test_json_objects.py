@@ -42,6 +42,12 @@ ELSEWHERE = {
     "`relay init`": "tests/cli/test_relay.py",
     "`relay names`": "tests/e2e/test_rooms_over_relay.py",
     "`relay revoke`": "tests/cli/test_relay.py",
+    "`nodes`": "tests/e2e/test_federation.py",
+    "`agents --everywhere`": "tests/e2e/test_federation.py",
+    '`ask "@AGENT@NODE …"`': "tests/e2e/test_federation.py",
+    "`device link`": "tests/e2e/test_devices.py",
+    "`device add`, `remove`": "tests/e2e/test_devices.py",
+    "`device list`": "tests/e2e/test_devices.py",
     "`approver init`, `show`, `change`, `remove`, `reset`": "tests/e2e/test_approvals.py",
 }
 """Rows whose commands need a model, a module or a person with a passphrase, with the tests that play those."""

@@ -24,7 +24,7 @@ def test_the_copies_put_back_are_what_the_older_version_left(tmp_path: Path) -> 
     new.down()
     before = Daemon(new.home, environ=old)
     refused = before.run("up", "--detach", check=(1,))
-    assert "schema version 10, this program knows version 9" in refused.stderr
+    assert "schema version 11, this program knows version 9" in refused.stderr
 
     state = new.home / "state"
     for name, version in (("sublet.db", 9), ("messaging.db", 9), ("a2a.sqlite3", 0)):

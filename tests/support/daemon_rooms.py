@@ -37,9 +37,9 @@ def accepts(who: Commands, room: str) -> bool:
     return is_invited(who, room) and bool(who.json("room", "accept", room)["here"])
 
 
-def shared_room(first: Commands, other: Commands) -> str:
-    """Return a room of the first, called Work, in which the other is, too."""
-    room: str = first.json("room", "create", "Work")["room_id"]
+def shared_room(first: Commands, other: Commands, *options: str) -> str:
+    """Return a room of the first, called Work and made with these options, in which the other is, too."""
+    room: str = first.json("room", "create", "Work", *options)["room_id"]
     first.json("room", "invite", room, other.json("whoami")["entity_id"])
     until_known(other, room)
     return room

@@ -282,7 +282,7 @@ PROBES: Sequence[Probe] = (
         name="rooms: questions without end",
         covers=("messaging.syncing.doorkeeper:Doorkeeper.__init__",),
         attack=_questions,
-        bound=160 << 10,
+        bound=192 << 10,
     ),
     KeptProbe(
         name="rooms: acknowledgements without end",
