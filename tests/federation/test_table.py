@@ -76,6 +76,14 @@ def test_the_table_has_room_for_so_many_of_a_node_and_of_all() -> None:
         table.register(AgentAddress("a0", node_name("cat")), "x", [], steady=0, wall=0)
 
 
+def test_who_has_many_agents_that_can_something_leaves_room_for_the_others() -> None:
+    table = AgentTable()
+    for number in range(5):
+        table.register(AgentAddress(f"a{number}", node_name("ann")), "x", ["test"], steady=0, wall=0)
+    table.register(B, "x", ["test"], steady=0, wall=0)
+    assert [str(entry.address) for entry in table.able("test", 2)] == ["a0@ann", "a1@ann", str(B)]
+
+
 def test_a_bucket_fills_as_time_goes_on_and_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     rate = Rate(1, 2, lambda: now[0])
@@ -92,19 +100,27 @@ def test_statuses_follow_tasks_and_tell_each_node_of_its_own() -> None:
     statuses = OwnStatuses()
     assert statuses.told("a", "n1", busy=False) == ("idle", None)
     assert statuses.told("a", "n1", busy=True) == ("busy", None)
-    statuses.begin("a", "t1", "n1")
-    statuses.begin("a", "t2", "n2")
+    statuses.begin("a", "t1", ("n1", "r1"))
+    statuses.begin("a", "t2", ("n2", "r2"))
     assert statuses.told("a", "n1", busy=False) == ("busy", "t1")
     assert statuses.told("a", "n3", busy=False) == ("busy", None)
-    statuses.end("a", "t1", failed=True)
+    statuses.end("a", ("n1", "r1"), failed=True)
     assert statuses.told("a", "n2", busy=False) == ("busy", "t2")
-    statuses.end("a", "t2", failed=True)
+    statuses.end("a", ("n2", "r2"), failed=True)
     assert statuses.told("a", "n2", busy=False) == ("error", None)
     statuses.recover()
     assert statuses.told("a", "n2", busy=False) == ("idle", None)
-    statuses.begin("a", "t3", "n1")
-    statuses.end("a", "t3", failed=False)
+    statuses.begin("a", "t3", ("n1", "r3"))
+    statuses.begin("a", "t3", ("n2", "r4"))  # which calls its task as the first one does
+    statuses.end("a", ("n1", "r3"), failed=False)
+    assert statuses.told("a", "n1", busy=False) == ("busy", None)
+    statuses.end("a", ("n2", "r4"), failed=False)
     assert statuses.told("a", "n1", busy=False) == ("idle", None)
+    for number in range(10):
+        statuses.begin(f"nobody-{number}", "t", ("n1", f"n{number}"))
+        statuses.end(f"nobody-{number}", ("n1", f"n{number}"), failed=False)
+    assert not statuses._states
+    assert not statuses._tasks
 
 
 def test_the_example_of_the_specification_is_read_and_its_fields_count(tmp_path: Path) -> None:
@@ -117,7 +133,8 @@ def test_the_example_of_the_specification_is_read_and_its_fields_count(tmp_path:
     file.write_text(EXAMPLE.replace("trusted = true", f'trusted = false\nfingerprint = "SHA256:{"A" * 43}"'))
     settings = read_settings(file)
     assert not settings.trusts("kitchen.local", "SHA256:" + "A" * 43)
-    assert settings.trusts("living.local", "SHA256:" + "A" * 43)
+    assert not settings.trusts("living.local", "SHA256:" + "A" * 43), "the same key by another name"
+    assert settings.trusts("living.local", "SHA256:" + "B" * 43)
     assert settings.misnamed("kitchen.local", "SHA256:" + "B" * 43)
 
 
@@ -153,4 +170,7 @@ def test_what_is_no_toml_is_told_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "federation.toml"
     file.write_text("[agent_federation]\nenabled = \n")
     with pytest.raises(SubletError, match="line 2"):
+        read_settings(file)
+    file.write_text(f"[agent_federation]\nheartbeat_interval_secs = {'9' * 5_000}\n")
+    with pytest.raises(SubletError, match="no TOML"):
         read_settings(file)

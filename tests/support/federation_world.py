@@ -79,6 +79,8 @@ class Node:
     sent: list[tuple[str, What, bytes]] = field(default_factory=list)
     """To whom, and what, in the order in which it was sent."""
     denies: SubletError | None = None
+    forgotten: set[str] = field(default_factory=set)
+    """Nodes whose keys are pinned no more."""
     federation: Federation = field(init=False)
 
     def make(self) -> Federation:
@@ -87,7 +89,11 @@ class Node:
             Around(
                 own=self.own,
                 settings=lambda: self.settings,
-                known=lambda: [other.known() for other in self.world.nodes if other is not self],
+                known=lambda: [
+                    other.known()
+                    for other in self.world.nodes
+                    if other is not self and other.alias not in self.forgotten
+                ],
                 agents=lambda: self.agents,
                 names=self.ledger,
                 carrier=self,

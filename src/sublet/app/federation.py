@@ -111,7 +111,7 @@ async def make_federation(
         )
     )
     rooms.nodes.begin(federation.receive, federation.look)
-    peering.peers.listeners.append(federation.look)
+    peering.peers.listeners.append(federation.paired)
     service = FederationService(
         FederationParts(
             gate=governance.gate,

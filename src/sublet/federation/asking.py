@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +33,7 @@ from sublet.protocol.federation.events import (
     TaskResult,
     failure_result,
 )
+from sublet.protocol.federation.retrying import DEFAULT_RETRY_POLICY, ONCE, RetryPolicy
 from sublet.protocol.text import clean
 from sublet.protocol.times import rfc3339_of
 
@@ -44,6 +46,8 @@ LATE_SECONDS: Final = 5.0
 """How much longer than its time a task is awaited: the other side ends it, and its answer has to come here."""
 CANCEL_SECONDS: Final = 2.0
 OFFLINE_LOOK_SECONDS: Final = 1.0
+PASSING: Final = (FederationCode.AGENT_BUSY, FederationCode.NODE_UNREACHABLE)
+"""Refusals of a request that was taken before: they tell nothing of the task, which is at work or over there."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +58,9 @@ class _Pending:
     to: AgentAddress
     sender: AgentAddress
     send: MemoryObjectSendStream[Said | TaskResult]
+    sent: bool = False
+    """Whether it may be at work there."""
+    answered: bool = False
 
 
 class Asking:
@@ -100,16 +107,14 @@ class Asking:
         request_id = str(uuid.uuid4())
         send, receive = anyio.create_memory_object_stream[Said | TaskResult](MAX_PENDING_PIECES)
         self._pending[request_id] = pending = _Pending(neighbour.node.id, asked.to, asked.sender, send)
-        over = False
         try:
             with receive:
                 async for piece in self._asked(asked, neighbour, request_id, pending, receive):
-                    over = isinstance(piece, TaskResult)
                     yield piece
         finally:
             del self._pending[request_id]
             send.close()
-            if not over:
+            if pending.sent and not pending.answered:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(CANCEL_SECONDS):
                     await self._cancel(neighbour, asked, request_id)
 
@@ -122,7 +127,7 @@ class Asking:
         receive: MemoryObjectReceiveStream[Said | TaskResult],
     ) -> AsyncGenerator[Said | TaskResult, None]:
         until = anyio.current_time() + asked.seconds + LATE_SECONDS
-        failure = await self._sent_first(asked, neighbour, request_id, until - LATE_SECONDS)
+        failure = await self._sent_first(asked, neighbour, request_id, pending, until - LATE_SECONDS)
         while failure is None:
             piece: Said | TaskResult | None = None
             with anyio.move_on_at(min(until, anyio.current_time() + PROBE_SECONDS)):
@@ -134,13 +139,19 @@ class Asking:
             elif anyio.current_time() >= until:
                 said = f"no answer of {asked.to} came within {asked.seconds} s"
                 failure = failure_result(FederationCode.TIMEOUT, said, "no_answer")
-                await self._cancel(neighbour, asked, request_id)
+            elif not self._neighbours.has(neighbour):
+                said = f"{asked.to.node} is paired no more"
+                failure = failure_result(FederationCode.NODE_UNREACHABLE, said, "unpaired")
             else:
-                receipt = await self._send(asked, neighbour, request_id, until - anyio.current_time())
-                failure = _refusal(receipt) if receipt is not None else None
+                receipt = await self._send(asked, neighbour, request_id, until - anyio.current_time(), ONCE)
+                refusal = receipt.refusal if receipt is not None and not pending.answered else None
+                if receipt is not None and refusal is not None and refusal.code not in PASSING:
+                    failure = _refusal(receipt)
         yield failure
 
-    async def _sent_first(self, asked: Asked, neighbour: Neighbour, request_id: str, until: float) -> TaskResult | None:
+    async def _sent_first(
+        self, asked: Asked, neighbour: Neighbour, request_id: str, pending: _Pending, until: float
+    ) -> TaskResult | None:
         """Send a request until it is taken; return why it is not."""
         while True:
             rest = until - anyio.current_time()
@@ -155,16 +166,30 @@ class Asking:
                         FederationCode.AGENT_NOT_FOUND, f"there is no agent {asked.to.agent_id} on {asked.to.node}"
                     )
                 if here:
-                    receipt = await self._send(asked, neighbour, request_id, rest)
+                    pending.sent = True
+                    with anyio.move_on_at(until):
+                        receipt = await self._send(asked, neighbour, request_id, rest)
             if receipt is not None:
+                pending.sent = receipt.accepted
                 return _refusal(receipt)
+            if not self._neighbours.has(neighbour):
+                said = f"{asked.to.node} is paired no more"
+                return failure_result(FederationCode.NODE_UNREACHABLE, said, "unpaired")
             if not asked.queue_if_offline or anyio.current_time() >= until:
                 why = neighbour.refused or "its daemon is not reached"
                 return failure_result(FederationCode.NODE_UNREACHABLE, f"{asked.to.node} can't be asked: {why}")
             await anyio.sleep(min(OFFLINE_LOOK_SECONDS, max(0.0, until - anyio.current_time())))
 
-    async def _send(self, asked: Asked, neighbour: Neighbour, request_id: str, rest: float) -> Receipt | None:
-        assert neighbour.name is not None, "it was introduced"
+    async def _send(
+        self,
+        asked: Asked,
+        neighbour: Neighbour,
+        request_id: str,
+        rest: float,
+        retry: RetryPolicy = DEFAULT_RETRY_POLICY,
+    ) -> Receipt | None:
+        if neighbour.name is None:  # it has lost its name since
+            return None
         request = TaskRequest(
             request_id=request_id,
             from_agent=str(asked.sender),
@@ -174,7 +199,9 @@ class Asking:
             timestamp=rfc3339_of(self._wall()),
         )
         try:
-            return await self._post.send(neighbour, [request], sender=asked.sender.agent_id, chain=asked.chain)
+            return await self._post.send(
+                neighbour, [request], sender=asked.sender.agent_id, chain=asked.chain, retry=retry
+            )
         except TaskRefused as refusal:
             return Receipt(accepted=False, refusal=refusal)
 
@@ -190,19 +217,23 @@ class Asking:
             payload={"request_id": request_id},
             timestamp=rfc3339_of(self._wall()),
         )
-        await self._post.send(neighbour, [said], sender=asked.sender.agent_id)
+        with suppress(TaskRefused):
+            await self._post.send(neighbour, [said], sender=asked.sender.agent_id)
 
     def take_response(self, neighbour: Neighbour, response: TaskResponse) -> None:
-        """Take the answer to a task of ours. One that nobody awaits any more is taken as well, so that it ends there.
+        """Take the answer to a task of ours; the first one counts.
+
+        One that nobody awaits any more is taken as well, so that it ends there.
 
         Raises:
             TaskRefused: another node was asked, or another agent.
         """
         pending = self._of(neighbour, response.request_id, response.from_agent, response.to_agent)
-        if pending is None:
+        if pending is None or pending.answered:
             return
         try:
             pending.send.send_nowait(_cleaned(response.result))
+            pending.answered = True
         except anyio.WouldBlock:
             raise TaskRefused(FederationCode.AGENT_BUSY, "its answer can't be taken just now", "full") from None
         except anyio.BrokenResourceError:

@@ -15,7 +15,11 @@ from sublet.protocol.federation.addresses import NodeName
 from sublet.protocol.federation.errors import FederationCode, TaskRefused
 
 MAX_SEEN: Final = 4_096
-"""Ids of envelopes of one node that are remembered, the newest: more than its rate allows while one is young enough."""
+"""Ids of envelopes of one node that are remembered, the newest. An older one that comes again is its own signer's; what
+must not happen twice, a task, is in the journal.
+"""
+MAX_LOUD: Final = 8
+"""Reasons for which a node gets nothing that are in the log, each once: each of its envelopes could give another."""
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 30.0
 
@@ -41,6 +45,7 @@ class Neighbour:
         told: agents of ours of which it knows, as they were told.
         at: what it was told that they are at: status, and the id of its own task.
         seen: ids of envelopes that it has sent.
+        loud: reasons that were told loudly.
     """
 
     node: KnownNode
@@ -55,6 +60,7 @@ class Neighbour:
     told: dict[str, OwnAgent] = field(default_factory=dict)
     at: dict[str, tuple[str, str | None]] = field(default_factory=dict)
     seen: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    loud: set[str] = field(default_factory=set)
 
     @property
     def state(self) -> State:
@@ -90,21 +96,31 @@ class Neighbours:
         known: returns the nodes whose keys are pinned.
         names: keeps whose a name is.
         settings: as they are now.
+        unnamed: called with a name that a node does not go by any more, or not rightly.
     """
 
     def __init__(
-        self, own: NodeName, known: Callable[[], Iterable[KnownNode]], names: Names, settings: Callable[[], Settings]
+        self,
+        own: NodeName,
+        known: Callable[[], Iterable[KnownNode]],
+        names: Names,
+        settings: Callable[[], Settings],
+        unnamed: Callable[[NodeName], object],
     ) -> None:
         self._own = own
         self._known = known
         self._names = names
         self._settings = settings
+        self._unnamed = unnamed
         self._by_id: dict[str, Neighbour] = {}
 
     def refresh(self) -> list[Neighbour]:
         """Look who is paired now; return those who are no more."""
         known = {node.id: node for node in self._known()}
         gone = [self._by_id.pop(one) for one in [*self._by_id] if one not in known]
+        for one in gone:
+            self._goes_by(one, None)
+            one.greeted = False
         for node_id, node in known.items():
             neighbour = self._by_id.get(node_id)
             if neighbour is None:
@@ -121,17 +137,22 @@ class Neighbours:
         """Return the node with a key, by its node id."""
         return self._by_id.get(node_id)
 
+    def has(self, neighbour: Neighbour) -> bool:
+        """Tell whether a node was paired when it was looked at last."""
+        return self._by_id.get(neighbour.node.id) is neighbour
+
+    def holds(self, neighbour: Neighbour) -> bool:
+        """Tell whether the key of a node is pinned at this very moment: whoever has waited asks when it goes on."""
+        return self.has(neighbour) and any(one.id == neighbour.node.id for one in self._known())
+
+    def by_alias(self, alias: str) -> Neighbour | None:
+        """Return the node that the person here calls so."""
+        return next((one for one in self._by_id.values() if one.node.alias == alias), None)
+
     def by_name(self, name: str) -> Neighbour | None:
         """Return the node of a name: what the person here calls it comes before what a node calls itself."""
-        mine = next((one for one in self._by_id.values() if one.node.alias == name), None)
+        mine = self.by_alias(name)
         return mine or next((one for one in self._by_id.values() if one.name == name and not one.refused), None)
-
-    def clash(self, name: str) -> Neighbour | None:
-        """Return the node that calls itself as the person here calls another one; None where there is none."""
-        mine = next((one for one in self._by_id.values() if one.node.alias == name), None)
-        return next(
-            (one for one in self._by_id.values() if one.name == name and mine is not None and one is not mine), None
-        )
 
     async def called(self, neighbour: Neighbour, name: NodeName) -> None:
         """Take the name that a node has proven to call itself.
@@ -149,10 +170,19 @@ class Neighbours:
         first = await self._names.bind(name, node.fingerprint)
         if first is not None:
             self._refuse(neighbour, f"it calls itself {name}, which is the name of the node with the key {first}")
-        neighbour.name, neighbour.refused = name, ""
+        self._goes_by(neighbour, name)
+        neighbour.refused = ""
+
+    def _goes_by(self, neighbour: Neighbour, name: NodeName | None) -> None:
+        """Note its name. What it told under another one is forgotten, so that it has one share of the table."""
+        before, neighbour.name = neighbour.name, name
+        if before is not None and before != name:
+            self._unnamed(before)
 
     def _refuse(self, neighbour: Neighbour, why: str) -> None:
-        if neighbour.refused != why:
+        if why not in neighbour.loud and len(neighbour.loud) < MAX_LOUD:
+            neighbour.loud.add(why)
             log.error("a node goes by a name that is not its own, and gets nothing", peer=neighbour.node.alias, why=why)
-        neighbour.name, neighbour.refused, neighbour.greeted = None, why, False
+        self._goes_by(neighbour, None)
+        neighbour.refused, neighbour.greeted = why, False
         raise TaskRefused(FederationCode.INVALID_PAYLOAD, why, "name")

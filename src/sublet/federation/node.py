@@ -33,7 +33,7 @@ from sublet.federation.settings import Settings
 from sublet.federation.table import AgentEntry, AgentTable
 from sublet.federation.working import Working
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.federation.addresses import AgentAddress
+from sublet.protocol.federation.addresses import AgentAddress, NodeName
 from sublet.protocol.federation.envelope import Envelope
 from sublet.protocol.federation.errors import FederationCode, TaskRefused
 from sublet.protocol.federation.events import (
@@ -45,9 +45,14 @@ from sublet.protocol.federation.events import (
     TaskResult,
 )
 from sublet.protocol.federation.statuses import AgentStatus
+from sublet.protocol.ids import AGENT_ID
 
+TOGETHER_SECONDS: Final = 0.05
+"""What happens within so long of one another is looked at together."""
 MAX_COMPARED: Final = 1_000
 """Agents with one capability that are looked at for the best of them."""
+MAX_COMPARED_OF_NODE: Final = 32
+"""Of them of one node, so that one that has many leaves room for the others."""
 
 log = structlog.get_logger(__name__)
 
@@ -104,7 +109,9 @@ class Federation:
         self._wake = anyio.Event()
         self._statuses = OwnStatuses()
         steady, wall = around.steady, around.wall
-        self.neighbours = Neighbours(around.own.name, around.known, around.names, around.settings)
+        self.neighbours = Neighbours(
+            around.own.name, around.known, around.names, around.settings, self.table.remove_node
+        )
         self._post = Post(around.own, around.settings, self.neighbours, around.carrier, steady, wall)
         self._asking = Asking(around.own, self.neighbours, self.table, self._post, self._trusts, wall)
         self._working = Working(
@@ -141,8 +148,13 @@ class Federation:
     @property
     def on(self) -> bool:
         """Whether anything is told to other nodes, or taken from them."""
-        settings = self._around.settings()
-        return settings.enabled and settings.room.federate
+        return self._around.settings().on
+
+    def paired(self) -> None:
+        """Look at once who is paired: whoever is no more has nothing of us, and nothing here, from now on."""
+        for gone in self.neighbours.refresh():
+            self._working.forget(gone.node.id)
+        self.look()
 
     def look(self) -> None:
         """Look at once what there is to tell: somebody was paired or reached, or an agent has changed."""
@@ -152,12 +164,17 @@ class Federation:
         """Run until cancelled, and leave then."""
         async with anyio.create_task_group() as group:
             try:
+                self._presence.begin()
                 await self._working.begin(group)
                 while True:
+                    again = anyio.current_time() + TOGETHER_SECONDS
+                    self.paired()
                     self._wake = anyio.Event()
                     pause = self._presence.round(group)
                     with anyio.move_on_after(pause):
                         await self._wake.wait()
+                    # Of all that happens within a moment one round tells, which costs as much as there are nodes.
+                    await anyio.sleep(max(0.0, again - anyio.current_time()))
             finally:
                 self._working.end()
                 await self._presence.leave()
@@ -173,10 +190,10 @@ class Federation:
         """
         if not self.on:
             return receipt_bytes("", TaskRefused(FederationCode.NODE_UNREACHABLE, "federation is off here", "off"))
-        if what == "server":
-            return self._post.page()
         event_id = ""
         try:
+            if what == "server":
+                return self._post.page(link)
             opened = await self._post.open(raw, link)
             if opened is None:
                 return receipt_bytes("")
@@ -188,7 +205,6 @@ class Federation:
         except SubletError as error:
             return receipt_bytes(event_id, TaskRefused(FederationCode.AGENT_BUSY, error.message, str(error.code)))
         neighbour.first_seen(event_id)
-        self.look()
         return receipt_bytes(event_id, known=known)
 
     async def _take(self, neighbour: Neighbour, envelope: Envelope) -> bool:
@@ -212,18 +228,28 @@ class Federation:
                 return await self._presence.take(neighbour, envelope)
         return True
 
-    def target(self, text: str) -> AgentAddress:
+    def target(self, text: str, visible: Callable[[AgentAddress], bool] = lambda _: True) -> AgentAddress:
         """Return the address that a text means: one in full, or a bare id that only one agent has.
+
+        Args:
+            text: as it was typed.
+            visible: whether whoever has typed it may know of an agent.
 
         Raises:
             SubletError: ``INVALID_ARGUMENT`` where it is none; ``NOT_FOUND`` where no agent has that id, ``CONFLICT``
                 where several have.
         """
         if "@" in text:
+            agent, _, node = text.lower().partition("@")
+            mine = self.neighbours.by_alias(node)
+            if mine is not None and text.isascii() and AGENT_ID.fullmatch(agent):
+                # What the person calls a peer may hold what no node calls itself, such as an underscore.
+                return AgentAddress(agent, NodeName(mine.node.alias))
             return AgentAddress.parse(text)
         found = [entry.address for entry in self.table.named(text.lower()).values()]
         if self._offers(text.lower()):
             found.append(AgentAddress(text.lower(), self.own.name))
+        found = [one for one in found if visible(one)]
         if len(found) == 1:
             return found[0]
         if not found:
@@ -257,12 +283,17 @@ class Federation:
             capability: which.
             usable: whether the caller may have it.
         """
-        by_name = {one.name: one for one in self.neighbours.all() if one.name is not None and one.greeted}
-        found: list[tuple[AgentEntry, Neighbour]] = []
-        for entry in islice(self.table.able(capability), MAX_COMPARED):
-            neighbour = by_name.get(entry.address.node)
-            if neighbour is not None and self._trusts(neighbour) and usable(entry, neighbour):
-                found.append((entry, neighbour))
+        by_name = {
+            one.name: one
+            for one in self.neighbours.all()
+            if one.name is not None and one.greeted and self._trusts(one)
+        }
+        able = (
+            (entry, by_name[entry.address.node])
+            for entry in self.table.able(capability, MAX_COMPARED_OF_NODE)
+            if entry.address.node in by_name
+        )
+        found = [one for one in islice(able, MAX_COMPARED) if usable(*one)]
         if not found:
             return None
         entry, neighbour = min(

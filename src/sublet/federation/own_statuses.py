@@ -10,32 +10,39 @@ class OwnStatuses:
 
     def __init__(self) -> None:
         self._states: dict[str, AgentStatus] = {}
-        self._tasks: dict[str, dict[str, str]] = {}
-        """Ids of the tasks at work, with the node ids of who asked, by agent."""
+        """By agent, of those that are not idle alone: whoever asks names agents as it likes."""
+        self._tasks: dict[str, dict[tuple[str, str], str]] = {}
+        """Ids of the tasks at work, by agent, and by node id and request id of who asked."""
 
-    def begin(self, agent_id: str, task_id: str, node_id: str) -> None:
-        """Note that an agent starts a task; one that has failed before recovers with it."""
+    def begin(self, agent_id: str, task_id: str, request: tuple[str, str]) -> None:
+        """Note that an agent starts a task; one that has failed before recovers with it.
+
+        Args:
+            agent_id: of ours.
+            task_id: as who asks calls it, which may call another one so.
+            request: node id of who asks, and the id of its request.
+        """
         running = self._tasks.setdefault(agent_id, {})
-        running[task_id] = node_id
+        running[request] = task_id
         state = self._state(agent_id)
         if state is AgentStatus.ERROR:
             state = step(state, Happens.RECOVER)
-        self._states[agent_id] = step(state, Happens.START) if state is AgentStatus.IDLE else state
+        self._set(agent_id, step(state, Happens.START) if state is AgentStatus.IDLE else state)
 
-    def end(self, agent_id: str, task_id: str, *, failed: bool) -> None:
+    def end(self, agent_id: str, request: tuple[str, str], *, failed: bool) -> None:
         """Note that a task is over; the agent is at its others still, where it has any."""
         running = self._tasks.get(agent_id, {})
-        running.pop(task_id, None)
+        running.pop(request, None)
         if running or self._state(agent_id) is not AgentStatus.BUSY:
             return
         self._tasks.pop(agent_id, None)
-        self._states[agent_id] = step(AgentStatus.BUSY, Happens.FAIL if failed else Happens.COMPLETE)
+        self._set(agent_id, step(AgentStatus.BUSY, Happens.FAIL if failed else Happens.COMPLETE))
 
     def recover(self) -> None:
         """Let agents that have failed be asked again."""
-        for agent_id, state in self._states.items():
+        for agent_id, state in [*self._states.items()]:
             if state is AgentStatus.ERROR:
-                self._states[agent_id] = step(state, Happens.RECOVER)
+                self._set(agent_id, step(state, Happens.RECOVER))
 
     def told(self, agent_id: str, node_id: str, *, busy: bool) -> tuple[str, str | None]:
         """Return an agent's status, and the id of the task of one node that it is at.
@@ -48,8 +55,14 @@ class OwnStatuses:
         state = self._state(agent_id)
         if state is AgentStatus.IDLE and busy:
             state = step(state, Happens.START)
-        theirs = [task for task, whose in self._tasks.get(agent_id, {}).items() if whose == node_id]
+        theirs = [task for (whose, _), task in self._tasks.get(agent_id, {}).items() if whose == node_id]
         return str(state), (theirs[-1] if theirs else None)
+
+    def _set(self, agent_id: str, state: AgentStatus) -> None:
+        if state is AgentStatus.IDLE:
+            self._states.pop(agent_id, None)
+        else:
+            self._states[agent_id] = state
 
     def _state(self, agent_id: str) -> AgentStatus:
         return self._states.get(agent_id) or step(AgentStatus.INITIAL, Happens.REGISTER)

@@ -92,7 +92,7 @@ class Ledger(Protocol):
         """Write down that the node has taken the result."""
 
     async def unheard(self, node_id: str) -> Sequence[TaskRow]:
-        """Return the results that a node has not taken yet, the oldest first."""
+        """Return the oldest results that a node has not taken yet, some at once, the oldest first."""
 
     async def interrupt(self, result: TaskResult) -> int:
         """End all tasks that an earlier process had started with ``result``; return how many."""

@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,7 +21,9 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
 from sublet.protocol.federation.addresses import NodeName, broadcast_room, federation_room
 from sublet.protocol.federation.envelope import (
+    MAX_ENVELOPE_BYTES,
     MAX_EVENTS,
+    MAX_VALUES,
     Envelope,
     ServerPage,
     read_envelope,
@@ -45,6 +47,9 @@ ENVELOPES_A_SECOND: Final = 20.0
 ENVELOPES_AT_ONCE: Final = 400.0
 BYTES_A_SECOND: Final = float(1 << 20)
 BYTES_AT_ONCE: Final = float(16 << 20)
+BATCH_BYTES: Final = MAX_ENVELOPE_BYTES // 2
+BATCH_VALUES: Final = MAX_VALUES // 2
+"""Of events that are sent at once; what is around them takes some more."""
 PAGE_DAYS: Final = 7
 MAX_RECEIPT_BYTES: Final = 4 << 10
 NOBODY: Final = Chain()
@@ -115,8 +120,19 @@ class Post:
         self._envelopes = Rate(ENVELOPES_A_SECOND, ENVELOPES_AT_ONCE, steady)
         self._bytes = Rate(BYTES_A_SECOND, BYTES_AT_ONCE, steady)
 
-    def page(self) -> bytes:
-        """Return the signed page that tells who we are."""
+    def page(self, link: str) -> bytes:
+        """Return the signed page that tells who we are.
+
+        Args:
+            link: node id of the key that the link has proven, whose share is used.
+
+        Raises:
+            TaskRefused: no key is pinned for it, or it asks too often.
+        """
+        if self._neighbours.by_id(link) is None:
+            raise _unknown()
+        if not self._envelopes.take(link):
+            raise _too_much()
         until = int((self._wall() + PAGE_DAYS * 86_400) * 1000)
         spaces = (self._settings().room.namespace,)
         public = bytes(self._own.key.verify_key)
@@ -128,6 +144,8 @@ class Post:
         Raises:
             TaskRefused: it goes by another key or another's name, or is in another namespace.
         """
+        if not self._neighbours.holds(neighbour):
+            return False
         raw = await self._carrier.ask(neighbour.node, "server", b"")
         if raw is None:
             return False
@@ -151,7 +169,8 @@ class Post:
     ) -> Receipt | None:
         """Send events, in as many envelopes as it takes; return the last receipt, None where the node is not reached.
 
-        Sending again is safe: the same bytes go, and the other side knows their id.
+        Sending again is safe: the same bytes go, and the other side knows their id. Nothing is sent while federation is
+        off, nor to a node whose key is pinned no more.
 
         Args:
             neighbour: to whom; its name is known.
@@ -162,20 +181,21 @@ class Post:
             retry: how often it is tried.
 
         Raises:
-            TaskRefused: ``INVALID_PAYLOAD``: an event has no canonical form.
+            TaskRefused: ``INVALID_PAYLOAD``: an event has no canonical form, or is too large;
+                ``NODE_UNREACHABLE``: nobody knows its name any more.
         """
-        receipt: Receipt | None = Receipt(accepted=True)
-        for start in range(0, len(events), MAX_EVENTS):
-            raw = self._sealed(neighbour, events[start : start + MAX_EVENTS], sender, answers, chain)
+        known = True
+        for some in in_envelopes(events):
+            raw = self._sealed(neighbour, some, sender, answers, chain)
             one = await self._sent(neighbour, raw, retry)
             if one is None or not one.accepted:
                 return one
-            receipt = Receipt(accepted=True, known=one.known and receipt is not None and receipt.known)
-        return receipt
+            known = known and one.known
+        return Receipt(accepted=True, known=known)
 
     async def _sent(self, neighbour: Neighbour, raw: bytes, retry: RetryPolicy) -> Receipt | None:
         pauses = retry.pauses(self._chance)
-        while True:
+        while self._settings().on and self._neighbours.holds(neighbour):
             answer = await self._carrier.ask(neighbour.node, "event", raw)
             if answer is not None:
                 return _receipt(answer)
@@ -183,14 +203,15 @@ class Post:
             if pause is None:
                 return None
             await asyncio.sleep(pause)
+        return None
 
     def _sealed(
         self, neighbour: Neighbour, events: Sequence[FederationEvent], sender: str, answers: str, chain: Chain
     ) -> bytes:
         if neighbour.name is None:
-            raise ValueError("a node is sent something once its name is known")
+            raise TaskRefused(FederationCode.NODE_UNREACHABLE, neighbour.refused or "nobody knows its name", "name")
         try:
-            return seal(
+            raw = seal(
                 Envelope(
                     event_id=f"${uuid.uuid4()}",
                     room_id=federation_room(self._settings().room.namespace, neighbour.name),
@@ -207,6 +228,10 @@ class Post:
             )
         except ValueError as error:
             raise TaskRefused(FederationCode.INVALID_PAYLOAD, f"it can't be sent: {error}") from None
+        if len(raw) > MAX_ENVELOPE_BYTES:
+            said = f"it can't be sent: it is larger than {MAX_ENVELOPE_BYTES} bytes"
+            raise TaskRefused(FederationCode.INVALID_PAYLOAD, said, "size")
+        return raw
 
     async def open(self, raw: bytes, link: str) -> tuple[Neighbour, Envelope] | None:
         """Return whose envelope came, with what is in it; None where it came before.
@@ -220,9 +245,9 @@ class Post:
         """
         neighbour = self._neighbours.by_id(link)
         if neighbour is None:
-            raise TaskRefused(FederationCode.INVALID_PAYLOAD, "no key is pinned here for that node", "unknown")
+            raise _unknown()
         if not self._envelopes.take(link) or not self._bytes.take(link, len(raw)):
-            raise TaskRefused(FederationCode.AGENT_BUSY, "more comes of that node than is taken", "rate")
+            raise _too_much()
         found = read_envelope(raw)
         if found.node != link:
             raise TaskRefused(FederationCode.INVALID_PAYLOAD, "it is signed by another node than it comes from", "node")
@@ -231,8 +256,18 @@ class Post:
             return None
         await self._neighbours.called(neighbour, envelope.origin)
         self._check_rooms(envelope)
+        self.check_paired(neighbour)
         neighbour.heard = self._wall()
         return neighbour, envelope
+
+    def check_paired(self, neighbour: Neighbour) -> None:
+        """Return if the key of a node is pinned at this moment.
+
+        Raises:
+            TaskRefused: it was forgotten meanwhile.
+        """
+        if not self._neighbours.holds(neighbour):
+            raise _unknown()
 
     def _check_rooms(self, envelope: Envelope) -> None:
         space = self._settings().room.namespace
@@ -245,6 +280,32 @@ class Post:
         presence = (AgentRegistered, AgentUnregistered, Heartbeat, StatusUpdate)
         if len(envelope.events) > 1 and not all(isinstance(one, presence) for one in envelope.events):
             raise TaskRefused(FederationCode.INVALID_PAYLOAD, "only what tells of agents is sent many at once", "batch")
+
+
+def in_envelopes(events: Sequence[FederationEvent]) -> Iterator[Sequence[FederationEvent]]:
+    """Yield events in their order, as many at once as one envelope holds by number, bytes and values."""
+    some: list[FederationEvent] = []
+    size = values = 0
+    for event in events:
+        raw = event.model_dump_json()
+        # As read_envelope counts them; those in texts are counted too, which is too many rather than too few.
+        its = sum(map(raw.count, ",:[{"))
+        full = len(some) >= MAX_EVENTS or size + len(raw) > BATCH_BYTES or values + its > BATCH_VALUES
+        if some and full:
+            yield some
+            some, size, values = [], 0, 0
+        some.append(event)
+        size, values = size + len(raw), values + its
+    if some:
+        yield some
+
+
+def _unknown() -> TaskRefused:
+    return TaskRefused(FederationCode.INVALID_PAYLOAD, "no key is pinned here for that node", "unknown")
+
+
+def _too_much() -> TaskRefused:
+    return TaskRefused(FederationCode.AGENT_BUSY, "more comes of that node than is taken", "rate")
 
 
 def receipt_bytes(event_id: str, refusal: TaskRefused | None = None, *, known: bool = True) -> bytes:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -19,6 +20,7 @@ from anyio.abc import TaskGroup
 
 from sublet.federation.limits import Rate
 from sublet.federation.neighbours import FIRST_PAUSE_SECONDS, Neighbour, Neighbours
+from sublet.federation.news import News
 from sublet.federation.own_statuses import OwnStatuses
 from sublet.federation.ports import Admission, Carrier, OwnAgent, Telling
 from sublet.federation.post import Own, Post
@@ -39,6 +41,7 @@ from sublet.protocol.federation.events import (
     StatusUpdate,
 )
 from sublet.protocol.federation.retrying import ONCE
+from sublet.protocol.text import clean_line
 from sublet.protocol.times import rfc3339_of
 from sublet.tasks import start_alone
 
@@ -54,7 +57,7 @@ WORDS_AT_ONCE: Final = 50.0
 """Events that tell of agents of one node which come and go, so that it pushes nobody's events out."""
 ANSWERS_A_SECOND: Final = 0.2
 ANSWERS_AT_ONCE: Final = 3.0
-"""To registrations of one node: each may take as many events as we have agents."""
+"""To registrations of one node, and to hints that ours are gone: each may take as many events as we have agents."""
 
 
 class Presence:
@@ -114,8 +117,14 @@ class Presence:
         self._answers = Rate(ANSWERS_A_SECOND, ANSWERS_AT_ONCE, steady)
         self._speaking: set[str] = set()
         """Node ids of those who are spoken with now."""
+        self._oldest = steady()
+        """No agent in the table was heard of before, by the steady clock: so long it is not walked through."""
 
     # Telling
+
+    def begin(self) -> None:
+        """Speak with nobody yet; whom an earlier ``serve`` spoke with when it failed is not spoken with any more."""
+        self._speaking.clear()
 
     def round(self, group: TaskGroup) -> float:
         """Start what is due; return in how many seconds there is more to do, unless something happens before.
@@ -123,11 +132,8 @@ class Presence:
         Args:
             group: runs what is started; ``look`` is called where one of it has ended.
         """
-        for gone in self._neighbours.refresh():
-            if gone.name is not None:
-                self._table.remove_node(gone.name)
         settings = self._settings()
-        if not settings.enabled or not settings.room.federate:
+        if not settings.on:
             for neighbour in self._neighbours.all():
                 neighbour.greeted, neighbour.told, neighbour.at = False, {}, {}
                 if neighbour.name is not None:
@@ -145,10 +151,12 @@ class Presence:
                 start_alone(group, "what a node is told", self._tend, neighbour, settings)
             else:
                 dues.append(neighbour.beat_at if neighbour.greeted else neighbour.due)
-        for entries in self._evicted(settings):
-            start_alone(group, "what a node is told of its agents", self._tell_evicted, entries)
-        if (oldest := self._table.oldest()) is not None:
-            dues.append(oldest + settings.agent_timeout_secs)
+        if now >= self._oldest + settings.agent_timeout_secs:  # else nobody in the table can have been silent as long
+            for entries in self._evicted(settings):
+                start_alone(group, "what a node is told of its agents", self._tell_evicted, entries)
+            oldest = self._table.oldest()
+            self._oldest = now if oldest is None else oldest
+        dues.append(self._oldest + settings.agent_timeout_secs)
         return max(SHORTEST_LOOK_SECONDS, min((due - now for due in dues), default=settings.heartbeat_interval_secs))
 
     def _is_due(self, neighbour: Neighbour, now: float) -> bool:
@@ -164,6 +172,9 @@ class Presence:
         except (TaskRefused, SubletError) as error:
             neighbour.refused = error.message
             neighbour.lost(self._steady())
+        except Exception:
+            neighbour.lost(self._steady())  # else it is tried again at once, and again
+            raise
         finally:
             self._speaking.discard(neighbour.node.id)
             self._look()
@@ -178,6 +189,8 @@ class Presence:
         beat = self._steady() >= neighbour.beat_at
         if not await self._told(neighbour, self._news(neighbour), beat=beat and not was_new):
             return False
+        if neighbour.name is None:  # it has taken another's meanwhile
+            return False
         neighbour.found()
         if beat or was_new:
             self._statuses.recover()
@@ -188,7 +201,7 @@ class Presence:
             self._greeted(neighbour)
         return True
 
-    async def _told(self, neighbour: Neighbour, news: _News, *, beat: bool) -> bool:
+    async def _told(self, neighbour: Neighbour, news: News, *, beat: bool) -> bool:
         """Send what is new, and a heartbeat; return whether the node has taken it."""
         answers, neighbour.answer_to = neighbour.answer_to, ""
         groups: list[tuple[Sequence[PresenceEvent], str]] = [
@@ -214,7 +227,7 @@ class Presence:
         neighbour.at = news.at
         return True
 
-    def _news(self, neighbour: Neighbour) -> _News:
+    def _news(self, neighbour: Neighbour) -> News:
         """Return what a node does not know yet."""
         name = neighbour.name
         assert name is not None, "it was introduced"
@@ -230,7 +243,7 @@ class Presence:
             agent_id: self._statuses.told(agent_id, neighbour.node.id if trusted else "", busy=busy)
             for agent_id, (_, busy) in ours.items()
         }
-        return _News(
+        return News(
             all=agents,
             at=at,
             gone=[
@@ -261,7 +274,7 @@ class Presence:
             for one in agents.values()
         ]
 
-    def _beats(self, news: _News) -> list[Heartbeat]:
+    def _beats(self, news: News) -> list[Heartbeat]:
         now = rfc3339_of(self._wall())
         return [
             Heartbeat(agent_id=one, node_id=self._own.name, status=said[0], timestamp=now)
@@ -299,7 +312,8 @@ class Presence:
                 for one in neighbour.told
             ]
             if gone:
-                await self._post.send(neighbour, gone, retry=ONCE)
+                with suppress(TaskRefused):
+                    await self._post.send(neighbour, gone, retry=ONCE)
 
         with anyio.move_on_after(LEAVE_SECONDS, shield=True):
             async with anyio.create_task_group() as group:
@@ -320,6 +334,8 @@ class Presence:
             raise TaskRefused(FederationCode.AGENT_NOT_FOUND, "policy takes no such events of that node", "policy")
         known = True
         for event in envelope.events:
+            if not self._neighbours.has(neighbour):  # it was forgotten while something below was waited for
+                return known
             if isinstance(event, AgentUnregistered) and event.node_id != envelope.origin:
                 self._hinted(neighbour, event)
                 continue
@@ -333,6 +349,7 @@ class Presence:
         newcomer = isinstance(envelope.events[0], AgentRegistered) and not envelope.answers
         if newcomer and self._answers.take(neighbour.node.id):
             neighbour.answer_to, neighbour.due = envelope.event_id, self._steady()
+            self._look()
         return known
 
     async def _take_one(self, event: PresenceEvent, node: NodeName) -> bool:
@@ -350,7 +367,8 @@ class Presence:
                     await self._tell("agent", {"address": str(address), "state": "registered"})
             case AgentUnregistered():
                 if self._table.remove(address) and self._words.take(node):
-                    await self._tell("agent", {"address": str(address), "state": "gone", "reason": event.reason or ""})
+                    reason = clean_line(event.reason or "", 200)
+                    await self._tell("agent", {"address": str(address), "state": "gone", "reason": reason})
             case Heartbeat():
                 return self._table.touch(node, event.agent_id, event.status, steady=steady, wall=wall)
             case StatusUpdate():
@@ -361,27 +379,7 @@ class Presence:
 
     def _hinted(self, neighbour: Neighbour, event: AgentUnregistered) -> None:
         """Register anew with a node for which an agent of ours is gone; what it says of others' moves nothing."""
-        if event.node_id == self._own.name and event.agent_id in neighbour.told:
+        mine = event.node_id == self._own.name and event.agent_id in neighbour.told
+        if mine and self._answers.take(neighbour.node.id):  # else the next heartbeat is answered that it is unknown
             neighbour.told, neighbour.at, neighbour.due = {}, {}, self._steady()
-
-
-class _News:
-    """What a node is told now: ``all`` our agents and what they are ``at``, and of these what it does not know yet."""
-
-    def __init__(
-        self,
-        all: dict[str, OwnAgent],
-        at: dict[str, tuple[str, str | None]],
-        gone: list[AgentUnregistered],
-        registered: list[AgentRegistered],
-        statuses: list[StatusUpdate],
-    ) -> None:
-        self.all = all
-        self.at = at
-        self.gone = gone
-        self.registered = registered
-        self.statuses = statuses
-
-    def __bool__(self) -> bool:
-        """Tell whether there is anything new."""
-        return bool(self.gone or self.registered or self.statuses)
+            self._look()

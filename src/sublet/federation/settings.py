@@ -95,9 +95,22 @@ class Settings(_Part):
             raise ValueError("peers: a node_id is there twice")
         return self
 
+    @property
+    def on(self) -> bool:
+        """Whether anything is told to other nodes, or taken from them."""
+        return self.enabled and self.room.federate
+
     def trusts(self, name: str, fingerprint: str) -> bool:
-        """Tell whether tasks are exchanged with a node; presence is in any case."""
-        return all(one.trusted for one in self.peers if one.node_id == name and one.fingerprint in (None, fingerprint))
+        """Tell whether tasks are exchanged with a node; presence is in any case.
+
+        What stands beside a fingerprint holds for that key, whatever it calls itself meanwhile.
+        """
+        said = [
+            one.trusted
+            for one in self.peers
+            if (one.fingerprint == fingerprint if one.fingerprint is not None else one.node_id == name)
+        ]
+        return all(said)
 
     def misnamed(self, name: str, fingerprint: str) -> bool:
         """Tell whether the file gives a name to another key than the one that has it."""
@@ -127,7 +140,7 @@ def read_settings(path: Path) -> Settings:
     try:
         text = raw.decode()
         document = tomllib.loads(text)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # not TOML's own error alone: a number of thousands of digits
         raise _wrong(path, "", "", f"it is no TOML: {error}") from None
     try:
         return _File.model_validate(document).agent_federation

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from sublet.protocol.federation.addresses import AgentAddress, NodeName
@@ -60,7 +61,7 @@ class AgentTable:
         self._count = 0
         self._nodes: dict[NodeName, dict[str, AgentEntry]] = {}
         self._ids: dict[str, dict[NodeName, AgentEntry]] = {}
-        self._able: dict[str, dict[tuple[NodeName, str], AgentEntry]] = {}
+        self._able: dict[str, dict[NodeName, dict[str, AgentEntry]]] = {}
 
     def __len__(self) -> int:
         """Return how many agents there are."""
@@ -167,9 +168,10 @@ class AgentTable:
         """Return the agents with an id, by node."""
         return self._ids.get(agent_id, {})
 
-    def able(self, capability: str) -> Iterator[AgentEntry]:
-        """Yield the agents that have a capability."""
-        yield from self._able.get(capability, {}).values()
+    def able(self, capability: str, most_of_node: int = MAX_AGENTS_OF_NODE) -> Iterator[AgentEntry]:
+        """Yield the agents that have a capability, of each node so many at most."""
+        for of_node in self._able.get(capability, {}).values():
+            yield from islice(of_node.values(), most_of_node)
 
     def of_node(self, node: NodeName) -> list[AgentEntry]:
         """Return what is known of the agents of one node, in the order in which they came."""
@@ -180,14 +182,16 @@ class AgentTable:
         return [self._nodes[node][agent] for node in sorted(self._nodes) for agent in sorted(self._nodes[node])]
 
     def _enable(self, entry: AgentEntry) -> None:
-        key = (entry.address.node, entry.address.agent_id)
+        node, agent_id = entry.address.node, entry.address.agent_id
         for capability in entry.capabilities:
-            self._able.setdefault(capability, {})[key] = entry
+            self._able.setdefault(capability, {}).setdefault(node, {})[agent_id] = entry
 
     def _unable(self, entry: AgentEntry) -> None:
-        key = (entry.address.node, entry.address.agent_id)
+        node, agent_id = entry.address.node, entry.address.agent_id
         for capability in entry.capabilities:
             of_it = self._able[capability]
-            del of_it[key]
+            del of_it[node][agent_id]
+            if not of_it[node]:
+                del of_it[node]
             if not of_it:
                 del self._able[capability]

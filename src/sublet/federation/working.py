@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 import anyio
@@ -24,10 +24,10 @@ from sublet import deadlines
 from sublet.federation.limits import Rate
 from sublet.federation.neighbours import Neighbour
 from sublet.federation.own_statuses import OwnStatuses
-from sublet.federation.ports import Admission, AdmittedTask, KnownNode, Ledger, TaskRow, Telling, Work
+from sublet.federation.ports import Admission, AdmittedTask, Ledger, TaskRow, Telling, Work
 from sublet.federation.post import Own, Post
 from sublet.federation.settings import Settings
-from sublet.protocol.errors import SubletError
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.federation.addresses import AgentAddress
 from sublet.protocol.federation.envelope import Envelope
 from sublet.protocol.federation.errors import FederationCode, TaskRefused, code_of
@@ -52,6 +52,8 @@ TASKS_AT_ONCE: Final = 60.0
 PROGRESS_SECONDS: Final = 1.0
 """How often what is said is sent on, at most."""
 MAX_PROGRESS_CHARS: Final = 4_000
+LATER: Final = (FederationCode.AGENT_BUSY, FederationCode.NODE_UNREACHABLE)
+"""Refusals of a result that the node may take another time."""
 INTERRUPTED: Final = failure_result(
     FederationCode.TIMEOUT, "the node was stopped while the agent worked; the task is not run again", "interrupted"
 )
@@ -113,6 +115,10 @@ class Working:
 
     async def begin(self, group: TaskGroup) -> None:
         """End what an earlier process had started, and take tasks from now on."""
+        # Of an earlier group that failed some may never have begun, so that nothing else counts them out.
+        self._running.clear()
+        self._of_node.clear()
+        self._sending.clear()
         left = await self._ledger.interrupt(INTERRUPTED)
         if left:
             log.warning("tasks of other nodes were interrupted, and are answered so", tasks=left)
@@ -137,25 +143,46 @@ class Working:
         if self._group is None:
             raise TaskRefused(FederationCode.NODE_UNREACHABLE, "the node is stopping", "stopping")
         row = TaskRow(request.request_id, neighbour.node.id, target.agent_id, request.from_agent, None)
-        if (row.node_id, row.request_id) in self._running:
-            return
-        self._check_room(neighbour.node, target.agent_id)
-        known = await self._ledger.take(row)
-        if known is not None:
-            if known.result is not None:
-                self._start(self._answer, neighbour, known)
+        key = row.node_id, row.request_id
+        if key in self._running:
             return
         task = AdmittedTask(neighbour.node, envelope.origin, target.agent_id, request, envelope.chain)
-        scope = anyio.CancelScope()
-        self._running[row.node_id, row.request_id] = scope
+        self._check_room(task)
+        # Its place is taken before the disk is waited for: many may come at one time.
+        scope = self._running[key] = anyio.CancelScope()
         self._of_node[row.node_id] += 1
-        self._start(self._run, neighbour, task, row, scope)
+        begun = False
+        try:
+            known = await self._ledger.take(row)
+            if known is None:
+                self._post.check_paired(neighbour)
+                begun = self._group is not None
+        finally:
+            if not begun:
+                self._free(key)
+        if known is None:
+            self._start(self._run, neighbour, task, row, scope)
+        elif known.result is not None:
+            self._start(self._answer, neighbour, known)
 
-    def _check_room(self, node: KnownNode, agent_id: str) -> None:
+    def _check_room(self, task: AdmittedTask) -> None:
+        node, agent_id = task.node, task.agent_id
         if len(self._running) >= MAX_TASKS or self._of_node[node.id] >= MAX_TASKS_OF_NODE:
             raise TaskRefused(FederationCode.AGENT_BUSY, "too many tasks of other nodes are at work here", "full")
-        if not self._rate.take(f"{node.id}/{agent_id}"):
+        # All names of agents that it can't ask share one bucket, as it may make up as many as it likes.
+        there = self._offers(agent_id) and self._admission.tells(node, task.name, agent_id)
+        if not self._rate.take(f"{node.id}/{agent_id if there else ''}"):
             raise TaskRefused(FederationCode.AGENT_BUSY, "that node asks this agent too often", "rate")
+
+    def _free(self, key: tuple[str, str]) -> None:
+        if self._running.pop(key, None) is not None:
+            self._of_node[key[0]] -= 1
+
+    def forget(self, node_id: str) -> None:
+        """End the tasks of a node that is paired no more."""
+        for (whose, _), scope in [*self._running.items()]:
+            if whose == node_id:
+                scope.cancel()
 
     def take_cancel(self, neighbour: Neighbour, message: AgentMessage) -> None:
         """End a task that its own node wants no more.
@@ -179,9 +206,10 @@ class Working:
 
     async def _resend(self, neighbour: Neighbour) -> None:
         try:
-            for row in await self._ledger.unheard(neighbour.node.id):
-                if not await self._answer(neighbour, row):
-                    return
+            while rows := await self._ledger.unheard(neighbour.node.id):
+                for row in rows:
+                    if not await self._answer(neighbour, row):
+                        return
         finally:
             self._sending.discard(neighbour.node.id)
 
@@ -192,7 +220,7 @@ class Working:
         try:
             with scope:
                 await self._tell("task", {**told, "state": "started"})
-                self._statuses.begin(row.agent_id, task.request.task.task_id, row.node_id)
+                self._statuses.begin(row.agent_id, task.request.task.task_id, key)
                 self._changed()
                 result = await self._result(neighbour, task)
             if result is None:
@@ -200,14 +228,16 @@ class Working:
             took = {"duration_ms": int((self._steady() - began) * 1000)}
             result = result.model_copy(update={"metadata": {**result.metadata, **took}})
         finally:
-            self._running.pop(key, None)
-            self._of_node[row.node_id] -= 1
+            self._free(key)
             failed = result is None or (not result.success and "error_code" not in result.metadata)
-            self._statuses.end(row.agent_id, task.request.task.task_id, failed=failed)
+            self._statuses.end(row.agent_id, key, failed=failed)
             self._changed()
         ended = TaskRow(row.request_id, row.node_id, row.agent_id, row.requester, result)
         with anyio.CancelScope(shield=True):
-            await self._ledger.end(ended)
+            try:
+                await self._ledger.end(ended)
+            except SubletError as error:  # it is told at once all the same: after a kill it is told as interrupted
+                log.error("a result is not in the journal", request=row.request_id, reason=error.message)
         code = result.metadata.get("error_code")
         await self._tell("task", {**told, "state": "done" if result.success else "failed", "code": code})
         await self._answer(neighbour, ended)
@@ -215,13 +245,7 @@ class Working:
     async def _result(self, neighbour: Neighbour, task: AdmittedTask) -> TaskResult:
         """Return what came of a task, whatever it is."""
         try:
-            if not self._offers(task.agent_id):
-                raise TaskRefused(FederationCode.AGENT_NOT_FOUND, f"there is no agent {task.agent_id} here")
-            payload = task.request.task
-            if payload.model:
-                # Our agents have the model that their owner chose; to work with another one would be a lie.
-                raise TaskRefused(FederationCode.INVALID_PAYLOAD, "the model of an agent here is its owner's", "model")
-            await self._admission.task(task, self._settings().room.namespace)
+            await self._admit(task)
             async with deadlines.timeout(task.request.seconds):
                 return await self._worked(neighbour, task)
         except TaskRefused as refusal:
@@ -237,6 +261,21 @@ class Working:
             return TaskResult(
                 success=False, output=words, exit_code=_exit_code(error), metadata={"code": str(error.code)}
             )
+
+    async def _admit(self, task: AdmittedTask) -> None:
+        """Return if a task may be started. Of an agent that a rule hides the same is said as of one that is none."""
+        nobody = TaskRefused(FederationCode.AGENT_NOT_FOUND, f"there is no agent {task.agent_id} here")
+        if not self._offers(task.agent_id):
+            raise nobody
+        try:
+            await self._admission.task(task, self._settings().room.namespace)
+        except SubletError as error:
+            if error.code is LocalCode.NOT_FOUND:
+                raise nobody from None
+            raise
+        if task.request.task.model:
+            # Our agents have the model that their owner chose; to work with another one would be a lie.
+            raise TaskRefused(FederationCode.INVALID_PAYLOAD, "the model of an agent here is its owner's", "model")
 
     async def _worked(self, neighbour: Neighbour, task: AdmittedTask) -> TaskResult:
         said, told_at = "", 0.0
@@ -260,7 +299,8 @@ class Working:
             payload={"request_id": task.request.request_id, "text": text},
             timestamp=rfc3339_of(self._wall()),
         )
-        await self._post.send(neighbour, [message], sender=task.agent_id)
+        with suppress(TaskRefused):
+            await self._post.send(neighbour, [message], sender=task.agent_id)
 
     async def _answer(self, neighbour: Neighbour, row: TaskRow) -> bool:
         """Send a result; return whether the node has it. One that is not reached gets it once it is greeted."""
@@ -285,7 +325,7 @@ class Working:
                 [response.model_copy(update={"result": failure_result(refusal.code, refusal.message)})],
                 sender=row.agent_id,
             )
-        if receipt is None or (receipt.refusal is not None and receipt.refusal.code is FederationCode.AGENT_BUSY):
+        if receipt is None or (receipt.refusal is not None and receipt.refusal.code in LATER):
             return False
         await self._ledger.heard(row)
         return True

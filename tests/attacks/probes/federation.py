@@ -106,6 +106,7 @@ PROBES: list[Probe] = [
             "federation.presence:Presence.leave",
             "federation.asking:Asking._asked",
             "federation.asking:Asking._sent_first",
+            "federation.working:Working._resend",
         ],
         throw=throwing(
             test_nodes.test_a_silent_node_is_gone_after_a_time_and_comes_back,

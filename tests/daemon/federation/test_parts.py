@@ -94,6 +94,53 @@ async def test_what_is_old_or_too_large_is_forgotten_and_what_is_damaged_was_don
         assert {row.request_id: row.result for row in await found.unheard("node-a")}["r2"] == FORGOTTEN
 
 
+async def test_who_takes_no_results_gets_no_further_task_and_the_others_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledgers, "MAX_UNHEARD", 3)
+    monkeypatch.setattr(ledgers, "MAX_ROWS", 2)
+    async with ledger(tmp_path) as found:
+        rows = [TaskRow(f"r{number}", "node-a", "a", "x@y", None) for number in range(4)]
+        for row in rows[:3]:
+            assert await found.take(row) is None
+            await found.end(ended(row))
+        with pytest.raises(SubletError) as refused:
+            await found.take(rows[3])
+        assert refused.value.code is LocalCode.UNAVAILABLE
+        assert await found.take(rows[0]) == ended(rows[0])  # what it has asked before is answered
+        assert await found.take(TaskRow("r3", "node-b", "a", "x@y", None)) is None
+        assert len(await found.unheard("node-a")) == 2
+        await found.heard(rows[0])
+        assert await found.take(rows[3]) is None
+
+
+class FullOnce:
+    """A database whose disk is full at one commit."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self.full = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        if statement == "COMMIT" and self.full:
+            self.full = False
+            raise sqlite3.OperationalError("database or disk is full")
+        return self._db.execute(statement, *values)
+
+
+async def test_a_disk_that_was_full_once_leaves_nothing_open(tmp_path: Path) -> None:
+    async with ledger(tmp_path) as found:
+        assert found._db is not None
+        found._db = cast(sqlite3.Connection, FullOnce(found._db))
+        with pytest.raises(SubletError) as refused:
+            await found.take(ROW)
+        assert refused.value.code is LocalCode.UNAVAILABLE
+        assert await found.take(ROW) is None
+
+
 async def test_the_first_key_of_a_name_keeps_it(tmp_path: Path) -> None:
     async with ledger(tmp_path) as found:
         assert await found.bind(KITCHEN, "SHA256:a") is None

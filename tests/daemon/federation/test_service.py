@@ -103,6 +103,10 @@ async def test_a_name_means_one_agent_and_a_capability_the_best_that_may_be_used
             assert refused.value.code is LocalCode.NOT_FOUND
         hidden = {**denied, "resource": "bob", "hide": True}
         assert (await service(ann, hidden).find(Find(to=B), HUMAN)).peer is None
+        with pytest.raises(SubletError) as refused:
+            await service(ann, {**hidden, "resource": "cat"}).find(Find(to="worker-2"), HUMAN)
+        assert refused.value.code is LocalCode.NOT_FOUND
+        assert "cat" not in refused.value.message + refused.value.hint
 
 
 async def test_a_task_is_given_here_and_elsewhere_with_all_that_was_said() -> None:

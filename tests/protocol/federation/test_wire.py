@@ -305,6 +305,27 @@ def test_the_page_of_a_node_is_signed_by_the_pinned_key() -> None:
             read_server(wrong, key, now=now)
 
 
+@pytest.mark.parametrize("number", ["1" + 400 * "0", str(1 << 53), "-1", "1.5", "true"])
+def test_a_time_that_is_no_number_of_milliseconds_is_refused_and_breaks_nothing(number: str) -> None:
+    raw = seal(envelope(), KEY)
+    told = raw.replace(b'"origin_server_ts":%d' % envelope().at_ms, b'"origin_server_ts":%s' % number.encode())
+    assert told != raw
+    with pytest.raises(TaskRefused, match="origin_server_ts"):
+        read_envelope(told).verified(PUBLIC, recipient=RECIPIENT, now=NOW)
+    page = seal_server(ServerPage(node_name("kitchen.local"), PUBLIC, 5, ("default",)), KEY)
+    with pytest.raises(TaskRefused, match="not valid"):
+        read_server(page.replace(b'"valid_until_ts":5', b'"valid_until_ts":%s' % number.encode()), PUBLIC, now=NOW)
+
+
+def test_what_another_version_wrote_is_refused_and_says_so() -> None:
+    raw = seal(envelope(), KEY).replace(b'"wire":1', b'"wire":2')
+    with pytest.raises(TaskRefused, match="another version"):
+        read_envelope(raw)
+    page = seal_server(ServerPage(node_name("kitchen.local"), PUBLIC, int(2e12), ("default",)), KEY)
+    with pytest.raises(TaskRefused, match="another version"):
+        read_server(page.replace(b'"wire":1', b'"wire":2'), PUBLIC, now=NOW)
+
+
 def test_failures_are_answered_by_the_five_codes_with_advice() -> None:
     assert set(ADVICE) == set(FederationCode)
     failed = failure_result(FederationCode.AGENT_BUSY, "busy", "full", current_task="task-123")

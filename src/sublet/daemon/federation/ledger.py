@@ -32,7 +32,9 @@ KEPT_UNHEARD_SECONDS: Final = 7 * 86_400.0
 MAX_BYTES_OF_NODE: Final = 64 << 20
 """Of results that are kept for one node; of the oldest beyond it only that they were done is known."""
 MAX_UNHEARD: Final = 1_000
-"""Results that are sent to a node at once when it is back."""
+"""Tasks of a node that are at work, or whose result it has not taken: with as many it gets no further one."""
+MAX_ROWS: Final = 16
+"""Results that are read at once, each of which may be as large as an envelope."""
 MAX_NAMES: Final = 4_096
 MAX_NAMES_OF_KEY: Final = 8
 PRUNE_EVERY: Final = 100
@@ -42,6 +44,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+_KNOWN: Final = "SELECT * FROM tasks WHERE node = ? AND request = ?"
 _PRUNE: Final = (
     "DELETE FROM tasks WHERE heard AND at < :heard",
     "DELETE FROM tasks WHERE NOT heard AND result IS NOT NULL AND at < :unheard",
@@ -87,16 +90,21 @@ class FederationLedger:
             self._taken += 1
             if self._taken % PRUNE_EVERY == 0:
                 self._prune(db)
+            # Through the index of what is unheard, since of what was heard there may be far more.
+            unheard = db.execute("SELECT count(*) FROM tasks WHERE heard = 0 AND +node = ?", (row.node_id,)).fetchone()
+            if unheard[0] >= MAX_UNHEARD and not db.execute(_KNOWN, (row.node_id, row.request_id)).fetchone():
+                raise SubletError(
+                    LocalCode.UNAVAILABLE,
+                    f"that node has not taken {MAX_UNHEARD} results yet",
+                    "It gets them as soon as it is reached.",
+                )
             added = db.execute(
                 "INSERT INTO tasks VALUES (?, ?, ?, ?, NULL, 0, ?) ON CONFLICT DO NOTHING",
                 (row.node_id, row.request_id, row.agent_id, row.requester, self._wall()),
             ).rowcount
             if added:
                 return None
-            found = db.execute(
-                "SELECT * FROM tasks WHERE node = ? AND request = ?", (row.node_id, row.request_id)
-            ).fetchone()
-            return _row(found)
+            return _row(db.execute(_KNOWN, (row.node_id, row.request_id)).fetchone())
 
         return await self._call(work)
 
@@ -120,7 +128,7 @@ class FederationLedger:
     async def unheard(self, node_id: str) -> Sequence[TaskRow]:
         """``Ledger.unheard``."""
         query = "SELECT * FROM tasks WHERE node = ? AND NOT heard AND result IS NOT NULL ORDER BY at LIMIT ?"
-        return await self._call(lambda db: [_row(one) for one in db.execute(query, (node_id, MAX_UNHEARD))])
+        return await self._call(lambda db: [_row(one) for one in db.execute(query, (node_id, MAX_ROWS))])
 
     async def interrupt(self, result: TaskResult) -> int:
         """``Ledger.interrupt``."""
@@ -159,13 +167,17 @@ class FederationLedger:
     def _in_transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._db is None:
             raise SubletError(LocalCode.UNAVAILABLE, "the journal of federation is closed", "Start the daemon.")
+        if self._db.in_transaction:  # one that could not be taken back
+            self._db.execute("ROLLBACK")
         self._db.execute("BEGIN IMMEDIATE")
         try:
             result = work(self._db)
+            self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            # A full or failing disk may have made SQLite roll back by itself.
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
         return result
 
     def _open(self) -> None:

@@ -196,7 +196,7 @@ class FederationService:
                     "`sublet agents --everywhere` lists what each can do.",
                 )
             return choice.address, choice.alias, choice.why
-        address = self._federation.target(to)
+        address = self._federation.target(to, lambda one: not self._hidden(one, caller))
         if address.node == self._federation.own.name:
             return address, None, "it is one of this node"
         neighbour = self._federation.neighbours.by_name(address.node)
@@ -204,6 +204,13 @@ class FederationService:
         if neighbour is None or self._gate.hides(caller, Action.DELEGATION_CREATE, neighbour.node.alias):
             return address, None, "no node is known by that name"
         return address, alias, f"{alias} is what its node is called here"
+
+    def _hidden(self, address: AgentAddress, caller: Subject) -> bool:
+        """Tell whether a caller must not know of an agent, as the list of all agents leaves it out."""
+        if address.node == self._federation.own.name:
+            return self._gate.hides(caller, Action.AGENT_DISPATCH, address.agent_id)
+        neighbour = self._federation.neighbours.by_name(address.node)
+        return neighbour is not None and self._gate.hides(caller, Action.DELEGATION_CREATE, neighbour.node.alias)
 
     @serves(ASK_AGENT)
     async def ask(self, request: AskAgent, caller: Subject) -> AsyncGenerator[TaskBegun | AskOutput | TaskAnswer, None]:

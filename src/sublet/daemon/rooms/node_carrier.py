@@ -10,16 +10,17 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import anyio
 import anyio.to_thread
 from anyio.streams.memory import MemoryObjectSendStream
 
-from sublet import deadlines
 from sublet.federation.ports import KnownNode, What
 from sublet.messaging.ports.network import ANYBODY
+from sublet.protocol.federation.envelope import MAX_ENVELOPE_BYTES
 from sublet.tasks import start_alone
 
 if TYPE_CHECKING:
@@ -36,8 +37,19 @@ MAX_PENDING: Final = 1_024
 """Of what all of them have asked."""
 MAX_BLOCKED: Final = 16
 """Questions and answers that wait for congested links at one time."""
+MAX_BLOCKED_OF_PEER: Final = 2
+"""Of them of one peer, so that one that reads nothing leaves room for the others."""
 
+T = TypeVar("T")
 Answer = Callable[[What, bytes, str], Awaitable[bytes]]
+
+
+@dataclass(slots=True)
+class _Share:
+    """What of the threads one peer may have, and how many wait for it or are in it."""
+
+    room: anyio.Semaphore
+    users: int = 0
 
 
 class NodeCarrier:
@@ -49,6 +61,8 @@ class NodeCarrier:
         self._changed: Callable[[], None] = lambda: None
         self._come: MemoryObjectSendStream[tuple[What, AskedOfUs]] | None = None
         self._blocked = anyio.CapacityLimiter(MAX_BLOCKED)
+        self._shares: dict[str, _Share] = {}
+        """By peer, of those for whose links something waits."""
         self._lock = threading.Lock()
         self._pending = Counter[str]()
         self._ends: list[Callable[[], None]] = []
@@ -59,11 +73,20 @@ class NodeCarrier:
 
     async def serve(self) -> None:
         """Answer what comes, until cancelled."""
-        self._come, come = anyio.create_memory_object_stream[tuple[What, "AskedOfUs"]](MAX_PENDING)
+        send, come = anyio.create_memory_object_stream[tuple[What, "AskedOfUs"]](MAX_PENDING)
+        self._come = send
         async with anyio.create_task_group() as group:
-            with self._come, come:
-                async for what, query in come:
-                    start_alone(group, "an answer to a node", self._give, what, query)
+            with come:
+                try:
+                    async for what, query in come:
+                        start_alone(group, "an answer to a node", self._give, what, query)
+                finally:
+                    self._come = None
+                    send.close()
+                    for _ in range(come.statistics().current_buffer_used):
+                        _, left = come.receive_nowait()  # nobody answers it any more
+                        self._over(left)
+                        left.drop()
 
     @contextmanager
     def attached(self, network: ZenohNetwork) -> Iterator[None]:
@@ -100,24 +123,25 @@ class NodeCarrier:
         def heard(answer: bytes | None, replier: str = "") -> None:
             _soon(loop, lambda: None if answered.done() else answered.set_result(answer))
 
-        end = await anyio.to_thread.run_sync(
-            lambda: network.ask(node.id, KEYS[what], payload, ASK_SECONDS, heard), limiter=self._blocked
-        )
-        try:
-            async with deadlines.timeout(ASK_SECONDS):
+        with anyio.move_on_after(ASK_SECONDS):
+            end = await self._in_thread(node.id, lambda: network.ask(node.id, KEYS[what], payload, ASK_SECONDS, heard))
+            try:
                 return await answered
-        except TimeoutError:
-            return None
-        finally:
-            end()
+            finally:
+                end()
+        return None
 
     def _tell_changed(self) -> None:
         self._changed()
 
     def _came(self, loop: asyncio.AbstractEventLoop, what: What, query: AskedOfUs) -> None:
-        """Take a question, in Zenoh's thread: it only hands over. One of a link that proves nobody is dropped."""
+        """Take a question, in Zenoh's thread: it only hands over.
+
+        One of a link that proves nobody is dropped, and one that is larger than any that is answered.
+        """
         with self._lock:
-            if query.peer == ANYBODY or self._pending[query.peer] >= MAX_PENDING_OF_PEER:
+            too_large = len(query.payload) > MAX_ENVELOPE_BYTES
+            if too_large or query.peer == ANYBODY or self._pending[query.peer] >= MAX_PENDING_OF_PEER:
                 query.drop()
                 return
             self._pending[query.peer] += 1
@@ -139,9 +163,21 @@ class NodeCarrier:
                 query.drop()
                 return
             said = await self._answer(what, query.payload, query.peer)
-            await anyio.to_thread.run_sync(query.reply, said, limiter=self._blocked)
+            await self._in_thread(query.peer, lambda: query.reply(said))
         finally:
             self._over(query)
+
+    async def _in_thread(self, peer: str, call: Callable[[], T]) -> T:
+        """Do in a thread what waits while the link of a peer is congested; no peer has all threads."""
+        share = self._shares.setdefault(peer, _Share(anyio.Semaphore(MAX_BLOCKED_OF_PEER)))
+        share.users += 1
+        try:
+            async with share.room:
+                return await anyio.to_thread.run_sync(call, limiter=self._blocked)
+        finally:
+            share.users -= 1
+            if not share.users:
+                del self._shares[peer]
 
     def _over(self, query: AskedOfUs) -> None:
         with self._lock:

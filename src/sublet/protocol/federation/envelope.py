@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final, TypeGuard, cast
 
 import rfc8785
 from nacl.exceptions import BadSignatureError
@@ -40,6 +40,8 @@ MAX_SERVER_BYTES: Final = 4 << 10
 WIRE: Final = 1
 KEY_ID: Final = "ed25519:0"
 BATCH: Final = "batch"
+MAX_MS: Final = 1 << 53
+"""No number beyond it has a canonical form, and one of hundreds of digits can't even be divided."""
 _EVENT_DOMAIN: Final = b"sublet/federation-event/1\n"
 _SERVER_DOMAIN: Final = b"sublet/federation-server/1\n"
 _ID = Pattern(r"\$[A-Za-z0-9._:-]{1,127}\Z")
@@ -168,6 +170,8 @@ def read_envelope(raw: bytes) -> SignedEnvelope:
     document = _parsed(raw, MAX_ENVELOPE_BYTES)
     ours, at_ms = _mapping(document.get("sublet")), document.get("origin_server_ts")
     node, recipient = ours.get("node"), ours.get("recipient")
+    if ours.get("wire") != WIRE:
+        raise _refused(f"sublet.wire is not {WIRE}: another version wrote it, or nobody signed it", "wire")
     shapes = {"event_id": _ID, "room_id": _ROOM, "sender": _SENDER}
     for name, shape in shapes.items():
         value = document.get(name)
@@ -175,7 +179,7 @@ def read_envelope(raw: bytes) -> SignedEnvelope:
             raise _refused(f"{name} is missing or malformed")
     if not isinstance(document.get("type"), str) or not isinstance(document.get("content"), dict):
         raise _refused("type or content is missing or malformed")
-    if not isinstance(at_ms, int) or isinstance(at_ms, bool):
+    if not _is_ms(at_ms):
         raise _refused("origin_server_ts is missing or malformed")
     if not isinstance(node, str) or not _NODE_ID.fullmatch(node):
         raise _refused("sublet.node is missing or malformed: an unsigned event is none's")
@@ -225,8 +229,10 @@ def read_server(raw: bytes, public_key: bytes, *, now: float) -> ServerPage:
     """
     document = _parsed(raw, MAX_SERVER_BYTES)
     name, until = _origin(document.get("server_name")), document.get("valid_until_ts")
+    if _mapping(document.get("sublet")).get("wire") != WIRE:
+        raise _refused(f"sublet.wire of its page is not {WIRE}: another version wrote it", "wire")
     shown = _mapping(_mapping(document.get("verify_keys")).get(KEY_ID)).get("key")
-    if not isinstance(until, int) or isinstance(until, bool) or until / 1000 < now:
+    if not _is_ms(until) or until / 1000 < now:
         raise _refused("the page of that node is not valid any more", "clock")
     if not isinstance(shown, str) or unb64(shown, KEY_BYTES) != public_key:
         raise _refused("the page of that node tells another key than the pinned one", "signature")
@@ -297,6 +303,10 @@ def _fits(said: Mapping[str, JsonValue], signature: bytes, public_key: bytes, do
     except (BadSignatureError, ValueError):
         return False
     return True
+
+
+def _is_ms(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_MS
 
 
 def _mapping(value: object) -> Mapping[str, JsonValue]:

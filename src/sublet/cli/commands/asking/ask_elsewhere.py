@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+import typer
+
 from sublet.cli.errors import Exit
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
@@ -18,12 +20,18 @@ MAX_PIECE_CHARS = 1 << 20
 
 
 def addressed(text: str) -> tuple[str, str] | None:
-    """Return the address and the rest of what begins ``@AGENT@NODE``; None where it begins otherwise."""
-    first, _, rest = text.strip().partition(" ")
+    """Return the address and the rest of what begins ``@AGENT@NODE``; None where it begins otherwise.
+
+    Raises:
+        typer.BadParameter: nothing stands behind the address.
+    """
+    first, *rest = text.split(None, 1)[:2] or [""]
     name = first.rstrip(":,")
-    if not name.startswith("@") or "@" not in name[1:] or not rest.strip():
+    if not name.startswith("@") or "@" not in name[1:]:
         return None
-    return name[1:], rest.strip()
+    if not rest:
+        raise typer.BadParameter(f"say what {clean(name)} is to do, behind its address")
+    return name[1:], rest[0].strip()
 
 
 async def ask_elsewhere(
