@@ -69,8 +69,8 @@ class Carries(Protocol):
     def count(self, sid: str, frames: int, size: int = 0) -> None:
         """Count what a connection has caused."""
 
-    def owe(self, sid: str, size: int) -> bool:
-        """Count bytes that a connection is to read."""
+    def has_room(self, sid: str, size: int) -> bool:
+        """Tell whether a connection reads enough to be sent so many bytes more."""
 
 
 class Desk:
@@ -236,7 +236,7 @@ class Desk:
             finally:
                 carrier.forget(call.computer, answer)
             error, result = _result(asked, said)
-            if not carrier.owe(call.agent, _size(result)):
+            if not carrier.has_room(call.agent, _size(result)):
                 error = "the Agent does not read"
             return result
         finally:

@@ -116,7 +116,7 @@ class Gate:
         async def replayed() -> Message:
             return left.pop() if left else await receive()
 
-        await self._inner(scope, replayed, self._sent(line, send))
+        await self._inner(scope, replayed, send)
 
     def _check(self, line: Line, packet: str) -> None:
         """Raise where a packet is refused: a stranger connects, and nothing else."""
@@ -147,10 +147,12 @@ class Gate:
 
         async def counted(message: Message) -> None:
             payload = message.get("text") or message.get("body") or b""
-            if payload and not line.session:
-                self._opened(line, payload if isinstance(payload, str) else payload.decode("utf-8", "replace"))
+            text = payload if isinstance(payload, str) else payload.decode("utf-8", "replace")
+            if text and not line.session:
+                self._opened(line, text)
             await send(message)
-            line.left(len(payload))
+            if text:
+                line.left(len(text), text.count(_SEPARATOR) + 1)
 
         return counted
 

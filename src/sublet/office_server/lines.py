@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 import anyio
+import structlog
 
 MAX_STRANGERS: Final = 64
 STRANGER_SECONDS: Final = 10.0
@@ -25,6 +26,10 @@ BYTES_PER_SECOND: Final = 16 << 20
 BYTES_AT_ONCE: Final = 64 << 20
 MAX_OWED_BYTES: Final = 64 << 20
 """What waits to be read by one member; beyond it, its connection is ended."""
+PACKET_BYTES: Final = 512
+"""What a packet that waits costs besides its text."""
+
+log = structlog.get_logger(__name__)
 
 
 class Pace:
@@ -61,7 +66,7 @@ class Line:
         self.since = anyio.current_time()
         self.pace = Pace()
         self.owed = 0
-        """Bytes that were handed over for it and have not left yet, at most some too many."""
+        """What was handed over for it and has not left yet: bytes, and ``PACKET_BYTES`` for each packet."""
         self._grow: Callable[[], None] | None = None
         self._abort: Callable[[], None] | None = None
         self._known = False
@@ -97,9 +102,24 @@ class Line:
         if self._abort is not None:
             self._abort()
 
-    def left(self, size: int) -> None:
-        """Count bytes that have left."""
-        self.owed = max(0, self.owed - size)
+    def owe(self, size: int) -> bool:
+        """Count a packet of ``size`` bytes that is to leave; False where it reads too little, and is ended for it."""
+        if not self.has_room(size):
+            return False
+        self.owed += size + PACKET_BYTES
+        return True
+
+    def has_room(self, size: int) -> bool:
+        """Tell whether it reads enough for a packet of ``size`` bytes more; where it does not, it is ended."""
+        if self.owed + size + PACKET_BYTES <= MAX_OWED_BYTES:
+            return True
+        log.warning("a member of an office does not read what it is sent", bytes=self.owed)
+        self.abort()
+        return False
+
+    def left(self, size: int, packets: int = 1) -> None:
+        """Count packets of ``size`` bytes together that have left."""
+        self.owed = max(0, self.owed - size - packets * PACKET_BYTES)
 
 
 class Lines:

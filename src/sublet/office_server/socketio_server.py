@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import anyio
+import engineio
 import socketio
 import socketio.packet
 import structlog
 from starlette.types import ASGIApp
 
-from sublet.office_server.lines import MAX_OWED_BYTES, Line, Lines
+from sublet.office_server.lines import Line, Lines
 from sublet.offices.seats import Cut, Effect, Tell
 from sublet.protocol.bounded_json import BadJson, parse_json
 from sublet.protocol.canonical import JsonValue
@@ -37,9 +38,6 @@ _RESERVED: Final = frozenset({"connect", "disconnect", "__disconnect_final"})
 LOOK_SECONDS: Final = 1.0
 LAST_WORDS_SECONDS: Final = 0.5
 """How long what was said to a connection that is cut may take to leave."""
-NOTICE_BYTES: Final = 512
-"""What a notice counts, which holds two names and an id."""
-
 log = structlog.get_logger(__name__)
 
 
@@ -110,6 +108,23 @@ class _Manager(socketio.AsyncManager):  # type: ignore[misc]  # the library has 
             del waiting[number]
 
 
+class _Engine(engineio.AsyncServer):  # type: ignore[misc]  # the library has no types
+    """Counts each packet with the line that has to read it: its queue has no bound."""
+
+    lines: Lines
+
+    async def send_packet(self, sid: str, pkt: Any) -> None:
+        """Send a packet, unless its connection reads too little."""
+        line = self.lines.get(sid)
+        if line is None or line.owe(len(pkt.data) if isinstance(pkt.data, str) else 0):
+            await super().send_packet(sid, pkt)
+
+
+class _Server(socketio.AsyncServer):  # type: ignore[misc]  # the library has no types
+    def _engineio_server_class(self) -> type[_Engine]:
+        return _Engine
+
+
 class SocketIoServer:
     """Serves the namespace of offices.
 
@@ -128,7 +143,7 @@ class SocketIoServer:
         quiet = logging.getLogger("sublet.offices.transport")
         # It logs what clients send, and a client may send its token.
         quiet.disabled = True
-        self._sio = socketio.AsyncServer(
+        self._sio = _Server(
             async_mode="asgi",
             client_manager=self._manager,
             serializer=_Packet,
@@ -141,6 +156,7 @@ class SocketIoServer:
             ping_timeout=PING_TIMEOUT_SECONDS,
             max_http_buffer_size=1 << 30,  # the gate bounds each frame by who sends it
         )
+        self._sio.eio.lines = lines
         self._sio.on("connect", self._connected, namespace=NAMESPACE)
         self._sio.on("disconnect", self._gone, namespace=NAMESPACE)
         self._sio.on("*", self._event, namespace=NAMESPACE)
@@ -158,7 +174,7 @@ class SocketIoServer:
 
         False is returned where it can't be sent.
         """
-        if not self.owe(sid, size):
+        if not self.has_room(sid, size):
             return False
         await self._sio.emit(event, data, to=sid, namespace=NAMESPACE, callback=answered)
         return True
@@ -172,10 +188,10 @@ class SocketIoServer:
         if (line := self._line(sid)) is not None:
             line.pace.spend(frames, size)
 
-    def owe(self, sid: str, size: int) -> bool:
-        """Count bytes that are to be read by a connection; False where it reads too little, and is cut for it."""
+    def has_room(self, sid: str, size: int) -> bool:
+        """Tell whether a connection reads enough for so many bytes more; where it does not, it is cut for it."""
         line = self._line(sid)
-        return line is not None and self._owe(line, size)
+        return line is not None and line.has_room(size)
 
     async def serve(self) -> None:
         """Carry out effects, and look after strangers, until cancelled."""
@@ -207,9 +223,8 @@ class SocketIoServer:
     async def _carry_out_one(self, effect: Effect) -> None:
         match effect:
             case Tell(sids, event, data):
-                there = [sid for sid in sids if self.owe(sid, NOTICE_BYTES)]
-                if there:
-                    await self._sio.emit(event, data, to=there, namespace=NAMESPACE)
+                if sids:  # to nobody would be to all
+                    await self._sio.emit(event, data, to=list(sids), namespace=NAMESPACE)
             case Cut(sid, why):
                 log.info("a member of an office is cut off", reason=why)
                 line = self._line(sid)
@@ -235,14 +250,6 @@ class SocketIoServer:
 
     def _line(self, sid: str) -> Line | None:
         return self._lines.get(str(self._manager.eio_sid_from_sid(sid, NAMESPACE)))
-
-    def _owe(self, line: Line, size: int) -> bool:
-        if line.owed + size > MAX_OWED_BYTES:
-            log.warning("a member of an office does not read what it is sent", bytes=line.owed)
-            line.abort()
-            return False
-        line.owed += size
-        return True
 
     async def _connected(self, sid: str, _: object, auth: object = None) -> bool:
         secret = auth.get(TOKEN_FIELD) if isinstance(auth, dict) else None
