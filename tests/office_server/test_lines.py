@@ -31,7 +31,7 @@ async def test_whatever_waits_for_a_member_counts_answers_too(monkeypatch: pytes
     monkeypatch.setattr(module, "MAX_OWED_BYTES", 3 * (PACKET_BYTES + 100))
     lines, line, ended = Lines(), Line(), list[bool]()
     engine = SocketIoServer(lines, Deaf())._sio.eio
-    line.carried_by(None, lambda: ended.append(True))
+    assert line.carried_by(None, lambda: ended.append(True))
     lines.opened("s", line)
     engine.sockets["s"] = waiting = AsyncSocket(engine, "s")
     for _ in range(3):
@@ -51,4 +51,4 @@ async def test_who_reads_what_it_is_told_is_never_cut(monkeypatch: pytest.Monkey
         for _ in range(60):
             assert await bob.call("server:update_config", {"computer": "bob"}) == []
             assert await alice.call("server:tool_call_cancel", {"agent": "alice", "req_id": "x"}) == []
-        assert [event for event, _ in alice.seen].count("notify:update_config") == 60
+        assert [event for event, _ in await alice.quiet()].count("notify:update_config") == 60

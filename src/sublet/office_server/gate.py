@@ -28,6 +28,11 @@ MAX_PACKETS: Final = 16
 """Of one body, as Engine.IO has it."""
 OPEN_CHARS: Final = 4_096
 _SEPARATOR: Final = "\x1e"
+_OVERLAP: Final[tuple[int, Mapping[str, JsonValue]]] = (
+    400,
+    {"code": 400, "message": "This session has such a request already"},
+)
+"""Each one that waits holds a connection, and what it has brought."""
 
 
 class Gate:
@@ -57,12 +62,23 @@ class Gate:
             status, body = refusal
             await _refuse(scope, receive, send, status, body)
         elif scope["type"] == "websocket":
-            line.carried_by(scope["state"].get(GROW_KEY), scope["state"].get(ABORT_KEY))
-            await self._inner(scope, self._frames(line, receive), self._sent(line, send))
+            if not line.carried_by(scope["state"].get(GROW_KEY), scope["state"].get(ABORT_KEY)):
+                await _refuse(scope, receive, send, *_OVERLAP)
+                return
+            try:
+                await self._inner(scope, self._frames(line, receive), self._sent(line, send))
+            finally:
+                line.dropped()
+        elif scope["method"] in line.busy:
+            await _refuse(scope, receive, send, *_OVERLAP)
         else:
             if line.known:
                 mark_known(scope.get("state"))
-            await self._http(scope, line, receive, send)
+            line.busy.add(scope["method"])
+            try:
+                await self._http(scope, line, receive, send)
+            finally:
+                line.busy.discard(scope["method"])
 
     def _look(self, scope: Scope) -> tuple[Line | None, tuple[int, Mapping[str, JsonValue]]]:
         """Return the line of a request, or else the status and body that refuse it."""

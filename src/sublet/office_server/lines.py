@@ -26,6 +26,8 @@ BYTES_PER_SECOND: Final = 16 << 20
 BYTES_AT_ONCE: Final = 64 << 20
 MAX_OWED_BYTES: Final = 64 << 20
 """What waits to be read by one member; beyond it, its connection is ended."""
+MAX_CARRIERS: Final = 4
+"""WebSockets of one session, one after another: a client upgrades once."""
 PACKET_BYTES: Final = 512
 """What a packet that waits costs besides its text."""
 
@@ -67,6 +69,9 @@ class Line:
         self.pace = Pace()
         self.owed = 0
         """What was handed over for it and has not left yet: bytes, and ``PACKET_BYTES`` for each packet."""
+        self.busy: set[str] = set()
+        """Methods of its HTTP requests that are being answered: one of each at a time, as Engine.IO has it."""
+        self._carried, self._carriers = False, 0
         self._grow: Callable[[], None] | None = None
         self._abort: Callable[[], None] | None = None
         self._known = False
@@ -81,11 +86,23 @@ class Line:
         """Of one frame or body."""
         return MAX_FRAME_BYTES if self._known else STRANGER_BYTES
 
-    def carried_by(self, grow: Callable[[], None] | None, abort: Callable[[], None] | None) -> None:
-        """Take a WebSocket: ``grow`` lets it take larger frames, once the line is known; ``abort`` ends it at once."""
+    def carried_by(self, grow: Callable[[], None] | None, abort: Callable[[], None] | None) -> bool:
+        """Take a WebSocket: ``grow`` lets it take larger frames, once the line is known; ``abort`` ends it at once.
+
+        False is returned where it has one, or has had too many: what is not held here could not be ended.
+        """
+        if self._carried or self._carriers >= MAX_CARRIERS:
+            return False
+        self._carried = True
+        self._carriers += 1
         self._grow, self._abort = grow, abort
         if self._known and grow is not None:
             grow()
+        return True
+
+    def dropped(self) -> None:
+        """Take note that its WebSocket is over."""
+        self._carried, self._grow, self._abort = False, None, None
 
     def become_known(self) -> None:
         """Take note that it has shown a token."""
