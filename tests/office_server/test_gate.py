@@ -39,7 +39,7 @@ async def test_a_session_is_known_by_its_first_packet_and_its_bodies_are_checked
         assert (await client.get(url)).status_code == 200
         assert lines.sessions() == ["s1"]
         assert (await client.post(f"{url}&sid=s1", content='40/smcp,{"token":"x"}')).status_code == 200
-        for refused in ('42/smcp,["x"]', "\x1e".join(["3"] * 17), "b64", ""):
+        for refused in ('42/smcp,["x"]', "\x1e".join(["3"] * 17), "b64", "", "2probe", "5"):
             assert (await client.post(f"{url}&sid=s1", content=refused)).status_code == 400
         assert inner.bodies[-1] == b'40/smcp,{"token":"x"}'
         line = lines.get("s1")

@@ -240,6 +240,8 @@ FRAMES: Final[Mapping[str, str | bytes]] = {
     "an opening of a server": '0{"sid":"x"}',
     "an empty frame": "",
     "no packet": "x",
+    "a probe without an upgrade": "2probe",
+    "an upgrade of nothing": "5",
     "a long number": "42/smcp," + "9" * 200 + '["server:join_office"]',
 }
 
@@ -322,6 +324,9 @@ async def test_a_handshake_is_refused_with_its_body(attempt: Try, status: int, c
         ("GET", "EIO=4&transport=polling&a2c_version=0.4.0", {"Origin": "http://evil.example"}, 403),
         ("GET", "EIO=4&transport=polling&a2c_version=0.4.0&j=0", {}, 400),
         ("GET", "EIO=4&transport=polling&a2c_version=0.4.0&sid=guessed", {}, 400),
+        ("GET", "EIO=4&transport=websocket&a2c_version=0.4.0", {}, 400),
+        ("GET", "EIO=4&transport=websocket&a2c_version=0.4.0", {"Upgrade": "websocket"}, 400),
+        ("GET", "EIO=4&transport=polling&a2c_version=0.4.0", {"Upgrade": "websocket"}, 400),
         ("GET", "EIO=3&transport=polling&a2c_version=0.4.0", {}, 400),
         ("GET", "EIO=4&transport=polling&a2c_version=0.4.0&x=" + "x" * 2_000, {}, 400),
         ("GET", "EIO=4&transport=polling&a2c_version=0.3.0", {}, 400),
@@ -356,6 +361,16 @@ async def test_a_strangers_frame_is_small() -> None:
     async with served() as here:
         client = await opened(here.url)
         await client.send("40/smcp," + json.dumps({"token": "x" * STRANGER_BYTES}))
+        await client.closed()
+
+
+async def test_a_stranger_sends_a_few_frames_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "STRANGER_FRAMES", 3)
+    async with served() as here:
+        client = await opened(here.url)
+        for _ in range(3):
+            assert await client.authenticate("9-mallory") is None
+        await client.send('40/smcp,{"token":"1-bob"}')
         await client.closed()
 
 

@@ -27,6 +27,7 @@ MAX_FIELDS: Final = 12
 MAX_PACKETS: Final = 16
 """Of one body, as Engine.IO has it."""
 OPEN_CHARS: Final = 4_096
+_UPGRADE: Final = ("2probe", "5")
 _SEPARATOR: Final = "\x1e"
 _OVERLAP: Final[tuple[int, Mapping[str, JsonValue]]] = (
     400,
@@ -99,6 +100,8 @@ class Gate:
             return None, (400, {"code": 400, "message": "Malformed query"})
         if len(text) > MAX_QUERY_CHARS or "j" in query:
             return None, (400, {"code": 400, "message": "Malformed query"})
+        if not _fits(scope["type"], query.get("transport", ["polling"]), headers):
+            return None, (400, {"code": 400, "message": "Invalid transport"})
         if (why := handshake_refusal(query.get(VERSION_FIELD, []), self._version)) is not None:
             return None, (400, why)
         if "sid" not in query:
@@ -137,10 +140,15 @@ class Gate:
     def _check(self, line: Line, packet: str) -> None:
         """Raise where a packet is refused: a stranger connects, and nothing else."""
         kind = read_frame(packet).kind
-        if not line.known and kind in (Kind.EVENT, Kind.ACK):
+        if packet in _UPGRADE:
+            raise BadFrame("nothing is upgraded here")
+        if not line.known and (kind in (Kind.EVENT, Kind.ACK) or not line.may_try()):
             raise BadFrame("it has shown no token")
 
     def _frames(self, line: Line, receive: Receive) -> Receive:
+        # A session that has begun comes to this WebSocket by an upgrade. Elsewhere each such frame would be answered.
+        awaited = list(_UPGRADE) if line.session else []
+
         async def checked() -> Message:
             await line.pace.wait()
             message = await receive()
@@ -150,7 +158,10 @@ class Gate:
             try:
                 if text is None:
                     raise BadFrame("it is binary")
-                self._check(line, text)
+                if not awaited:
+                    self._check(line, text)
+                elif text != awaited.pop(0):
+                    raise BadFrame("it is no upgrade")
             except BadFrame:
                 return {"type": "websocket.disconnect", "code": 1008}
             line.pace.spend(1, len(text))
@@ -180,6 +191,13 @@ class Gate:
                 return
             if isinstance(opened, dict) and isinstance(opened.get("sid"), str):
                 self._lines.opened(str(opened["sid"]), line)
+
+
+def _fits(kind: str, transport: list[str], headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a request says the transport that it is: the library would take another one for what it says."""
+    if kind == "websocket":
+        return transport == ["websocket"]
+    return transport == ["polling"] and headers.get(b"upgrade", b"").lower() != b"websocket"
 
 
 async def _body(receive: Receive, most: int) -> bytes | None:

@@ -15,6 +15,8 @@ import structlog
 MAX_STRANGERS: Final = 64
 STRANGER_SECONDS: Final = 10.0
 STRANGER_BYTES: Final = 16 << 10
+STRANGER_FRAMES: Final = 16
+"""In all, tokens that it tries among them; a client sends three at most before it is known."""
 SESSIONS_PER_SECOND: Final = 100.0
 SESSIONS_AT_ONCE: Final = 400.0
 """New sessions, of all clients together: the library keeps something of each for half a minute."""
@@ -75,6 +77,7 @@ class Line:
         self._grow: Callable[[], None] | None = None
         self._abort: Callable[[], None] | None = None
         self._known = False
+        self._tried = 0
 
     @property
     def known(self) -> bool:
@@ -104,9 +107,14 @@ class Line:
         """Take note that its WebSocket is over."""
         self._carried, self._grow, self._abort = False, None, None
 
+    def may_try(self) -> bool:
+        """Count a frame of a stranger; False where it has sent too many."""
+        self._tried += 1
+        return self._tried <= STRANGER_FRAMES
+
     def become_known(self) -> None:
         """Take note that it has shown a token."""
-        self._known = True
+        self._known, self._tried = True, 0
         if self._grow is not None:
             self._grow()
 
