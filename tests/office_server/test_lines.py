@@ -8,29 +8,15 @@ from engineio.async_socket import AsyncSocket
 from sublet.office_server import lines as module
 from sublet.office_server.lines import PACKET_BYTES, Line, Lines
 from sublet.office_server.socketio_server import SocketIoServer
-from sublet.protocol.canonical import JsonValue
-from support.office_client import served
+from support.office_client import Ears, served
 
 pytestmark = pytest.mark.anyio
-
-
-class Deaf:
-    """Hears nothing."""
-
-    def connected(self, sid: str, secret: str) -> bool:
-        return False
-
-    def gone(self, sid: str) -> None:
-        return
-
-    async def handle(self, sid: str, event: str, arguments: list[JsonValue]) -> JsonValue:
-        return None
 
 
 async def test_whatever_waits_for_a_member_counts_answers_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_OWED_BYTES", 3 * (PACKET_BYTES + 100))
     lines, line, ended = Lines(), Line(), list[bool]()
-    engine = SocketIoServer(lines, Deaf())._sio.eio
+    engine = SocketIoServer(lines, Ears())._sio.eio
     assert line.carried_by(None, lambda: ended.append(True))
     lines.opened("s", line)
     engine.sockets["s"] = waiting = AsyncSocket(engine, "s")

@@ -158,6 +158,7 @@ EVENTS: Final[Mapping[str, tuple[str, str, object, int]]] = {
     "an unknown event": ("1-alice", "server:close_office", {"office_id": OURS}, NOT_FOUND),
     "a notice of one's own": ("1-alice", "notify:leave_office", {"office_id": OURS, "computer": "bob"}, NOT_FOUND),
     "an event of the library": ("1-alice", "connect", {}, NOT_FOUND),
+    "an event for all": ("1-alice", "*", {}, NOT_FOUND),
     "an event without a name": ("1-alice", "", {}, NOT_FOUND),
 }
 
