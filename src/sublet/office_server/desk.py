@@ -99,7 +99,10 @@ class Desk:
         """``HearsMembers.connected``; several tokens, with spaces between, are for one office each."""
         secrets = secret.split(" ") if len(secret) <= MAX_SECRET_CHARS else []
         seats = [seat for seat in map(self._tokens.find, secrets[:MAX_TOKENS]) if seat is not None]
-        return len(seats) == len(secrets) and self._offices.connected(sid, seats)
+        if len(seats) != len(secrets) or not self._offices.connected(sid, seats):
+            return False
+        self._carry_out("", self._offices.crowded(sid))
+        return True
 
     def gone(self, sid: str) -> None:
         """``HearsMembers.gone``."""
