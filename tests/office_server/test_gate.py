@@ -87,6 +87,34 @@ class Waiting:
                 await anyio.sleep(0)
 
 
+class Saying:
+    """Answers what it is told to."""
+
+    def __init__(self) -> None:
+        self.says = b""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": self.says})
+
+
+async def test_messages_that_leave_are_owed_no_longer_and_nothing_else_counts() -> None:
+    inner, (lines, line) = Saying(), opened()
+    transport = httpx.ASGITransport(app=Gate(inner, lines, parse_version("0.4.0")))
+    for size in (2, 3):
+        assert line.owe(size)
+    owed = line.owed
+    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+        for method, says in (("GET", b"6"), ("GET", b'"Invalid"'), ("GET", b"2"), ("GET", b""), ("POST", b"4x")):
+            inner.says = says
+            answer = await client.request(method, f"/socket.io/?{QUERY}&sid=s1", content=b"3" if says == b"4x" else None)
+            assert answer.content == says
+            assert line.owed == owed
+        inner.says = b"4x\x1e2\x1e4yy"
+        await client.get(f"/socket.io/?{QUERY}&sid=s1")
+    assert line.owed == 0
+
+
 def opened() -> tuple[Lines, Line]:
     """Return lines with one session, ``s1``."""
     lines, line = Lines(), Line()

@@ -14,19 +14,22 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_whatever_waits_for_a_member_counts_answers_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_OWED_BYTES", 3 * (PACKET_BYTES + 100))
+    monkeypatch.setattr(module, "MAX_OWED_BYTES", 3 * (PACKET_BYTES + 101))
     lines, line, ended = Lines(), Line(), list[bool]()
     engine = SocketIoServer(lines, Ears())._sio.eio
     assert line.carried_by(None, lambda: ended.append(True))
+    line.become_known()
     lines.opened("s", line)
     engine.sockets["s"] = waiting = AsyncSocket(engine, "s")
     for _ in range(3):
         await engine.send("s", "x" * 100)
+    assert lines.overdue() == []
     assert ended == []
     await engine.send("s", "x")
     assert ended == [True]
+    assert lines.overdue() == ["s"], "also where it polls, and nothing could be ended at once"
     assert waiting.queue.qsize() == 3
-    line.left(3 * 100, 3)
+    line.left(3 * 101, 3)
     assert line.owed == 0
 
 

@@ -71,6 +71,8 @@ class Line:
         self.pace = Pace()
         self.owed = 0
         """What was handed over for it and has not left yet: bytes, and ``PACKET_BYTES`` for each packet."""
+        self.over = False
+        """Whether it has to end, also where it polls and has nothing that could be ended at once."""
         self.busy: set[str] = set()
         """Methods of its HTTP requests that are being answered: one of each at a time, as Engine.IO has it."""
         self._carried, self._carriers = False, 0
@@ -123,7 +125,8 @@ class Line:
         self._known, self.since = False, anyio.current_time()
 
     def abort(self) -> None:
-        """End its WebSocket, if it has one, whatever still waits to be read."""
+        """End it, its WebSocket at once, whatever still waits to be read."""
+        self.over = True
         if self._abort is not None:
             self._abort()
 
@@ -178,12 +181,13 @@ class Lines:
         return self._lines.get(session)
 
     def overdue(self) -> list[str]:
-        """Return the sessions of strangers that have to go: too old, or the oldest where there are too many."""
+        """Return the sessions that have to go: what is over, and strangers that are too old or too many, oldest first."""
         strangers = sorted((one for one in self._lines.values() if not one.known), key=lambda one: one.since)
         now = anyio.current_time()
         too_many = max(0, len(strangers) - MAX_STRANGERS)
         old = [one.session for one in strangers[too_many:] if now - one.since >= STRANGER_SECONDS]
-        return [one.session for one in strangers[:too_many]] + old
+        over = [one.session for one in self._lines.values() if one.over]
+        return over + [one.session for one in strangers[:too_many]] + old
 
     def sessions(self) -> list[str]:
         """Return the ids of all sessions."""

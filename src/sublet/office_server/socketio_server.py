@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import anyio
-import engineio
 import socketio
 import socketio.packet
 import structlog
@@ -122,23 +121,6 @@ class _Manager(socketio.AsyncManager):  # type: ignore[misc]  # the library has 
             del waiting[number]
 
 
-class _Engine(engineio.AsyncServer):  # type: ignore[misc]  # the library has no types
-    """Counts each packet with the line that has to read it: its queue has no bound."""
-
-    lines: Lines
-
-    async def send_packet(self, sid: str, pkt: Any) -> None:
-        """Send a packet, unless its connection reads too little."""
-        line = self.lines.get(sid)
-        if line is None or line.owe(len(pkt.data) if isinstance(pkt.data, str) else 0):
-            await super().send_packet(sid, pkt)
-
-
-class _Server(socketio.AsyncServer):  # type: ignore[misc]  # the library has no types
-    def _engineio_server_class(self) -> type[_Engine]:
-        return _Engine
-
-
 class SocketIoServer:
     """Serves the namespace of offices.
 
@@ -157,7 +139,7 @@ class SocketIoServer:
         quiet = logging.getLogger("sublet.offices.transport")
         # It logs what clients send, and a client may send its token.
         quiet.disabled = True
-        self._sio = _Server(
+        self._sio = socketio.AsyncServer(
             async_mode="asgi",
             client_manager=self._manager,
             serializer=_Packet,
@@ -170,7 +152,8 @@ class SocketIoServer:
             ping_timeout=PING_TIMEOUT_SECONDS,
             max_http_buffer_size=MAX_FRAME_BYTES,  # what clients are told; the gate bounds each by who sends it
         )
-        self._sio.eio.lines = lines
+        # Its queues have no bound, so each packet counts with the line that has to read it.
+        self._hand_on, self._sio.eio.send_packet = self._sio.eio.send_packet, self._hand_over
         self._sio.on("connect", self._connected, namespace=NAMESPACE)
         self._sio.on("disconnect", self._gone, namespace=NAMESPACE)
         self._sio.on("*", self._event, namespace=NAMESPACE)
@@ -249,6 +232,12 @@ class SocketIoServer:
                 if (line := self._line(sid)) is not None:
                     asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS, line.abort)
                 await self._sio.disconnect(sid, namespace=NAMESPACE)
+
+    async def _hand_over(self, session: str, packet: Any) -> None:
+        """Hand a packet over, unless its connection reads too little."""
+        line = self._lines.get(session)
+        if line is None or line.owe(1 + len(packet.data) if isinstance(packet.data, str) else 0):
+            await self._hand_on(session, packet)
 
     async def _look_after(self) -> None:
         for session in self._lines.overdue():
