@@ -181,7 +181,7 @@ class Lines:
         return self._lines.get(session)
 
     def overdue(self) -> list[str]:
-        """Return the sessions that have to go: what is over, and strangers that are too old or too many, oldest first."""
+        """Return the sessions that have to go: those that are over, and strangers that are too old or too many."""
         strangers = sorted((one for one in self._lines.values() if not one.known), key=lambda one: one.since)
         now = anyio.current_time()
         too_many = max(0, len(strangers) - MAX_STRANGERS)
