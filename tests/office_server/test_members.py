@@ -149,6 +149,30 @@ async def test_who_is_there_is_told_to_holders_of_a_token_before_they_join() -> 
         ]
 
 
+async def test_an_upload_goes_on_by_the_id_that_its_computer_gave_and_by_no_other() -> None:
+    async with served() as here:
+        bob, alice = await here.joined("1-bob"), await here.joined("1-alice")
+        bob.answers = {"client:put_blob": {"upload_id": "u", "chunk_offset": 0, "req_id": "r"}}
+
+        async def piece(**fields: object) -> bool:
+            """Send a piece, and return whether policy takes it for a later one."""
+            asked = {"agent": "alice", "req_id": "r", "computer": "bob", "blob": "", "eof": False, **fields}
+            assert (await alice.call("client:put_blob", asked))[0]["upload_id"] == "u"
+            return here.guard.asked[-1].goes_on
+
+        async with serving(bob):
+            assert not await piece(upload_id="u")
+            assert not await piece()
+            assert await piece(upload_id="u")
+            assert not await piece(upload_id="made up")
+            assert not await piece(upload_id=["u"])
+            assert await piece(upload_id="u", eof=True)
+            assert not await piece(upload_id="u")
+            assert await alice.call("server:leave_office", {"office_id": OURS}) == [True, None]
+            assert await alice.join("alice", Role.AGENT) == [True, None]
+            assert not await piece(upload_id="u")
+
+
 @pytest.mark.parametrize("size", [100_000, 1_500_000, 3_900_000])
 async def test_a_large_result_drops_nobody(size: int) -> None:
     async with served() as here:

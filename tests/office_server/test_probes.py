@@ -158,6 +158,7 @@ EVENTS: Final[Mapping[str, tuple[str, str, object, int]]] = {
     "an unknown event": ("1-alice", "server:close_office", {"office_id": OURS}, NOT_FOUND),
     "a notice of one's own": ("1-alice", "notify:leave_office", {"office_id": OURS, "computer": "bob"}, NOT_FOUND),
     "an event of the library": ("1-alice", "connect", {}, NOT_FOUND),
+    "an event for all": ("1-alice", "*", {}, NOT_FOUND),
     "an event without a name": ("1-alice", "", {}, NOT_FOUND),
 }
 
@@ -240,6 +241,8 @@ FRAMES: Final[Mapping[str, str | bytes]] = {
     "an opening of a server": '0{"sid":"x"}',
     "an empty frame": "",
     "no packet": "x",
+    "a probe without an upgrade": "2probe",
+    "an upgrade of nothing": "5",
     "a long number": "42/smcp," + "9" * 200 + '["server:join_office"]',
 }
 
@@ -322,6 +325,9 @@ async def test_a_handshake_is_refused_with_its_body(attempt: Try, status: int, c
         ("GET", "EIO=4&transport=polling&a2c_version=0.4.0", {"Origin": "http://evil.example"}, 403),
         ("GET", "EIO=4&transport=polling&a2c_version=0.4.0&j=0", {}, 400),
         ("GET", "EIO=4&transport=polling&a2c_version=0.4.0&sid=guessed", {}, 400),
+        ("GET", "EIO=4&transport=websocket&a2c_version=0.4.0", {}, 400),
+        ("GET", "EIO=4&transport=websocket&a2c_version=0.4.0", {"Upgrade": "websocket"}, 400),
+        ("GET", "EIO=4&transport=polling&a2c_version=0.4.0", {"Upgrade": "websocket"}, 400),
         ("GET", "EIO=3&transport=polling&a2c_version=0.4.0", {}, 400),
         ("GET", "EIO=4&transport=polling&a2c_version=0.4.0&x=" + "x" * 2_000, {}, 400),
         ("GET", "EIO=4&transport=polling&a2c_version=0.3.0", {}, 400),
@@ -356,6 +362,16 @@ async def test_a_strangers_frame_is_small() -> None:
     async with served() as here:
         client = await opened(here.url)
         await client.send("40/smcp," + json.dumps({"token": "x" * STRANGER_BYTES}))
+        await client.closed()
+
+
+async def test_a_stranger_sends_a_few_frames_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "STRANGER_FRAMES", 3)
+    async with served() as here:
+        client = await opened(here.url)
+        for _ in range(3):
+            assert await client.authenticate("9-mallory") is None
+        await client.send('40/smcp,{"token":"1-bob"}')
         await client.closed()
 
 

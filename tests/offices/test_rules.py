@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sublet.offices.rules import FULL, HAS_AGENT, LEAVE_FIRST, MAX_MEMBERS, NOT_THERE, NOT_YOURS, Offices
+from sublet.offices.rules import (
+    CROWDED,
+    FULL,
+    HAS_AGENT,
+    LEAVE_FIRST,
+    MAX_MEMBERS,
+    MAX_WAITING,
+    NOT_THERE,
+    NOT_YOURS,
+    Offices,
+)
 from sublet.offices.seats import Cut, Effect, Member, Seat, Tell
 from sublet.protocol.offices.names import Notice, Role, ServerEvent
 from sublet.protocol.offices.requests import Cancel, Join, ListRoom
@@ -53,6 +63,24 @@ def test_a_connection_without_tokens_or_with_two_roles_is_none() -> None:
     assert not offices.connected("1", [seat("bob"), seat("alice", Role.AGENT)])
     assert offices.join("1", join(seat("bob"))).why == NOT_YOURS
     assert offices.gone("1") == ()
+
+
+def test_connections_of_one_token_that_sit_nowhere_are_few_and_the_oldest_give_way() -> None:
+    offices, bob, carol = Offices(), seat("bob"), seat("carol")
+    offices.connected("seated", [bob])
+    offices.join("seated", join(bob))
+    offices.connected("carol", [carol])
+    for number in range(MAX_WAITING):
+        offices.connected(str(number), [bob])
+        assert offices.crowded(str(number)) == ()
+    offices.connected("next", [bob])
+    assert offices.crowded("next") == (Cut("0", CROWDED),)
+    assert offices.member("0") is None
+    assert there(offices) == ["seated"]
+    assert offices.member("carol") is not None
+    for sid in ("seated", "next", "carol", *map(str, range(1, MAX_WAITING))):
+        offices.gone(sid)
+    assert offices._holders == {}
 
 
 def test_one_agent_at_a_time_and_an_agent_leaves_by_itself() -> None:

@@ -18,6 +18,7 @@ from sublet.offices.calls import Calls
 from sublet.offices.ports import Allowed, AskedOfComputer, Refused
 from sublet.offices.rules import Offices
 from sublet.offices.seats import Seat
+from sublet.protocol.canonical import JsonValue
 from sublet.protocol.offices.names import Role
 from sublet.protocol.offices.version import parse_version
 
@@ -77,6 +78,23 @@ class _Ended:
 
     async def ended(self, error: str | None) -> None:
         self.kept.append(error)
+
+
+@dataclass
+class Ears:
+    """What a server tells: lets nobody in, unless it is to, and keeps who is gone."""
+
+    lets_in: bool = False
+    left: list[str] = field(default_factory=list)
+
+    def connected(self, sid: str, secret: str) -> bool:
+        return self.lets_in
+
+    def gone(self, sid: str) -> None:
+        self.left.append(sid)
+
+    async def handle(self, sid: str, event: str, arguments: list[JsonValue]) -> JsonValue:
+        return None
 
 
 @dataclass

@@ -48,6 +48,9 @@ MAX_HANDLED: Final = 256
 MAX_TOKENS: Final = 8
 """Tokens with which one connection may come."""
 MAX_SECRET_CHARS: Final = 2_048
+MAX_UPLOADS: Final = 64
+"""Of one Agent. A piece of an older one is decided as an upload of its own."""
+MAX_UPLOAD_ID_CHARS: Final = 256
 
 log = structlog.get_logger(__name__)
 
@@ -69,8 +72,8 @@ class Carries(Protocol):
     def count(self, sid: str, frames: int, size: int = 0) -> None:
         """Count what a connection has caused."""
 
-    def owe(self, sid: str, size: int) -> bool:
-        """Count bytes that a connection is to read."""
+    def has_room(self, sid: str, size: int) -> bool:
+        """Tell whether a connection reads enough to be sent so many bytes more."""
 
 
 class Desk:
@@ -90,6 +93,8 @@ class Desk:
         self._guard = guard
         self._carrier: Carries | None = None
         self._handled: Counter[str] = Counter()
+        self._uploads: dict[str, dict[tuple[str, str], None]] = {}
+        """By Agent, its uploads that were allowed: Computer and the id that it has given each."""
 
     def carried_by(self, carrier: Carries | None) -> None:
         """Use ``carrier`` from now on, as long as it serves."""
@@ -99,12 +104,20 @@ class Desk:
         """``HearsMembers.connected``; several tokens, with spaces between, are for one office each."""
         secrets = secret.split(" ") if len(secret) <= MAX_SECRET_CHARS else []
         seats = [seat for seat in map(self._tokens.find, secrets[:MAX_TOKENS]) if seat is not None]
-        return len(seats) == len(secrets) and self._offices.connected(sid, seats)
+        if len(seats) != len(secrets) or not self._offices.connected(sid, seats):
+            return False
+        self._carry_out("", self._offices.crowded(sid))
+        return True
 
     def gone(self, sid: str) -> None:
         """``HearsMembers.gone``."""
         self._carry_out(sid, self._offices.gone(sid))
+        self._left(sid)
+
+    def _left(self, sid: str) -> None:
+        """End what a connection has under way in the office that it has left."""
         self._calls.gone(sid)
+        self._uploads.pop(sid, None)
 
     def dismiss(self, effects: Sequence[Effect]) -> None:
         """Carry out what a person has decided, and end the calls of whoever it sends away."""
@@ -136,12 +149,12 @@ class Desk:
                 before = self._offices.seat_of(sid)
                 outcome = self._offices.join(sid, read_join(arguments))
                 if before is not None and self._offices.seat_of(sid) != before:
-                    self._calls.gone(sid)  # what it was asked in the office that it has left
+                    self._left(sid)  # what it was asked in the office that it has left
                 return self._told(sid, outcome)
             case ServerEvent.LEAVE:
                 outcome = self._offices.leave(sid, read_leave(arguments))
                 if outcome.ok:
-                    self._calls.gone(sid)
+                    self._left(sid)
                 return self._told(sid, outcome)
             case ServerEvent.LIST_ROOM:
                 asked = read_list_room(arguments)
@@ -176,7 +189,7 @@ class Desk:
             if isinstance(effect, Tell):
                 self._carrier.count(sid, len(effect.sids))
             else:
-                self._calls.gone(effect.sid)
+                self._left(effect.sid)
 
     async def _relay(self, sid: str, asked: Relayed) -> Answer:
         """Ask a Computer, if the Agent may, and return what it answers."""
@@ -209,7 +222,7 @@ class Desk:
         answered: asyncio.Future[tuple[JsonValue, ...]],
         answer: Callable[..., None],
     ) -> Answer:
-        goes_on = asked.event is ClientEvent.PUT_BLOB and "upload_id" in asked.data
+        goes_on = asked.event is ClientEvent.PUT_BLOB and _upload(call, asked.data) in self._uploads.get(call.agent, {})
         about = AskedOfComputer(seat, asked.computer, asked.event, asked.tool, asked.arguments, goes_on)
         allowed = await self._guard.begin(about)
         error: str | None = "it was cut off"
@@ -236,17 +249,36 @@ class Desk:
             finally:
                 carrier.forget(call.computer, answer)
             error, result = _result(asked, said)
-            if not carrier.owe(call.agent, _size(result)):
+            if asked.event is ClientEvent.PUT_BLOB and error is None and self._offices.seat_of(call.agent) == seat:
+                self._note_upload(call, asked, result)
+            if not carrier.has_room(call.agent, _size(result)):
                 error = "the Agent does not read"
             return result
         finally:
             await allowed.ended(error)
+
+    def _note_upload(self, call: Call, asked: Relayed, result: Answer) -> None:
+        """Remember an upload that goes on, by the id that its Computer gives: an Agent could make one up."""
+        held, upload = self._uploads.setdefault(call.agent, {}), _upload(call, result)
+        held.pop(upload, None)
+        if asked.data.get("eof") is not True and 0 < len(upload[1]) <= MAX_UPLOAD_ID_CHARS:
+            held[upload] = None
+        if len(held) > MAX_UPLOADS:
+            del held[next(iter(held))]
+        if not held:
+            del self._uploads[call.agent]
 
     def _call_off(self, call: Call, asked: Relayed) -> None:
         """Tell a Computer that nobody waits any more, which clients do not do by themselves."""
         if asked.event is ClientEvent.TOOL_CALL and self._carrier is not None:
             data: JsonValue = {"agent": asked.agent, "req_id": asked.req_id}
             self._carrier.carry_out([Tell((call.computer,), Notice.CANCEL, data)])
+
+
+def _upload(call: Call, data: Mapping[str, JsonValue]) -> tuple[str, str]:
+    """Return the upload that a request or answer names; one without a name is none."""
+    upload_id = data.get("upload_id")
+    return call.computer, upload_id if isinstance(upload_id, str) else ""
 
 
 def _size(data: Mapping[str, JsonValue]) -> int:

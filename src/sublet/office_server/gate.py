@@ -27,7 +27,14 @@ MAX_FIELDS: Final = 12
 MAX_PACKETS: Final = 16
 """Of one body, as Engine.IO has it."""
 OPEN_CHARS: Final = 4_096
+_UPGRADE: Final = ("2probe", "5")
 _SEPARATOR: Final = "\x1e"
+_MESSAGE: Final = "4"
+_OVERLAP: Final[tuple[int, Mapping[str, JsonValue]]] = (
+    400,
+    {"code": 400, "message": "This session has such a request already"},
+)
+"""Each one that waits holds a connection, and what it has brought."""
 
 
 class Gate:
@@ -57,12 +64,23 @@ class Gate:
             status, body = refusal
             await _refuse(scope, receive, send, status, body)
         elif scope["type"] == "websocket":
-            line.carried_by(scope["state"].get(GROW_KEY), scope["state"].get(ABORT_KEY))
-            await self._inner(scope, self._frames(line, receive), self._sent(line, send))
+            if not line.carried_by(scope["state"].get(GROW_KEY), scope["state"].get(ABORT_KEY)):
+                await _refuse(scope, receive, send, *_OVERLAP)
+                return
+            try:
+                await self._inner(scope, self._frames(line, receive), self._sent(line, send))
+            finally:
+                line.dropped()
+        elif scope["method"] in line.busy:
+            await _refuse(scope, receive, send, *_OVERLAP)
         else:
             if line.known:
                 mark_known(scope.get("state"))
-            await self._http(scope, line, receive, send)
+            line.busy.add(scope["method"])
+            try:
+                await self._http(scope, line, receive, send)
+            finally:
+                line.busy.discard(scope["method"])
 
     def _look(self, scope: Scope) -> tuple[Line | None, tuple[int, Mapping[str, JsonValue]]]:
         """Return the line of a request, or else the status and body that refuse it."""
@@ -83,6 +101,8 @@ class Gate:
             return None, (400, {"code": 400, "message": "Malformed query"})
         if len(text) > MAX_QUERY_CHARS or "j" in query:
             return None, (400, {"code": 400, "message": "Malformed query"})
+        if not _fits(scope["type"], query.get("transport", ["polling"]), headers):
+            return None, (400, {"code": 400, "message": "Invalid transport"})
         if (why := handshake_refusal(query.get(VERSION_FIELD, []), self._version)) is not None:
             return None, (400, why)
         if "sid" not in query:
@@ -116,15 +136,20 @@ class Gate:
         async def replayed() -> Message:
             return left.pop() if left else await receive()
 
-        await self._inner(scope, replayed, self._sent(line, send))
+        await self._inner(scope, replayed, send)
 
     def _check(self, line: Line, packet: str) -> None:
         """Raise where a packet is refused: a stranger connects, and nothing else."""
         kind = read_frame(packet).kind
-        if not line.known and kind in (Kind.EVENT, Kind.ACK):
+        if packet in _UPGRADE:
+            raise BadFrame("nothing is upgraded here")
+        if not line.known and (kind in (Kind.EVENT, Kind.ACK) or not line.may_try()):
             raise BadFrame("it has shown no token")
 
     def _frames(self, line: Line, receive: Receive) -> Receive:
+        # A session that has begun comes to this WebSocket by an upgrade. Elsewhere each such frame would be answered.
+        awaited = list(_UPGRADE) if line.session else []
+
         async def checked() -> Message:
             await line.pace.wait()
             message = await receive()
@@ -134,7 +159,10 @@ class Gate:
             try:
                 if text is None:
                     raise BadFrame("it is binary")
-                self._check(line, text)
+                if not awaited:
+                    self._check(line, text)
+                elif text != awaited.pop(0):
+                    raise BadFrame("it is no upgrade")
             except BadFrame:
                 return {"type": "websocket.disconnect", "code": 1008}
             line.pace.spend(1, len(text))
@@ -147,10 +175,14 @@ class Gate:
 
         async def counted(message: Message) -> None:
             payload = message.get("text") or message.get("body") or b""
-            if payload and not line.session:
-                self._opened(line, payload if isinstance(payload, str) else payload.decode("utf-8", "replace"))
+            text = payload if isinstance(payload, str) else payload.decode("utf-8", "replace")
+            if text and not line.session:
+                self._opened(line, text)
             await send(message)
-            line.left(len(payload))
+            # Messages alone were owed: nobody gets rid of a debt by pings, errors or polls that bring nothing.
+            messages = [len(one) for one in text.split(_SEPARATOR) if one[:1] == _MESSAGE]
+            if messages:
+                line.left(sum(messages), len(messages))
 
         return counted
 
@@ -162,6 +194,13 @@ class Gate:
                 return
             if isinstance(opened, dict) and isinstance(opened.get("sid"), str):
                 self._lines.opened(str(opened["sid"]), line)
+
+
+def _fits(kind: str, transport: list[str], headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a request says the transport that it is: the library would take another one for what it says."""
+    if kind == "websocket":
+        return transport == ["websocket"]
+    return transport == ["polling"] and headers.get(b"upgrade", b"").lower() != b"websocket"
 
 
 async def _body(receive: Receive, most: int) -> bytes | None:

@@ -21,7 +21,7 @@ import socketio.packet
 import structlog
 from starlette.types import ASGIApp
 
-from sublet.office_server.lines import MAX_OWED_BYTES, Line, Lines
+from sublet.office_server.lines import MAX_FRAME_BYTES, Line, Lines
 from sublet.offices.seats import Cut, Effect, Tell
 from sublet.protocol.bounded_json import BadJson, parse_json
 from sublet.protocol.canonical import JsonValue
@@ -33,13 +33,11 @@ MAX_JSON_BYTES: Final = 4 << 20
 """Of one event or answer. A larger one is answered as malformed, and keeps its connection."""
 UNREADABLE: Final = "unreadable"
 """Stands for what can't be parsed, so that it is answered like any other unknown event."""
-_RESERVED: Final = frozenset({"connect", "disconnect", "__disconnect_final"})
+_RESERVED: Final = frozenset({"connect", "disconnect", "__disconnect_final", "*"})
+"""What the library would call our handlers by, ``*`` with the arguments of a client in the place of who sends them."""
 LOOK_SECONDS: Final = 1.0
 LAST_WORDS_SECONDS: Final = 0.5
 """How long what was said to a connection that is cut may take to leave."""
-NOTICE_BYTES: Final = 512
-"""What a notice counts, which holds two names and an id."""
-
 log = structlog.get_logger(__name__)
 
 
@@ -101,7 +99,20 @@ def _is_list(data: object, *, named: bool) -> bool:
 
 
 class _Manager(socketio.AsyncManager):  # type: ignore[misc]  # the library has no types
-    """Knows which calls wait for an answer, and forgets those that wait no longer."""
+    """Knows which calls wait for an answer and who is connected, and forgets what is over."""
+
+    async def pre_connect(self, eio_sid: str, namespace: str) -> str | None:
+        """Begin a connection, unless its session has ended: the library would keep it as long as it runs."""
+        if eio_sid not in self.server.environ:
+            return None
+        sid: str | None = await super().pre_connect(eio_sid, namespace)
+        return sid
+
+    async def connect(self, sid: str, namespace: str) -> None:
+        """Complete a connection, and end it where its session has ended meanwhile."""
+        await super().connect(sid, namespace)
+        if self.eio_sid_from_sid(sid, namespace) not in self.server.environ:
+            await self.server.disconnect(sid, namespace=namespace)
 
     def forget(self, sid: str, callback: Callable[..., None]) -> None:
         """Forget a callback that has not been called, which the library would keep as long as the connection."""
@@ -139,8 +150,10 @@ class SocketIoServer:
             http_compression=False,
             ping_interval=PING_SECONDS,
             ping_timeout=PING_TIMEOUT_SECONDS,
-            max_http_buffer_size=1 << 30,  # the gate bounds each frame by who sends it
+            max_http_buffer_size=MAX_FRAME_BYTES,  # what clients are told; the gate bounds each by who sends it
         )
+        # Its queues have no bound, so each packet counts with the line that has to read it.
+        self._hand_on, self._sio.eio.send_packet = self._sio.eio.send_packet, self._hand_over
         self._sio.on("connect", self._connected, namespace=NAMESPACE)
         self._sio.on("disconnect", self._gone, namespace=NAMESPACE)
         self._sio.on("*", self._event, namespace=NAMESPACE)
@@ -158,7 +171,7 @@ class SocketIoServer:
 
         False is returned where it can't be sent.
         """
-        if not self.owe(sid, size):
+        if not self.has_room(sid, size):
             return False
         await self._sio.emit(event, data, to=sid, namespace=NAMESPACE, callback=answered)
         return True
@@ -172,10 +185,10 @@ class SocketIoServer:
         if (line := self._line(sid)) is not None:
             line.pace.spend(frames, size)
 
-    def owe(self, sid: str, size: int) -> bool:
-        """Count bytes that are to be read by a connection; False where it reads too little, and is cut for it."""
+    def has_room(self, sid: str, size: int) -> bool:
+        """Tell whether a connection reads enough for so many bytes more; where it does not, it is cut for it."""
         line = self._line(sid)
-        return line is not None and self._owe(line, size)
+        return line is not None and line.has_room(size)
 
     async def serve(self) -> None:
         """Carry out effects, and look after strangers, until cancelled."""
@@ -202,24 +215,36 @@ class SocketIoServer:
     async def _carry_out_all(self) -> None:
         async with self._one_by_one:
             while self._to_do:
-                await self._carry_out_one(self._to_do.popleft())
+                effect = self._to_do.popleft()
+                try:
+                    await self._carry_out_one(effect)
+                except Exception:
+                    # One member's, or the library's: all others are told nevertheless.
+                    log.exception("what an office has to tell could not be sent")
 
     async def _carry_out_one(self, effect: Effect) -> None:
         match effect:
             case Tell(sids, event, data):
-                there = [sid for sid in sids if self.owe(sid, NOTICE_BYTES)]
-                if there:
-                    await self._sio.emit(event, data, to=there, namespace=NAMESPACE)
+                if sids:  # to nobody would be to all
+                    await self._sio.emit(event, data, to=list(sids), namespace=NAMESPACE)
             case Cut(sid, why):
                 log.info("a member of an office is cut off", reason=why)
-                line = self._line(sid)
-                await self._sio.disconnect(sid, namespace=NAMESPACE)
-                if line is not None:
+                if (line := self._line(sid)) is not None:
                     asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS, line.abort)
+                await self._sio.disconnect(sid, namespace=NAMESPACE)
+
+    async def _hand_over(self, session: str, packet: Any) -> None:
+        """Hand a packet over, unless its connection reads too little."""
+        line = self._lines.get(session)
+        if line is None or line.owe(1 + len(packet.data) if isinstance(packet.data, str) else 0):
+            await self._hand_on(session, packet)
 
     async def _look_after(self) -> None:
         for session in self._lines.overdue():
-            await self._end(session)
+            try:
+                await self._end(session)
+            except Exception:
+                log.exception("a connection to an office could not be ended")
         for session in self._lines.sessions():
             if session not in self._sio.eio.sockets:
                 self._lines.closed(session)
@@ -228,21 +253,15 @@ class SocketIoServer:
         socket = self._sio.eio.sockets.pop(session, None)
         line = self._lines.get(session)
         self._lines.closed(session)
-        if socket is not None:
-            await socket.close(wait=False)
-        if line is not None:
-            line.abort()
+        try:
+            if socket is not None:
+                await socket.close(wait=False)
+        finally:
+            if line is not None:
+                line.abort()
 
     def _line(self, sid: str) -> Line | None:
         return self._lines.get(str(self._manager.eio_sid_from_sid(sid, NAMESPACE)))
-
-    def _owe(self, line: Line, size: int) -> bool:
-        if line.owed + size > MAX_OWED_BYTES:
-            log.warning("a member of an office does not read what it is sent", bytes=line.owed)
-            line.abort()
-            return False
-        line.owed += size
-        return True
 
     async def _connected(self, sid: str, _: object, auth: object = None) -> bool:
         secret = auth.get(TOKEN_FIELD) if isinstance(auth, dict) else None

@@ -21,7 +21,7 @@ class AskedOfComputer:
         event: what is asked.
         tool: name of the tool, of a tool call alone.
         arguments: of a tool call alone.
-        goes_on: whether this is a later piece of an upload that was allowed.
+        goes_on: whether this is a later piece of an upload that was allowed, by the id that its Computer gave it.
     """
 
     agent: Seat

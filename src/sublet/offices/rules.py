@@ -27,12 +27,15 @@ from sublet.protocol.offices.requests import Cancel, Join, ListRoom
 
 MAX_MEMBERS: Final = 256
 """Of one office: each change of a member is told to all others."""
+MAX_WAITING: Final = 8
+"""Connections with one token that sit nowhere: some of a client that comes again and again may be half open."""
 NOT_YOURS: Final = "This token is not for that office, role and name"
 NOT_THERE: Final = "You are not in that office"
 LEAVE_FIRST: Final = "Leave your office before you join another"
 HAS_AGENT: Final = "The office already has an agent"
 FULL: Final = "The office is full"
 REPLACED: Final = "another connection has come with the same token"
+CROWDED: Final = "too many connections have come with the same token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +53,30 @@ class Offices:
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
         self._seated: dict[str, dict[str, Member]] = {}
+        self._holders: dict[str, dict[str, Member]] = {}
+        """By the id of a token, its connections in the order in which they came."""
 
     def connected(self, sid: str, seats: Sequence[Seat]) -> bool:
         """Take a connection with its tokens; False where they are of two roles, or none."""
         if not seats or len({seat.role for seat in seats}) != 1:
             return False
-        self._members[sid] = Member(sid, tuple(seats))
+        self._members[sid] = member = Member(sid, tuple(seats))
+        for seat in seats:
+            self._holders.setdefault(seat.token_id, {})[sid] = member
         return True
+
+    def crowded(self, sid: str) -> tuple[Effect, ...]:
+        """End the oldest that sit nowhere, where there are too many with a token of a connection that has just come."""
+        ended: dict[str, Member] = {}
+        for seat in self._members[sid].seats:
+            waiting = [one for one in self._holders[seat.token_id].values() if one.seat is None]
+            ended |= {one.sid: one for one in waiting[: max(0, len(waiting) - MAX_WAITING)]}
+        return tuple(effect for one in ended.values() for effect in self._end(one, CROWDED))
 
     def gone(self, sid: str) -> tuple[Effect, ...]:
         """Forget a connection, and return what others are told."""
-        member = self._members.pop(sid, None)
-        return () if member is None else self._stand_up(member)
+        member = self._members.get(sid)
+        return () if member is None else self._forget(member)
 
     def seat_of(self, sid: str) -> Seat | None:
         """Return where a connection sits."""
@@ -156,9 +171,19 @@ class Offices:
     def _cut(self, meant: Callable[[Seat], bool], why: str) -> tuple[Effect, ...]:
         effects: list[Effect] = []
         for member in [one for one in self._members.values() if any(map(meant, one.seats))]:
-            del self._members[member.sid]
-            effects += [*self._stand_up(member), Cut(member.sid, why)]
+            effects += self._end(member, why)
         return tuple(effects)
+
+    def _end(self, member: Member, why: str) -> tuple[Effect, ...]:
+        return (*self._forget(member), Cut(member.sid, why))
+
+    def _forget(self, member: Member) -> tuple[Effect, ...]:
+        del self._members[member.sid]
+        for token_id in {seat.token_id for seat in member.seats}:
+            del self._holders[token_id][member.sid]
+            if not self._holders[token_id]:
+                del self._holders[token_id]
+        return self._stand_up(member)
 
     def _stand_up(self, member: Member) -> tuple[Effect, ...]:
         """Return what the others of its office are told before a member has left, and let it leave."""

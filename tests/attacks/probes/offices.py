@@ -90,6 +90,7 @@ PROBES: Sequence[Probe] = (
             "office_server.socketio_server:SocketIoServer._carry_on",
             "office_server.socketio_server:SocketIoServer._carry_out_all",
             "office_server.socketio_server:SocketIoServer.serve",
+            "office_server.web_socket:growing_web_socket.GrowingWebSocket._parse",
         ),
         throw=_members,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -107,3 +108,18 @@ async def test_there_are_so_many_and_no_more(database: Store, monkeypatch: pytes
         await held.create_token(office, Role.AGENT, "eve", replace=False)
     assert refused.value.code is LocalCode.UNAVAILABLE
     await held.create_token(office, Role.AGENT, "alice", replace=True)
+
+
+async def test_a_token_of_an_office_that_is_closed_meanwhile_is_none(database: Store) -> None:
+    held = await OfficeStore.load(Journal(database))
+    office = await held.create("desk")
+    made, closed = await asyncio.gather(
+        held.create_token(office, Role.AGENT, "alice", replace=False), held.close(office), return_exceptions=True
+    )
+    assert closed == []
+    assert isinstance(made, SubletError)
+    assert made.code is LocalCode.NOT_FOUND
+    assert held._tokens == {}
+    again = await OfficeStore.load(Journal(database))
+    assert again.list() == []
+    assert again._tokens == {}

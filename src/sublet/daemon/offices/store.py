@@ -103,7 +103,7 @@ class OfficeStore:
         if len(secret) > _MAX_SECRET_CHARS:
             return None
         token = self._tokens.get(_hash(secret))
-        return None if token is None else self._seat(token)
+        return None if token is None or token.office_id not in self._offices else self._seat(token)
 
     async def create(self, name: str) -> Office:
         """Open an office.
@@ -156,7 +156,7 @@ class OfficeStore:
 
         def work(connection: sqlite3.Connection, _: Recorder) -> bytes | None:
             if connection.execute("SELECT 1 FROM offices WHERE id = ?", (office.id,)).fetchone() is None:
-                raise SubletError(LocalCode.NOT_FOUND, "there is no office of that name any more")
+                raise _closed()
             there = connection.execute(
                 "SELECT hash FROM office_tokens WHERE office_id = ? AND name = ?", (office.id, name)
             ).fetchone()
@@ -182,6 +182,8 @@ class OfficeStore:
 
         with anyio.CancelScope(shield=True):
             old = await self._journal.events.transact(work)
+            if office.id not in self._offices:  # closed meanwhile; what was written goes with it
+                raise _closed()
             replaced = self._tokens.pop(old, None) if old is not None else None
             self._tokens[token.hash] = token
         return secret, self._seat(token), None if replaced is None else self._seat(replaced)
@@ -222,7 +224,7 @@ class OfficeStore:
             SubletError: ``NOT_FOUND`` where it is closed already.
         """
         if self._offices.pop(office.id, None) is None:
-            raise SubletError(LocalCode.NOT_FOUND, "there is no office of that name any more")
+            raise _closed()
         held = {hash: token for hash, token in self._tokens.items() if token.office_id == office.id}
         seats = [self._seat_in(office, token) for token in held.values()]
         for hash in held:
@@ -247,6 +249,10 @@ class OfficeStore:
 
     def _seat_in(self, office: Office, token: _Token) -> Seat:
         return Seat(office.id, office.name, token.role, token.name, token.hash.hex())
+
+
+def _closed() -> SubletError:
+    return SubletError(LocalCode.NOT_FOUND, "there is no office of that name any more", "See `sublet office list`.")
 
 
 def _hash(secret: str) -> bytes:
