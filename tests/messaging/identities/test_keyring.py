@@ -98,6 +98,14 @@ def test_a_first_device_that_was_removed_floods_its_statements_in_vain() -> None
     assert speaking(keyring_of(record)) == {public(PHONE), public(LAPTOP)}, "after a start too"
 
 
+def test_who_is_known_from_now_on_with_several_devices_is_heard_at_all_of_them() -> None:
+    keyring = keyring_of()
+    before, homes = keyring.moves, keyring.homes(ENTITY)
+    keyring.learn(with_all(WITH_BOTH).encode())
+    assert homes < keyring.homes(ENTITY)
+    assert keyring.moves != before, "or what was worked out of who hears a room would stay"
+
+
 def _newer(key: SigningKey, devices: Sequence[Device] = ()) -> EntityRecord:
     return make_record("alice", EntityKind.AGENT, public(key), daemon_key("alice"), 2, tuple(devices))
 

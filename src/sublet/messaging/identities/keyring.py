@@ -206,7 +206,7 @@ class Keyring:
 
     def _put(self, record: EntityRecord) -> None:
         before, home = self._records.get(record.entity_id), record.home
-        if home != self.home(record.entity_id) or (before is not None and before.statements != record.statements):
+        if home != self.home(record.entity_id) or record.statements != (before.statements if before else ()):
             self.moves += 1
         self._homes[record.entity_id] = home
         if before is not None:
