@@ -132,7 +132,7 @@ async def test_a_device_that_could_not_be_taken_up_at_once_was_not_removed(
 ) -> None:
     await unasked_again(monkeypatch)
     entity, device = ALICE.record.entity_id, own(tmp_path)
-    rooms = Rooms(added(parse_link(device.link(entity, "laptop").encode())))
+    rooms: Any = Rooms(added(parse_link(device.link(entity, "laptop").encode())))
     rooms.full = 2
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:

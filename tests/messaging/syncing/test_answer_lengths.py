@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
+from nacl.signing import VerifyKey
 
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
@@ -44,3 +45,8 @@ def test_what_is_padded_otherwise_is_refused() -> None:
         with pytest.raises(Refused, match="padded|cut off"):
             open_answer(bob, seal_for(bob.verify_key, wrong, in_steps=False))
     assert open_answer(bob, seal_for(bob.verify_key, b"", in_steps=True)) == b""
+
+
+def test_nothing_is_sealed_for_a_key_that_only_signs() -> None:
+    with pytest.raises(Refused, match="nothing can be sealed"):
+        seal_for(VerifyKey(bytes(32)), b"an answer", in_steps=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nacl.exceptions import CryptoError
+from nacl.exceptions import RuntimeError as NaclRuntimeError
 from nacl.public import SealedBox
 from nacl.signing import SigningKey, VerifyKey
 
@@ -101,13 +102,25 @@ def parse_question(key: str, raw: bytes, now_ms: int) -> Question:
 
 
 def seal_answer(question: Question, answer: bytes, *, in_steps: bool = False) -> bytes:
-    """Return an answer that only the asker can open; ``in_steps``: whose length says little of it."""
+    """Return an answer that only the asker can open; ``in_steps``: whose length says little of it.
+
+    Raises:
+        Refused: as ``seal_for``.
+    """
     return seal_for(question.key, answer, in_steps=in_steps)
 
 
 def seal_for(key: VerifyKey, said: bytes, *, in_steps: bool) -> bytes:
-    """Return something that only the holder of a key can open; ``in_steps``: whose length says little of it."""
-    return SealedBox(key.to_curve25519_public_key()).encrypt(_PADDED + pad(said) if in_steps else said)
+    """Return something that only the holder of a key can open; ``in_steps``: whose length says little of it.
+
+    Raises:
+        Refused: ``MALFORMED``: a key that signs, and for which nothing can be sealed.
+    """
+    try:
+        box = SealedBox(key.to_curve25519_public_key())
+    except NaclRuntimeError:
+        raise malformed("a key for which nothing can be sealed") from None
+    return box.encrypt(_PADDED + pad(said) if in_steps else said)
 
 
 def open_answer(signer: SigningKey, raw: bytes) -> bytes:
