@@ -1,9 +1,10 @@
 """Knows whose key is whose: our own entities with their keys, and the proven records of others.
 
 Rules: a record proves itself, so anybody may bring it; nobody brings another one of our own entities; a newer version
-takes the place of an older one, but of none whose first device was removed: whoever has that makes newer ones. What an entity's devices say of each other is joined, from whatever record it comes. In
-logs the key of every device counts that an entity has ever had, and of what is heard or asked now those of devices that
-speak for it still. Weak: beyond ``MAX_RECORDS`` those of strangers are refused, and none is ever given up.
+takes the place of an older one, but of none whose first device was removed: whoever has that makes newer ones. What an
+entity's devices say of each other is joined, from whatever record it comes. In logs the key of every device counts that
+an entity has ever had, and of what is heard or asked now those of devices that speak for it still. Weak: beyond
+``MAX_RECORDS`` those of strangers are refused, and none is ever given up.
 """
 
 from __future__ import annotations
