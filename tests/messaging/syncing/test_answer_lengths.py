@@ -47,7 +47,7 @@ async def test_answers_about_sealed_rooms_are_padded(tmp_path: Path, encryption:
 def test_what_is_padded_otherwise_is_refused() -> None:
     bob = Peer("bob", 5).entity.key
     for wrong in (b"\x83", b"\x83" + bytes(255), b"\x83" + b"\0\0\0\1" + bytes(251) + b"x"):
-        with pytest.raises(Refused, match="padded|cut off"):
+        with pytest.raises(Refused, match=r"padded|cut off"):
             open_answer(bob, seal_for(bob.verify_key, wrong, in_steps=False))
     assert open_answer(bob, seal_for(bob.verify_key, b"", in_steps=True)) == b""
 
