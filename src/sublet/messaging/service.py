@@ -53,7 +53,7 @@ from sublet.messaging.running.hand_over import HandOver
 from sublet.messaging.running.owner import Owner
 from sublet.messaging.running.sender import Reply
 from sublet.messaging.syncing import answers
-from sublet.messaging.syncing.doorkeeper import Doorkeeper
+from sublet.messaging.syncing.doorkeeper import Doorkeeper, hides_length
 from sublet.messaging.syncing.history import History
 from sublet.messaging.syncing.stated import differs_at_asker
 from sublet.messaging.syncing.sync import Sync
@@ -364,7 +364,8 @@ class MessagingService:
         found = self.delivery.answer(engine, query.key, body) or answers.answer(engine, query.key, body)
         if found is None or question is None:
             return None if found is None else Reply("", found)
-        return Reply(engine.keyring.home(question.asker), seal_answer(question, found))
+        sealed = seal_answer(question, found, in_steps=hides_length(engine, query.key))
+        return Reply(engine.keyring.home(question.asker), sealed)
 
     def _outcome(self, outcome: ArrivalReport) -> None:
         for name in outcome.gaps:

@@ -17,7 +17,7 @@ from sublet.messaging.identities.keyring import LocalEntity
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.identity import EntityRecord
 from sublet.protocol.ezagent.sealing.device_link import DeviceLink, parse_link
-from sublet.protocol.ezagent.sealing.device_statements import add
+from sublet.protocol.ezagent.sealing.device_statements import add, remove
 from sublet.protocol.ezagent.sealing.wire import NO_ID
 from support.rooms import local_entity
 
@@ -31,7 +31,7 @@ class Rooms:
     def __init__(self, known: EntityRecord | None = None, failures: int = 0) -> None:
         self.known, self.failures = known, failures
         self.local: dict[str, LocalEntity] = {}
-        self.asked = 0
+        self.asked = self.full = 0
         self.asking = SimpleNamespace(key=self._key)
         self.devices = SimpleNamespace(tell=self._tell)
 
@@ -44,6 +44,9 @@ class Rooms:
         assert entity in self.local
 
     async def add(self, entity: LocalEntity) -> None:
+        if self.full:
+            self.full -= 1
+            raise SubletError(LocalCode.UNAVAILABLE, "no space is left", "Make some.")
         self.local[entity.record.entity_id] = entity
 
     async def on_engine(self, run: Any) -> Any:
@@ -95,6 +98,10 @@ async def test_a_device_is_one_once_it_was_added_and_until_it_is_removed(
     with pytest.raises(SubletError, match="is a device of"):
         again.link(entity, "other")
     del rooms.local[entity]
+    assert rooms.known is not None
+    [said] = rooms.known.statements
+    gone = remove(ALICE.key, entity, said.id, link.key, NO_ID)
+    rooms.known = rooms.known.with_statements((gone,))
     await until(again, rooms, "removed")
     assert (again.person, again.waits_for, again.local()) == (mine, None, None)
     assert own(tmp_path).standing == "removed"
@@ -118,6 +125,22 @@ async def test_a_record_that_says_nothing_of_it_or_of_another_device_changes_not
                 await anyio.sleep(0.01)
             group.cancel_scope.cancel()
         assert (device.waits_for, rooms.local) == (entity, {})
+
+
+async def test_a_device_that_could_not_be_taken_up_at_once_was_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await unasked_again(monkeypatch)
+    entity, device = ALICE.record.entity_id, own(tmp_path)
+    rooms: Any = Rooms(added(parse_link(device.link(entity, "laptop").encode())))
+    rooms.full = 2
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            group.start_soon(device.run, rooms)
+            while entity not in rooms.local:
+                await anyio.sleep(0.01)
+            group.cancel_scope.cancel()
+    assert (device.standing, device.person) == ("device", entity)
 
 
 def test_a_file_that_can_not_be_read_is_none(tmp_path: Path) -> None:

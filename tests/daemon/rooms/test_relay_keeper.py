@@ -17,16 +17,19 @@ from nacl.signing import SigningKey
 
 from sublet.daemon.rooms import relay_desk
 from sublet.daemon.rooms.relay_desk import Admission, RelayDesk, RelayRefused, parse_answer
-from sublet.daemon.rooms.relay_keeper import RelayKeeper
+from sublet.daemon.rooms.relay_keeper import RelayKeeper, _listen
 from sublet.daemon.rooms.relay_registration import RegistrationFiles
 from sublet.messaging.relay.control import Control
 from sublet.messaging.relay.registry import Registry
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.sealing.device_statements import add, prove_held
+from sublet.protocol.ezagent.sealing.wire import NO_ID
 from sublet.protocol.relay.attendance import Attendance
 from sublet.protocol.relay.requests import RequestAction
 from sublet.protocol.relay.room_statement import RoomHomes
 from support.relay_accounts import DOMAIN, SALT, Client, make_registry, register
 from support.relay_hub import LocalDesk
+from support.rooms import local_entity, peers
 
 pytestmark = pytest.mark.anyio
 RELAY = "tls/relay.test:7448"
@@ -284,3 +287,16 @@ async def test_more_rooms_than_a_relay_takes_at_a_time_are_all_stated_and_we_are
     link.epoch += 1
     await made._tell(link, Rooms({room: homes[room] for room in rooms[4:6]}))  # type: ignore[arg-type]
     assert "relay/statement" in link.asked, "over another link it is"
+
+
+def test_it_is_looked_at_who_is_in_a_room_once_somebody_has_another_device() -> None:
+    (alice,), woken = peers("alice"), list[bool]()
+    _listen(lambda: woken.append(True), alice.engine)
+    bob, laptop = local_entity("bob", 2), SigningKey(b"\7" * 32)
+    alice.engine.intake.learn(bob.record.encode())
+    assert woken == []
+    entity, key = bob.record.entity_id, bytes(laptop.verify_key)
+    seal_key = bytes(laptop.verify_key.to_curve25519_public_key())
+    said = add(bob.key, entity, NO_ID, key, "laptop", seal_key, prove_held(laptop, entity, seal_key))
+    alice.engine.intake.learn(bob.record.with_statements((said,)).encode())
+    assert woken == [True]

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from nacl.signing import SigningKey
 
-from messaging.sealing.test_devices import LAPTOP, all_of, link, record_of
+from messaging.sealing.test_devices import LAPTOP, all_of, device, link, record_of
 from sublet.messaging.builtins.devices import remove_device
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.identity import MAX_STATEMENTS
 from sublet.protocol.ezagent.sealing.device_link import DeviceLink
-from sublet.protocol.ezagent.sealing.wire import device_id
+from sublet.protocol.ezagent.sealing.device_statements import DeviceStatement, renew
+from sublet.protocol.ezagent.sealing.wire import NO_ID, device_id
 from support.tapped_hub import TappedHub
 
 pytestmark = pytest.mark.anyio
@@ -58,3 +59,27 @@ async def test_as_many_are_added_as_can_be_removed_again(tmp_path: Path) -> None
         assert [one["first"] for one in await alice.bus.identity.devices()] == [True]
         assert len((await record_of(alice, alice.id)).statements) == MAX_STATEMENTS
         assert remove_device.__doc__
+
+
+async def test_a_device_that_can_not_be_removed_any_more_is_not_said_to_be(tmp_path: Path) -> None:
+    """A device that was found has filled what is kept, and the one that removes it is not the first."""
+    async with AsyncExitStack() as stack:
+        hub = TappedHub()
+        (alice,) = await all_of(stack, hub, tmp_path, "alice")
+        lost = SigningKey(b"\5" * 32)
+        for text in (link(alice.id), link(alice.id, lost, "lost")):
+            await alice.bus.identity.add_device(link=text)
+        laptop = await stack.enter_async_context(device(alice, hub, tmp_path))
+        record, last = await record_of(alice, alice.id), NO_ID
+        said: list[DeviceStatement] = []
+        while len(record.statements) + len(said) < MAX_STATEMENTS:
+            said.append(renew(lost, alice.id, last, bytes(lost.verify_key.to_curve25519_public_key())))
+            last = said[-1].id
+        flooded = record.with_statements(said).encode()
+        await laptop.service.on_engine(lambda engine: engine.intake.learn(flooded))
+        with pytest.raises(SubletError, match="still speaks for you"):
+            await laptop.bus.identity.remove_device(device="lost")
+        assert [one["name"] for one in await laptop.bus.identity.devices()].count("lost") == 1
+        await alice.service.on_engine(lambda engine: engine.intake.learn(flooded))
+        await alice.bus.identity.remove_device(device="lost")
+        assert [one["name"] for one in await alice.bus.identity.devices()] == ["", "laptop"]

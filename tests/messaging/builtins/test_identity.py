@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from nacl.signing import SigningKey
 
 from sublet.messaging.events.events import KEPT_EVENTS
 from sublet.messaging.extensions.reactions import REACTIONS
@@ -16,6 +17,8 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.challenge import MAX_AGE_MS, Challenge, encode_challenge, encode_response, parse_challenge
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.sealing.device_statements import add, prove_held, remove
+from sublet.protocol.ezagent.sealing.wire import NO_ID
 from support.members import SECONDS, Member, member, room_of
 from support.memory_network import MemoryHub
 from support.rooms import NOW_MS, local_entity, peers
@@ -189,3 +192,21 @@ async def test_a_stream_tells_that_events_were_lost(tmp_path: Path, monkeypatch:
             await alice.bus.message.send(room_id=room, body="x")
         with pytest.raises(SubletError, match="not kept any more"):
             await anext(alice.bus.events.stream(since=start))
+
+
+async def test_a_device_that_was_removed_shows_a_record_from_before_in_vain(tmp_path: Path) -> None:
+    hub, bob, laptop = MemoryHub(), local_entity("bob", 2), SigningKey(b"\7" * 32)
+    entity, key = bob.record.entity_id, bytes(laptop.verify_key)
+    seal_key = bytes(laptop.verify_key.to_curve25519_public_key())
+    said = add(bob.key, entity, NO_ID, key, "laptop", seal_key, prove_held(laptop, entity, seal_key))
+    before = bob.record.with_statements((said,))
+    after = before.with_statements((remove(bob.key, entity, said.id, key, NO_ID),))
+    network = hub.join()
+    network.serve(
+        doc_id("challenge", entity_id=entity),
+        lambda query: query.reply(encode_response(parse_challenge(query.payload)[0], before, laptop)),
+    )
+    async with member("alice", 1, hub, tmp_path) as alice:
+        assert (await alice.bus.identity.verify_peer(entity_id=entity))["entity_id"] == entity
+        await alice.service.on_engine(lambda engine: engine.intake.learn(after.encode()))
+        assert await refusal(alice, entity) == LocalCode.KEY_CHANGED

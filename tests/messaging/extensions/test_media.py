@@ -21,7 +21,15 @@ from sublet.messaging.extensions.media import MEDIA_FILES
 from sublet.messaging.ports.blobs import BlobRoomError
 from sublet.messaging.schema.datatypes import Change, Origin
 from sublet.protocol.errors import SubletError
-from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, PIECE_BYTES, Piece, PieceRequest, encode_piece, encode_wanted
+from sublet.protocol.ezagent.blob import (
+    MAX_BLOB_BYTES,
+    PIECE_BYTES,
+    Piece,
+    PieceRequest,
+    encode_piece,
+    encode_wanted,
+    parse_wanted,
+)
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY
 from sublet.protocol.ezagent.keys import doc_id
 from support.members import SECONDS, member, question, room_of
@@ -113,6 +121,26 @@ async def test_what_comes_in_place_of_a_file_is_not_kept(tmp_path: Path, monkeyp
             with pytest.raises(SubletError):
                 await alice.bus.media.get(room_id=room, blob_hash=kept["blob_hash"])
         assert list((tmp_path / "blobs").iterdir()) == []
+
+
+async def test_a_member_that_tells_a_file_byte_by_byte_is_not_asked_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = b"the true one"
+    async with member("alice", 1, MemoryHub(), tmp_path, more=(MEDIA_FILES,)) as alice:
+        room = (await alice.bus.room.create(name="r"))["room_id"]
+        kept = await alice.bus.media.upload(room_id=room, data=data, media_type="text/plain", filename="x")
+        (tmp_path / "blobs" / kept["blob_hash"].removeprefix("sha256:")).unlink()
+        asked: list[int] = []
+
+        async def fetch(_key: str, body: bytes) -> list[bytes]:
+            asked.append(parse_wanted(body).offset)
+            return [encode_piece(Piece(len(data), data[asked[-1] : asked[-1] + 1]))]
+
+        monkeypatch.setattr(alice.service, "fetch", fetch)
+        with pytest.raises(SubletError, match="nobody who has this file"):
+            await alice.bus.media.get(room_id=room, blob_hash=kept["blob_hash"])
+        assert asked == [0]
 
 
 async def test_what_is_no_file_of_the_room_is_refused(tmp_path: Path) -> None:

@@ -49,6 +49,23 @@ def test_what_a_daemon_says_is_read_whole() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("batches", "count"),
+    [
+        ([zenoh.frame(zenoh.push(KEY, b"1"), zenoh.push(KEY, b"2"))], 2),
+        ([zenoh.frame(zenoh.push(KEY, b"1")) + zenoh.KEEP_ALIVE], 2),
+        ([zenoh.KEEP_ALIVE * 100], 100),
+        ([zenoh.frame()] * 50, 50),
+        ([b""] * 50, 50),
+        (zenoh.fragments(zenoh.push(KEY, bytes(3_000)), 1_000), 4),
+    ],
+)
+def test_what_holds_no_message_costs_as_much_as_one(batches: list[bytes], count: int) -> None:
+    reader = BatchReader(lambda _: None)
+    reader.feed(zenoh.handshake() + b"".join(map(zenoh.batch, batches)))
+    assert reader.messages == count
+
+
 def test_it_is_the_same_byte_by_byte() -> None:
     said = zenoh.handshake() + zenoh.batch(zenoh.frame(zenoh.declare(0, 1, KEY), zenoh.push(KEY, b"x")))
     found: list[Declaration] = []

@@ -20,6 +20,13 @@ class Clock:
         return self.now
 
 
+class Nothing(BatchReader):
+    """Finds no message in what comes."""
+
+    def feed(self, piece: bytes | memoryview) -> None:
+        pass
+
+
 class Anything(BatchReader):
     """Takes whatever comes."""
 
@@ -80,3 +87,13 @@ def test_all_links_of_a_peer_share_what_it_has() -> None:
         assert one.move() == {one.source: READ}
         one.declared.of_peer.pace.spend(AT_ONCE_BYTES, 0)
         assert other.move() == {}
+
+
+def test_who_sends_byte_by_byte_has_their_share_no_longer_than_others() -> None:
+    with way(Clock()) as (made, peer, _):
+        made._reader = Nothing(lambda _: None)
+        assert made.move() == {made.source: READ}
+        made.declared.of_peer.pace.spend(AT_ONCE_BYTES - MESSAGE_BYTES, 0)
+        peer.send(b"x")
+        assert made.move() == {made.source: READ}
+        assert made.move() == {}

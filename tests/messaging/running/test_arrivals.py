@@ -165,3 +165,14 @@ def test_what_is_large_is_taken_in_small_batches_so_that_calls_come_in_between()
     assert len(arrivals.take(256)) == 2
     arrivals.put("a call")
     assert arrivals.take(256)[0] == "a call"
+
+
+def test_names_that_nobody_has_proven_take_no_queue_of_a_proven_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrivals, "MAX_SIGNERS", 2)
+    monkeypatch.setattr(arrivals, "MAX_OF_SIGNER", 3)
+    queue = Arrivals[int]()
+    forged = [queue.hear(sample(f"@eve-{number}:node", number)) for number in range(9)]
+    assert not forged[-1], "what such names share is full"
+    assert queue.hear(sample("@alice:node", 1, peer="node-of-alice"))
+    assert queue.offer(Query(b"?", peer="node-of-alice"))
+    assert numbers(queue.take(8), "@alice:node") == [1]

@@ -36,3 +36,8 @@ def test_an_offer_is_opened_by_whom_it_is_for_alone() -> None:
             open_offer([bob], wrong)
     with pytest.raises(Refused, match="not sealed for us"):
         open_offer([alice], sealed)
+
+
+def test_the_length_of_an_offer_says_little_of_it() -> None:
+    bob = SigningKey(b"\2" * 32)
+    assert len({len(seal_offer(bob.verify_key, b"x" * size)) for size in range(1, 200)}) == 1

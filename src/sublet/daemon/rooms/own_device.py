@@ -29,7 +29,7 @@ from sublet.protocol.ezagent.identity import EntityRecord, parse_record
 from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.sealing.device_link import DeviceLink
 from sublet.protocol.ezagent.sealing.device_statements import prove_held
-from sublet.protocol.ezagent.sealing.devices import evaluate
+from sublet.protocol.ezagent.sealing.devices import DeviceList, evaluate
 from sublet.protocol.ezagent.sealing.wire import device_id
 
 if TYPE_CHECKING:
@@ -138,24 +138,26 @@ class OwnDevice:
         if kept is None or kept.standing == "removed":
             return
         await service.asking.key(kept.entity)
-        if kept.standing == "waits":
-            record = await service.on_engine(lambda engine: engine.keyring.record(kept.entity))
-            if record is not None and self._is_device(record):
+        if kept.standing == "device" and await service.on_engine(lambda engine: kept.entity in engine.keyring.local):
+            return
+        record = await service.on_engine(lambda engine: engine.keyring.record(kept.entity))
+        devices, own = self._devices(record), device_id(self._identity.public_key)
+        if record is not None and devices is not None and devices.find(own) is not None:
+            if kept.standing == "waits":
                 encoded = b64(record.encode())
                 await asyncio.to_thread(self._keep, kept.model_copy(update={"standing": "device", "record": encoded}))
-                await service.add(self._entity(record))
-                await service.devices.tell(kept.entity)
-                log.info("this daemon is a device now", entity=kept.entity, device=kept.name)
-        elif not await service.on_engine(lambda engine: kept.entity in engine.keyring.local):
+            await service.add(self._entity(record))
+            await service.devices.tell(kept.entity)
+            log.info("this daemon is a device now", entity=kept.entity, device=kept.name)
+        elif kept.standing == "device" and devices is not None and own in devices.removed:  # which is for good
             await asyncio.to_thread(self._keep, kept.model_copy(update={"standing": "removed"}))
             log.warning("this daemon was removed as a device", entity=kept.entity, device=kept.name)
 
-    def _is_device(self, record: EntityRecord) -> bool:
+    def _devices(self, record: EntityRecord | None) -> DeviceList | None:
         try:
-            found = evaluate(record.entity_id, record.key, record.statements)
+            return evaluate(record.entity_id, record.key, record.statements) if record is not None else None
         except Refused:
-            return False
-        return found.find(device_id(self._identity.public_key)) is not None
+            return None
 
     def _entity(self, record: EntityRecord) -> LocalEntity:
         from sublet.messaging.identities.keyring import LocalEntity

@@ -348,8 +348,16 @@ def _desk_of(relay: str) -> str:
 
 
 def _listen(wake: Callable[[], None], engine: Engine) -> None:
-    """Wake whenever it may have changed who is in a room, or which rooms are here."""
+    """Wake whenever it may have changed who is in a room, at which daemons they are, or which rooms are here."""
     engine.events.listeners.append(partial(_room_events, wake))
+    keyring, moves = engine.keyring, [engine.keyring.moves]
+
+    def learned(_: str) -> None:
+        if moves[0] != keyring.moves:
+            moves[0] = keyring.moves
+            wake()
+
+    keyring.learned.append(learned)
     for listeners in (engine.here.agreed, engine.here.let_go):
         listeners.append(lambda _: wake())
 

@@ -76,7 +76,7 @@ def remove_device(context: OperationContext, device: str) -> calls.DeviceFound:
 
     Raises:
         SubletError: ``NOT_FOUND``: there is none of that name or id, or there are several; ``CONFLICT``: it is this
-            one, or the last.
+            one, or so much was said of these devices that nothing more is kept.
     """
     known = _devices(context)
     found = [one for one in known.devices if device and (one.name == device or one.id.hex().startswith(device))]
@@ -91,6 +91,12 @@ def remove_device(context: OperationContext, device: str) -> calls.DeviceFound:
     view = _view(context, gone)
     last = tip(own.device, own.record.statements)
     _say(context, own, remove(own.key, context.entity, last, gone.verify_key, seen))
+    if _devices(context).find(gone.id) is not None:
+        raise SubletError(
+            LocalCode.CONFLICT,
+            f"{gone.name or 'the first device'} still speaks for you: a device has said so much that no more is kept",
+            "Remove it with your first device; or leave your rooms, and be invited as somebody else.",
+        )
     return view
 
 

@@ -40,7 +40,7 @@ from sublet.messaging.schema.datatypes import QOS_DATA, Annotation, AnnotationPl
 from sublet.messaging.schema.fields import Fields
 from sublet.protocol.encoding import b64, unb64
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, PieceRequest, encode_wanted, parse_piece
+from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, PIECE_BYTES, PieceRequest, encode_wanted, parse_piece
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import RoomId, is_content_hash
 from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
@@ -235,7 +235,7 @@ async def _fetched(context: AskingContext, room_id: RoomId, blob_hash: str, size
     whole = bytearray()
     while len(whole) < size:
         answers = await context.fetch(key, encode_wanted(PieceRequest(room_id, len(whole))))
-        piece = next((found for raw in answers if (found := _piece(raw, size)) is not None), b"")
+        piece = next((found for raw in answers if (found := _piece(raw, size, len(whole))) is not None), b"")
         if not piece:
             raise SubletError(LocalCode.UNAVAILABLE, "nobody who has this file answers", "Try again later.")
         whole += piece
@@ -259,12 +259,13 @@ def _here(context: OperationContext, room_id: RoomId, blob_hash: str) -> tuple[i
     return facts[_SIZE], _key_of(found), blobs.read(digest, 0, there) if there is not None else None
 
 
-def _piece(raw: bytes, size: int) -> bytes | None:
+def _piece(raw: bytes, size: int, offset: int) -> bytes | None:
+    """Return the piece of a file at an offset; None for a shorter one, or a file would take questions without end."""
     try:
         piece = parse_piece(raw)
     except Refused:
         return None
-    return piece.data if piece.size == size else None
+    return piece.data if piece.size == size and len(piece.data) == min(PIECE_BYTES, size - offset) else None
 
 
 def _list(context: OperationContext, room_id: RoomId) -> list[Fields]:

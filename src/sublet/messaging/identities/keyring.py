@@ -1,9 +1,10 @@
 """Knows whose key is whose: our own entities with their keys, and the proven records of others.
 
 Rules: a record proves itself, so anybody may bring it; nobody brings another one of our own entities; a newer version
-takes the place of an older one. What an entity's devices say of each other is joined, from whatever record it comes. In
-logs the key of every device counts that an entity has ever had, and of what is heard or asked now those of devices that
-speak for it still. Weak: beyond ``MAX_RECORDS`` those of strangers are refused, and none is ever given up.
+takes the place of an older one, but of none whose first device was removed: whoever has that makes newer ones. What an
+entity's devices say of each other is joined, from whatever record it comes. In logs the key of every device counts that
+an entity has ever had, and of what is heard or asked now those of devices that speak for it still. Weak: beyond
+``MAX_RECORDS`` those of strangers are refused, and none is ever given up.
 """
 
 from __future__ import annotations
@@ -184,8 +185,8 @@ class Keyring:
         record = parse_record(raw)
         known, own = self._records.get(record.entity_id), self.local.get(record.entity_id)
         if known is not None:
-            newer = known if known.version >= record.version else record
-            record = newer.with_statements((*known.statements, *record.statements))
+            newer = _newer(known, record)
+            record = replace(newer, statements=known.statements).with_statements(record.statements)
             if record == known:
                 return None
             if own is not None and newer is not known and own.device == device_id(known.key):
@@ -206,7 +207,7 @@ class Keyring:
 
     def _put(self, record: EntityRecord) -> None:
         before, home = self._records.get(record.entity_id), record.home
-        if home != self.home(record.entity_id) or (before is not None and before.statements != record.statements):
+        if home != self.home(record.entity_id) or record.statements != (before.statements if before else ()):
             self.moves += 1
         self._homes[record.entity_id] = home
         if before is not None:
@@ -227,3 +228,10 @@ class Keyring:
             return  # nothing can be sealed for its identity key, so it has that alone
         self._lists[record.entity_id] = found
         self._keys[record.entity_id] = record.log_keys()
+
+
+def _newer(known: EntityRecord, other: EntityRecord) -> EntityRecord:
+    """Return which of two records of an entity counts, whichever came first, by what both tell of its devices."""
+    older, newer = sorted((other, known), key=lambda one: one.version)
+    joined = replace(older, statements=known.statements).with_statements(other.statements)
+    return older if older.version < newer.version and joined.has_lost_first() else newer

@@ -83,7 +83,7 @@ class BatchReader:
 
     declared: Callable[[Declaration], None]
     messages: int = 0
-    """Network messages that were read."""
+    """Messages that were read: network messages, and what costs as much to read though it holds none."""
     _held: bytearray = field(default_factory=bytearray)
     """The batch that has begun, with its length."""
     _batches: int = 0
@@ -114,15 +114,16 @@ class BatchReader:
         if self._batches <= 2 and batch[0] & _KIND != _CLOSE:
             (_init if self._batches == 1 else _open)(batch)
             return
-        at = 0
+        at, before, said = 0, self.messages, 0
         while at < len(batch):
+            said += 1
             header = batch[at]
             kind = header & _KIND
             if kind == _FRAME:
                 at = self._frame(batch, at)
             elif kind == _FRAGMENT:
                 _fragment(batch, at)
-                return
+                at = len(batch)
             elif header == _KEEP_ALIVE:
                 at += 1
             elif kind == _CLOSE and not header & _MORE:
@@ -131,6 +132,7 @@ class BatchReader:
                 raise Odd("a transport message of another kind")
         if at > len(batch):
             raise Odd("a batch that ends too early")
+        self.messages = max(self.messages, before + max(said, 1))
 
     def _frame(self, batch: bytes, at: int) -> int:
         header = batch[at]

@@ -20,6 +20,7 @@ from typing import Final
 
 from sublet.messaging.links.batches import BatchReader, Odd
 from sublet.messaging.links.declared import DeclaredByPeer, DeclaredOnLink
+from sublet.messaging.links.pace import MESSAGE_BYTES
 
 PIECE_BYTES: Final = 64 << 10
 """Held for each way of a link."""
@@ -103,7 +104,8 @@ class Way:
                     self._reader.feed(self._piece[:read])
                 except Odd as odd:
                     raise Offends(str(odd)) from None
-                pace.spend(read, self._reader.messages - before)
+                least = 1 if read < MESSAGE_BYTES else 0  # or many reads of little would cost nothing
+                pace.spend(read, max(self._reader.messages - before, least))
                 drained = self._end < PIECE_BYTES and not _has_more(self.source)
             written = _write(self.sink, self._piece[self._start : self._end])
             if isinstance(written, dict):

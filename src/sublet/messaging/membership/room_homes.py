@@ -1,4 +1,7 @@
-"""What a relay is to know of our rooms: which daemons are in them; told by the daemons of owners alone."""
+"""What a relay is to know of our rooms: which daemons are in them; told by the daemons of owners alone.
+
+An entity's daemons are its devices: those that were added too, and none that was removed.
+"""
 
 from __future__ import annotations
 
@@ -58,4 +61,4 @@ def homes_to_state(engine: HomesParts, rooms: Iterable[RoomId]) -> dict[RoomId, 
 
 
 def _homes(engine: HomesParts, entities: Iterable[EntityId]) -> frozenset[str]:
-    return frozenset(map(engine.keyring.home, entities))
+    return frozenset[str]().union(*map(engine.keyring.homes, entities))

@@ -38,7 +38,7 @@ SHORT_BATCH_BYTES: Final = 32 << 10
 SHORT_SECONDS: Final = 1.0
 """For how long batches stay short once several have waited, since whoever comes next finds one that has begun."""
 MAX_SIGNERS: Final = 1_024
-"""Queues; whoever comes beyond shares one."""
+"""Queues; whoever comes beyond shares one, unless a link has proven who it is."""
 _ASKER_BYTES: Final = 128
 """A question begins with the record of who asks, which is another one for each."""
 
@@ -80,12 +80,13 @@ class Arrivals(Generic[CallT]):
     def offer(self, query: PeerQuery) -> bool:
         """Add a query; tell whether there was room for it and for its asker."""
         asker = query.peer.encode() or query.payload[:_ASKER_BYTES]
-        return self._add(b"?" + asker, query, ITEM_BYTES + len(query.payload))
+        return self._add(b"?" + asker, query, ITEM_BYTES + len(query.payload), is_proven=bool(query.peer))
 
     def hear(self, sample: Sample) -> bool:
         """Add a sample; tell whether there was room for it and for its sender."""
         size = ITEM_BYTES + len(sample.payload) + len(sample.attachment)
-        return self._add(b"!" + (sample.peer.encode() or claimed_signer(sample.payload)), sample, size)
+        owner = b"!" + (sample.peer.encode() or claimed_signer(sample.payload))
+        return self._add(owner, sample, size, is_proven=bool(sample.peer))
 
     def take(self, most: int, wait_seconds: float | None = None) -> list[Item[CallT]]:
         """Return what comes next, waiting for it: calls first, but no more than half where others wait.
@@ -121,9 +122,9 @@ class Arrivals(Generic[CallT]):
             self._calls.clear()
         return rest
 
-    def _add(self, signer: bytes, item: Sample | PeerQuery, size: int) -> bool:
+    def _add(self, signer: bytes, item: Sample | PeerQuery, size: int, *, is_proven: bool) -> bool:
         with self._ready:
-            left_out = self._others.add(signer, item, size)
+            left_out = self._others.add(signer, item, size, is_proven=is_proven)
             self._ready.notify()
         for other in left_out:
             if other is not item:

@@ -37,7 +37,7 @@ class Bounds:
         size: bytes, of all owners.
         items_of_owner: of one owner.
         size_of_owner: bytes, of one owner.
-        owners: queues of owners; later owners share one.
+        owners: queues of owners; later owners share one, but for those that are proven.
     """
 
     items: int
@@ -70,16 +70,17 @@ class FairQueue(Generic[ItemT]):
         """How many have something waiting."""
         return len(self._queues)
 
-    def add(self, owner: bytes, item: ItemT, size: int) -> list[ItemT]:
+    def add(self, owner: bytes, item: ItemT, size: int, *, is_proven: bool = False) -> list[ItemT]:
         """Add an item; return the items that found no room: this one, or newest items of the largest owner.
 
         Args:
             owner: whose share it takes.
             item: the item.
             size: its bytes.
+            is_proven: whether nobody makes up such an owner, so that each has a queue of its own.
         """
         bounds = self._bounds
-        if owner not in self._queues and len(self._queues) >= bounds.owners:
+        if not is_proven and owner not in self._queues and len(self._queues) >= bounds.owners:
             owner = SHARED
         mine = self._queues.get(owner, ())
         size_after = self._sizes.get(owner, 0) + size

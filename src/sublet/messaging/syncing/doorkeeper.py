@@ -15,6 +15,7 @@ from sublet.messaging.reading.avatars import avatar_of
 from sublet.messaging.reading.reading import Reading
 from sublet.messaging.rooms.here import RoomsHere
 from sublet.messaging.rooms.states import RoomStates
+from sublet.messaging.sealing.room_seals import RoomSeals
 from sublet.messaging.syncing.replays import SeenQuestions
 from sublet.messaging.trust.clocks import PeerClocks
 from sublet.protocol.ezagent.blob import parse_wanted
@@ -49,6 +50,9 @@ class DoorParts(Protocol):
 
     @property
     def rooms(self) -> RoomStates: ...
+
+    @property
+    def seals(self) -> RoomSeals: ...
 
 
 def place_of(key: str) -> DocumentPlace:
@@ -124,6 +128,12 @@ def may_ask(engine: DoorParts, asker: EntityId, place: DocumentPlace, body: byte
     if place.kind != "config" or room_id not in engine.here.ids:
         return False
     return engine.rooms.state(room_id).policy in (Policy.OPEN, Policy.KNOCK)
+
+
+def hides_length(engine: DoorParts, key: str) -> bool:
+    """Tell whether even the length of an answer is nobody's business: it is of a sealed room, or of rooms at all."""
+    place = place_of(key)
+    return place.kind == "inbox" or (place.room_id is not None and engine.seals.is_sealed(place.room_id))
 
 
 def _share_a_room(engine: DoorParts, one: EntityId, other: EntityId) -> bool:

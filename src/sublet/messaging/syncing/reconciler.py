@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import SystemRandom
@@ -53,8 +53,8 @@ log = structlog.get_logger(__name__)
 class Asks(Protocol):
     """What asks peers, and has taken what they answer."""
 
-    async def fetch(self, key: str, body: bytes) -> list[bytes]:
-        """Ask as one of ours, and return the answers, opened."""
+    async def fetch(self, key: str, body: bytes, of: Collection[str] | None = None) -> list[bytes]:
+        """Ask these daemons as one of ours, or all that may know, and return the answers, opened."""
 
     async def fetch_from(self, key: str, body: bytes, late: Late[bytes]) -> list[Answer[bytes]]:
         """Do so, and return with each answer who has given it; ``late`` is told of those that come later."""
@@ -95,6 +95,8 @@ class _With:
 
     room_id: RoomId
     theirs: Theirs
+    home: str
+    """The daemon that has stated it: another device of the same member may hold something else."""
     patience: float
     """Seconds after which others are compared with beside it."""
     salt: bytes = field(default_factory=partial(os.urandom, SALT_BYTES))
@@ -150,7 +152,7 @@ class Reconciler:
         async with anyio.create_task_group() as group:
             for one in members.values():
                 if await self._differs(room_id, one.theirs):  # still: much may have come of those before it
-                    other = _With(room_id, one.theirs, self._asks.patience(one.home))
+                    other = _With(room_id, one.theirs, one.home, self._asks.patience(one.home))
                     began.append(other)
                     group.start_soon(self._compared, other)
                     await other.turned.wait()
@@ -164,7 +166,7 @@ class Reconciler:
 
     async def _stated(self, room_id: RoomId, answers: Sequence[Answer[bytes]]) -> dict[Answer[bytes], Stated]:
         """Take what members state, one after the other, and return that of those whose roots count."""
-        found = {answer: await self._call(partial(stated_of, room_id=room_id, raw=answer.said)) for answer in answers}
+        found = {answer: await self._call(partial(stated_of, room_id=room_id, answer=answer)) for answer in answers}
         return {answer: one for answer, one in found.items() if one is not None}
 
     async def _differs(self, room_id: RoomId, theirs: Theirs) -> bool:
@@ -172,7 +174,7 @@ class Reconciler:
 
     async def _late(self, room_id: RoomId, answer: Answer[bytes]) -> None:
         """Take the root of a member for whom nobody has waited."""
-        stated = await self._call(partial(stated_of, room_id=room_id, raw=answer.said))
+        stated = await self._call(partial(stated_of, room_id=room_id, answer=answer))
         if stated is not None and stated.differs:
             self._asks.differs(room_id)
 
@@ -285,7 +287,7 @@ class Reconciler:
         """
         slow = asyncio.get_running_loop().call_later(other.patience, other.turned.set)
         try:
-            answers = await self._asks.fetch(other.key, body)
+            answers = await self._asks.fetch(other.key, body, (other.home,))
         finally:
             slow.cancel()
         if not answers:

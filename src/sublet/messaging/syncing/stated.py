@@ -21,7 +21,7 @@ class Stated:
 
     Args:
         theirs: its root.
-        home: node id of its daemon.
+        home: node id of its daemon; of several devices, of the one over whose link this came.
         differs: whether there may be something to take from it.
     """
 
@@ -59,12 +59,14 @@ def differs_at_asker(engine: SyncParts, key: str, body: bytes) -> RoomId | None:
     return place.room_id if theirs is not None and engine.roots.differs(place.room_id, theirs) else None
 
 
-def stated_of(engine: SyncParts, room_id: RoomId, raw: bytes) -> Stated | None:
+def stated_of(engine: SyncParts, room_id: RoomId, answer: Answer[bytes]) -> Stated | None:
     """Take what a member states; None where it does not count."""
-    theirs = take_root(engine, room_id, raw)
+    theirs = take_root(engine, room_id, answer.said)
     if theirs is None:
         return None
-    return Stated(theirs, engine.keyring.home(theirs.entity), engine.roots.differs(room_id, theirs))
+    is_device = answer.peer in engine.keyring.homes(theirs.entity)
+    home = answer.peer if is_device else engine.keyring.home(theirs.entity)
+    return Stated(theirs, home, engine.roots.differs(room_id, theirs))
 
 
 def alike(engine: SyncParts, room_id: RoomId, members: Mapping[Answer[bytes], Stated]) -> frozenset[str]:

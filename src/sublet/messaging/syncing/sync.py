@@ -333,9 +333,9 @@ class Sync:
         peers = await self._call(lambda engine: engine.audience.answers(key, b""))
         return [answer.said for answer in await self.asking.ask(key, payload, peers, _as_it_came)]
 
-    async def fetch(self, key: str, body: bytes) -> list[bytes]:
+    async def fetch(self, key: str, body: bytes, of: Collection[str] | None = None) -> list[bytes]:
         """Ask as one of ours who may be told, and return the answers, opened; nobody is asked where none may."""
-        return [answer.said for answer in await self._fetch(key, body, _as_it_came)]
+        return [answer.said for answer in await self._fetch(key, body, _as_it_came, of=of)]
 
     async def fetch_from(self, key: str, body: bytes, late: Late[bytes]) -> list[Answer[bytes]]:
         """``Asks.fetch_from``."""

@@ -7,6 +7,7 @@ through, so neither says anything anywhere else.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -84,12 +85,13 @@ def encode_response(challenge: Challenge, record: EntityRecord, key: SigningKey)
     return _encode(_RESPONSE_DOMAIN, challenge, record, key)
 
 
-def parse_response(raw: bytes, asked: Challenge) -> EntityRecord:
+def parse_response(raw: bytes, asked: Challenge, keys: Collection[VerifyKey] | None = None) -> EntityRecord:
     """Return who has answered a challenge, shown to hold its key.
 
     Args:
         raw: the answer.
         asked: the challenge, as we have sent it.
+        keys: those that count for the responder now; None for all of the record that it shows, which may be an old one.
 
     Raises:
         Refused: ``OVERSIZED``, ``MALFORMED``, or ``BAD_SIGNATURE``: it answers another challenge, or for another.
@@ -97,7 +99,7 @@ def parse_response(raw: bytes, asked: Challenge) -> EntityRecord:
     challenge, record, signature = _parse(raw)
     if challenge != asked or record.entity_id != asked.responder:
         raise Refused(Refusal.BAD_SIGNATURE, "an answer to another challenge, or of somebody else")
-    _check(_RESPONSE_DOMAIN, challenge, record, signature)
+    _check(_RESPONSE_DOMAIN, challenge, record, signature, keys)
     return record
 
 
@@ -107,9 +109,15 @@ def _encode(domain: bytes, challenge: Challenge, record: EntityRecord, key: Sign
     return canonical_json({"challenge": fields, "record": json.loads(record.encode()), "signature": b64(signature)})
 
 
-def _check(domain: bytes, challenge: Challenge, record: EntityRecord, signature: bytes) -> None:
+def _check(
+    domain: bytes,
+    challenge: Challenge,
+    record: EntityRecord,
+    signature: bytes,
+    keys: Collection[VerifyKey] | None = None,
+) -> None:
     message = domain + canonical_json(challenge.fields())
-    if not any(_verifies(key, message, signature) for key in record.verify_keys()):
+    if not any(_verifies(key, message, signature) for key in (record.verify_keys() if keys is None else keys)):
         raise Refused(Refusal.BAD_SIGNATURE, "a challenge, or its answer, is not signed")
 
 

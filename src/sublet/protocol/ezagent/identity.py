@@ -5,7 +5,9 @@ hashing one key; a relay only ever adds an alias.
 
 A record carries what the entity's devices have said of each other. Each of these statements proves itself, so they are
 not under the record's signature, and any device adds some; whoever has two records of one entity joins what both hold.
-Weak: of more than ``MAX_STATEMENTS`` the identity key's own count first, and then removals.
+What is said by keys that no device of the entity has ever added is left out, or anybody could fill the record.
+Weak: of more than ``MAX_STATEMENTS`` the identity key's own count first until its device is removed, then what was
+known before, then removals: so who has heard of a removal keeps it, and others may differ while devices flood theirs.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from sublet.protocol.ezagent.sealing.device_statements import (
     Kind,
     parse_statement,
 )
-from sublet.protocol.ezagent.sealing.devices import evaluate, ever_keys
+from sublet.protocol.ezagent.sealing.devices import evaluate, ever, ever_keys
+from sublet.protocol.ezagent.sealing.wire import device_id
 from sublet.protocol.ids import node_id
 
 MAX_RECORD_BYTES: Final = 32 << 10
@@ -83,7 +86,10 @@ class EntityRecord:
         return node_id(self.domain_key)
 
     def verify_keys(self) -> tuple[VerifyKey, ...]:
-        """Return every key that may sign for the entity now: those of its devices as far as this record tells them."""
+        """Return every key that may sign for the entity now: those of its devices as far as this record tells them.
+
+        What the identity key has signed of others goes with it, once the device that has it is removed.
+        """
         older = tuple(VerifyKey(device.key) for device in self.devices)
         if not self.statements:
             return VerifyKey(self.key), *older
@@ -91,7 +97,7 @@ class EntityRecord:
             found = evaluate(self.entity_id, self.key, self.statements)
         except Refused:  # nothing can be sealed for the identity key, so it has that alone
             return VerifyKey(self.key), *older
-        return *found.verify_keys(), *older
+        return *found.verify_keys(), *(() if device_id(self.key) in found.removed else older)
 
     def log_keys(self) -> tuple[VerifyKey, ...]:
         """Return every key that counts for the entity in logs: of devices that were removed too."""
@@ -105,11 +111,29 @@ class EntityRecord:
         return canonical_json({**_fields(self), **more, "signature": b64(self.signature)})
 
     def with_statements(self, more: Iterable[DeviceStatement]) -> EntityRecord:
-        """Return the record with more statements of its entity's devices, those that count first, in one order."""
+        """Return the record with more statements of its entity's devices, in one order.
+
+        Args:
+            more: what others have said; where not all of it fits, what is in this record already goes before it.
+        """
         known = {one.id: one for one in (*self.statements, *more) if one.entity == self.entity_id}
+        devices = ever(device_id(self.key), known.values())
+        known = {id: one for id, one in known.items() if one.signer in devices}
         order = {id: (one.signer_key != self.key, one.kind is not Kind.REMOVE, id) for id, one in known.items()}
-        kept = sorted(known, key=order.__getitem__)[:MAX_STATEMENTS]
+        kept = list(known)
+        if len(known) > MAX_STATEMENTS:
+            here, trusts_first = {one.id for one in self.statements}, not self.has_lost_first()
+            kept.sort(key=lambda id: (trusts_first and order[id][0], id not in here, order[id]))
+        kept = sorted(kept[:MAX_STATEMENTS], key=order.__getitem__)
         return replace(self, statements=tuple(known[id] for id in kept))
+
+    def has_lost_first(self) -> bool:
+        """Tell whether the device that has the identity key was removed, so that nobody speaks by that key alone."""
+        first = device_id(self.key)
+        devices = ever(first, self.statements)
+        return any(
+            one.kind is Kind.REMOVE and one.subject == first and one.signer in devices for one in self.statements
+        )
 
 
 def make_record(

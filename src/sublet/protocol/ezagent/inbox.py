@@ -10,12 +10,11 @@ import uuid
 from collections.abc import Iterable
 from typing import Final
 
-from nacl.public import SealedBox
 from nacl.signing import SigningKey, VerifyKey
 
 from sublet.protocol.ezagent.errors import Refused, malformed
 from sublet.protocol.ezagent.ids import RoomId, is_room_id
-from sublet.protocol.ezagent.question import open_answer
+from sublet.protocol.ezagent.question import open_answer, seal_for
 
 MAX_KNOWN_ROOMS: Final = 8_192
 _ID_BYTES: Final = 16
@@ -43,8 +42,8 @@ def parse_known(raw: bytes) -> frozenset[RoomId]:
 
 
 def seal_offer(key: VerifyKey, offer: bytes) -> bytes:
-    """Return an offer that only the entity with a key opens."""
-    return _SEALED + SealedBox(key.to_curve25519_public_key()).encrypt(offer)
+    """Return an offer that only the entity with a key opens, and whose length says little of it."""
+    return _SEALED + seal_for(key, offer, in_steps=True)
 
 
 def open_offer(keys: Iterable[SigningKey], raw: bytes) -> bytes:

@@ -4,7 +4,7 @@ It is a bundle of the asker's record, which proves itself, and an envelope under
 begins with a domain of its own, so that it is never taken for an update, nor an update for a question.
 
 A question goes to all who listen under its key, so anybody may pass it on. The answer is sealed for the asker, to whom
-alone it says anything.
+alone it says anything; where its length would say something too, it is padded before.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nacl.exceptions import CryptoError
+from nacl.exceptions import RuntimeError as NaclRuntimeError
 from nacl.public import SealedBox
 from nacl.signing import SigningKey, VerifyKey
 
@@ -21,12 +22,15 @@ from sublet.protocol.ezagent.envelope import Envelope, seal, unpack, verify
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
 from sublet.protocol.ezagent.identity import EntityRecord, parse_record
 from sublet.protocol.ezagent.ids import EntityId
+from sublet.protocol.ezagent.sealing.padding import FRAME_BYTES, pad, padded_size, unpad
 
 NONCE_BYTES: Final = 16
 MAX_AGE_MS: Final = 5 * 60 * 1_000
 """How far from now a question is of now; of another clock it has to be of that clock's now."""
 MAX_QUESTION_BYTES: Final = 1 << 20
-MAX_SEALED_BYTES: Final = MAX_BUNDLE_BYTES + 64
+MAX_SEALED_BYTES: Final = padded_size(MAX_BUNDLE_BYTES + FRAME_BYTES) + 64
+_PADDED: Final = b"\x83"
+"""What begins an answer that is padded; never one that is not."""
 _DOMAIN: Final = b"sublet/question/1\n"
 
 
@@ -97,23 +101,41 @@ def parse_question(key: str, raw: bytes, now_ms: int) -> Question:
     return Question(record.entity_id, body, nonce, signed_with, record.version, envelope.timestamp_ms, of_now)
 
 
-def seal_answer(question: Question, answer: bytes) -> bytes:
-    """Return an answer that only the asker can open."""
-    return SealedBox(question.key.to_curve25519_public_key()).encrypt(answer)
+def seal_answer(question: Question, answer: bytes, *, in_steps: bool = False) -> bytes:
+    """Return an answer that only the asker can open; ``in_steps``: whose length says little of it.
+
+    Raises:
+        Refused: as ``seal_for``.
+    """
+    return seal_for(question.key, answer, in_steps=in_steps)
+
+
+def seal_for(key: VerifyKey, said: bytes, *, in_steps: bool) -> bytes:
+    """Return something that only the holder of a key can open; ``in_steps``: whose length says little of it.
+
+    Raises:
+        Refused: ``MALFORMED``: a key that signs, and for which nothing can be sealed.
+    """
+    try:
+        box = SealedBox(key.to_curve25519_public_key())
+    except NaclRuntimeError:
+        raise malformed("a key for which nothing can be sealed") from None
+    return box.encrypt(_PADDED + pad(said) if in_steps else said)
 
 
 def open_answer(signer: SigningKey, raw: bytes) -> bytes:
     """Return what was sealed for whoever asked with a key.
 
     Raises:
-        Refused: ``OVERSIZED``; ``MALFORMED``: it was sealed for another key, or not at all.
+        Refused: ``OVERSIZED``; ``MALFORMED``: it was sealed for another key, or not at all, or padded in another way.
     """
     if len(raw) > MAX_SEALED_BYTES:
         raise Refused(Refusal.OVERSIZED, f"an answer of {len(raw)} bytes")
     try:
-        return SealedBox(signer.to_curve25519_private_key()).decrypt(raw)
+        opened: bytes = SealedBox(signer.to_curve25519_private_key()).decrypt(raw)
     except (CryptoError, ValueError, TypeError):
         raise malformed("an answer that is not sealed for us") from None
+    return unpad(opened[len(_PADDED) :]) if opened.startswith(_PADDED) else opened
 
 
 def _signed_with(envelope: Envelope, record: EntityRecord) -> VerifyKey:

@@ -7,8 +7,8 @@ Rules: removed is removed. A removal holds for good, whoever of the devices has 
 writes afterwards; it names how much of the removed one's chain counts, so nobody is added later under an old date. Who
 was removed comes back under another key alone. At most ``MAX_DEVICES`` speak at a time.
 Weak: two devices that remove each other without knowing are both out, and whoever finds a lost device can lock the
-others out with it, though it reads nothing; the entity then needs another identity key. A device that forks its own
-chain is followed along the lower id.
+others out with it, though it reads nothing; the person then needs another entity, since whoever has the first device
+might make another identity key as well. A device that forks its own chain is followed along the lower id.
 """
 
 from __future__ import annotations
@@ -108,22 +108,23 @@ def ever_keys(identity_key: bytes, statements: Iterable[DeviceStatement]) -> tup
     first = device_id(identity_key)
     keys = {first: identity_key}
     adds = [one for one in statements if one.kind is Kind.ADD]
-    for device in sorted(_ever(first, adds) - {first}):
+    for device in sorted(ever(first, adds) - {first}):
         keys[device] = next(one.subject_key for one in adds if one.subject == device)
     return tuple(keys.values())
 
 
-def _ever(first: DeviceId, statements: Iterable[DeviceStatement]) -> set[DeviceId]:
+def ever(first: DeviceId, statements: Iterable[DeviceStatement]) -> set[DeviceId]:
+    """Return all devices that were ever added, by whatever branch of a chain, and the first one."""
     added: dict[DeviceId, list[DeviceId]] = {}
     for said in statements:
         if said.kind is Kind.ADD:
             added.setdefault(said.signer, []).append(said.subject)
-    ever, waiting = {first}, [first]
+    found, waiting = {first}, [first]
     while waiting:
-        new = set(added.get(waiting.pop(), ())) - ever
-        ever |= new
+        new = set(added.get(waiting.pop(), ())) - found
+        found |= new
         waiting += new
-    return ever
+    return found
 
 
 def tip(device: DeviceId, statements: Iterable[DeviceStatement]) -> bytes:
@@ -141,10 +142,10 @@ _After = Mapping[tuple[DeviceId, bytes], DeviceStatement]
 
 def _removals(first: DeviceId, known: Mapping[bytes, DeviceStatement]) -> _Removals:
     """Return all removals by devices that were ever added, by whatever branch of a chain: a fork hides none."""
-    ever = _ever(first, known.values())
+    devices = ever(first, known.values())
     removals: _Removals = {}
     for id, said in known.items():
-        if said.kind is Kind.REMOVE and said.signer in ever:
+        if said.kind is Kind.REMOVE and said.signer in devices:
             seen = said.previous if said.signer == said.subject else said.seen
             removals.setdefault(said.subject, {})[id] = seen
     return removals
