@@ -349,7 +349,7 @@ async def test_a_node_that_is_not_trusted_does_not_hide_who_can_something(world:
             address = AgentAddress(f"a{number}", cat.own.name)
             ann.federation.table.register(address, "x", ["test"], steady=world.steady, wall=world.wall)
         async with world.running(bob):
-            await until(lambda: B in ann.addresses())
+            await until(lambda: ann.federation.best("test", lambda *_: True))
             found = ann.federation.best("test", lambda *_: True)
             assert found is not None
             assert str(found.address) == B

@@ -207,7 +207,7 @@ class Asking:
 
     async def _cancel(self, neighbour: Neighbour, asked: Asked, request_id: str) -> None:
         """Tell that a task is wanted no more; where that is not heard, its own time ends it."""
-        if neighbour.name is None or not neighbour.greeted:
+        if neighbour.name is None:
             return
         said = AgentMessage(
             message_id=str(uuid.uuid4()),
