@@ -27,5 +27,5 @@ def test_an_address_comes_first(text: str, found: tuple[str, str] | None) -> Non
 
 @pytest.mark.parametrize("text", ["@coder@kitchen.local", " @coder@kitchen.local: \n"])
 def test_an_address_alone_is_told_of_and_goes_to_nobody_else(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="what @coder@kitchen.local is to do"):
+    with pytest.raises(typer.BadParameter, match=r"what @coder@kitchen\.local is to do"):
         addressed(text)

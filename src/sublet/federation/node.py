@@ -284,9 +284,7 @@ class Federation:
             usable: whether the caller may have it.
         """
         by_name = {
-            one.name: one
-            for one in self.neighbours.all()
-            if one.name is not None and one.greeted and self._trusts(one)
+            one.name: one for one in self.neighbours.all() if one.name is not None and one.greeted and self._trusts(one)
         }
         able = (
             (entry, by_name[entry.address.node])

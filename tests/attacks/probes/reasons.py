@@ -51,6 +51,7 @@ PROBES: Sequence[Probe] = (
         covers=(
             "daemon.approvals.moments:_boot",
             "messaging.declaring.operations:_names",
+            "protocol.federation.events:_adapter",
             "daemon.health.stalls:Stalls.__init__",
         ),
         why="their keys are constants or functions of ours, or a few samples that we take ourselves",

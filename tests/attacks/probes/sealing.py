@@ -138,7 +138,7 @@ PROBES: Sequence[Probe] = (
         name="sealing: devices that add and remove each other in a row",
         covers=[
             "protocol.ezagent.sealing.devices:_back",
-            "protocol.ezagent.sealing.devices:_ever",
+            "protocol.ezagent.sealing.devices:ever",
             "protocol.ezagent.sealing.devices:_line",
             "protocol.ezagent.sealing.devices:_removals",
             "protocol.ezagent.sealing.devices:_walk",
