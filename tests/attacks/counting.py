@@ -85,7 +85,8 @@ class Tracing:
         if (name := place(frame)) is not None and name not in self._names:
             self._names.add(name)
             if self._ends:
-                self._missing.intersection_update(not_entered(self._missing, (name,)))
+                # A copy: other threads note, too.
+                self._missing.intersection_update(not_entered(tuple(self._missing), (name,)))
                 self._is_over = not self._missing
 
 
