@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sublet.policy.decision import Action, Decision, Resource, Subject
+from sublet.policy.decision import UNMATCHED, Action, Decision, Resource, Subject
 from sublet.policy.defaults import CEILING
 from sublet.policy.globs import components
 from sublet.policy.limits import Limits
@@ -75,7 +75,7 @@ def _permitted(cell: Cell, approvals: Sequence[Rule], asked: Question, action: A
             return Decision(
                 False,
                 layer,
-                "unmatched",
+                UNMATCHED,
                 f"the {layer} layer says what this caller may do by {action}, and this is not in it",
                 "A person can change it in policy.json.",
             )
@@ -85,7 +85,7 @@ def _permitted(cell: Cell, approvals: Sequence[Rule], asked: Question, action: A
     return Decision(
         False,
         "global",
-        "unmatched",
+        UNMATCHED,
         f"no rule allows {action} for callers of kind {asked.subject.kind}",
         "A person can do it, or allow it in policy.json.",
     )
@@ -97,7 +97,7 @@ def _narrowed(
     """Return ``decision`` as the request layer leaves it."""
     cell = RuleTable(request).cell(action, asked.subject.kind)
     own = _by_rules(cell, asked, action, granted=False)
-    says_nothing = not cell.allows and own.rule == "unmatched"
+    says_nothing = not cell.allows and own.rule == UNMATCHED
     if says_nothing or own.allowed:
         return decision
     return decision if own.needs_grant and granted else own

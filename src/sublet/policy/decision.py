@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 Kind = Literal["human", "mcp", "peer", "a2a", "agent", "node", "office"]
 
@@ -98,6 +98,10 @@ class Resource:
 
     name: str
     attributes: Mapping[str, Value] = field(default_factory=dict)
+
+
+UNMATCHED: Final = "unmatched"
+"""The rule of a denial for which no rule stands: nothing allows it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Final
 
 from sublet.policy.attributes import ATTRIBUTES, UNNAMED, WITH_ARGUMENTS, attribute_of
 from sublet.policy.decider import decide_by_rules
-from sublet.policy.decision import Action, Decision, Resource, Subject, Value
+from sublet.policy.decision import UNMATCHED, Action, Decision, Resource, Subject, Value
 from sublet.policy.limits import Limits
 from sublet.policy.paths import PATH, settled, touched_by, written
 from sublet.policy.sizes import size_written
@@ -125,7 +125,7 @@ def _checked(action: Action, name: str, value: Value) -> Value:
     return value
 
 
-_NOT_ASKED: Final = Decision(False, "global", "unmatched", "it can't be asked")
+_NOT_ASKED: Final = Decision(False, "global", UNMATCHED, "it can't be asked")
 
 
 def _problem(test: RuleTest, decision: Decision) -> str:

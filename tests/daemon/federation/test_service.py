@@ -55,8 +55,20 @@ def service(node: Node, *rules: dict[str, Any], settings: Settings | None = None
     )
 
 
-async def asked(found: FederationService, **request: Any) -> TaskAnswer:
-    updates = [one async for one in found.ask(AskAgent.model_validate(request), HUMAN)]
+class Told:
+    """A journal that is told events."""
+
+    def __init__(self) -> None:
+        self.events = self
+        self.kinds: list[str] = []
+
+    async def append_event(self, kind: str, *given: object, **named: object) -> None:
+        """Take one."""
+        self.kinds.append(str(kind))
+
+
+async def asked(found: FederationService, caller: Subject = HUMAN, **request: Any) -> TaskAnswer:
+    updates = [one async for one in found.ask(AskAgent.model_validate(request), caller)]
     assert isinstance(updates[0], TaskBegun)
     assert isinstance(updates[-1], TaskAnswer)
     return updates[-1]
@@ -132,3 +144,30 @@ async def test_a_task_is_given_here_and_elsewhere_with_all_that_was_said() -> No
         late = await asked(found, to="later@bob.local", text="it", timeout_seconds=1, wait=True)
         assert isinstance(late.result, FailedTask)
         assert late.result.metadata["error_code"] == "AGENT_NOT_FOUND"  # it was waited for, and did not come
+
+
+@pytest.mark.parametrize("denied", [B, "worker-1@bob"])
+@pytest.mark.parametrize("typed", [B, "worker-1@bob", "worker-1", "WORKER-1@BOB", "capability:test"])
+async def test_a_deny_of_an_agent_holds_whatever_it_is_called(typed: str, denied: str) -> None:
+    world = World()
+    ann, bob = world.add("ann", "boss"), world.add("bob")
+    bob_agent = {"id": "no", "effect": "deny", "action": "agent.ask", "resource": denied}
+    found, journal = service(ann, bob_agent), Told()
+    found._gate._journal = cast(Journal, journal)
+    async with world.running(ann, bob):
+        await until(lambda: ann.federation.best("test", lambda *_: True))
+        with pytest.raises(SubletError) as refused:
+            await asked(found, to=typed, text="it")
+        assert refused.value.code is LocalCode.POLICY_DENIED
+        assert journal.kinds == ["policy_rejected"]
+        assert not [raw for _, what, raw in ann.sent if what == "event" and b"task.request" in raw]
+
+
+async def test_who_may_ask_by_one_name_need_not_be_allowed_by_the_others() -> None:
+    world = World()
+    ann, bob = world.add("ann", "boss"), world.add("bob")
+    rule = {"id": "one", "effect": "allow", "action": "agent.ask", "resource": "worker-1@bob"}
+    found = service(ann, {**rule, "subject": {"kind": "agent"}})
+    async with world.running(ann, bob):
+        await until(lambda: ann.addresses() == [B])
+        assert (await asked(found, Subject("agent", "boss"), to="worker-1@bob", text="it")).result == "worker-1 did it"

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from sublet.daemon.approvals.run_facts import RunFacts
 from sublet.daemon.governing.gatekeeper import Gatekeeper
-from sublet.policy.decision import Action, Decision, Resource, Value
+from sublet.policy.decision import UNMATCHED, Action, Decision, Resource, Value
 from sublet.policy.path_denies import PathDenies
 from sublet.policy.paths import lent_paths
 from sublet.policy.tool_calls import tool_resource
@@ -40,12 +40,12 @@ class Foresight:
         by_name = {name: self.foreseen(call, name) for name in names}
         for name in call.also:
             # A name that no rule knows is none to decide by, unless a list says which tools there are.
-            if by_name[name].rule == "unmatched" and by_name[name].layer == "global":
+            if by_name[name].rule == UNMATCHED and by_name[name].layer == "global":
                 names.remove(name)
         anything = self.foreseen(call, UNHEARD_OF)
         for name in call.perhaps:
             found = self.foreseen(call, name)
-            if not found.allowed and found.rule not in ("unmatched", anything.rule):
+            if not found.allowed and found.rule not in (UNMATCHED, anything.rule):
                 by_name[name] = found
                 names.append(name)
         first = max(names, key=lambda name: _strictness(by_name[name]))  # of equals the first
@@ -118,4 +118,4 @@ def _strictness(decision: Decision) -> int:
     """Return how strict a decision is: what a rule denies is more than what none allows."""
     if decision.allowed or decision.needs_grant:
         return 0 if decision.allowed else 1
-    return 2 if decision.rule == "unmatched" else 3
+    return 2 if decision.rule == UNMATCHED else 3

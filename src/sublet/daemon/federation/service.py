@@ -32,7 +32,7 @@ from sublet.federation.node import Federation
 from sublet.federation.ports import Asked, OwnAgent, Said
 from sublet.federation.settings import Settings
 from sublet.federation.table import AgentEntry
-from sublet.policy.decision import Action, Resource, Subject
+from sublet.policy.decision import UNMATCHED, Action, Resource, Subject
 from sublet.protocol.chain import Chain, check_call
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.federation.addresses import AgentAddress
@@ -216,6 +216,7 @@ class FederationService:
     async def ask(self, request: AskAgent, caller: Subject) -> AsyncGenerator[TaskBegun | AskOutput | TaskAnswer, None]:
         own = self._federation.own
         address, alias, why = self._found(request.to, caller)
+        await self._check_denied(address, caller)
         chain = self._parts.chain_of(caller)
         check_call(chain, None, max_depth=self._parts.max_depth)
         yield TaskBegun(target=str(address), reason=why)
@@ -245,6 +246,22 @@ class FederationService:
                     yield AskOutput(stream="note", text=piece.text)
         assert result is not None, "each task ends with its result"
         yield _answer(address, why, result)
+
+    async def _check_denied(self, address: AgentAddress, caller: Subject) -> None:
+        """Hold a caller to what rules deny by another name of the agent than the one that was typed.
+
+        The operation has asked for the name as it was typed. A rule that allows nothing but that name is enough.
+
+        Raises:
+            SubletError: ``POLICY_DENIED``; ``NOT_FOUND`` where the rule hides what it denies.
+        """
+        neighbour = self._federation.neighbours.by_name(address.node)
+        others = (neighbour.name, neighbour.node.alias) if neighbour is not None else ()
+        for node in dict.fromkeys((address.node, *others)):
+            name = f"{address.agent_id}@{node}"
+            decision = self._gate.foresee(caller, Action.AGENT_ASK, Resource(name)).decision
+            if not decision.allowed and decision.rule != UNMATCHED:
+                await self._gate.ask(caller, Action.AGENT_ASK, name)
 
     async def _here(
         self, address: AgentAddress, request: AskAgent, caller: Subject, chain: Chain

@@ -7,17 +7,13 @@ resource. What a rule allows is taken up, what one denies is not kept, and where
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Final
 
 from sublet.daemon.governing.gatekeeper import Gatekeeper
 from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.rooms.entities import DAEMON, HUMAN, MCP
 from sublet.messaging.membership.consent import Consent
-from sublet.policy.decision import Action, Decision, Resource, Subject
+from sublet.policy.decision import UNMATCHED, Action, Decision, Resource, Subject
 from sublet.protocol.ezagent.ids import EntityId
-
-UNMATCHED: Final = "unmatched"
-"""What policy answers with where no rule speaks of something."""
 
 
 class InvitationRules:
