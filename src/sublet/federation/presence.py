@@ -186,7 +186,8 @@ class Presence:
             if not await self._post.introduce(neighbour):
                 return False
             neighbour.refused, neighbour.told, neighbour.at = "", {}, {}
-        beat = self._steady() >= neighbour.beat_at
+        began = self._steady()  # from here, or a node that takes long would hear of us later each time
+        beat = began >= neighbour.beat_at
         if not await self._told(neighbour, self._news(neighbour), beat=beat and not was_new):
             return False
         if neighbour.name is None:  # it has taken another's meanwhile
@@ -195,7 +196,7 @@ class Presence:
         if beat or was_new:
             self._statuses.recover()
             early = JITTER * self._chance()
-            neighbour.beat_at = self._steady() + settings.heartbeat_interval_secs * (1 - early)
+            neighbour.beat_at = began + settings.heartbeat_interval_secs * (1 - early)
         if was_new:
             await self._tell("node", {"node": str(neighbour.name), "peer": neighbour.node.alias, "state": "reached"})
             self._greeted(neighbour)
