@@ -424,12 +424,12 @@ async def _sockets_that_are_directories() -> None:
 async def _key_files_that_are_no_files() -> None:
     """Tear, remove and block the file of the links' key; whoever is not trusted any more is cut all the same."""
     with _links() as (links, port, place):
-        known = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
+        known, other = (Ed25519PrivateKey.generate().public_key().public_bytes_raw() for _ in range(2))
         file = place / "keys" / "bus.pem"
         file.write_bytes(file.read_bytes()[:99])
         links.trust([known])
         file.unlink()
-        links.trust([known])
+        links.trust([known, other])
         cut = threading.Event()
         plain = links._cut_strangers
 
