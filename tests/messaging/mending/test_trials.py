@@ -14,7 +14,9 @@ from support.rooms import Peer, peers, shared_room
 def rows_of(engine: Engine) -> list[int]:
     store = engine.store
     assert isinstance(store, SqliteStore)
-    return [store._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("documents", "log", "leaves")]  # noqa: S608
+    return [
+        store._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("documents", "log", "leaves")
+    ]
 
 
 def config_of(peer: Peer, room: str) -> tuple[str, list[tuple[int, bytes]]]:
