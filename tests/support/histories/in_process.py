@@ -224,7 +224,10 @@ class InProcess:
         service = self._homes[who].service
         if service is None:
             return None
-        root = await service.on_engine(lambda engine: engine.store.tree.root(room))
+        try:
+            root = await service.on_engine(lambda engine: engine.store.tree.root(room))
+        except SubletError:  # it is started anew just now
+            return None
         return root if root.count else NOWHERE
 
     # Being there or not.
