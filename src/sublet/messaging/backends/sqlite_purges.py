@@ -133,7 +133,8 @@ class SqlitePurges:
     def written_by(self, room_id: RoomId, signers: Sequence[EntityId]) -> list[str]:
         rows = self._db.execute(
             "SELECT DISTINCT d.doc_id FROM documents d CROSS JOIN clients c ON c.document = d.number "
-            "WHERE d.room_id = ? AND d.kind = 'purge' AND c.signer IN (SELECT value FROM json_each(?)) ORDER BY d.doc_id",
+            "WHERE d.room_id = ? AND d.kind = 'purge' AND c.signer IN (SELECT value FROM json_each(?)) "
+            "ORDER BY d.doc_id",
             (room_id, json.dumps(list(signers))),
         )
         return [str(name) for (name,) in rows]
