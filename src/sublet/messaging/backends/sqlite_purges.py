@@ -89,7 +89,8 @@ class SqlitePurges:
         )
 
     def put(self, room_id: RoomId, rows: Sequence[PurgedRow]) -> None:
-        self._rooms = None if not self.has_any(room_id) else self._rooms
+        if rows and not self.has_any(room_id) and self._rooms is not None:
+            self._rooms.add(room_id)
         self._db.executemany(
             "INSERT OR REPLACE INTO purged (room_id, kind, name, ref_id, author, what, by, at, place) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
