@@ -214,7 +214,7 @@ def watched() -> Iterator[Watched]:
     class Connection(sqlite3.Connection):
         def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
             if sql not in watch.seen:
-                watch.look(self, sql, *(values or ((),)), sys._getframe(1).f_code.co_filename)
+                watch.look(self, sql, values[0] if values else (), sys._getframe(1).f_code.co_filename)
             return super().execute(sql, *values)
 
         def executemany(self, sql: str, rows: Iterable[Any]) -> sqlite3.Cursor:
@@ -226,7 +226,7 @@ def watched() -> Iterator[Watched]:
         more.setdefault("factory", Connection)
         return real(*given, **more)  # type: ignore[no-any-return]
 
-    sqlite3.connect = connect
+    sqlite3.connect = connect  # type: ignore[assignment]
     try:
         yield watch
     finally:
