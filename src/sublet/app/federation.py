@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Literal
 
 from sublet.app.agents import Agents
@@ -21,6 +21,8 @@ from sublet.daemon.federation.ledger_schema import STORE_NAME
 from sublet.daemon.federation.service import FederationParts, FederationService
 from sublet.daemon.federation.settings_file import SettingsFile
 from sublet.daemon.federation.work import NodeWork
+from sublet.daemon.peering.peers import MAX_PEERS, Peer
+from sublet.daemon.rooms.relayed_nodes import RelayedNodes
 from sublet.daemon.supervising.asking import AdmittedRequest
 from sublet.federation.node import Around, Federation
 from sublet.federation.ports import KnownNode, OwnAgent
@@ -81,7 +83,11 @@ async def make_federation(
     ground.opened.wait_for(ledger.aclose)
 
     def known() -> list[KnownNode]:
-        return [KnownNode(one.node_id, one.public_key, one.fingerprint, one.name) for one in peering.peers.list()]
+        return [known_node(one) for one in peering.peers.list()]
+
+    def pinned(node_id: str) -> KnownNode | None:
+        peer = peering.peers.by_node_id(node_id)
+        return known_node(peer) if peer is not None else None
 
     def offered() -> dict[OwnAgent, bool]:
         running = supervising.dispatcher.running
@@ -101,6 +107,7 @@ async def make_federation(
             own=Own(name, identity.key, identity.node_id, identity.fingerprint),
             settings=settings.now,
             known=known,
+            pinned=pinned,
             agents=offered,
             names=ledger,
             carrier=rooms.nodes,
@@ -110,7 +117,7 @@ async def make_federation(
             tell=tell,
         )
     )
-    rooms.nodes.begin(federation.receive, federation.look)
+    rooms.nodes.begin(federation.receive, federation.look, RelayedNodes(identity.key, pinned))
     peering.peers.listeners.append(federation.paired)
     service = FederationService(
         FederationParts(
@@ -125,6 +132,12 @@ async def make_federation(
         )
     )
     return FederationArea(federation, settings, service)
+
+
+@lru_cache(MAX_PEERS)
+def known_node(peer: Peer) -> KnownNode:
+    """Return a peer as federation knows it."""
+    return KnownNode(peer.node_id, peer.public_key, peer.fingerprint, peer.name)
 
 
 def own_agent(config: AgentConfig) -> OwnAgent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ class Around:
         own: this node.
         settings: as they are now.
         known: the nodes whose keys are pinned.
+        pinned: one of them by its node id.
         agents: ours that are offered now, and whether each is at work.
         names: keeps whose a name is.
         carrier: carries bytes.
@@ -74,11 +76,13 @@ class Around:
         tell: the log of events.
         steady: seconds that never go back.
         wall: Unix seconds.
+        chance: returns a number from 0 to 1, by which heartbeats are spread.
     """
 
     own: Own
     settings: Callable[[], Settings]
     known: Callable[[], Iterable[KnownNode]]
+    pinned: Callable[[str], KnownNode | None]
     agents: Callable[[], Mapping[OwnAgent, bool]]
     names: Names
     carrier: Carrier
@@ -88,6 +92,7 @@ class Around:
     tell: Telling
     steady: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
+    chance: Callable[[], float] = random.SystemRandom().random
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,7 @@ class Federation:
         self._statuses = OwnStatuses()
         steady, wall = around.steady, around.wall
         self.neighbours = Neighbours(
-            around.own.name, around.known, around.names, around.settings, self.table.remove_node
+            around.own.name, around.known, around.pinned, around.names, around.settings, self.table.remove_node
         )
         self._post = Post(around.own, around.settings, self.neighbours, around.carrier, steady, wall)
         self._asking = Asking(around.own, self.neighbours, self.table, self._post, self._trusts, wall)
@@ -140,9 +145,10 @@ class Federation:
             around.admission,
             around.tell,
             self._working.greeted,
-            self.look,
+            self._soon,
             steady,
             wall,
+            around.chance,
         )
 
     @property
@@ -152,12 +158,20 @@ class Federation:
 
     def paired(self) -> None:
         """Look at once who is paired: whoever is no more has nothing of us, and nothing here, from now on."""
+        self._refresh()
+        self.look()
+
+    def _refresh(self) -> None:
         for gone in self.neighbours.refresh():
             self._working.forget(gone.node.id)
-        self.look()
 
     def look(self) -> None:
         """Look at once what there is to tell: somebody was paired or reached, or an agent has changed."""
+        self._presence.unsure()
+        self._wake.set()
+
+    def _soon(self) -> None:
+        """Look at once what is due, where nothing has changed that each node has to be told."""
         self._wake.set()
 
     async def serve(self) -> None:
@@ -168,7 +182,7 @@ class Federation:
                 await self._working.begin(group)
                 while True:
                     again = anyio.current_time() + TOGETHER_SECONDS
-                    self.paired()
+                    self._refresh()
                     self._wake = anyio.Event()
                     pause = self._presence.round(group)
                     with anyio.move_on_after(pause):
@@ -283,21 +297,30 @@ class Federation:
             capability: which.
             usable: whether the caller may have it.
         """
-        by_name = {
-            one.name: one for one in self.neighbours.all() if one.name is not None and one.greeted and self._trusts(one)
-        }
+        trusted: dict[NodeName, Neighbour | None] = {}
+
+        def asked_at(node: NodeName) -> Neighbour | None:
+            if node not in trusted:
+                one = self.neighbours.named(node)
+                trusted[node] = one if one is not None and one.greeted and self._trusts(one) else None
+            return trusted[node]
+
         able = (
-            (entry, by_name[entry.address.node])
+            (entry, neighbour)
             for entry in self.table.able(capability, MAX_COMPARED_OF_NODE)
-            if entry.address.node in by_name
+            if (neighbour := asked_at(entry.address.node)) is not None
         )
-        found = [one for one in islice(able, MAX_COMPARED) if usable(*one)]
-        if not found:
+        chosen: tuple[AgentEntry, Neighbour] | None = None
+        count = 0
+        for entry, neighbour in islice(able, MAX_COMPARED):
+            if usable(entry, neighbour):
+                count += 1
+                if chosen is None or _is_better(entry, chosen[0]):
+                    chosen = entry, neighbour
+        if chosen is None:
             return None
-        entry, neighbour = min(
-            found, key=lambda one: (one[0].status != AgentStatus.IDLE, -one[0].last_seen, str(one[0].address))
-        )
-        others = f", the first of {len(found)}" if len(found) > 1 else ", the only one"
+        entry, neighbour = chosen
+        others = f", the first of {count}" if count > 1 else ", the only one"
         return Choice(
             entry.address, neighbour.node.alias, f"{entry.address} has {capability} and is {entry.status}{others}"
         )
@@ -314,3 +337,13 @@ class Federation:
         """Return what an agent of ours is at."""
         busy = next((at_work for one, at_work in self._around.agents().items() if one.agent_id == agent_id), False)
         return self._statuses.told(agent_id, "", busy=busy)[0]
+
+
+def _is_better(one: AgentEntry, other: AgentEntry) -> bool:
+    """Tell whether an agent is asked rather than another: idle, then heard of last, then first by its address."""
+    idle, others_idle = one.status == AgentStatus.IDLE, other.status == AgentStatus.IDLE
+    if idle != others_idle:
+        return idle
+    if one.last_seen != other.last_seen:
+        return one.last_seen > other.last_seen
+    return str(one.address) < str(other.address)

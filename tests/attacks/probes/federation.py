@@ -12,14 +12,21 @@ from attacks.kit.as_probe import throwing
 from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe, Reason
 from daemon.federation import test_parts
 from federation import test_nodes
+from sublet.daemon.rooms.relayed_nodes import RelayedNodes
 from sublet.federation.limits import Rate
+from sublet.federation.ports import KnownNode
 from sublet.federation.table import MAX_AGENTS_OF_NODE, AgentTable, TableFull
+from sublet.messaging.syncing.replays import MAX_NONCES_OF_PEER
 from sublet.protocol.federation.addresses import AgentAddress, node_name
 from sublet.protocol.federation.envelope import MAX_ENVELOPE_BYTES, read_envelope
 from sublet.protocol.federation.errors import TaskRefused
 from sublet.protocol.federation.events import read_event
+from sublet.protocol.federation.relayed import MAX_BOXES, MAX_QUESTION_BYTES, RelaySeals
+from sublet.protocol.federation.relayed_keys import relayed_key
+from sublet.protocol.ids import fingerprint, node_id
 
 KEY = bytes(SigningKey(b"a" * 32).verify_key)
+NODE = KnownNode(node_id(KEY), KEY, fingerprint(KEY), "mallory")
 
 
 def _envelope(size: int) -> bytes:
@@ -44,6 +51,37 @@ def _envelope(size: int) -> bytes:
 def _read(raw: bytes) -> None:
     with suppress(TaskRefused):
         read_envelope(raw).verified(KEY, recipient="SHA256:" + "A" * 43, now=0)
+
+
+def _sealed(size: int) -> tuple[RelaySeals, bytes]:
+    """Return who opens it, and a question of somebody else's of about ``size`` bytes."""
+    return RelaySeals(SigningKey(b"b" * 32)), RelaySeals(SigningKey(b"e" * 32)).ask(KEY, "event", b"x" * size, 0)[0]
+
+
+def _open_sealed(made: tuple[RelaySeals, bytes]) -> None:
+    with suppress(TaskRefused):
+        made[0].read_question(KEY, "event", made[1])
+
+
+@contextmanager
+def _peers() -> Iterator[object]:
+    seals = RelaySeals(SigningKey(b"b" * 32))
+    for number in range(2 * MAX_BOXES):
+        seals.ask(bytes(SigningKey(number.to_bytes(32, "big")).verify_key), "server", b"", 0)
+    yield seals
+
+
+@contextmanager
+def _questions() -> Iterator[object]:
+    """A node that is paired asks more often than anybody remembers, each time something else."""
+    nodes, asks = (
+        RelayedNodes(SigningKey(b"b" * 32), {NODE.id: NODE}.get, lambda: 0.0),
+        RelaySeals(SigningKey(b"a" * 32)),
+    )
+    key, own = relayed_key("event", nodes.own, NODE.id), bytes(SigningKey(b"b" * 32).verify_key)
+    for _ in range(2 * MAX_NONCES_OF_PEER):
+        nodes.opened("event", key, asks.ask(own, "event", b"", 0)[0])
+    yield nodes
 
 
 def _event(size: int) -> dict[str, object]:
@@ -80,6 +118,25 @@ PROBES: list[Probe] = [
         make=_envelope,
         run=_read,
         most=MAX_ENVELOPE_BYTES,
+    ),
+    CostProbe(
+        name="federation: a question over a relay that another one has sealed",
+        covers=["protocol.federation.relayed:RelaySeals.read_question"],
+        make=_sealed,
+        run=_open_sealed,
+        most=MAX_QUESTION_BYTES // 2,
+    ),
+    KeptProbe(
+        name="federation: more peers than shared keys are kept for",
+        covers=["protocol.federation.relayed:RelaySeals.__init__"],
+        attack=_peers,
+        left=2 << 20,
+    ),
+    KeptProbe(
+        name="federation: questions over a relay without end",
+        covers=["daemon.rooms.relayed_nodes:RelayedNodes.__init__"],
+        attack=_questions,
+        left=4 << 20,
     ),
     CostProbe(
         name="federation: an event with too much of everything",
@@ -123,5 +180,10 @@ PROBES: list[Probe] = [
         name="federation: the journal's file, and a field of an answer",
         covers=["daemon.federation.ledger:FederationLedger._open", "daemon.api.federation:NodeView"],
         why="a fixed name in the daemon's own state directory; and a field that holds one number",
+    ),
+    Reason(
+        name="federation: peers as nodes",
+        covers=["app.federation:known_node"],
+        why="of peers that a person has paired, as many as there may be",
     ),
 ]
