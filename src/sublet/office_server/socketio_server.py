@@ -19,18 +19,23 @@ import anyio
 import socketio
 import socketio.packet
 import structlog
+from engineio.async_socket import AsyncSocket
 from starlette.types import ASGIApp
 
 from sublet.office_server.lines import MAX_FRAME_BYTES, Line, Lines
+from sublet.office_server.loop_time import Counted, counted, worked_for
 from sublet.offices.seats import Cut, Effect, Tell
-from sublet.protocol.bounded_json import BadJson, parse_json
+from sublet.protocol.bounded_json import BadJson, parse_counted
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.offices.names import NAMESPACE, TOKEN_FIELD
+from sublet.protocol.offices.wire import wire_text, with_text
 
 PING_SECONDS: Final = 25
 PING_TIMEOUT_SECONDS: Final = 20
 MAX_JSON_BYTES: Final = 4 << 20
 """Of one event or answer. A larger one is answered as malformed, and keeps its connection."""
+MAX_JSON_VALUES: Final = 50_000
+"""Of one event or answer, names of members among them: what is parsed keeps all others from the loop meanwhile."""
 UNREADABLE: Final = "unreadable"
 """Stands for what can't be parsed, so that it is answered like any other unknown event."""
 _RESERVED: Final = frozenset({"connect", "disconnect", "__disconnect_final", "*"})
@@ -60,15 +65,17 @@ class _Json:
     @staticmethod
     def loads(text: str) -> JsonValue:
         """Return what ``text`` is; what breaks a bound or is no JSON becomes an event that nobody knows."""
-        try:
-            return parse_json(text, max_bytes=MAX_JSON_BYTES)
-        except BadJson:
-            return [UNREADABLE]
+        with counted():
+            try:
+                value, values = parse_counted(text, max_bytes=MAX_JSON_BYTES, values=MAX_JSON_VALUES)
+            except BadJson:
+                return [UNREADABLE]
+            return with_text(value, text, values)
 
     @staticmethod
     def dumps(value: Any, **options: Any) -> str:
-        """Return ``value`` as JSON."""
-        return json.dumps(value, **options)
+        """Return ``value`` as JSON; what a member has sent is passed on as it came."""
+        return wire_text(value, **options) if isinstance(value, list) else json.dumps(value, **options)
 
 
 class _Packet(socketio.packet.Packet):  # type: ignore[misc]  # the library has no types
@@ -154,6 +161,8 @@ class SocketIoServer:
         )
         # Its queues have no bound, so each packet counts with the line that has to read it.
         self._hand_on, self._sio.eio.send_packet = self._sio.eio.send_packet, self._hand_over
+        # A ping that is to come keeps all of a session that has ended for as long as it waits.
+        self._begin, self._sio.eio.start_background_task = self._sio.eio.start_background_task, self._begin_for
         self._sio.on("connect", self._connected, namespace=NAMESPACE)
         self._sio.on("disconnect", self._gone, namespace=NAMESPACE)
         self._sio.on("*", self._event, namespace=NAMESPACE)
@@ -239,6 +248,14 @@ class SocketIoServer:
         if line is None or line.owe(1 + len(packet.data) if isinstance(packet.data, str) else 0):
             await self._hand_on(session, packet)
 
+    def _begin_for(self, target: Callable[..., Any], *arguments: Any) -> Any:
+        """Begin what the library has to do beside, and let a line know the ping that it waits for."""
+        begun = self._begin(target, *arguments)
+        line = worked_for()
+        if line is not None and isinstance(getattr(target, "__self__", None), AsyncSocket):
+            line.next_ping = begun
+        return begun
+
     async def _look_after(self) -> None:
         for session in self._lines.overdue():
             try:
@@ -277,4 +294,6 @@ class SocketIoServer:
         self._hears.gone(sid)
 
     async def _event(self, event: object, sid: str, *arguments: JsonValue) -> JsonValue | tuple[JsonValue, ...]:
-        return await self._hears.handle(sid, event if isinstance(event, str) else UNREADABLE, list(arguments))
+        handled = self._hears.handle(sid, event if isinstance(event, str) else UNREADABLE, list(arguments))
+        line = self._line(sid)
+        return await (handled if line is None else Counted(line, handled))

@@ -1,0 +1,104 @@
+"""How long the event loop works for each member, measured: what it parses, decides and sends for it.
+
+The library handles each event in a task of its own, and asyncio shares the loop out by tasks. A member with many events
+under way would get as many shares; so it is not read from while it has had more than its part.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Coroutine, Generator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import anyio
+
+if TYPE_CHECKING:
+    from sublet.office_server.lines import Line
+
+WITHIN_SECONDS: Final = 1.0
+"""Who had the loop work for it within this time is at work."""
+MAX_AT_WORK: Final = 1_024
+"""Members that are remembered; more are more than two in any case."""
+PAIR: Final = 2
+"""An Agent and its Computer: as long as nobody else is at work, they may have all of the loop."""
+
+T = TypeVar("T")
+_LINE: ContextVar[Line | None] = ContextVar("line", default=None)
+
+
+class AtWork:
+    """Who has had the loop work for it lately."""
+
+    def __init__(self) -> None:
+        self._last: OrderedDict[object, float] = OrderedDict()
+
+    def note(self, who: object) -> None:
+        """Take note that the loop works for ``who``."""
+        self._last.pop(who, None)
+        self._last[who] = anyio.current_time()
+        if len(self._last) > MAX_AT_WORK:
+            self._last.popitem(last=False)
+
+    def forget(self, who: object) -> None:
+        """Forget somebody."""
+        self._last.pop(who, None)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether more than two are at work."""
+        since = anyio.current_time() - WITHIN_SECONDS
+        while self._last and next(iter(self._last.values())) < since:
+            self._last.popitem(last=False)
+        return len(self._last) > PAIR
+
+
+def works_for(line: Line) -> None:
+    """Take note for whom this task works, and whatever it starts."""
+    _LINE.set(line)
+
+
+def worked_for() -> Line | None:
+    """Return for whom this task works."""
+    return _LINE.get()
+
+
+@contextmanager
+def counted() -> Iterator[None]:
+    """Count what is done meanwhile, which waits for nothing, with the member for whom this task works."""
+    begun = time.thread_time()
+    try:
+        yield
+    finally:
+        if (line := _LINE.get()) is not None:
+            line.pace.worked(time.thread_time() - begun)
+
+
+class Counted(Generic[T]):
+    """Awaits ``work``, and counts how long the loop works at it with ``line``."""
+
+    def __init__(self, line: Line, work: Coroutine[Any, Any, T]) -> None:
+        self._line = line
+        self._work = work
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps = self._work.__await__()
+        go_on = partial(steps.send, None)
+        while True:
+            begun = time.thread_time()
+            try:
+                waits_for = go_on()
+            except StopIteration as end:
+                found: T = end.value
+                return found
+            finally:
+                self._line.pace.worked(time.thread_time() - begun)
+            try:
+                came = yield waits_for
+            except BaseException as error:  # it is for the work: a cancellation, say
+                go_on = partial(steps.throw, error)
+            else:
+                go_on = partial(steps.send, came)
