@@ -47,7 +47,7 @@ def with_text(arguments: JsonValue, text: str, values: int) -> JsonValue:
     last, before = arguments[-1], arguments[:-1]
     own = text.strip()[1:-1] if text.isascii() else None
     if before and own is not None:
-        name, _, own = own.partition(",")
+        _name, _, own = own.partition(",")
         if not isinstance(before[0], str) or "," in before[0]:
             own = None  # where the name ends is not plain
     own = json.dumps(last) if own is None else own.strip()
