@@ -1,4 +1,4 @@
-"""Members of offices for ``offices.py``: raw clients, so that what is measured is the server, alike for every server."""
+"""Members of offices for ``offices.py``: raw clients, the same for every server, so that the servers are measured."""
 
 from __future__ import annotations
 

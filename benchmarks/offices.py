@@ -3,16 +3,17 @@
     python benchmarks/offices.py [--only TEXT] [--rounds 3] [--quick] [--json] [--markdown]
 
 Both serve on loopback all the time, and are called in turns in the same run: one Agent alone, then all Agents at once,
-each call after the one before. The clients are the same for both: raw ones of this benchmark, in this process. Our server
-asks policy before each call and has it in the audit log, on disk, before a tool is called; the other does neither, which is
-why ``get_tools``, a plain relay, is measured beside ``tool_call``. Its own environment is `.cache/a2c-clients`
-(`scripts/setup-clients`), with what its requirements install; without it our own figures are shown alone.
+each call after the one before. The clients are the same for both: raw ones of this benchmark, in this process. Our
+server asks policy before each call and has it in the audit log, on disk, before a tool is called; the other does
+neither, which is why ``get_tools``, a plain relay, is measured beside ``tool_call``. Its own environment is
+`.cache/a2c-clients` (`scripts/setup-clients`), with what its requirements install; without it our own figures are shown
+alone.
 
 Floods: a process of its own, on one processor and last in line for it, floods our server as a member or as a stranger,
 in every second of short spans in which all other Agents call now and then; what their calls take in the spans with the
 flood is compared with what they take in those without. Walls: a member asks 2,000 times about an office of others, and
-2,000 times about one that does not exist, in a random order of a fixed seed; a rank test (Mann-Whitney) tells whether the
-times differ. Exit status 1 where a goal is missed.
+2,000 times about one that does not exist, in a random order of a fixed seed; a rank test (Mann-Whitney) tells whether
+the times differ. Exit status 1 where a goal is missed.
 """
 
 from __future__ import annotations
@@ -39,10 +40,6 @@ import psutil
 
 from _office_members import Member, Seat, all_joined
 from _report import Row, add_options, show
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
-
 from sublet.daemon.api.offices import (
     CREATE_OFFICE,
     CREATE_OFFICE_TOKEN,
@@ -52,9 +49,13 @@ from sublet.daemon.api.offices import (
 )
 from sublet.daemon.api.operation import Nothing
 from sublet.protocol.offices.names import Role
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
 from support.daemons import Daemon
 from support.leases import control
 
+ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / ".cache" / "a2c-clients" / "bin" / "python"
 SERVER = ROOT / "tests" / "clients" / "a2c" / "server.py"
 FLOODER = Path(__file__).with_name("_office_flooder.py")

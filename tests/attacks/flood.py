@@ -9,6 +9,26 @@ from pathlib import Path
 import asyncssh
 
 
+@dataclass(frozen=True, slots=True)
+class OfficePlace:
+    """An office of the daemon in which the attacker is at home.
+
+    Args:
+        url: where it is served.
+        office_id: its id.
+        agent: token of ``mallory``, its Agent.
+        computer: token of ``machine``, a Computer.
+    """
+
+    url: str = ""
+    office_id: str = ""
+    agent: str = ""
+    computer: str = ""
+
+
+NO_OFFICE = OfficePlace()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """A running daemon as an attacker sees it. All addresses are of loopback.
@@ -25,6 +45,7 @@ class Target:
         token: a bearer token of its A2A server, of a plain client.
         content: the document of a text into which the paired daemon's person may write; empty for none.
         agent_socket: a socket of the daemon that a program under its own user may reach (``mcp.sock``).
+        office: an office of which the attacker has tokens.
     """
 
     a2a: str
@@ -38,6 +59,7 @@ class Target:
     agent_socket: Path
     token: str = ""
     content: str = ""
+    office: OfficePlace = NO_OFFICE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +68,7 @@ class Flood:
 
     Args:
         name: the area and what is done, such as ``sftp: renames of a large directory``.
-        who: ``stranger``, ``peer``, ``executor`` or ``local agent``.
+        who: ``stranger``, ``peer``, ``member``, ``executor`` or ``local agent``.
         covers: the places of ``src`` that it exercises, as ``package.module:function``.
         run: attacks until it is cancelled, as fast as it can; what the daemon refuses is swallowed, a closed
             connection is opened again.

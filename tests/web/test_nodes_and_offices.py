@@ -58,7 +58,9 @@ def test_a_person_sees_nodes_and_offices_and_sends_a_member_away(tmp_path: Path)
         browser.wait_text(here, ".node-card")
         browser.wait_text("shell@", ".rows .row")
         there = wait_for(lambda: [one for one in ours.json("nodes") if one["state"] == "reached"], what="the node")[0]
-        browser.wait(lambda: there["node_id"] in cards(browser) and "called bob" in cards(browser), what="the other node")
+        browser.wait(
+            lambda: there["node_id"] in cards(browser) and "called bob" in cards(browser), what="the other node"
+        )
         shown = cards(browser)
         assert "heard" in shown
         assert "1 agent, 0 busy" in shown

@@ -53,6 +53,6 @@ function load(one) {
 function heard(at) { return at ? h("span", { class: "card-when" }, "heard ", moment(at)) : h("span", { class: "card-when" }, "never heard"); }
 
 function agent(one) {
-  return h("div", { class: "row flat" }, pill(one.status), h("span", { class: "said" }, h("code", {}, one.address), one.capabilities.map((name) => h("span", { class: "tag" }, name)), one.current_task ? h("span", { class: "tag" }, "at ", one.current_task) : null),
+  return h("div", { class: "row flat wide" }, pill(one.status), h("span", { class: "said" }, h("code", {}, one.address), one.capabilities.map((name) => h("span", { class: "tag" }, name)), one.current_task ? h("span", { class: "tag" }, "at ", one.current_task) : null),
     h("span", { class: "whose" }, one.runtime_type), heard(one.last_seen));
 }

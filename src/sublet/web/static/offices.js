@@ -25,7 +25,7 @@ function office(one, old, fresh) {
   const card = old ?? h("article", { class: "card" }, h("div", { class: "card-head" }), h("div", { class: "rows members" }), h("div"));
   const [head, rows, none] = card.children;
   const here = one.members.filter((member) => member.connected), calls = one.members.reduce((sum, member) => sum + (member.role === "agent" ? member.calls : 0), 0);
-  fill(head, h("strong", { class: "card-title" }, one.name), h("span", { class: "quiet-text" }, `${here.length} of ${plural(one.members.length, "member")} here, ${plural(calls, "call")} under way`), h("span", { class: "card-when" }, moment(one.created_at)));
+  fill(head, h("strong", { class: "card-title" }, one.name), h("span", { class: "quiet-text" }, `${here.length} of ${plural(one.members.length, "member")} here, ${plural(calls, "call")} under way`), h("span", { class: "card-when" }, "opened ", moment(one.created_at)));
   reconcile(rows, one.members, (member) => `${member.role} ${member.name}`, (member, row) => seat(one, member, row, fresh));
   fill(none, h("div", { class: "card-facts" }, one.members.length ? null : h("span", {}, "Nobody has a token yet."), h("code", { class: "digest" }, one.office_id)));
   return card;
