@@ -13,7 +13,7 @@ from typing import Final
 import anyio
 import structlog
 
-from sublet.office_server.loop_time import AtWork
+from sublet.office_server.loop_time import AtWork, nobody_waits
 from sublet.office_server.openings import Openings
 
 MAX_STRANGERS: Final = 64
@@ -30,7 +30,7 @@ BYTES_AT_ONCE: Final = 64 << 20
 LOOP_PART: Final = 1 / 16
 LOOP_AT_ONCE: Final = 0.25
 """Seconds for which the loop works for one member at once, while others are at work, and the part of it after that."""
-FRAME_SECONDS: Final = 0.0002
+FRAME_SECONDS: Final = 0.0004
 """What the library does for a frame, and the kernel, beyond what is measured."""
 BYTE_SECONDS: Final = 4e-9
 """The same for a byte of it."""
@@ -72,10 +72,13 @@ class Pace:
         """Return once it may send again."""
         self._refill()
         lacking = max(-self._frames / FRAMES_PER_SECOND, -self._bytes / BYTES_PER_SECOND)
-        if self._seconds < 0 and self._at_work.crowded:
+        behind = self._seconds < 0 and self._at_work.crowded
+        if behind:
             lacking = max(lacking, -self._seconds / LOOP_PART)
         if lacking > 0:
             await anyio.sleep(lacking)
+        if behind:
+            await nobody_waits()
 
     def over(self) -> None:
         """Take note that nothing comes from it any more."""

@@ -1,11 +1,14 @@
 """How long the event loop works for each member, measured: what it parses, decides and sends for it.
 
 The library handles each event in a task of its own, and asyncio shares the loop out by tasks. A member with many events
-under way would get as many shares; so it is not read from while it has had more than its part.
+under way would get as many shares; so it is not read from while it has had more than its part, and after that only once
+nobody else has anything to do. Time is that of the clock, not of the processor: while others of the machine have it, a
+member holds up the loop as well.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Coroutine, Generator, Iterator
@@ -25,6 +28,11 @@ MAX_AT_WORK: Final = 1_024
 """Members that are remembered; more are more than two in any case."""
 PAIR: Final = 2
 """An Agent and its Computer: as long as nobody else is at work, they may have all of the loop."""
+
+QUIET_SECONDS: Final = 0.0005
+"""A turn of the loop that takes no longer has nothing to do for anybody."""
+MOST_SECONDS: Final = 0.25
+"""How long a member waits for such a turn: a loop that is always at work serves it as well, a little."""
 
 T = TypeVar("T")
 _LINE: ContextVar[Line | None] = ContextVar("line", default=None)
@@ -56,6 +64,15 @@ class AtWork:
         return len(self._last) > PAIR
 
 
+async def nobody_waits() -> None:
+    """Return once the loop has nothing to do for others, or after ``MOST_SECONDS``."""
+    until = time.perf_counter() + MOST_SECONDS
+    while (begun := time.perf_counter()) < until:
+        await asyncio.sleep(0)
+        if time.perf_counter() - begun < QUIET_SECONDS:
+            return
+
+
 def works_for(line: Line) -> None:
     """Take note for whom this task works, and whatever it starts."""
     _LINE.set(line)
@@ -69,12 +86,12 @@ def worked_for() -> Line | None:
 @contextmanager
 def counted() -> Iterator[None]:
     """Count what is done meanwhile, which waits for nothing, with the member for whom this task works."""
-    begun = time.thread_time()
+    begun = time.perf_counter()
     try:
         yield
     finally:
         if (line := _LINE.get()) is not None:
-            line.pace.worked(time.thread_time() - begun)
+            line.pace.worked(time.perf_counter() - begun)
 
 
 class Counted(Generic[T]):
@@ -88,14 +105,14 @@ class Counted(Generic[T]):
         steps = self._work.__await__()
         go_on = partial(steps.send, None)
         while True:
-            begun = time.thread_time()
+            begun = time.perf_counter()
             try:
                 waits_for = go_on()
             except StopIteration as end:
                 found: T = end.value
                 return found
             finally:
-                self._line.pace.worked(time.thread_time() - begun)
+                self._line.pace.worked(time.perf_counter() - begun)
             try:
                 came = yield waits_for
             except BaseException as error:  # it is for the work: a cancellation, say

@@ -66,11 +66,11 @@ async def _office(target: Target) -> None:
     async with offices.opened(target) as one, offices.opened(target) as other:
         agent = await offices.joined(one, place.agent, "mallory", "agent", place.office_id)
         machine = await offices.joined(other, place.computer, "machine", "computer", place.office_id)
+        await machine.call("server:update_tool_list", {"computer": "machine"})
         machine.answers = {"client:tool_call": {"content": [], "isError": False}}
         async with serving(machine):
             for params in ({}, offices.MANY, {"text": offices.BLOB}):
                 await agent.use("t", "machine", "mallory", params=params)
-        await machine.call("server:update_tool_list", {"computer": "machine"})
 
 
 async def _files(target: Target) -> None:
