@@ -174,7 +174,13 @@ def commit(lent: Path) -> None:
 
 def resident(daemon: Daemon) -> int:
     """Return the bytes of memory that the daemon's process holds."""
-    for line in Path(f"/proc/{daemon.pid}/status").read_text().splitlines():
+    assert daemon.pid is not None
+    return memory_of(daemon.pid)
+
+
+def memory_of(pid: int) -> int:
+    """Return the bytes of memory that a process holds."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
     return 0

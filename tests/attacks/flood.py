@@ -29,6 +29,24 @@ class OfficePlace:
 NO_OFFICE = OfficePlace()
 
 
+@dataclass(frozen=True, slots=True)
+class RelayPlace:
+    """A relay as whoever reaches it knows it.
+
+    Args:
+        desk: URL of its registration port.
+        hub: endpoint of its hub, such as ``tls/127.0.0.1:7448``.
+        authority: file of the authority by which it is known.
+    """
+
+    desk: str = ""
+    hub: str = ""
+    authority: Path = Path("/nonexistent")
+
+
+NO_RELAY = RelayPlace()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """A running daemon as an attacker sees it. All addresses are of loopback.
@@ -46,6 +64,7 @@ class Target:
         content: the document of a text into which the paired daemon's person may write; empty for none.
         agent_socket: a socket of the daemon that a program under its own user may reach (``mcp.sock``).
         office: an office of which the attacker has tokens.
+        relay: a relay, of a flood whose ``victim`` is one; the rest is not there then.
     """
 
     a2a: str
@@ -60,6 +79,7 @@ class Target:
     token: str = ""
     content: str = ""
     office: OfficePlace = NO_OFFICE
+    relay: RelayPlace = NO_RELAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +88,13 @@ class Flood:
 
     Args:
         name: the area and what is done, such as ``sftp: renames of a large directory``.
-        who: ``stranger``, ``peer``, ``member``, ``executor`` or ``local agent``.
+        who: ``stranger``, ``peer``, ``member``, ``client`` (of a relay), ``executor`` or ``local agent``.
         covers: the places of ``src`` that it exercises, as ``package.module:function``.
         run: attacks until it is cancelled, as fast as it can; what the daemon refuses is swallowed, a closed
             connection is opened again.
         waves: how many connections do it at once.
         transport: by which the directory is lent to the attacker.
+        victim: what it is a flood of: ``lender`` or ``relay``.
     """
 
     name: str
@@ -82,3 +103,4 @@ class Flood:
     run: Callable[[Target], Awaitable[None]]
     waves: int = 1
     transport: str = "sshfs"
+    victim: str = "lender"

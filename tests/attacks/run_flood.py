@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import asyncssh
 
-from attacks.flood import Flood, OfficePlace, Target
+from attacks.flood import Flood, OfficePlace, RelayPlace, Target
 from attacks.floods import ALL
 
 
@@ -32,6 +32,7 @@ def write_target(target: Target, file: Path) -> None:
         "token": target.token,
         "content": target.content,
         "office": asdict(target.office),
+        "relay": {**asdict(target.relay), "authority": str(target.relay.authority)},
     }
     file.touch(mode=0o600)
     file.write_text(json.dumps(fields), encoding="utf-8")
@@ -53,6 +54,7 @@ def read_target(file: Path) -> Target:
         token=fields["token"],
         content=fields["content"],
         office=OfficePlace(**fields["office"]),
+        relay=RelayPlace(fields["relay"]["desk"], fields["relay"]["hub"], Path(fields["relay"]["authority"])),
     )
 
 
