@@ -6,20 +6,20 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import asyncssh
 import zenoh
 
 from attacks.flood import RelayPlace, Target
-from attacks.floods.relay import dialled, registered
+from attacks.floods.relay import dialled, honest_pass, registered
 from sublet.protocol.relay.slot_keys import Way, wire_key
 from support.relay_accounts import Client
 from support.relays import relay
 
 ASK_SECONDS = 10.0
-PAUSE = 0.02
+PAUSE = 0.2
 WANTS = b'{"contacts":[],"rooms":[]}'
 
 
@@ -69,12 +69,20 @@ class RelayStage:
     Args:
         place: where it is.
         pid: of its process.
-        asking: the honest client.
+        asking: what the honest client does all the time.
+        session: its link.
+        client: itself.
     """
 
     place: RelayPlace
     pid: int
     asking: Asking
+    session: zenoh.Session
+    client: Client
+
+    async def warm_up(self) -> None:
+        """Have the honest client make each kind of request."""
+        await honest_pass(self.place, self.session, self.client)
 
     def target(self) -> Target:
         """Return what an attacker knows."""
@@ -99,16 +107,18 @@ def relay_staged(base: Path) -> Iterator[RelayStage]:
     """Run a relay with an honest client."""
     with relay(base / "relay") as running:
         place = RelayPlace(
-            desk=f"https://{running.told['registration']}",
+            desk=f"https://127.0.0.1:{running.told['registration'].rpartition(':')[2]}",
             hub=running.told["listen"],
             authority=running.authority,
         )
         client, kept = registered(place, "honest")
+        mallory, of_mallory = registered(place, "mallory")
+        place = replace(place, slot=mallory.slot, kept=of_mallory)
         session = dialled(place, kept)
         asking = Asking(session, client)
         asking.begin()
         try:
-            yield RelayStage(place, running.told["pid"], asking)
+            yield RelayStage(place, running.told["pid"], asking, session, client)
         finally:
             asking.end()
             session.close()  # type: ignore[no-untyped-call]

@@ -148,6 +148,7 @@ async def play_at_relay(chosen: list[Flood], seconds: float) -> list[Row]:
     """Run the floods of a relay one after the other, beside a client that asks it something all the time."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="slt-") as scratch, relay_staged(Path(scratch)) as stage:
+        await stage.warm_up()
         for flood in chosen:
             rows += await middle(partial(against_relay, stage, flood, seconds, Path(scratch)))
     return rows

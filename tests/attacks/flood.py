@@ -37,11 +37,15 @@ class RelayPlace:
         desk: URL of its registration port.
         hub: endpoint of its hub, such as ``tls/127.0.0.1:7448``.
         authority: file of the authority by which it is known.
+        slot: that of the attacker, who is registered.
+        kept: directory of the attacker's certificate and key.
     """
 
     desk: str = ""
     hub: str = ""
     authority: Path = Path("/nonexistent")
+    slot: str = ""
+    kept: Path = Path("/nonexistent")
 
 
 NO_RELAY = RelayPlace()

@@ -32,7 +32,7 @@ def write_target(target: Target, file: Path) -> None:
         "token": target.token,
         "content": target.content,
         "office": asdict(target.office),
-        "relay": {**asdict(target.relay), "authority": str(target.relay.authority)},
+        "relay": {name: str(value) for name, value in asdict(target.relay).items()},
     }
     file.touch(mode=0o600)
     file.write_text(json.dumps(fields), encoding="utf-8")
@@ -54,8 +54,12 @@ def read_target(file: Path) -> Target:
         token=fields["token"],
         content=fields["content"],
         office=OfficePlace(**fields["office"]),
-        relay=RelayPlace(fields["relay"]["desk"], fields["relay"]["hub"], Path(fields["relay"]["authority"])),
+        relay=_relay_of(fields["relay"]),
     )
+
+
+def _relay_of(fields: dict[str, str]) -> RelayPlace:
+    return RelayPlace(fields["desk"], fields["hub"], Path(fields["authority"]), fields["slot"], Path(fields["kept"]))
 
 
 async def main(name: str, file: str, seconds: str) -> None:

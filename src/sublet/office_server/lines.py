@@ -72,12 +72,12 @@ class Pace:
         """Return once it may send again."""
         self._refill()
         lacking = max(-self._frames / FRAMES_PER_SECOND, -self._bytes / BYTES_PER_SECOND)
-        behind = self._seconds < 0 and self._at_work.crowded
-        if behind:
+        behind = self._seconds < 0
+        if behind and self._at_work.crowded:
             lacking = max(lacking, -self._seconds / LOOP_PART)
         if lacking > 0:
             await anyio.sleep(lacking)
-        if behind:
+        if behind:  # leases, rooms and all else of the daemon come first, whoever else is in an office
             await nobody_waits()
 
     def over(self) -> None:

@@ -98,7 +98,7 @@ def parse_counted(
         value = json.loads(
             text, strict=strict, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
         )
-        if "\\u" in text:
+        if "\\" in text and "\\u" in text:  # one character is found much faster than two
             json.dumps(value, ensure_ascii=False).encode()
     except BadJson:
         raise
