@@ -166,7 +166,7 @@ def _page(key: SigningKey) -> Callable[[PeerQuery], None]:
     return answer
 
 
-_DOOR = ["daemon.rooms.node_carrier:NodeCarrier._came", "federation.post:Post.take"]
+_DOOR = ["daemon.rooms.node_carrier:NodeCarrier._came", "federation.post:Post.open"]
 
 
 def _flood(name: str, covers: Sequence[str], says: Says) -> Flood:
@@ -177,5 +177,5 @@ FLOODS = (
     _flood("envelopes that prove nothing", [], nobodys),
     _flood("registrations", ["federation.presence:Presence.take"], registrations),
     _flood("heartbeats", ["federation.presence:Presence.take"], heartbeats),
-    _flood("tasks for nobody", ["federation.working:Working.begin"], tasks),
+    _flood("tasks for nobody", ["federation.working:Working.take"], tasks),
 )
