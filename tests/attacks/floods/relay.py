@@ -113,7 +113,7 @@ def _client(work: Callable[[zenoh.Session, Client], None]) -> Callable[[Target],
                 await asyncio.to_thread(work, session, client)
                 await asyncio.sleep(0)
         finally:
-            await asyncio.to_thread(session.close)  # type: ignore[arg-type]
+            await asyncio.to_thread(session.close)
 
     return run
 
