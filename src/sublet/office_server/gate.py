@@ -66,6 +66,8 @@ class Gate:
             await _refuse(scope, receive, send, status, body)
             return
         works_for(line)
+        if not line.session:
+            await self._lines.turnstile.passed()  # hundreds that come at one moment are no one turn of the loop
         if scope["type"] == "websocket":
             if not line.carried_by(scope["state"].get(GROW_KEY), scope["state"].get(ABORT_KEY)):
                 await _refuse(scope, receive, send, *_OVERLAP)

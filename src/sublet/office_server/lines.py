@@ -15,6 +15,7 @@ import structlog
 
 from sublet.office_server.loop_time import AtWork, nobody_waits
 from sublet.office_server.openings import Openings
+from sublet.turns import Turnstile
 
 MAX_STRANGERS: Final = 64
 STRANGER_SECONDS: Final = 10.0
@@ -34,7 +35,7 @@ FRAME_SECONDS: Final = 0.0004
 """What the library does for a frame, and the kernel, beyond what is measured."""
 BYTE_SECONDS: Final = 4e-9
 """The same for a byte of it."""
-MAX_OWED_BYTES: Final = 64 << 20
+MAX_OWED_BYTES: Final = 32 << 20
 """What waits to be read by one member; beyond it, its connection is ended."""
 MAX_CARRIERS: Final = 4
 """WebSockets of one session, one after another: a client upgrades once."""
@@ -113,6 +114,8 @@ class Line:
         self.pace = Pace(None if lines is None else lines.at_work)
         self.next_ping: asyncio.Task[object] | None = None
         """What the library has begun for it, and would keep for half a minute after its end."""
+        self.waiting: asyncio.Queue[object] | None = None
+        """What the library has for it that has not left yet."""
         self.owed = 0
         """What was handed over for it and has not left yet: bytes, and ``PACKET_BYTES`` for each packet."""
         self.over = False
@@ -170,6 +173,11 @@ class Line:
         """Take note that it has given up what its token was good for."""
         self._known, self.since = False, anyio.current_time()
 
+    def drop(self) -> None:
+        """Drop what has not left yet, once it is over: it would be kept until Python looks for circles."""
+        while self.waiting is not None and not self.waiting.empty():
+            self.waiting.get_nowait()
+
     def abort(self) -> None:
         """End it, its WebSocket at once, whatever still waits to be read."""
         self.over = True
@@ -202,6 +210,7 @@ class Lines:
     def __init__(self) -> None:
         self._lines: dict[str, Line] = {}
         self.openings = Openings()
+        self.turnstile = Turnstile()
         self.at_work = AtWork()
 
     def begin(self, address: str) -> Line | None:

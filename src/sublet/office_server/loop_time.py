@@ -103,19 +103,22 @@ class Counted(Generic[T]):
 
     def __await__(self) -> Generator[Any, Any, T]:
         steps = self._work.__await__()
-        go_on = partial(steps.send, None)
+        came: Any = None
+        thrown: BaseException | None = None
         while True:
             begun = time.perf_counter()
             try:
-                waits_for = go_on()
+                step = partial(steps.send, came) if thrown is None else partial(steps.throw, thrown)
+                # An error that is kept here would keep all that its frames hold until Python looks for circles.
+                came, thrown = None, None
+                waits_for = step()
             except StopIteration as end:
                 found: T = end.value
                 return found
             finally:
+                del step
                 self._line.pace.worked(time.perf_counter() - begun)
             try:
                 came = yield waits_for
             except BaseException as error:  # it is for the work: a cancellation, say
-                go_on = partial(steps.throw, error)
-            else:
-                go_on = partial(steps.send, came)
+                thrown = error

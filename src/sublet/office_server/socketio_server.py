@@ -251,20 +251,24 @@ class SocketIoServer:
     def _begin_for(self, target: Callable[..., Any], *arguments: Any) -> Any:
         """Begin what the library has to do beside, and let a line know the ping that it waits for."""
         begun = self._begin(target, *arguments)
-        line = worked_for()
-        if line is not None and isinstance(getattr(target, "__self__", None), AsyncSocket):
-            line.next_ping = begun
+        line, socket = worked_for(), getattr(target, "__self__", None)
+        if line is not None and isinstance(socket, AsyncSocket):
+            line.next_ping, line.waiting = begun, socket.queue
         return begun
 
     async def _look_after(self) -> None:
         for session in self._lines.overdue():
+            await self._lines.turnstile.passed()
             try:
                 await self._end(session)
             except Exception:
                 log.exception("a connection to an office could not be ended")
         for session in self._lines.sessions():
             if session not in self._sio.eio.sockets:
+                line = self._lines.get(session)
                 self._lines.closed(session)
+                if line is not None:
+                    line.drop()
 
     async def _end(self, session: str) -> None:
         socket = self._sio.eio.sockets.pop(session, None)
@@ -276,6 +280,7 @@ class SocketIoServer:
         finally:
             if line is not None:
                 line.abort()
+                line.drop()
 
     def _line(self, sid: str) -> Line | None:
         return self._lines.get(str(self._manager.eio_sid_from_sid(sid, NAMESPACE)))
