@@ -95,8 +95,11 @@ def _come_and_gone() -> Iterator[object]:
             lines.openings.known(address)
             line = Line(address, lines)
             lines.opened(str(number), line)
+            line.waiting = asyncio.Queue()
+            line.waiting.put_nowait("x" * 1_000)
             line.pace.worked(0.001)
             lines.closed(str(number))
+            line.drop()
         return lines
 
     yield asyncio.run(come())
@@ -134,7 +137,11 @@ async def _breaks_off() -> None:
 PROBES: Sequence[Probe] = (
     KeptProbe(
         name="offices: sessions of many addresses",
-        covers=("office_server.openings:Openings.__init__", "office_server.loop_time:AtWork.__init__"),
+        covers=(
+            "office_server.lines:Line.drop",
+            "office_server.loop_time:AtWork.__init__",
+            "office_server.openings:Openings.__init__",
+        ),
         attack=_come_and_gone,
     ),
     FailureProbe(
