@@ -8,8 +8,7 @@ import pytest
 from engineio.async_socket import AsyncSocket
 
 from sublet.office_server import lines as module
-from sublet.office_server.lines import PACKET_BYTES, Line, Lines
-from sublet.office_server.loop_time import works_for
+from sublet.office_server.lines import PACKET_BYTES, Line, Lines, works_for
 from sublet.office_server.socketio_server import SocketIoServer
 from sublet.turns import Turnstile
 from support.office_client import Ears, served

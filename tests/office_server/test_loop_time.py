@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from sublet.office_server import loop_time
-from sublet.office_server.lines import LOOP_AT_ONCE, LOOP_PART, Line, Lines
-from sublet.office_server.loop_time import MAX_AT_WORK, PAIR, AtWork, Counted, counted, nobody_waits, works_for
+from sublet.office_server.lines import LOOP_AT_ONCE, LOOP_PART, Line, Lines, worked_for, works_for
+from sublet.office_server.loop_time import MAX_AT_WORK, PAIR, AtWork, Counted, counted, nobody_waits
 
 pytestmark = pytest.mark.anyio
 
@@ -85,10 +85,11 @@ async def test_what_a_task_does_counts_with_the_line_that_it_works_for(monkeypat
         clock[0] += 3
         return "done"
 
-    assert await Counted(mine, work()) == "done"
+    assert await Counted(mine.pace, work()) == "done"
     assert spent == [2, 3]
     works_for(other)
-    with counted():
+    assert worked_for() is other
+    with counted(other.pace), counted(None):
         clock[0] += 4
     assert spent == [2, 3, 4]
 
@@ -104,7 +105,7 @@ async def test_what_is_counted_can_be_cancelled_and_fails_as_it_does() -> None:
             ended.append("cancelled")
 
     with anyio.move_on_after(0.05):
-        await Counted(line, waits())
+        await Counted(line.pace, waits())
     assert ended == ["cancelled"]
 
     async def fails() -> None:
@@ -112,7 +113,7 @@ async def test_what_is_counted_can_be_cancelled_and_fails_as_it_does() -> None:
         raise LookupError("made up")
 
     with pytest.raises(LookupError, match="made up"):
-        await Counted(line, fails())
+        await Counted(line.pace, fails())
 
 
 async def test_few_are_remembered_and_none_for_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,7 @@ from urllib.parse import parse_qs
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sublet.daemon.net.http_connection import mark_known
-from sublet.office_server.lines import Line, Lines
-from sublet.office_server.loop_time import works_for
+from sublet.office_server.lines import Line, Lines, works_for
 from sublet.office_server.web_socket import ABORT_KEY, GROW_KEY
 from sublet.protocol.bounded_json import BadJson, parse_json
 from sublet.protocol.canonical import JsonValue

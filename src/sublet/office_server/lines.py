@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Final
 
 import anyio
@@ -43,6 +44,7 @@ PACKET_BYTES: Final = 512
 """What a packet that waits costs besides its text."""
 
 log = structlog.get_logger(__name__)
+_LINE: ContextVar[Line | None] = ContextVar("line", default=None)
 
 
 class Pace:
@@ -202,6 +204,16 @@ class Line:
     def left(self, size: int, packets: int = 1) -> None:
         """Count packets of ``size`` bytes together that have left."""
         self.owed = max(0, self.owed - size - packets * PACKET_BYTES)
+
+
+def works_for(line: Line) -> None:
+    """Take note for whom this task works, and whatever it starts."""
+    _LINE.set(line)
+
+
+def worked_for() -> Line | None:
+    """Return for whom this task works."""
+    return _LINE.get()
 
 
 class Lines:

@@ -13,14 +13,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Coroutine, Generator, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import anyio
-
-if TYPE_CHECKING:
-    from sublet.office_server.lines import Line
 
 WITHIN_SECONDS: Final = 1.0
 """Who had the loop work for it within this time is at work."""
@@ -35,7 +31,13 @@ MOST_SECONDS: Final = 0.25
 """How long a member waits for such a turn: a loop that is always at work serves it as well, a little."""
 
 T = TypeVar("T")
-_LINE: ContextVar[Line | None] = ContextVar("line", default=None)
+
+
+class Counts(Protocol):
+    """Counts how long the loop works for somebody."""
+
+    def worked(self, seconds: float) -> None:
+        """Count so many seconds more."""
 
 
 class AtWork:
@@ -73,32 +75,22 @@ async def nobody_waits() -> None:
             return
 
 
-def works_for(line: Line) -> None:
-    """Take note for whom this task works, and whatever it starts."""
-    _LINE.set(line)
-
-
-def worked_for() -> Line | None:
-    """Return for whom this task works."""
-    return _LINE.get()
-
-
 @contextmanager
-def counted() -> Iterator[None]:
-    """Count what is done meanwhile, which waits for nothing, with the member for whom this task works."""
+def counted(counts: Counts | None) -> Iterator[None]:
+    """Count what is done meanwhile, which waits for nothing."""
     begun = time.perf_counter()
     try:
         yield
     finally:
-        if (line := _LINE.get()) is not None:
-            line.pace.worked(time.perf_counter() - begun)
+        if counts is not None:
+            counts.worked(time.perf_counter() - begun)
 
 
 class Counted(Generic[T]):
-    """Awaits ``work``, and counts how long the loop works at it with ``line``."""
+    """Awaits ``work``, and tells ``counts`` how long the loop works at it."""
 
-    def __init__(self, line: Line, work: Coroutine[Any, Any, T]) -> None:
-        self._line = line
+    def __init__(self, counts: Counts, work: Coroutine[Any, Any, T]) -> None:
+        self._counts = counts
         self._work = work
 
     def __await__(self) -> Generator[Any, Any, T]:
@@ -117,7 +109,7 @@ class Counted(Generic[T]):
                 return found
             finally:
                 del step
-                self._line.pace.worked(time.perf_counter() - begun)
+                self._counts.worked(time.perf_counter() - begun)
             try:
                 came = yield waits_for
             except BaseException as error:  # it is for the work: a cancellation, say

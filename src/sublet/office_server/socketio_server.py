@@ -22,8 +22,8 @@ import structlog
 from engineio.async_socket import AsyncSocket
 from starlette.types import ASGIApp
 
-from sublet.office_server.lines import MAX_FRAME_BYTES, Line, Lines
-from sublet.office_server.loop_time import Counted, counted, worked_for
+from sublet.office_server.lines import MAX_FRAME_BYTES, Line, Lines, worked_for
+from sublet.office_server.loop_time import Counted, counted
 from sublet.offices.seats import Cut, Effect, Tell
 from sublet.protocol.bounded_json import BadJson, parse_counted
 from sublet.protocol.canonical import JsonValue
@@ -65,7 +65,8 @@ class _Json:
     @staticmethod
     def loads(text: str) -> JsonValue:
         """Return what ``text`` is; what breaks a bound or is no JSON becomes an event that nobody knows."""
-        with counted():
+        line = worked_for()
+        with counted(None if line is None else line.pace):
             try:
                 value, values = parse_counted(text, max_bytes=MAX_JSON_BYTES, values=MAX_JSON_VALUES)
             except BadJson:
@@ -301,4 +302,4 @@ class SocketIoServer:
     async def _event(self, event: object, sid: str, *arguments: JsonValue) -> JsonValue | tuple[JsonValue, ...]:
         handled = self._hears.handle(sid, event if isinstance(event, str) else UNREADABLE, list(arguments))
         line = self._line(sid)
-        return await (handled if line is None else Counted(line, handled))
+        return await (handled if line is None else Counted(line.pace, handled))

@@ -114,9 +114,9 @@ async def _breaks_off() -> None:
         raise LookupError("made up")
 
     with anyio.move_on_after(0.01):
-        await Counted(line, asyncio.sleep(60))
+        await Counted(line.pace, asyncio.sleep(60))
     with suppress(LookupError):
-        await Counted(line, fails())
+        await Counted(line.pace, fails())
     others = Lines()
     for one in [Line("10.0.0.1", others) for _ in range(3)]:
         one.pace.worked(0.001)

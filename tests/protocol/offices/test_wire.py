@@ -1,75 +1,85 @@
-"""What came is passed on as it came, and costs what it takes."""
+"""The wire of offices: versions, requests and frames."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from sublet.protocol.bounded_json import parse_counted
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.offices.wire import VALUE_BYTES, Wire, wire_size, wire_text, with_text
-
-
-def read(text: str) -> JsonValue:
-    value, values = parse_counted(text)
-    return with_text(value, text, values)
+from sublet.protocol.offices.frames import BadFrame, Frame, Kind, read_frame
+from sublet.protocol.offices.names import ClientEvent
+from sublet.protocol.offices.requests import MAX_CALL_SECONDS, MalformedRequest, read_relayed
+from sublet.protocol.offices.version import handshake_refusal, parse_version
 
 
 @pytest.mark.parametrize(
-    ("text", "own"),
+    ("server", "client", "fits"),
     [
-        ('["client:tool_call",{"a": 1.50,  "b":[{}]}]', '{"a": 1.50,  "b":[{}]}'),
-        ('  [ "x" ,\n {"a":"],}"} \t]\n', '{"a":"],}"}'),
-        (' [ {"a":1e3} ] ', '{"a":1e3}'),
-        ('["x",{}]', "{}"),
-        ('["a,b",{"a":1}]', '{"a": 1}'),  # where its name ends is not plain, so it is written anew
-        ('["a\\u002cb",{"a":1}]', '{"a": 1}'),
-        ('["x",{"a":"\u00e9"}]', '{"a": "\\u00e9"}'),
+        ("0.4.0", "0.4.0", True),
+        ("0.4.0", "0.4.7", True),
+        ("0.4.3", "0.3.9", False),
+        ("0.4.0", "0.5.0", False),
+        ("1.2.0", "1.1.9", True),
+        ("1.2.0", "1.3.0", False),
+        ("1.2.0", "2.0.0", False),
+        ("1.2.0", "0.2.0", False),
     ],
 )
-def test_an_object_keeps_the_text_that_it_came_as(text: str, own: str) -> None:
-    found = read(text)
-    assert isinstance(found, list)
-    last = found[-1]
-    assert isinstance(last, Wire)
-    assert last.text == own
-    assert last.text.isascii()
-    assert json.loads(last.text) == last == json.loads(text)[-1]
-    assert wire_size(last) == len(own)
-    assert json.loads(wire_text(["e", last], separators=(",", ":"))) == ["e", last]
-    assert own in wire_text([last])
+def test_which_versions_fit(server: str, client: str, fits: bool) -> None:
+    refusal = handshake_refusal([client], parse_version(server))
+    assert (refusal is None) == fits
+    if refusal is not None:
+        assert refusal["code"] == 4008
+        assert refusal["server_version"] == server
+        assert refusal["client_version"] == client
 
 
-@pytest.mark.parametrize("text", ["[]", "7", '{"a":1}', '["x"]', '["x",1]', '["x",{},{}]', "[[],[]]"])
-def test_all_else_is_what_it_is(text: str) -> None:
-    found = read(text)
-    assert found == json.loads(text)
-    assert not isinstance(found, list) or not any(isinstance(one, Wire) for one in found)
+def test_a_refusal_names_what_is_supported() -> None:
+    refusal = handshake_refusal(["0.3.0"], parse_version("0.4.0"))
+    assert refusal == {
+        "code": 4008,
+        "message": "Protocol version mismatch",
+        "server_version": "0.4.0",
+        "client_version": "0.3.0",
+        "min_supported": "0.4.0",
+        "max_supported": "0.4.999",
+    }
+    assert parse_version("1.2.3").oldest == "1.0.0"
 
 
-def test_its_weight_is_of_its_values_and_of_its_text() -> None:
-    many, long = read('["x",{"a":[' + "0," * 999 + "0]}]"), read('["x",{"a":"' + "x" * 5_000 + '"}]')
-    assert isinstance(many, list)
-    assert isinstance(long, list)
-    assert isinstance(many[1], Wire)
-    assert isinstance(long[1], Wire)
-    assert many[1].weight > 1_000 * VALUE_BYTES
-    assert 10_000 < long[1].weight < 10_000 + 20 * VALUE_BYTES
+@pytest.mark.parametrize("given", [[], [""], ["x"], ["0.4"], ["0.4.0", "0.4.0"], ["00.4.0"], ["0.4.0\n"], ["-1.0.0"]])
+def test_a_version_that_is_none_is_told(given: list[str]) -> None:
+    refusal = handshake_refusal(given, parse_version("0.4.0"))
+    assert refusal is not None
+    assert refusal["code"] == 400
 
 
-def test_what_is_no_object_of_a_member_is_written_as_ever() -> None:
-    assert wire_text(["x", {"a": [1, None]}], separators=(",", ":")) == '["x",{"a":[1,null]}]'
-    assert wire_size({"a": 1}) == len('{"a": 1}')
+@pytest.mark.parametrize(
+    ("text", "frame"),
+    [
+        ("2probe", Frame(Kind.TRANSPORT)),
+        ("3", Frame(Kind.TRANSPORT)),
+        ("5", Frame(Kind.TRANSPORT)),
+        ('40/smcp,{"token":"x"}', Frame(Kind.CONNECT)),
+        ("41/smcp,", Frame(Kind.DISCONNECT)),
+        ("41/smcp", Frame(Kind.DISCONNECT)),
+        ('42/smcp,7["x"]', Frame(Kind.EVENT, 7)),
+        ('42/smcp,["x"]', Frame(Kind.EVENT)),
+        ("43/smcp,12[{}]", Frame(Kind.ACK, 12)),
+    ],
+)
+def test_frames_of_clients(text: str, frame: Frame) -> None:
+    assert read_frame(text) == frame
 
 
-@pytest.mark.parametrize("text", ["[0,0,0]", '{"a":{"b":1}}', '"a,b:c[d"', "7"])
-def test_as_many_values_are_counted_as_there_are_at_least(text: str) -> None:
-    def count(value: object) -> int:
-        if isinstance(value, dict):
-            return 1 + sum(1 + count(one) for one in value.values())
-        return 1 + sum(map(count, value)) if isinstance(value, list) else 1
+@pytest.mark.parametrize("text", ["", "0", "6", "40", "40{}", "45/smcp,", "44/smcp,", "42/other,1[]", "2x", "b4", "4"])
+def test_frames_of_nobody(text: str) -> None:
+    with pytest.raises(BadFrame):
+        read_frame(text)
 
-    value, values = parse_counted(text)
-    assert count(value) <= values
-    assert parse_counted('"' + "," * 5_000 + '"')[1] < 10
+
+def test_a_call_may_take_a_part_of_a_second_and_no_more_than_the_bound() -> None:
+    data: dict[str, JsonValue] = {"agent": "a", "req_id": "r", "computer": "c", "tool_name": "t", "params": {}}
+    for given, seconds in ((2.5, 2.5), (10**9, MAX_CALL_SECONDS), (1, 1.0)):
+        assert read_relayed(ClientEvent.TOOL_CALL, [{**data, "timeout": given}]).seconds == seconds
+    with pytest.raises(MalformedRequest):
+        read_relayed(ClientEvent.TOOL_CALL, [{**data, "timeout": -1}])
