@@ -11,9 +11,9 @@ alone.
 
 Floods: a process of its own, on one processor and last in line for it, floods our server as a member or as a stranger,
 in every second of short spans in which all other Agents call now and then; what their calls take in a span with the
-flood is compared with what they take in the two beside it, and the middle ratio counts. Walls: a member asks 2,000 times
-about an office of others, and 2,000 times about one that does not exist, in a random order of a fixed seed; a rank test
-(Mann-Whitney) tells whether the times differ. Exit status 1 where a goal is missed.
+flood is compared with what they take in the two beside it, and the middle ratio counts. Walls: a member asks 2,000
+times about an office of others, and 2,000 times about one that does not exist, in a random order of a fixed seed; a
+rank test (Mann-Whitney) tells whether the times differ. Exit status 1 where a goal is missed.
 """
 
 from __future__ import annotations
