@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from sublet.workspace.audit import snapshot
-from sublet.workspace.audit.snapshot import MAX_READ_BYTES
 from sublet.workspace.changes import befores
 from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.kept import blocks as block_file
 from sublet.workspace.kept import contents, keeper
 from sublet.workspace.kept.blocks import ALL, BLOCK_BYTES, Mark
-from sublet.workspace.kept.budget import MAX_KEPT_BYTES, KeptBudget
+from sublet.workspace.kept.budget import KeptBudget
 from sublet.workspace.kept.log import load
 from sublet.workspace.kept.signature import Signature
 from support.kept import LiveLease, picture, settled, tick
@@ -85,16 +84,24 @@ def test_one_byte_of_a_large_file_costs_one_block(state: Path, root: Path, large
     assert picture(root) == before
 
 
-def test_a_file_beyond_the_bound_and_beyond_what_snapshots_read_comes_back(state: Path, root: Path) -> None:
+@pytest.fixture
+def huge(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Have snapshots read files of 32 MiB at most, and return a size beyond that: to read a gigabyte takes seconds."""
+    for module in (snapshot, befores):
+        monkeypatch.setattr(module, "MAX_READ_BYTES", 32 * MEBIBYTE)
+    return 32 * MEBIBYTE + 7
+
+
+def test_a_file_beyond_the_bound_and_beyond_what_snapshots_read_comes_back(state: Path, root: Path, huge: int) -> None:
     path = root / "huge"
-    size, middle = max(MAX_KEPT_BYTES, MAX_READ_BYTES) + MEBIBYTE, 1 << 29
+    size, middle = huge + MEBIBYTE, huge // 2
     with path.open("wb") as file:
         file.truncate(size)
         file.seek(middle)
         file.write(b"in the middle")
     (root / "moved").write_bytes(b"")
-    os.truncate(root / "moved", (1 << 30) + 7)
-    lease = lend(state, root)
+    os.truncate(root / "moved", huge)
+    lease = lend(state, root, KeptBudget(limit=huge))
     patch(lease, "huge", b"IN", middle)
     lease.fs.rename((b"moved",), (b"elsewhere",), replace=True)
     assert kept_bytes(lease) < MEBIBYTE
@@ -492,13 +499,12 @@ def test_beside_a_person_no_file_becomes_a_mixture(state: Path, root: Path, tmp_
 
 @pytest.mark.parametrize("then", ["nothing", "changed", "link"])
 def test_a_huge_file_that_was_only_moved_comes_back_unless_somebody_else_changed_it(
-    state: Path, root: Path, tmp_path: Path, then: str
+    state: Path, root: Path, tmp_path: Path, then: str, huge: int
 ) -> None:
-    size = (1 << 30) + 7
     (root / "d").mkdir()
     with (root / "d/huge").open("wb") as file:
         file.write(b"begins")
-        file.truncate(size)
+        file.truncate(huge)
     lease = lend(state, root)
     lease.fs.rename((b"d", b"huge"), (b"huge",), replace=True)
     lease.end()
@@ -515,7 +521,7 @@ def test_a_huge_file_that_was_only_moved_comes_back_unless_somebody_else_changed
     if then == "nothing":
         assert conflicts == ()
         assert not moved.exists()
-        assert back.stat().st_size == size
+        assert back.stat().st_size == huge
         with back.open("rb") as file:
             assert file.read(6) == b"begins"
     else:

@@ -71,10 +71,10 @@ def take(
     Raises:
         SubletError: ``UNAVAILABLE`` where the root can't be read or the walk goes beyond its bounds.
     """
-    return _Reader(known, salt, store).read(root, rules, most)
+    return _Reader(known, salt, store, MAX_READ_BYTES).read(root, rules, most)
 
 
-def read_record(directory_fd: int, name: bytes, salt: bytes, *, limit: int = MAX_READ_BYTES) -> Record:
+def read_record(directory_fd: int, name: bytes, salt: bytes, *, limit: int) -> Record:
     """Return what a snapshot would hold of one name, which is no directory, and of no more than ``limit`` bytes.
 
     Raises:
@@ -92,7 +92,7 @@ def is_stand_in(content: bytes | None) -> bool:
 class _Reader:
     """One reading of a workspace."""
 
-    def __init__(self, known: Manifest, salt: bytes, store: Store, limit: int = MAX_READ_BYTES) -> None:
+    def __init__(self, known: Manifest, salt: bytes, store: Store, limit: int) -> None:
         self._known = known
         self._salt = salt
         self._store = store
