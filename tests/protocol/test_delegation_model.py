@@ -12,8 +12,9 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import NamedTuple
 
 import pytest
@@ -101,11 +102,17 @@ def mutated(mutation: Mutation) -> Iterator[None]:
             _load(part, None)
 
 
+@cache
+def _compiled(source: str, file: str) -> CodeType:
+    """Return the code of a module, which is the same for all mutations of others."""
+    return compile(source, file, "exec")
+
+
 def _load(module: ModuleType, text: str | None) -> None:
     assert module.__file__ is not None
     source = Path(module.__file__).read_text() if text is None else text
     before = dict(module.__dict__)
-    exec(compile(source, module.__file__, "exec"), module.__dict__)
+    exec(_compiled(source, module.__file__), module.__dict__)
     for name, old in before.items():
         new = module.__dict__[name]
         if isinstance(old, type) and isinstance(new, type) and new.__module__ == module.__name__:

@@ -187,7 +187,9 @@ if __name__ == "__main__":
 
     del sys.path[-1]  # a daemon finds none of the modules of tests
     load()
-    with asker(socket.socket(fileno=int(sys.argv[2]))) if sys.argv[1] == LISTENING else socket.socket(
-        fileno=int(sys.argv[1])
-    ) as server:
+    with (
+        asker(socket.socket(fileno=int(sys.argv[2])))
+        if sys.argv[1] == LISTENING
+        else socket.socket(fileno=int(sys.argv[1])) as server
+    ):
         serve(server)

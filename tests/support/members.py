@@ -24,6 +24,8 @@ from support.memory_network import MemoryHub, MemoryNetwork
 from support.rooms import Peer, local_entity
 
 SECONDS = 30
+PAUSE_SECONDS = 0.02
+"""Between two questions, so that whoever waits leaves the processor to what it waits for."""
 
 
 class Member:
@@ -48,6 +50,7 @@ class Member:
         with anyio.fail_after(SECONDS):
             while not wanted(await self.bodies(room)):
                 await self.service.asking.room(room)
+                await anyio.sleep(PAUSE_SECONDS)
 
 
 @asynccontextmanager
