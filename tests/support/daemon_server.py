@@ -5,10 +5,10 @@ process that it starts, is in the same network namespace, and ends as that one d
 own, such as an older version, is started as the installed command is (``support.sites``); so is everything in
 ``tests/e2e/test_daemon_process.py``, which looks at the start itself, and in benchmarks, which measure memory.
 
-Run as a program it serves one socket, whose descriptor is its argument, or all who connect (``shared_servers.py``). Each
-message is a JSON object with the ``arguments`` of ``up`` and its ``env``, and brings four descriptors: the pipe for the
-report of the start, the log, the network namespace, and a pipe that is told the fork's process id and, at its end, its
-status.
+Run as a program it serves one socket, whose descriptor is its argument, or all who connect (``shared_servers.py``).
+Each message is a JSON object with the ``arguments`` of ``up`` and its ``env``, and brings four descriptors: the pipe
+for the report of the start, the log, the network namespace, and a pipe that is told the fork's process id and, at its
+end, its status.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ KEPT: Final = ROOT / ".cache" / "older-versions"
 def old_source(commit: str) -> Path:
     """Return what goes into ``PYTHONPATH`` for ``commit``; skip without history.
 
-    It is written once and stays in the checkout's cache, since Python compiles all of it at its first start, which takes
-    longer than what is tested with it: whatever is started must leave it as it is.
+    It is written once and stays in the checkout's cache, since Python compiles all of it at its first start, which
+    takes longer than what is tested with it: whatever is started must leave it as it is.
     """
     place = KEPT / commit
     if not place.exists():

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from support.quick import PACKAGES, TESTS
@@ -19,7 +20,31 @@ _SHARES: Final = re.compile(r"\bscope=\"(?:module|package|session)\"|^@(?:functo
 
 
 class BySharing(LoadScopeScheduling):  # type: ignore[misc]  # xdist says nothing of types
-    """Gives out whole modules where their tests share something, and single tests where they do not."""
+    """Gives out whole modules where their tests share something, and single tests where they do not.
+
+    After each test xdist counts all that a worker was ever given, and to give one out it looks through all there are:
+    of many thousand tests that takes longer than they do. So what is over is forgotten, and numbers are looked up.
+    """
+
+    def __init__(self, config: pytest.Config, log: Any = None) -> None:
+        super().__init__(config, log)
+        self._numbers: dict[str, int] = {}
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """Forget a test that is over, and give its worker more where it has little left."""
+        nodeid = self.registered_collections[node][item_index]
+        scope, given = self._split_scope(nodeid), self.assigned_work[node]
+        del given[scope][nodeid]
+        if not given[scope]:
+            del given[scope]
+        self._reschedule(node)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        if not self._numbers:  # all workers have collected the same, in one order
+            self._numbers = {nodeid: number for number, nodeid in enumerate(self.registered_collections[node])}
+        scope, unit = self.workqueue.popitem(last=False)
+        self.assigned_work[node][scope] = unit
+        node.send_runtest_some([self._numbers[nodeid] for nodeid in unit])
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
