@@ -22,11 +22,12 @@ import pytest
 from sublet.protocol import assignment, delegation
 from sublet.protocol.lifecycle import IllegalTransition
 from support import delegation_model
+from support.budgets import examples
 from support.delegation_model.schedule import play
 from support.delegation_model.world import Violation, Weather
 
 SCHEDULES = 1_000
-"""Of each weather."""
+"""Of each weather, at night; in other runs as many as ``support.budgets`` says."""
 WEATHERS = {
     "calm": Weather(),
     "channel": Weather(lose=0.2, double=0.2, slow=0.2),
@@ -41,12 +42,12 @@ WEATHERS = {
 @pytest.mark.parametrize("name", WEATHERS)
 def test_every_schedule_keeps_the_invariants(name: str) -> None:
     steps = outputs = 0
-    for seed in range(SCHEDULES):
+    for seed in range(examples(SCHEDULES)):
         world = play(seed, WEATHERS[name])
         steps += world.steps.total()
         outputs += world.outputs
-    print(f"{name}: {SCHEDULES} schedules, {steps} steps, {outputs} outputs")
-    assert steps > 10 * SCHEDULES
+    print(f"{name}: {examples(SCHEDULES)} schedules, {steps} steps, {outputs} outputs")
+    assert steps > 10 * examples(SCHEDULES)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -12,7 +12,6 @@ import anyio
 
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
-from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.membership.consent import ConsentRules
 from sublet.messaging.ports.agreed import KeepsAgreed
@@ -21,7 +20,7 @@ from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.question import NONCE_BYTES, encode_question
 from support.consents import TakesAll
 from support.memory_network import MemoryHub, MemoryNetwork
-from support.rooms import Peer, local_entity
+from support.rooms import Peer, local_entity, registry_of
 
 SECONDS = 30
 PAUSE_SECONDS = 0.02
@@ -81,7 +80,7 @@ async def member(
     network = hub.join()
     service = MessagingService(
         path / f"{name}.db",
-        Registry([*BUILT_INS, *more]),
+        registry_of((*BUILT_INS, *more)),
         network,
         [local_entity(name, client)],
         lambda: time.time_ns() // 1_000_000,
