@@ -24,6 +24,8 @@ from support.kept import LiveLease, picture, settled, tick
 
 MEBIBYTE = 1 << 20
 LARGE = 8 * MEBIBYTE
+BOUND = 16 * MEBIBYTE
+"""Where a test says so, all that is kept and all that snapshots read, which is a gibibyte otherwise."""
 SEEDS = int(os.environ.get("SUBLET_TEST_SEEDS", "12"))
 
 
@@ -31,6 +33,14 @@ SEEDS = int(os.environ.get("SUBLET_TEST_SEEDS", "12"))
 def unshared(monkeypatch: pytest.MonkeyPatch) -> None:
     """No file system shares blocks here, whatever the machine has."""
     monkeypatch.setattr(contents, "share_content", lambda *_: False)
+
+
+@pytest.fixture
+def bounded(monkeypatch: pytest.MonkeyPatch) -> KeptBudget:
+    """Lower both bounds, so that a file beyond them is quickly read; return what may be kept."""
+    for module in (snapshot, befores):
+        monkeypatch.setattr(module, "MAX_READ_BYTES", BOUND)
+    return KeptBudget(limit=BOUND)
 
 
 @pytest.fixture
@@ -84,24 +94,18 @@ def test_one_byte_of_a_large_file_costs_one_block(state: Path, root: Path, large
     assert picture(root) == before
 
 
-@pytest.fixture
-def huge(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Have snapshots read files of 32 MiB at most, and return a size beyond that: to read a gigabyte takes seconds."""
-    for module in (snapshot, befores):
-        monkeypatch.setattr(module, "MAX_READ_BYTES", 32 * MEBIBYTE)
-    return 32 * MEBIBYTE + 7
-
-
-def test_a_file_beyond_the_bound_and_beyond_what_snapshots_read_comes_back(state: Path, root: Path, huge: int) -> None:
+def test_a_file_beyond_the_bound_and_beyond_what_snapshots_read_comes_back(
+    state: Path, root: Path, bounded: KeptBudget
+) -> None:
     path = root / "huge"
-    size, middle = huge + MEBIBYTE, huge // 2
+    size, middle = BOUND + MEBIBYTE, BOUND // 2
     with path.open("wb") as file:
         file.truncate(size)
         file.seek(middle)
         file.write(b"in the middle")
     (root / "moved").write_bytes(b"")
-    os.truncate(root / "moved", huge)
-    lease = lend(state, root, KeptBudget(limit=huge))
+    os.truncate(root / "moved", BOUND + 7)
+    lease = lend(state, root, bounded)
     patch(lease, "huge", b"IN", middle)
     lease.fs.rename((b"moved",), (b"elsewhere",), replace=True)
     assert kept_bytes(lease) < MEBIBYTE
@@ -499,13 +503,14 @@ def test_beside_a_person_no_file_becomes_a_mixture(state: Path, root: Path, tmp_
 
 @pytest.mark.parametrize("then", ["nothing", "changed", "link"])
 def test_a_huge_file_that_was_only_moved_comes_back_unless_somebody_else_changed_it(
-    state: Path, root: Path, tmp_path: Path, then: str, huge: int
+    state: Path, root: Path, bounded: KeptBudget, tmp_path: Path, then: str
 ) -> None:
+    size = BOUND + 7
     (root / "d").mkdir()
     with (root / "d/huge").open("wb") as file:
         file.write(b"begins")
-        file.truncate(huge)
-    lease = lend(state, root)
+        file.truncate(size)
+    lease = lend(state, root, bounded)
     lease.fs.rename((b"d", b"huge"), (b"huge",), replace=True)
     lease.end()
     tick(root)
@@ -521,7 +526,7 @@ def test_a_huge_file_that_was_only_moved_comes_back_unless_somebody_else_changed
     if then == "nothing":
         assert conflicts == ()
         assert not moved.exists()
-        assert back.stat().st_size == huge
+        assert back.stat().st_size == size
         with back.open("rb") as file:
             assert file.read(6) == b"begins"
     else:

@@ -71,7 +71,7 @@ def take(
     Raises:
         SubletError: ``UNAVAILABLE`` where the root can't be read or the walk goes beyond its bounds.
     """
-    return _Reader(known, salt, store, MAX_READ_BYTES).read(root, rules, most)
+    return _Reader(known, salt, store).read(root, rules, most)
 
 
 def read_record(directory_fd: int, name: bytes, salt: bytes, *, limit: int) -> Record:
@@ -92,11 +92,11 @@ def is_stand_in(content: bytes | None) -> bool:
 class _Reader:
     """One reading of a workspace."""
 
-    def __init__(self, known: Manifest, salt: bytes, store: Store, limit: int) -> None:
+    def __init__(self, known: Manifest, salt: bytes, store: Store, limit: int | None = None) -> None:
         self._known = known
         self._salt = salt
         self._store = store
-        self._limit = limit
+        self._limit = MAX_READ_BYTES if limit is None else limit
         self._settled_before = time.time_ns() - SETTLED_NS
         self._deadline = time.monotonic() + MAX_READ_SECONDS
         self._taken = Taken()
