@@ -63,6 +63,7 @@ TURNS = 3
 """A flood that misses a goal is played so often, and the middle one counts: a machine has other work now and then."""
 SETTLE_SECONDS = 3.0
 """What is waited for in any case, since an answer may still take memory after it was given."""
+QUICK_SETTLE_SECONDS = 0.3
 END_SECONDS = 60.0
 ANSWER_SECONDS = 5.0
 """How long the attacker's own request may wait in its own flood before the cancel."""
@@ -78,7 +79,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="measure each once, whatever goal it misses")
     add_options(parser)
     options = parser.parse_args()
-    turns = 1 if options.quick else TURNS
+    turns, settle = (1, QUICK_SETTLE_SECONDS) if options.quick else (TURNS, SETTLE_SECONDS)
+    gc.collect()
+    gc.freeze()  # what is imported need not be looked through before each run
     only = options.only or [""]
     rows: list[Row] = []
     if not options.floods:
@@ -87,7 +90,7 @@ def main() -> int:
     if not options.costs:
         chosen = [flood for flood in FLOODS if any(one in flood.name for one in only)]
         if chosen:
-            rows += anyio.run(play, chosen, options.seconds, turns)
+            rows += anyio.run(play, chosen, options.seconds, turns, settle)
     show("hostile", rows, options, RELIABILITY)
     return 0 if all(row.met for row in rows) else 1
 
@@ -130,19 +133,19 @@ def quickest(probe: CostProbe, size: int, runs: int = RUNS) -> float:
     return best
 
 
-async def play(chosen: list[Flood], seconds: float, turns: int) -> list[Row]:
+async def play(chosen: list[Flood], seconds: float, turns: int, settle: float) -> list[Row]:
     """Run the floods one after the other on one stage."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="slt-") as scratch:
         async with staged(Path(scratch)) as stage:
-            await warm_up(stage)
+            await warm_up(stage, settle)
             # What an honest lease waits for on this machine without any flood is no flood's doing.
-            idle, *_ = await against(stage, NOTHING, seconds)
+            idle, *_ = await against(stage, NOTHING, seconds, settle)
             rows.append(idle)
             for flood in chosen:
                 if flood is not NOTHING:
                     beside = f"{idle.value:.0f} without a flood"
-                    rows += await middle(partial(against, stage, flood, seconds, beside), turns)
+                    rows += await middle(partial(against, stage, flood, seconds, settle, beside), turns)
     return rows
 
 
@@ -157,17 +160,17 @@ async def middle(turn: Callable[[], Awaitable[list[Row]]], most: int) -> list[Ro
     return [replace(row, detail=f"{row.detail}; middle of {most}".removeprefix("; ")) for row in values]
 
 
-async def warm_up(stage: Stage) -> None:
+async def warm_up(stage: Stage, settle: float) -> None:
     """Make each kind of request once, as an honest program does, in a lease that ends as the attacker's will."""
     delegation, start = await stage.lend()
     await honest_pass(stage.target(start))
     async with control(stage.lender) as client:
         await client.call(CANCEL_DELEGATION, OneDelegation(delegation_id=delegation))
     await anyio.to_thread.run_sync(partial(wait_for, lambda: ended(stage.lender, delegation), END_SECONDS))
-    await anyio.sleep(SETTLE_SECONDS)
+    await anyio.sleep(settle)
 
 
-async def against(stage: Stage, flood: Flood, seconds: float, beside: str = "") -> list[Row]:
+async def against(stage: Stage, flood: Flood, seconds: float, settle: float, beside: str = "") -> list[Row]:
     """Run one flood and look at stalls, the cut and memory; ``beside`` is told with the stalls."""
     delegation, start = await stage.lend(flood.transport)
     before = resident(stage.lender)
@@ -184,8 +187,8 @@ async def against(stage: Stage, flood: Flood, seconds: float, beside: str = "") 
         stall, cut = await played(stage, flood, start, delegation, looker, seconds)
         # What the end of the attacker's lease takes is its doing as well, and nothing is held before that is over.
         await anyio.to_thread.run_sync(partial(wait_for, lambda: ended(stage.lender, delegation), END_SECONDS))
-        await anyio.sleep(SETTLE_SECONDS)
-        with anyio.move_on_after(REST_SECONDS - SETTLE_SECONDS):
+        await anyio.sleep(settle)
+        with anyio.move_on_after(REST_SECONDS - settle):
             while resident(stage.lender) - before > HELD_BYTES:
                 await anyio.sleep(0.1)
         watching.cancel_scope.cancel()
