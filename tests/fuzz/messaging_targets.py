@@ -145,7 +145,10 @@ def _time(data: bytes) -> None:
 
 
 @target(
-    "entity_record", "protocol.ezagent.identity:parse_record", "protocol.ezagent.identity:_parsed", raises=[Refused]
+    "entity_record",
+    "protocol.ezagent.identity:parse_record",
+    "protocol.ezagent.identity:_parsed",
+    raises=[Refused],
 )
 def _record(data: bytes) -> None:
     found = identity.parse_record(data)
