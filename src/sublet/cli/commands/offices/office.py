@@ -1,4 +1,4 @@
-"""Commands about offices: create, list, token, kick, close."""
+"""Commands about offices: create, list, token, kick, close; ``serve-tools`` is in a module of its own."""
 
 from __future__ import annotations
 
