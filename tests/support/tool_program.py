@@ -41,10 +41,10 @@ def long(size: int) -> str:
 @server.tool()
 async def wait(file: str, seconds: float) -> CallToolResult:
     """Note that it has begun in a file, wait, and note that it has ended."""
-    with Path(file).open("a", encoding="utf-8") as noted:  # noqa: ASYNC230 - one line
+    with Path(file).open("a", encoding="utf-8") as noted:
         noted.write("begun\n")
     await asyncio.sleep(seconds)
-    with Path(file).open("a", encoding="utf-8") as noted:  # noqa: ASYNC230 - one line
+    with Path(file).open("a", encoding="utf-8") as noted:
         noted.write("ended\n")
     return CallToolResult(content=[TextContent(type="text", text="done")])
 

@@ -161,8 +161,8 @@ class ToolServer:
                     streams: Any = session_streams(process, self._said, process.stop)
                     made = Client(streams, mode="auto", cache=None, message_handler=self._heard)
                     client = await opened.enter_async_context(made)
-                    self.tools = await _listed(client)
-                self._client, self.failure = client, ""
+                    tools = await _listed(client)
+                self._client, self.tools, self.failure = client, tools, ""
                 self.started.set()
                 self._changed()
                 async with anyio.create_task_group() as group:

@@ -67,17 +67,15 @@ class Serving:
         Raises:
             SubletError: a server can't be started, or the office refuses for good.
         """
-        async with anyio.create_task_group() as group:
-            for server in self._servers:
-                group.start_soon(server.serve)
-            try:
-                with anyio.CancelScope() as scope:
-                    async with anyio.create_task_group() as watch:
-                        watch.start_soon(_cancel_when, stopping, scope)
-                        await self._started()
-                        await self._stay(ready)
-            finally:
-                group.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as group:
+                for server in self._servers:
+                    group.start_soon(server.serve)
+                group.start_soon(_cancel_when, stopping, group.cancel_scope)
+                await self._started()
+                await self._stay(ready)
+        except BaseExceptionGroup as failures:
+            raise _sole(failures) from None
 
     async def _started(self) -> None:
         for server in self._servers:
@@ -127,10 +125,7 @@ class Serving:
                     await self._tell_changes(link)
                 group.cancel_scope.cancel()
         except BaseExceptionGroup as failures:
-            sole, _ = failures.split(SubletError)
-            if sole is not None:
-                raise _first(sole) from None
-            raise
+            raise _sole(failures) from None
         finally:
             await link.close()
         return why or "the server does not answer"
@@ -197,9 +192,9 @@ async def _cancel_when(stopping: anyio.Event, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-def _first(failures: BaseExceptionGroup[SubletError]) -> SubletError:
-    one: BaseException = failures
+def _sole(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the failure that a user is told about, where there is one among them; else all of them."""
+    one: BaseException | None = failures.split(SubletError)[0]
     while isinstance(one, BaseExceptionGroup):
         one = one.exceptions[0]
-    assert isinstance(one, SubletError)
-    return one
+    return one or failures

@@ -28,6 +28,7 @@ _MESSAGE = Pattern(r"4(?:([0-4])|5([0-9]{1,4})-)" + NAMESPACE + r"(?:,([0-9]{0,1
 _SMALLEST_PAYLOAD: Final = 1_000
 _USUAL_PAYLOAD: Final = 1_000_000
 _USUAL_PING: Final = 25.0
+_USUAL_WAIT: Final = 20.0
 _LONGEST_PING: Final = 120.0
 
 
@@ -120,7 +121,8 @@ def _opened(text: str) -> Opened:
         raise BadServerFrame("it opens with no JSON") from None
     if not isinstance(told, dict):
         raise BadServerFrame("it opens with no object")
-    waits = [_number(told.get(name), _USUAL_PING * 1_000) / 1_000 for name in ("pingInterval", "pingTimeout")]
+    usual = {"pingInterval": _USUAL_PING, "pingTimeout": _USUAL_WAIT}
+    waits = [_number(told.get(name), seconds * 1_000) / 1_000 for name, seconds in usual.items()]
     most = int(_number(told.get("maxPayload"), _USUAL_PAYLOAD))
     return Opened(sum(min(max(one, 1.0), _LONGEST_PING) for one in waits), max(most, _SMALLEST_PAYLOAD))
 
