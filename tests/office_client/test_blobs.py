@@ -105,7 +105,7 @@ async def test_an_upload_lands_whole_under_a_name_of_ours(tmp_path: Path) -> Non
     ],
 )
 async def test_an_upload_that_is_not_what_it_says_leaves_nothing(
-    tmp_path: Path, fields: dict[str, object], why: str
+    tmp_path: Path, fields: dict[str, Any], why: str
 ) -> None:
     landing = Landing(tmp_path, Clock())
     assert reason(await landing.take({**first(b"abc"), **fields}, "r")) == why

@@ -14,7 +14,8 @@ from typing import Any
 
 import anyio
 import pytest
-from websockets.asyncio.server import Request, Response, ServerConnection, serve
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.http11 import Request, Response
 
 from sublet.daemon.peering.identity import load_tls
 from sublet.office_client import link as module
@@ -296,7 +297,7 @@ async def test_who_never_reads_our_answers_is_left(monkeypatch: pytest.MonkeyPat
 
     async def play(socket: ServerConnection) -> None:
         await lets_in(socket)
-        socket.transport.pause_reading()  # type: ignore[attr-defined]
+        socket.transport.pause_reading()
         for number in range(MAX_EVENTS):
             await socket.send(f'42/smcp,{number}["client:get_tools",{{}}]')
         await over.wait()
