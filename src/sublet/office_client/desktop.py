@@ -32,7 +32,9 @@ async def desktop(servers: Sequence[ToolServer], size: int | None, window: str |
     for server in servers:
         try:
             windows = await _windows(server, window)
-            for resource in _arranged(windows)[: most - len(shown)]:
+            for resource in _arranged(windows):
+                if len(shown) >= most:
+                    return shown
                 texts = await server.texts(resource)
                 shown += ["\n\n".join([str(resource.uri), *texts]).strip()] if texts else []
         except ServerFailed:

@@ -42,12 +42,14 @@ def _without_large(part: dict[str, Any], shelf: BlobShelf) -> JsonValue:
     resource = part.get("resource")
     place, name = (resource, "blob") if isinstance(resource, dict) else (part, "data")
     encoded = place.get(name)
-    if not isinstance(encoded, str) or len(encoded) * 3 // 4 <= INLINE_BYTES:
+    if not isinstance(encoded, str) or len(encoded) <= INLINE_BYTES:
         return part
     try:
         data = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
         return part  # the tool's own affair
+    if len(data) <= INLINE_BYTES:
+        return part
     mime_type = place.get("mimeType")
     handle, digest = shelf.put(data, mime_type if isinstance(mime_type, str) else "application/octet-stream")
     about = {"a2c_blob_handle": handle, "a2c_total_size": len(data), "a2c_sha256": digest}
