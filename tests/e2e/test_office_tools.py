@@ -92,7 +92,7 @@ async def test_its_computer_outlives_the_daemon_and_runs_no_call_twice(daemon: D
         # Its environment is the owner's, without what lets it into the office.
         assert (await called(alice, "secret", name="SUBLET_OFFICE_TOKEN"))["content"][0]["text"] == ""
         await alice.send(f"42/smcp,99{json.dumps(['client:tool_call', use('wait', file=str(noted), seconds=60)])}")
-        while not noted.exists():
+        while not (noted.exists() and noted.read_text()):
             await anyio.sleep(0.05)
         daemon.kill()
         await alice.closed()
