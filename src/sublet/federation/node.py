@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -283,6 +284,31 @@ class Federation:
             capability: which.
             usable: whether the caller may have it.
         """
+        found = self._usable(capability, usable)
+        if not found:
+            return None
+        return _choice(capability, found, 0)
+
+    def several(self, capability: str, usable: Callable[[AgentEntry, Neighbour], bool], wanted: int) -> list[Choice]:
+        """Return the best agents that have a capability, of as many nodes as there are; as many as wanted, or fewer.
+
+        Args:
+            capability: which.
+            usable: whether the caller may have an agent.
+            wanted: how many, at most.
+        """
+        found = self._usable(capability, usable)
+        of_node: Counter[NodeName] = Counter()
+        ranked: list[tuple[int, int]] = []
+        for place, (entry, _) in enumerate(found):
+            ranked.append((of_node[entry.address.node], place))
+            of_node[entry.address.node] += 1
+        return [_choice(capability, found, place) for _, place in sorted(ranked)[:wanted]]
+
+    def _usable(
+        self, capability: str, usable: Callable[[AgentEntry, Neighbour], bool]
+    ) -> list[tuple[AgentEntry, Neighbour]]:
+        """Return the agents with a capability, the best first."""
         by_name = {
             one.name: one for one in self.neighbours.all() if one.name is not None and one.greeted and self._trusts(one)
         }
@@ -292,14 +318,8 @@ class Federation:
             if entry.address.node in by_name
         )
         found = [one for one in islice(able, MAX_COMPARED) if usable(*one)]
-        if not found:
-            return None
-        entry, neighbour = min(
+        return sorted(
             found, key=lambda one: (one[0].status != AgentStatus.IDLE, -one[0].last_seen, str(one[0].address))
-        )
-        others = f", the first of {len(found)}" if len(found) > 1 else ", the only one"
-        return Choice(
-            entry.address, neighbour.node.alias, f"{entry.address} has {capability} and is {entry.status}{others}"
         )
 
     def _trusts(self, neighbour: Neighbour) -> bool:
@@ -314,3 +334,12 @@ class Federation:
         """Return what an agent of ours is at."""
         busy = next((at_work for one, at_work in self._around.agents().items() if one.agent_id == agent_id), False)
         return self._statuses.told(agent_id, "", busy=busy)[0]
+
+
+def _choice(capability: str, found: Sequence[tuple[AgentEntry, Neighbour]], place: int) -> Choice:
+    entry, neighbour = found[place]
+    which = ["first", "second", "third"][place] if place < 3 else f"number {place + 1}"
+    others = f", the {which} of {len(found)}" if len(found) > 1 else ", the only one"
+    return Choice(
+        entry.address, neighbour.node.alias, f"{entry.address} has {capability} and is {entry.status}{others}"
+    )

@@ -43,7 +43,9 @@ from sublet.daemon.lending.lent_resources import asked_for, check_apart, reveale
 from sublet.daemon.lending.options import check_options
 from sublet.daemon.operations.table import serves
 from sublet.daemon.peering.peers import PeerStore
+from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.results.staged_results import StagedResults
+from sublet.daemon.storage.panel_parts import PanelPart
 from sublet.daemon.storage.records import ResourceRecord
 from sublet.policy.decision import Action, Resource, Subject
 from sublet.policy.engine import Policy
@@ -82,6 +84,18 @@ class DelegationParts:
     git: GitSandbox
 
 
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A delegation that policy has allowed; the fields are the arguments of ``Delegator.create``."""
+
+    request: CreateDelegation
+    lent: list[ResourceRecord]
+    peer: PeerAddress
+    agent: str | None
+    ttl_seconds: int
+    chain: Chain
+
+
 class DelegationService:
     """What may be done with delegations."""
 
@@ -91,6 +105,21 @@ class DelegationService:
 
     @serves(CREATE_DELEGATION)
     async def create(self, request: CreateDelegation, caller: Subject) -> DelegationView:
+        return await self.begin(await self.admit(request, caller), caller)
+
+    async def begin(self, admitted: Admitted, caller: Subject, panel: PanelPart | None = None) -> DelegationView:
+        """Record a delegation that was admitted: ``Delegator.create``."""
+        one = admitted
+        return await self._parts.delegator.create(
+            one.request, caller, one.lent, one.peer, one.agent, one.ttl_seconds, one.chain, panel
+        )
+
+    async def admit(self, request: CreateDelegation, caller: Subject) -> Admitted:
+        """Ask policy for a delegation, and look up all that it needs.
+
+        Raises:
+            SubletError: it is not allowed, or can't be.
+        """
         name, _, agent = request.peer.partition("/")
         resources = asked_for(request)
         check_options(request)
@@ -125,7 +154,7 @@ class DelegationService:
         ttl = min(request.ttl_seconds, self._parts.policy.limits.max_ttl_seconds)
         if chain.ttl is not None:
             ttl = max(1, min(ttl, int(chain.ttl)))
-        return await self._parts.delegator.create(request, caller, lent, peer.address(), agent or None, ttl, chain)
+        return Admitted(request, lent, peer.address(), agent or None, ttl, chain)
 
     @serves(GET_DELEGATION)
     async def get(self, request: OneDelegation, caller: Subject) -> DelegationView:
@@ -185,7 +214,7 @@ class DelegationService:
             partial=request.partial,
             allow_mass_deletion=request.allow_mass_deletion,
         )
-        await self._ask_to_write(caller, request.delegation_id)
+        await self.ask_to_write(caller, request.delegation_id)
         return await self._parts.results.apply(request, who(caller))
 
     @serves(DISCARD_RESULT)
@@ -195,7 +224,7 @@ class DelegationService:
     @serves(UNDO_RESULT)
     async def undo(self, request: OneDelegation, caller: Subject) -> Undone:
         await self._gate.ask(caller, Action.DELEGATION_UNDO, request.delegation_id)
-        await self._ask_to_write(caller, request.delegation_id)
+        await self.ask_to_write(caller, request.delegation_id)
         return await self._parts.results.undo(request.delegation_id, who(caller))
 
     async def _may_lend(self, resource: ResourceRecord, request: CreateDelegation, caller: Subject) -> ResourceRecord:
@@ -218,7 +247,7 @@ class DelegationService:
         asked = {name: getattr(request, name) for name in ("max_total_bytes", "max_files", "max_file_bytes")}
         return {name: getattr(limits, name) if value is None else value for name, value in asked.items()}
 
-    async def _ask_to_write(self, caller: Subject, delegation_id: str) -> None:
+    async def ask_to_write(self, caller: Subject, delegation_id: str) -> None:
         """Ask whether the caller may lend the directories for writing: only there may it write by a result.
 
         Raises:

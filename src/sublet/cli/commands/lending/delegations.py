@@ -9,6 +9,7 @@ import typer
 
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.options.delegations import IdArgument, resolve
+from sublet.cli.options.panels import panel_of
 from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import either_of, run, view_of
 from sublet.cli.rendering.screen import Screen
@@ -137,7 +138,7 @@ def output(
 
 
 def cancel(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = False) -> None:
-    """Stop a delegation: its access is cut at once.
+    """Stop a delegation, or all of a panel: access is cut at once.
 
     It stops work that is done here for others as well (`sublet work`), and its lender is told. Cancelling what is over
     is no error, and says that it was.
@@ -149,6 +150,11 @@ def cancel(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = Fa
         from sublet.daemon.api.delegation_fields import OneDelegation
         from sublet.daemon.api.delegations import CANCEL_DELEGATION
 
+        if (panel := await panel_of(control, delegation_id)) is not None:
+            from sublet.cli.commands.lending.panel import cancel_panel
+
+            await cancel_panel(control, screen, panel)
+            return
         asked = OneDelegation(delegation_id=await resolve(control, delegation_id, work=True))
         before = await either_of(control, asked.delegation_id)
         if isinstance(before, AssignmentView):
