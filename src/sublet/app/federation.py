@@ -37,7 +37,12 @@ from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.supervisor_agent import AGENT, ANSWER
 from sublet.tasks import Service
 
-_KINDS = {"node": EventKind.NODE_STATE, "agent": EventKind.NODE_AGENT, "task": EventKind.NODE_TASK}
+_KINDS = {
+    "node": EventKind.NODE_STATE,
+    "agent": EventKind.NODE_AGENT,
+    "task": EventKind.NODE_TASK,
+    "message": EventKind.NODE_MESSAGE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,7 @@ async def make_federation(
         metadata: dict[str, JsonValue] = {AGENT: agent_id, ANSWER: False}
         return supervising.asking.ask(AdmittedRequest(text, caller, owner, chain, metadata), None)
 
-    async def tell(what: Literal["node", "agent", "task"], data: Mapping[str, JsonValue]) -> None:
+    async def tell(what: Literal["node", "agent", "task", "message"], data: Mapping[str, JsonValue]) -> None:
         await ground.journal.events.append_event(_KINDS[what], None, data)
 
     federation = Federation(
@@ -122,6 +127,7 @@ async def make_federation(
             chain_of=ground.callers.chain,
             max_depth=ground.config.supervisor.max_depth,
             wall=time.time,
+            said=ground.journal.events.newest_of,
         )
     )
     return FederationArea(federation, settings, service)

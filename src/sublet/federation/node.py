@@ -13,6 +13,7 @@ import anyio
 import structlog
 
 from sublet.federation.asking import Asking
+from sublet.federation.broadcasts import Broadcasts
 from sublet.federation.neighbours import Neighbour, Neighbours
 from sublet.federation.own_statuses import OwnStatuses
 from sublet.federation.ports import (
@@ -115,6 +116,17 @@ class Federation:
         )
         self._post = Post(around.own, around.settings, self.neighbours, around.carrier, steady, wall)
         self._asking = Asking(around.own, self.neighbours, self.table, self._post, self._trusts, wall)
+        self.broadcasts = Broadcasts(
+            around.own,
+            around.settings,
+            self.neighbours,
+            self._post,
+            self._trusts,
+            around.admission,
+            around.tell,
+            steady,
+            wall,
+        )
         self._working = Working(
             around.own,
             around.settings,
@@ -219,6 +231,8 @@ class Federation:
                 await self._working.take(neighbour, envelope, event)
             case TaskResponse():
                 self._asking.take_response(neighbour, event)
+            case AgentMessage() if event.to_agent is None:
+                await self.broadcasts.take(neighbour, envelope, event)
             case AgentMessage() if event.message_type == PROGRESS:
                 self._asking.take_progress(neighbour, event)
             case AgentMessage() if event.message_type == CANCEL:

@@ -1,7 +1,7 @@
 """What becomes of a panel: one task that several agents have at once, of whose results one is taken (federation).
 
-``MEMBER_TABLE`` is the whole life of one member. ``Panel`` says what has to be done when something has happened; it does
-nothing itself and knows no clock.
+``MEMBER_TABLE`` is the whole life of one member. ``Panel`` says what has to be done when something has happened; it
+does nothing itself and knows no clock.
 """
 
 from __future__ import annotations

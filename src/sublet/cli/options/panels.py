@@ -29,8 +29,8 @@ class PanelSaid:
             metavar="N",
             min=MIN_MEMBERS,
             max=MAX_MEMBERS,
-            help="Give the task to N agents at once, each with a staged copy of one snapshot; --to: capability:NAME, or "
-            "N agents with commas between.",
+            help="Give the task to N agents at once, each with a staged copy of one snapshot. "
+            "--to is capability:NAME, or N agents with commas between.",
         ),
     ] = None
     check: Annotated[

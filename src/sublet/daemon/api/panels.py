@@ -1,4 +1,4 @@
-"""Operations on panels: one task for several agents at once, each in a copy of its own, of whose results one is taken."""
+"""Operations on panels: one task for several agents at once, of whose results one is taken."""
 
 from __future__ import annotations
 

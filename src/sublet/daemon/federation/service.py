@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
 from sublet.daemon.api.federation import (
     ASK_AGENT,
+    BROADCAST,
     CAPABILITY,
     FIND_AGENT,
     LIST_ALL_AGENTS,
+    LIST_BROADCASTS,
     LIST_NODES,
     AskAgent,
+    Broadcast,
+    BroadcastHeard,
+    BroadcastSent,
+    BroadcastView,
     FailedTask,
     FederatedAgentView,
     Find,
     FoundAgent,
+    ListBroadcasts,
     NodeView,
     TaskAnswer,
     TaskBegun,
@@ -35,7 +42,8 @@ from sublet.federation.table import AgentEntry
 from sublet.policy.decision import UNMATCHED, Action, Resource, Subject
 from sublet.protocol.chain import Chain, check_call
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.federation.addresses import AgentAddress
+from sublet.protocol.events import Event, EventKind
+from sublet.protocol.federation.addresses import AgentAddress, broadcast_room
 from sublet.protocol.federation.errors import ADVICE, FederationCode, code_of
 from sublet.protocol.federation.events import TaskResult, failure_result
 from sublet.protocol.federation.statuses import AgentStatus
@@ -59,6 +67,7 @@ class FederationParts:
         chain_of: who called until a caller.
         max_depth: how many agents may call one another in a row.
         wall: Unix seconds.
+        said: returns the newest events of a kind.
     """
 
     gate: Gatekeeper
@@ -69,6 +78,7 @@ class FederationParts:
     chain_of: Callable[[Subject], Chain]
     max_depth: int
     wall: Callable[[], float]
+    said: Callable[[EventKind, int], Awaitable[list[Event]]]
 
 
 class FederationService:
@@ -169,6 +179,44 @@ class FederationService:
             for entry in self._federation.table.all()
         ]
         return here + there
+
+    @serves(BROADCAST)
+    async def broadcast(self, request: Broadcast, caller: Subject) -> BroadcastSent:
+        if not self._federation.on:
+            raise SubletError(
+                LocalCode.UNAVAILABLE, "federation is off here", "See federation.toml: enabled, federate."
+            )
+
+        def visible(neighbour: Neighbour) -> bool:
+            return not self._gate.hides(caller, Action.DELEGATION_CREATE, neighbour.node.alias)
+
+        sender = caller.name if caller.kind == "agent" else PERSON
+        said, heard = await self._federation.broadcasts.say(sender, request.text, request.message_type, visible)
+        return BroadcastSent(
+            message_id=said.message_id,
+            room_id=broadcast_room(self._federation.own.name),
+            from_agent=said.from_agent,
+            at=said.timestamp,
+            heard=[BroadcastHeard(peer=one.alias, why_not=clean_line(one.why_not, 300)) for one in heard],
+        )
+
+    @serves(LIST_BROADCASTS)
+    async def broadcasts(self, request: ListBroadcasts, caller: Subject) -> list[BroadcastView]:
+        def text(event: Event, name: str) -> str:
+            value = event.data.get(name)
+            return value if isinstance(value, str) else ""
+
+        return [
+            BroadcastView(
+                message_id=text(one, "message_id"),
+                from_agent=text(one, "from"),
+                peer=text(one, "peer") or None,
+                message_type=text(one, "message_type"),
+                text=text(one, "text"),
+                at=one.at,
+            )
+            for one in await self._parts.said(EventKind.NODE_MESSAGE, request.limit)
+        ]
 
     @serves(FIND_AGENT)
     async def find(self, request: Find, caller: Subject) -> FoundAgent:

@@ -15,7 +15,6 @@ from sublet.protocol.delegation.events import Failed, Settled, TakenOver
 from sublet.protocol.delegation.reasons import interrupted
 from sublet.workspace.export import LeaseUsage
 
-
 KEPT: Final = ("remote_task", PANEL)
 """Peers have to be told of an end still, and panels are gone on with."""
 

@@ -37,8 +37,8 @@ from sublet.protocol.panels import (
     Panel,
     PanelRules,
     Step,
-    Stopped,
     StopCheck,
+    Stopped,
     StopWork,
     TimeCame,
 )

@@ -29,8 +29,8 @@ class PlannedMember(_Part):
 class MemberOutcome(_Part):
     """How a member ended.
 
-    ``seconds`` is how long it worked. ``exit_code`` is that of the check; None where it has none, and ``reason`` says why.
-    ``output`` is the end of what the check printed: text of the peer's, as the check read its files.
+    ``seconds`` is how long it worked. ``exit_code`` is that of the check; None where it has none, and ``reason`` says
+    why. ``output`` is the end of what the check printed: text of the peer's, as the check read its files.
     """
 
     state: Literal["ready", "passed", "failed", "none"]
