@@ -10,6 +10,8 @@ from sublet.daemon.api.delegation_views import ChangeSet
 from sublet.daemon.api.federation import BroadcastView, FederatedAgentView
 from sublet.daemon.api.panels import MemberView, PanelView
 from sublet.daemon.config.paths import Home
+from sublet.mcp_server.panel_tools import is_panel
+from sublet.mcp_server.present_directory import MAX_NODE_AGENTS
 from sublet.protocol.panels import MemberState
 from support.fake_daemon_api import AT, FakeDaemonApi
 from support.tool_answers import WORK, connected, facts, same_facts, text_of
@@ -59,6 +61,8 @@ def a_panel(**more: Any) -> PanelView:
 
 
 async def test_one_handle_begins_follows_compares_takes_and_stops_a_panel(api: FakeDaemonApi, home: Home) -> None:
+    assert is_panel(PANEL)
+    assert not is_panel("dlg_1")
     api.panels[PANEL] = a_panel()
     asked = {**WORK, "peer": "capability:repair", "panel": 2, "check": "make test", "first_pass": True}
     async with connected(api, home) as client:
@@ -134,10 +138,13 @@ async def test_directory_shows_agents_of_other_nodes_and_finds_one_with_the_reas
         found = same_facts(await client.call_tool("directory", {}))
         agents = found["from_peer"]["agents"]
         assert agents[0] == "worker-10@bob.local idle: test"
-        assert (len(agents), found["from_peer"]["more"]) == (12, 8)
+        assert (len(agents), found["from_peer"]["more"]) == (MAX_NODE_AGENTS, 20 - MAX_NODE_AGENTS)
         one = same_facts(await client.call_tool("directory", {"find": "capability:test"}))
         assert one["found"] == {
-            "address": "worker-0@bob.local", "peer": "bob", "agent_id": "worker-0", "why": "the only one",
+            "address": "worker-0@bob.local",
+            "peer": "bob",
+            "agent_id": "worker-0",
+            "why": "the only one",
         }
         begun = same_facts(await client.call_tool("delegate", {**WORK, "peer": "capability:test"}))
         assert begun["why"] == "the only one"

@@ -16,6 +16,7 @@ from sublet.app.peering import Peering
 from sublet.app.rooms import Rooms
 from sublet.daemon.api.sessions import AskAnswer, AskBegun, AskOutput
 from sublet.daemon.federation.admission import NodeAdmission
+from sublet.daemon.federation.finding import Finding
 from sublet.daemon.federation.ledger import FederationLedger
 from sublet.daemon.federation.ledger_schema import STORE_NAME
 from sublet.daemon.federation.service import FederationParts, FederationService
@@ -52,11 +53,13 @@ class FederationArea:
     Args:
         federation: knows the nodes.
         settings: ``federation.toml``.
+        finding: finds agents of all nodes.
         service: the operations on nodes.
     """
 
     federation: Federation
     settings: SettingsFile
+    finding: Finding
     service: FederationService
 
     @property
@@ -117,10 +120,12 @@ async def make_federation(
     )
     rooms.nodes.begin(federation.receive, federation.look)
     peering.peers.listeners.append(federation.paired)
+    finding = Finding(governance.gate, federation)
     service = FederationService(
         FederationParts(
             gate=governance.gate,
             federation=federation,
+            finding=finding,
             settings=settings,
             agents=lambda: list(offered()),
             ask=ask,
@@ -130,7 +135,7 @@ async def make_federation(
             said=ground.journal.events.newest_of,
         )
     )
-    return FederationArea(federation, settings, service)
+    return FederationArea(federation, settings, finding, service)
 
 
 def own_agent(config: AgentConfig) -> OwnAgent:

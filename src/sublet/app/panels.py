@@ -43,11 +43,11 @@ def make_panels(
         PanelParts(
             gate=governance.gate,
             journal=ground.journal,
-            delegations=lending.delegations,
+            admission=lending.admission,
             delegator=lending.delegator,
             results=lending.results,
             runs=runs,
-            find=federation.service.several,
+            find=federation.finding.several,
         )
     )
     return Panels(runs, service)

@@ -19,6 +19,7 @@ from sublet.daemon.api.federation import (
 )
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.sessions import AskAnswer, AskBegun, AskOutput
+from sublet.daemon.federation.finding import Finding
 from sublet.daemon.federation.service import FederationParts, FederationService
 from sublet.daemon.federation.settings_file import SettingsFile
 from sublet.daemon.storage.journal import Journal
@@ -51,10 +52,12 @@ def service(node: Node, *rules: dict[str, Any], settings: Settings | None = None
             finger_session_id="s", request_id="r", route_decision="dispatch_agent", result=f"{owner}: {text}"
         )
 
+    gate = gatekeeper(cast(Journal, None), policy, None)
     return FederationService(
         FederationParts(
-            gate=gatekeeper(cast(Journal, None), policy, None),
+            gate=gate,
             federation=node.federation,
+            finding=Finding(gate, node.federation),
             settings=SettingsFile(Path("/nowhere/federation.toml"), settings or node.settings),
             agents=lambda: list(node.agents),
             ask=ask,
@@ -64,6 +67,12 @@ def service(node: Node, *rules: dict[str, Any], settings: Settings | None = None
             said=said_by(node),
         )
     )
+
+
+def finding_of(node: Node, *rules: dict[str, Any]) -> Finding:
+    """Return what finds agents from a node."""
+    policy = Policy(Protected(Path("/nowhere")), parse({"version": 1, "global": list(rules)}))
+    return Finding(gatekeeper(cast(Journal, None), policy, None), node.federation)
 
 
 def said_by(node: Node) -> Callable[[EventKind, int], Awaitable[list[Event]]]:
@@ -198,15 +207,15 @@ async def test_a_panel_gets_agents_of_as_many_nodes_as_there_are_or_those_that_a
     world = World()
     ann, bob, cat = world.add("ann", "boss"), world.add("bob"), world.add("cat", "worker-2")
     bob.agents |= {OwnAgent("worker-9", "claude", ("test",)): False}
-    found = service(ann)
+    finding = finding_of(ann)
     async with world.running(ann, bob, cat):
         await until(lambda: len(ann.addresses()) == 3)
         ann.federation.table.named("worker-2")[cat.own.name].status = "busy"
-        two = found.several("capability:test", 2, HUMAN)
+        two = finding.several("capability:test", 2, HUMAN)
         assert {one.peer for one in two} == {"bob", "cat"}, "another node comes before a second agent of one"
         assert "the first of 3" in two[0].why
-        assert [one.peer for one in found.several("capability:test", 3, HUMAN)].count("bob") == 2
-        named = found.several("worker-1@bob, worker-2", 2, HUMAN)
+        assert [one.peer for one in finding.several("capability:test", 3, HUMAN)].count("bob") == 2
+        named = finding.several("worker-1@bob, worker-2", 2, HUMAN)
         assert [one.address for one in named] == ["worker-1@bob", "worker-2@cat.local"]
         for to, wanted, code in (
             ("capability:test", 4, LocalCode.INVALID_ARGUMENT),
@@ -215,10 +224,10 @@ async def test_a_panel_gets_agents_of_as_many_nodes_as_there_are_or_those_that_a
             ("worker-1@bob,nobody", 2, LocalCode.NOT_FOUND),
         ):
             with pytest.raises(SubletError) as refused:
-                found.several(to, wanted, HUMAN)
+                finding.several(to, wanted, HUMAN)
             assert refused.value.code == code
         denied = {"id": "no", "effect": "deny", "action": "delegation.create", "resource": "cat"}
-        assert {one.peer for one in service(ann, denied).several("capability:test", 2, HUMAN)} == {"bob"}
+        assert {one.peer for one in finding_of(ann, denied).several("capability:test", 2, HUMAN)} == {"bob"}
 
 
 async def test_what_is_said_to_all_is_said_as_who_says_it_and_only_to_whom_the_caller_may_know() -> None:

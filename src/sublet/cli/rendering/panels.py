@@ -9,7 +9,7 @@ from rich.text import Text
 from sublet.cli.rendering.columns import Columns, Quoted
 from sublet.cli.rendering.words import MAX_FILES_SHOWN, whole_line
 from sublet.protocol.panels import MemberState
-from sublet.protocol.text import clean_name
+from sublet.protocol.text import clean, clean_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sublet.cli.rendering.screen import Symbols
     from sublet.daemon.api.panels import MemberView, PanelChange, PanelReview, PanelView
 
+MAX_PRINTED_CHARS = 10_000
 _STYLES = {
     MemberState.WORKING: "yellow",
     MemberState.CHECKING: "yellow",
@@ -78,7 +79,7 @@ def check_outputs(view: PanelView, symbols: Symbols) -> Iterator[RenderableType]
     for one in view.members:
         if one.state is MemberState.FAILED and one.check_output:
             yield Text(f"check of {one.member}, {whole_line(one.address)}:", style="bold")
-            for line in one.check_output.rstrip().splitlines():
+            for line in clean(one.check_output, MAX_PRINTED_CHARS).rstrip().splitlines():
                 yield Quoted(line, f"{one.member} {symbols.bar} ")
 
 

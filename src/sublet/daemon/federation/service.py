@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from sublet.daemon.api.federation import (
     ASK_AGENT,
     BROADCAST,
-    CAPABILITY,
     FIND_AGENT,
     LIST_ALL_AGENTS,
     LIST_BROADCASTS,
@@ -30,6 +29,7 @@ from sublet.daemon.api.federation import (
 )
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.sessions import AskAnswer, AskOutput
+from sublet.daemon.federation.finding import Finding
 from sublet.daemon.federation.settings_file import SettingsFile
 from sublet.daemon.federation.work import AsksAgent, result_of
 from sublet.daemon.governing.gatekeeper import Gatekeeper
@@ -38,7 +38,6 @@ from sublet.federation.neighbours import Neighbour
 from sublet.federation.node import Federation
 from sublet.federation.ports import Asked, OwnAgent, Said
 from sublet.federation.settings import Settings
-from sublet.federation.table import AgentEntry
 from sublet.policy.decision import UNMATCHED, Action, Resource, Subject
 from sublet.protocol.chain import Chain, check_call
 from sublet.protocol.errors import LocalCode, SubletError
@@ -61,6 +60,7 @@ class FederationParts:
     Args:
         gate: asks policy.
         federation: knows the nodes.
+        finding: finds agents by what a caller types.
         settings: as they are now.
         agents: ours that are offered now.
         ask: brings a text to an agent of ours.
@@ -72,6 +72,7 @@ class FederationParts:
 
     gate: Gatekeeper
     federation: Federation
+    finding: Finding
     settings: SettingsFile
     agents: Callable[[], list[OwnAgent]]
     ask: AsksAgent
@@ -88,6 +89,7 @@ class FederationService:
         self._parts = parts
         self._gate = parts.gate
         self._federation = parts.federation
+        self._finding = parts.finding
 
     @serves(LIST_NODES)
     async def nodes(self, request: Nothing, caller: Subject) -> list[NodeView]:
@@ -220,82 +222,13 @@ class FederationService:
 
     @serves(FIND_AGENT)
     async def find(self, request: Find, caller: Subject) -> FoundAgent:
-        address, alias, why = self._found(request.to, caller)
+        address, alias, why = self._finding.found(request.to, caller)
         return FoundAgent(address=str(address), peer=alias, agent_id=address.agent_id, why=why)
-
-    def _found(self, to: str, caller: Subject) -> tuple[AgentAddress, str | None, str]:
-        """Return whom an address or a capability means, what its node is called here, and why it is this one.
-
-        Raises:
-            SubletError: ``INVALID_ARGUMENT``, ``NOT_FOUND`` or ``CONFLICT``.
-        """
-        if to.startswith(CAPABILITY):
-            capability = to.removeprefix(CAPABILITY).lower()
-            choice = self._federation.best(capability, self._usable_by(caller))
-            if choice is None:
-                raise _none_can(capability)
-            return choice.address, choice.alias, choice.why
-        address = self._federation.target(to, lambda one: not self._hidden(one, caller))
-        if address.node == self._federation.own.name:
-            return address, None, "it is one of this node"
-        neighbour = self._federation.neighbours.by_name(address.node)
-        alias = neighbour.node.alias if neighbour is not None else None
-        if neighbour is None or self._gate.hides(caller, Action.DELEGATION_CREATE, neighbour.node.alias):
-            return address, None, "no node is known by that name"
-        return address, alias, f"{alias} is what its node is called here"
-
-    def _usable_by(self, caller: Subject) -> Callable[[AgentEntry, Neighbour], bool]:
-        def usable(entry: AgentEntry, neighbour: Neighbour) -> bool:
-            resource = Resource(neighbour.node.alias, {"agent": entry.address.agent_id})
-            return self._gate.foresee(caller, Action.DELEGATION_CREATE, resource).decision.allowed
-
-        return usable
-
-    def several(self, to: str, wanted: int, caller: Subject) -> list[FoundAgent]:
-        """Return the members of a panel: the best with a capability, or those that are named, separated by commas.
-
-        Args:
-            to: ``capability:NAME``, or names as ``find`` takes them.
-            wanted: how many there have to be.
-            caller: who asks.
-
-        Raises:
-            SubletError: ``INVALID_ARGUMENT``, ``NOT_FOUND`` or ``CONFLICT``.
-        """
-        if to.startswith(CAPABILITY):
-            capability = to.removeprefix(CAPABILITY).lower()
-            choices = self._federation.several(capability, self._usable_by(caller), wanted)
-            if not choices:
-                raise _none_can(capability)
-            found = [
-                FoundAgent(address=str(one.address), peer=one.alias, agent_id=one.address.agent_id, why=one.why)
-                for one in choices
-            ]
-        else:
-            named = [self._found(one.strip(), caller) for one in to.split(",")]
-            found = [
-                FoundAgent(address=str(address), peer=alias, agent_id=address.agent_id, why=why)
-                for address, alias, why in named
-            ]
-        if len(found) != wanted:
-            raise SubletError(
-                LocalCode.INVALID_ARGUMENT,
-                f"a panel of {wanted} was asked for, and {clean_line(to, 200)} means {len(found)}",
-                "Name as many, or ask for a smaller panel: sublet agents --everywhere",
-            )
-        return found
-
-    def _hidden(self, address: AgentAddress, caller: Subject) -> bool:
-        """Tell whether a caller must not know of an agent, as the list of all agents leaves it out."""
-        if address.node == self._federation.own.name:
-            return self._gate.hides(caller, Action.AGENT_DISPATCH, address.agent_id)
-        neighbour = self._federation.neighbours.by_name(address.node)
-        return neighbour is not None and self._gate.hides(caller, Action.DELEGATION_CREATE, neighbour.node.alias)
 
     @serves(ASK_AGENT)
     async def ask(self, request: AskAgent, caller: Subject) -> AsyncGenerator[TaskBegun | AskOutput | TaskAnswer, None]:
         own = self._federation.own
-        address, alias, why = self._found(request.to, caller)
+        address, alias, why = self._finding.found(request.to, caller)
         await self._check_denied(address, caller)
         chain = self._parts.chain_of(caller)
         check_call(chain, None, max_depth=self._parts.max_depth)
@@ -364,14 +297,6 @@ class FederationService:
             if code is None:
                 raise
             yield failure_result(code, error.message, str(error.code))
-
-
-def _none_can(capability: str) -> SubletError:
-    return SubletError(
-        LocalCode.NOT_FOUND,
-        f"no agent of another node that you may use has the capability {clean_line(capability, 80)!r}",
-        "`sublet agents --everywhere` lists what each can do.",
-    )
 
 
 async def _one(result: TaskResult) -> AsyncGenerator[Said | TaskResult, None]:

@@ -97,10 +97,15 @@ class PanelRuns:
         self.checks = checks
         self._runs: dict[str, _Run] = {}
         self._tasks = OwnTasks()
+        self._taken_over = anyio.Event()
 
     async def serve(self) -> None:
         """Drive panels until cancelled; those that are not over are gone on with by the next process."""
         await self._tasks.run(begin=self._take_over)
+
+    async def ready(self) -> None:
+        """Wait until it is known which panels an earlier process has left."""
+        await self._taken_over.wait()
 
     def require_room(self) -> None:
         """Return if a further panel can be begun.
@@ -170,6 +175,7 @@ class PanelRuns:
                 continue
             records = [await self._journal.load_delegation(one.delegation_id) for one in first.panel.members]
             self.begin(records, first.panel)
+        self._taken_over.set()
 
     async def _drive(self, run: _Run, known: frozenset[int]) -> None:
         plan = run.plan

@@ -33,7 +33,7 @@ from sublet.daemon.api.panels import (
     WaitForPanel,
 )
 from sublet.daemon.api.results import ApplyResult, Review
-from sublet.daemon.control.delegation_service import Admitted, DelegationService
+from sublet.daemon.control.delegation_admission import Admitted, DelegationAdmission
 from sublet.daemon.governing.gatekeeper import Gatekeeper, who
 from sublet.daemon.lending.delegator import Delegator
 from sublet.daemon.operations.table import serves
@@ -66,7 +66,7 @@ class PanelParts:
     Args:
         gate: asks policy.
         journal: keeps the records.
-        delegations: admits and begins delegations.
+        admission: admits and begins delegations.
         delegator: shows them as they are now.
         results: reviews and applies.
         runs: drives panels.
@@ -75,7 +75,7 @@ class PanelParts:
 
     gate: Gatekeeper
     journal: Journal
-    delegations: DelegationService
+    admission: DelegationAdmission
     delegator: Delegator
     results: StagedResults
     runs: PanelRuns
@@ -106,7 +106,7 @@ class PanelService:
             # The key is the first member's, which stands for the panel.
             key = request.idempotency_key if number == 0 else None
             wanted = CreateDelegation(**asked, peer=f"{one.peer}/{one.agent_id}", idempotency_key=key)
-            admitted.append(await self._parts.delegations.admit(wanted, caller))
+            admitted.append(await self._parts.admission.admit(wanted, caller))
             planned.append((one, one.peer))
         if request.idempotency_key is not None:
             known = await self._known(request, caller)
@@ -176,7 +176,7 @@ class PanelService:
         try:
             for number, one in enumerate(admitted):
                 part = plan.model_copy(update={"index": number})
-                begun.append(await self._parts.delegations.begin(one, caller, part))
+                begun.append(await self._parts.admission.begin(one, caller, part))
         except BaseException:
             # What began is ended by whoever drives it, with what it held.
             await self._end_unfinished(plan, [one.delegation_id for one in begun])
@@ -250,7 +250,7 @@ class PanelService:
             partial=request.partial,
             allow_mass_deletion=request.allow_mass_deletion,
         )
-        await self._parts.delegations.ask_to_write(caller, chosen.delegation_id)
+        await self._parts.admission.ask_to_write(caller, chosen.delegation_id)
         asked = ApplyResult(
             delegation_id=chosen.delegation_id,
             partial=request.partial,
@@ -301,6 +301,7 @@ class PanelService:
         unknown = SubletError(
             LocalCode.NOT_FOUND, f"there is no panel {clean_line(panel_id, 80)}", "See: sublet ls --all"
         )
+        await self._parts.runs.ready()
         first = None
         if PANEL_ID.fullmatch(panel_id):
             first = await self._parts.journal.load_delegation(first_member_id(panel_id))

@@ -12,6 +12,7 @@ from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.screen import Screen
 from sublet.cli.rendering.words import count
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean
 
 if TYPE_CHECKING:
     from sublet.daemon.control.client import ControlClient as Control
@@ -65,7 +66,7 @@ async def _say(control: Control, screen: Screen, text: str) -> Exit | None:
 
 
 async def _messages(control: Control, screen: Screen) -> None:
-    from sublet.daemon.api.federation import LIST_BROADCASTS, ListBroadcasts
+    from sublet.daemon.api.federation import LIST_BROADCASTS, MAX_BROADCAST_CHARS, ListBroadcasts
 
     found = await control.call(LIST_BROADCASTS, ListBroadcasts())
     if screen.as_json:
@@ -78,7 +79,7 @@ async def _messages(control: Control, screen: Screen) -> None:
     for one in found:
         kind = "" if one.message_type == "announcement" else f" ({whole_line(one.message_type)})"
         screen.out.print(f"{local_time(one.at)}  {whole_line(one.from_agent)}{kind}", highlight=False, markup=False)
-        for line in one.text.splitlines():
+        for line in clean(one.text, MAX_BROADCAST_CHARS).splitlines():
             screen.out.print(Quoted(line, f"  {screen.symbols.bar} "))
     if not found:
         screen.note("Nothing was said to all yet.")
