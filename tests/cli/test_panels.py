@@ -10,9 +10,9 @@ import typer
 
 from sublet.cli.commands.asking.nodes import _messages, _say
 from sublet.cli.commands.lending import delegate
-from sublet.cli.commands.lending.panel import apply_member, exit_for_panel, panel_request, review_panel
 from sublet.cli.errors import Exit
 from sublet.cli.options.panels import panel_of
+from sublet.cli.reaching.panels import apply_member, exit_for_panel, panel_request, review_panel
 from sublet.cli.rendering.panels import check_outputs, file_table, member_line, panel_table
 from sublet.cli.rendering.screen import Screen
 from sublet.daemon.api.delegation_views import ChangeSet, ErrorView

@@ -83,7 +83,7 @@ def attach(
         from sublet.daemon.api.assignments import AssignmentView
 
         if (panel := await panel_of(control, delegation_id)) is not None:
-            from sublet.cli.commands.lending.panel import attach_panel
+            from sublet.cli.reaching.panels import attach_panel
 
             return await attach_panel(control, screen, panel)
         found = await resolve(control, delegation_id, work=True)

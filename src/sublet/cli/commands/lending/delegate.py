@@ -139,7 +139,7 @@ def delegate(
             given=lease,
         )
         if panel:
-            from sublet.cli.commands.lending.panel import begin_panel, panel_request
+            from sublet.cli.reaching.panels import begin_panel, panel_request
 
             return await begin_panel(control, screen, panel_request(_of_panel(request, panel)), background=background)
         from sublet.daemon.api.delegations import CREATE_DELEGATION

@@ -151,7 +151,7 @@ def cancel(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = Fa
         from sublet.daemon.api.delegations import CANCEL_DELEGATION
 
         if (panel := await panel_of(control, delegation_id)) is not None:
-            from sublet.cli.commands.lending.panel import cancel_panel
+            from sublet.cli.reaching.panels import cancel_panel
 
             await cancel_panel(control, screen, panel)
             return

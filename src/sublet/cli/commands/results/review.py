@@ -50,7 +50,7 @@ def review(
         from sublet.daemon.api.results import EXPORT_RESULT, REVIEW_RESULT
 
         if (panel := await panel_of(control, delegation_id)) is not None:
-            from sublet.cli.commands.lending.panel import review_panel
+            from sublet.cli.reaching.panels import review_panel
 
             await review_panel(control, screen, panel, stat=stat, patch=patch)
             return
@@ -125,7 +125,7 @@ def apply(
         from sublet.daemon.api.results import APPLY_RESULT, ApplyResult
 
         if (panel := await panel_of(control, delegation_id)) is not None:
-            from sublet.cli.commands.lending.panel import apply_member
+            from sublet.cli.reaching.panels import apply_member
 
             if branch is not None:
                 raise typer.BadParameter("make a branch of one member: sublet apply dlg_… --branch NAME")
@@ -164,7 +164,7 @@ def discard(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = F
         from sublet.daemon.api.results import DISCARD_RESULT
 
         if (panel := await panel_of(control, delegation_id)) is not None:
-            from sublet.cli.commands.lending.panel import discard_panel
+            from sublet.cli.reaching.panels import discard_panel
 
             await discard_panel(control, screen, panel)
             return

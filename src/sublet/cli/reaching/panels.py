@@ -1,4 +1,4 @@
-"""Panels on the command line: begun by ``delegate --panel``, and then followed, compared and taken by their handle."""
+"""Panels as commands reach them: begun by ``delegate --panel``, then followed, compared and taken by their handle."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sublet.cli.errors import Exit
-from sublet.cli.options.declared import option_of
 from sublet.cli.rendering.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.faults import fault_words
@@ -36,7 +35,8 @@ def panel_request(given: Mapping[str, object]) -> CreatePanel:
         first = error.errors(include_input=False, include_url=False)[0]
         name = str(first["loc"][0]) if first["loc"] else ""
         words = fault_words(first)
-        said = f"{_NAMES.get(name, option_of(name))}: {words}" if name else words.removeprefix("Value error, ")
+        option = _NAMES.get(name, "--" + name.replace("_", "-"))
+        said = f"{option}: {words}" if name else words.removeprefix("Value error, ")
         raise SubletError(LocalCode.INVALID_ARGUMENT, said, "See `sublet delegate --help`.") from None
 
 
