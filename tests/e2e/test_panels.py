@@ -114,7 +114,7 @@ def test_the_first_that_passes_stops_the_others_and_a_kill_leaves_a_panel_that_g
     assert begun["state"] == "running"
 
     def checking() -> bool:
-        return alice.json("review", panel)["panel"]["members"][0]["state"] == "checking"
+        return bool(alice.json("review", panel)["panel"]["members"][0]["state"] == "checking")
 
     wait_for(checking, 30, "the check")
     refused = alice.run("apply", panel, "--member", "1", check=(1,))

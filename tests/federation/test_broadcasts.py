@@ -9,7 +9,8 @@ import pytest
 
 from sublet.federation.broadcasts import SAID_AT_ONCE
 from sublet.federation.neighbours import Neighbour
-from sublet.protocol.federation.addresses import broadcast_room, federation_room
+from sublet.federation.ports import KnownNode
+from sublet.protocol.federation.addresses import NodeName, broadcast_room, federation_room
 from sublet.protocol.federation.envelope import Envelope, seal
 from sublet.protocol.federation.events import AgentMessage
 from support.federation_world import Node, World, until
@@ -58,7 +59,7 @@ async def test_what_policy_does_not_take_and_what_comes_too_often_is_refused_wit
         assert await said(ann) == {"bob": "that node says too much to all"}
         assert len(heard(bob)) == SAID_AT_ONCE
 
-        async def deny(*_: object) -> bool:
+        async def deny(node: KnownNode, name: NodeName, kind: str, namespace: str) -> bool:
             return False
 
         bob.hears = deny  # type: ignore[method-assign]

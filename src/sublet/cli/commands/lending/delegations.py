@@ -9,7 +9,6 @@ import typer
 
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.options.delegations import IdArgument, resolve
-from sublet.cli.options.panels import panel_of
 from sublet.cli.options.values import JsonFlag
 from sublet.cli.reaching.connection import either_of, run, view_of
 from sublet.cli.rendering.screen import Screen
@@ -138,14 +137,15 @@ def output(
 
 
 def cancel(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = False) -> None:
-    """Stop a delegation, or all of a panel: access is cut at once.
+    """Stop a delegation: its access is cut at once.
 
-    It stops work that is done here for others as well (`sublet work`), and its lender is told. Cancelling what is over
+    Of a panel it stops all members. It stops work that is done here for others as well (`sublet work`), and its lender is told. Cancelling what is over
     is no error, and says that it was.
     """
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
+        from sublet.cli.options.panels import panel_of
         from sublet.daemon.api.assignments import AssignmentView
         from sublet.daemon.api.delegation_fields import OneDelegation
         from sublet.daemon.api.delegations import CANCEL_DELEGATION

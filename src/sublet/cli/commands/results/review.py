@@ -37,9 +37,9 @@ def review(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Print the patch of a staged result, and its conflicts; of a panel, the results side by side.
+    """Print the patch of a staged result, and its conflicts.
 
-    Coloured on a terminal, plain in a pipe. Nothing is changed by looking.
+    Of a panel, the results side by side. Coloured on a terminal, plain in a pipe. Nothing is changed by looking.
     """
     if stat and patch is not None:
         raise typer.BadParameter("--stat shows which files, --patch writes what is in them: give one of the two")
@@ -156,7 +156,10 @@ def apply(
 
 
 def discard(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = False) -> None:
-    """Drop a staged result, or all of a panel. Your directory stays as it is."""
+    """Drop a staged result. Your directory stays as it is.
+
+    Of a panel, all results.
+    """
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
