@@ -139,8 +139,8 @@ def output(
 def cancel(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = False) -> None:
     """Stop a delegation: its access is cut at once.
 
-    Of a panel it stops all members. It stops work that is done here for others as well (`sublet work`), and its lender is told. Cancelling what is over
-    is no error, and says that it was.
+    Of a panel it stops all members. It stops work that is done here for others as well (`sublet work`), and its lender
+    is told. Cancelling what is over is no error, and says that it was.
     """
     screen = Screen(as_json=as_json)
 
