@@ -93,6 +93,10 @@ def test_a_panel_is_checked_compared_and_one_result_is_taken(
     assert (lent / "answer.txt").read_text() == "good\n"
     assert (lent / "seen.txt").read_text() == "as it began\n"
     assert alice.json("review", bad["delegation_id"])["change_set"]["status"] == "discarded"
+    said = alice.json("nodes", "--say", "tea is ready")
+    assert {one["peer"]: one["why_not"] for one in said["heard"]} == {"bob": "", "carol": ""}
+    [heard] = three[1].json("nodes", "--messages")
+    assert (heard["from_agent"], heard["text"]) == ("human@living.local", "tea is ready")
     kinds = alice.run("events", "--json").stdout
     assert "panel_state" in kinds
     staged = alice.home / "state" / "staged"
