@@ -208,7 +208,7 @@ async def test_the_stop_rule_a_cancel_and_the_time_of_agents_end_who_works_and_t
 
         panel = await daemon.create()
         found = await daemon.service.cancel(OnePanel(panel_id=panel.panel_id), HUMAN)
-        assert all("cancelled by" in daemon.cancelled[one.delegation_id] for one in panel.members)
+        assert {daemon.cancelled[one.delegation_id] for one in panel.members} == {"cancelled by human"}
         assert {one.state for one in found.members} == {MemberState.NONE}
 
 
