@@ -20,6 +20,11 @@ NAMED = re.compile(rf"\b(?:{'|'.join(sorted(STARTERS))}|start)\b")
 OPERATIONS = {
     # A relay's process has one thing to do, and ends where a part of it fails.
     "app.relay:run_relay",
+    # So has that of a Computer; a connection of it is made again, and a server that ends is started again.
+    "office_client.link:Link.serve",
+    "office_client.servers:ToolServer._once",
+    "office_client.serving:Serving._once",
+    "office_client.serving:Serving.run",
     # Parts of a request, whose failure is the request's.
     "a2a_server.delegated:DelegatedWork._relay",
     "a2a_server.plain:PlainAnswers._stream",
@@ -51,7 +56,7 @@ OPERATIONS = {
     "daemon.working.assignment_run:AssignmentRun._while_mounted",
     "supervisor.acp.terminals:Terminals._attend",
     "supervisor.acp.terminals:Terminals.create",
-    "supervisor.chat.mcp_server:McpServer._program",
+    "supervisor.mcp_streams:session_streams",
     "supervisor.chat.mcp_server:McpServer.serve",
     "supervisor.chat.mcp_tools:McpTools.__aenter__",
     "supervisor.confined_runs:ConfinedRuns.run",

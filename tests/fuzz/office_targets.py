@@ -5,8 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 
 from fuzz.targets import _text, target
+from sublet.app.computer import read_token
 from sublet.protocol.bounded_json import BadJson, parse_counted, parse_json
-from sublet.protocol.offices import frames, requests, version
+from sublet.protocol.errors import SubletError
+from sublet.protocol.offices import frames, requests, server_frames, version
 from sublet.protocol.offices.names import ClientEvent
 from sublet.protocol.offices.wire import Wire, with_text
 
@@ -15,6 +17,24 @@ from sublet.protocol.offices.wire import Wire, with_text
 def _frame(data: bytes) -> None:
     found = frames.read_frame(_text(data))
     assert found.ack is None or found.ack >= 0
+
+
+@target(
+    "office_server_frame",
+    "protocol.offices.server_frames:read_server_frame",
+    raises=[server_frames.BadServerFrame],
+)
+def _server_frame(data: bytes) -> None:
+    found = server_frames.read_server_frame(_text(data))
+    if isinstance(found, server_frames.Opened):
+        assert 2 <= found.silence <= 240
+    if isinstance(found, server_frames.Event):
+        assert found.readable == bool(found.name) or found.name == ""
+
+
+@target("office_token_file", "app.computer:read_token", raises=[SubletError])
+def _token_file(data: bytes) -> None:
+    assert read_token(_text(data)).secret
 
 
 @target("office_version", "protocol.offices.version:parse_version", raises=[ValueError])

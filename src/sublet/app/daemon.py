@@ -135,6 +135,7 @@ class Daemon:
                     Service("databases", upkeep.soundness.serve),
                     Service("end hooks", lending.hook.serve),
                     Service("staged results", lending.results.serve),
+                    areas.offices.telling,
                 ),
                 agents.supervising.running(),
                 services.running(

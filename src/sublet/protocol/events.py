@@ -58,6 +58,9 @@ class EventKind(StrEnum):
     OFFICE_CREATED = "office_created"
     OFFICE_CLOSED = "office_closed"
     OFFICE_KICKED = "office_kicked"
+    OFFICE_JOINED = "office_joined"
+    OFFICE_LEFT = "office_left"
+    OFFICE_CALL = "office_call"
 
 
 class EventKeys(BaseModel):
