@@ -42,6 +42,7 @@ SERVICES = (
     "old rooms",
     "own device",
     "own sockets",
+    "panels",
     "pruning",
     "rooms",
     "rooms of delegations",

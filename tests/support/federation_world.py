@@ -117,7 +117,7 @@ class Node:
         key = bytes(self.own.key.verify_key)
         return KnownNode(node_id(key), key, fingerprint(key), self.alias)
 
-    async def _tell(self, what: Literal["node", "agent", "task"], data: Mapping[str, JsonValue]) -> None:
+    async def _tell(self, what: Literal["node", "agent", "task", "message"], data: Mapping[str, JsonValue]) -> None:
         self.told.append((what, data))
 
     # Carrier

@@ -148,6 +148,7 @@ class Daemon:
                     *areas.rooms.services,
                     *areas.federation.services,
                     areas.offices.running,
+                    areas.panels.running,
                     Service("addresses of peers", areas.peering.whereabouts.serve),
                     Service("what was set aside", partial(keep_swept, ground.aside)),
                 ),

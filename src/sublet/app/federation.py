@@ -16,6 +16,7 @@ from sublet.app.peering import Peering
 from sublet.app.rooms import Rooms
 from sublet.daemon.api.sessions import AskAnswer, AskBegun, AskOutput
 from sublet.daemon.federation.admission import NodeAdmission
+from sublet.daemon.federation.finding import Finding
 from sublet.daemon.federation.ledger import FederationLedger
 from sublet.daemon.federation.ledger_schema import STORE_NAME
 from sublet.daemon.federation.service import FederationParts, FederationService
@@ -39,7 +40,12 @@ from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.supervisor_agent import AGENT, ANSWER
 from sublet.tasks import Service
 
-_KINDS = {"node": EventKind.NODE_STATE, "agent": EventKind.NODE_AGENT, "task": EventKind.NODE_TASK}
+_KINDS = {
+    "node": EventKind.NODE_STATE,
+    "agent": EventKind.NODE_AGENT,
+    "task": EventKind.NODE_TASK,
+    "message": EventKind.NODE_MESSAGE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +55,13 @@ class FederationArea:
     Args:
         federation: knows the nodes.
         settings: ``federation.toml``.
+        finding: finds agents of all nodes.
         service: the operations on nodes.
     """
 
     federation: Federation
     settings: SettingsFile
+    finding: Finding
     service: FederationService
 
     @property
@@ -99,7 +107,7 @@ async def make_federation(
         metadata: dict[str, JsonValue] = {AGENT: agent_id, ANSWER: False}
         return supervising.asking.ask(AdmittedRequest(text, caller, owner, chain, metadata), None)
 
-    async def tell(what: Literal["node", "agent", "task"], data: Mapping[str, JsonValue]) -> None:
+    async def tell(what: Literal["node", "agent", "task", "message"], data: Mapping[str, JsonValue]) -> None:
         await ground.journal.events.append_event(_KINDS[what], None, data)
 
     federation = Federation(
@@ -119,19 +127,22 @@ async def make_federation(
     )
     rooms.nodes.begin(federation.receive, federation.look, RelayedNodes(identity.key, pinned))
     peering.peers.listeners.append(federation.paired)
+    finding = Finding(governance.gate, federation)
     service = FederationService(
         FederationParts(
             gate=governance.gate,
             federation=federation,
+            finding=finding,
             settings=settings,
             agents=lambda: list(offered()),
             ask=ask,
             chain_of=ground.callers.chain,
             max_depth=ground.config.supervisor.max_depth,
             wall=time.time,
+            said=ground.journal.events.newest_of,
         )
     )
-    return FederationArea(federation, settings, service)
+    return FederationArea(federation, settings, finding, service)
 
 
 @lru_cache(MAX_PEERS)

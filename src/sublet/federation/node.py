@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -13,6 +14,7 @@ import anyio
 import structlog
 
 from sublet.federation.asking import Asking
+from sublet.federation.broadcasts import Broadcasts
 from sublet.federation.neighbours import Neighbour, Neighbours
 from sublet.federation.own_statuses import OwnStatuses
 from sublet.federation.ports import (
@@ -119,6 +121,17 @@ class Federation:
         )
         self._post = Post(around.own, around.settings, self.neighbours, around.carrier, steady, wall)
         self._asking = Asking(around.own, self.neighbours, self.table, self._post, self._trusts, wall)
+        self.broadcasts = Broadcasts(
+            around.own,
+            around.settings,
+            self.neighbours,
+            self._post,
+            self._trusts,
+            around.admission,
+            around.tell,
+            steady,
+            wall,
+        )
         self._working = Working(
             around.own,
             around.settings,
@@ -232,6 +245,8 @@ class Federation:
                 await self._working.take(neighbour, envelope, event)
             case TaskResponse():
                 self._asking.take_response(neighbour, event)
+            case AgentMessage() if event.to_agent is None:
+                await self.broadcasts.take(neighbour, envelope, event)
             case AgentMessage() if event.message_type == PROGRESS:
                 self._asking.take_progress(neighbour, event)
             case AgentMessage() if event.message_type == CANCEL:
@@ -297,6 +312,31 @@ class Federation:
             capability: which.
             usable: whether the caller may have it.
         """
+        found = self._usable(capability, usable)
+        if not found:
+            return None
+        return _choice(capability, min(found, key=_rank), 0, len(found))
+
+    def several(self, capability: str, usable: Callable[[AgentEntry, Neighbour], bool], wanted: int) -> list[Choice]:
+        """Return the best agents that have a capability, of as many nodes as there are; as many as wanted, or fewer.
+
+        Args:
+            capability: which.
+            usable: whether the caller may have an agent.
+            wanted: how many, at most.
+        """
+        found = sorted(self._usable(capability, usable), key=_rank)
+        of_node: Counter[NodeName] = Counter()
+        ranked: list[tuple[int, int]] = []
+        for place, (entry, _) in enumerate(found):
+            ranked.append((of_node[entry.address.node], place))
+            of_node[entry.address.node] += 1
+        return [_choice(capability, found[place], place, len(found)) for _, place in sorted(ranked)[:wanted]]
+
+    def _usable(
+        self, capability: str, usable: Callable[[AgentEntry, Neighbour], bool]
+    ) -> list[tuple[AgentEntry, Neighbour]]:
+        """Return the agents with a capability that may be had."""
         trusted: dict[NodeName, Neighbour | None] = {}
 
         def asked_at(node: NodeName) -> Neighbour | None:
@@ -310,20 +350,7 @@ class Federation:
             for entry in self.table.able(capability, MAX_COMPARED_OF_NODE)
             if (neighbour := asked_at(entry.address.node)) is not None
         )
-        chosen: tuple[AgentEntry, Neighbour] | None = None
-        count = 0
-        for entry, neighbour in islice(able, MAX_COMPARED):
-            if usable(entry, neighbour):
-                count += 1
-                if chosen is None or _is_better(entry, chosen[0]):
-                    chosen = entry, neighbour
-        if chosen is None:
-            return None
-        entry, neighbour = chosen
-        others = f", the first of {count}" if count > 1 else ", the only one"
-        return Choice(
-            entry.address, neighbour.node.alias, f"{entry.address} has {capability} and is {entry.status}{others}"
-        )
+        return [one for one in islice(able, MAX_COMPARED) if usable(*one)]
 
     def _trusts(self, neighbour: Neighbour) -> bool:
         """Tell whether tasks are exchanged with a node; of one that has not said its name yet nobody knows better."""
@@ -339,11 +366,16 @@ class Federation:
         return self._statuses.told(agent_id, "", busy=busy)[0]
 
 
-def _is_better(one: AgentEntry, other: AgentEntry) -> bool:
-    """Tell whether an agent is asked rather than another: idle, then heard of last, then first by its address."""
-    idle, others_idle = one.status == AgentStatus.IDLE, other.status == AgentStatus.IDLE
-    if idle != others_idle:
-        return idle
-    if one.last_seen != other.last_seen:
-        return one.last_seen > other.last_seen
-    return str(one.address) < str(other.address)
+def _rank(one: tuple[AgentEntry, Neighbour]) -> tuple[bool, float, str]:
+    """Order agents as they are asked: idle, then heard of last, then by their addresses."""
+    entry = one[0]
+    return entry.status != AgentStatus.IDLE, -entry.last_seen, str(entry.address)
+
+
+def _choice(capability: str, found: tuple[AgentEntry, Neighbour], place: int, count: int) -> Choice:
+    entry, neighbour = found
+    which = ["first", "second", "third"][place] if place < 3 else f"number {place + 1}"
+    others = f", the {which} of {count}" if count > 1 else ", the only one"
+    return Choice(
+        entry.address, neighbour.node.alias, f"{entry.address} has {capability} and is {entry.status}{others}"
+    )

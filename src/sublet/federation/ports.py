@@ -155,7 +155,7 @@ class Admission(Protocol):
 class Telling(Protocol):
     """Tells the person of what happens: the log of events."""
 
-    async def __call__(self, what: Literal["node", "agent", "task"], data: Mapping[str, JsonValue]) -> None:
+    async def __call__(self, what: Literal["node", "agent", "task", "message"], data: Mapping[str, JsonValue]) -> None:
         """Write an event down."""
 
 

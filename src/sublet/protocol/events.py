@@ -53,6 +53,8 @@ class EventKind(StrEnum):
     NODE_STATE = "node_state"
     NODE_AGENT = "node_agent"
     NODE_TASK = "node_task"
+    NODE_MESSAGE = "node_message"
+    PANEL_STATE = "panel_state"
     OFFICE_CREATED = "office_created"
     OFFICE_CLOSED = "office_closed"
     OFFICE_KICKED = "office_kicked"

@@ -11,7 +11,9 @@ from nacl.signing import SigningKey
 from attacks.kit.as_probe import throwing
 from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe, Reason
 from daemon.federation import test_parts
-from federation import test_nodes
+from daemon.panels import test_panels
+from federation import test_broadcasts, test_nodes
+from mcp_server import test_panels_and_nodes
 from sublet.daemon.rooms.relayed_nodes import RelayedNodes
 from sublet.federation.limits import Rate
 from sublet.federation.ports import KnownNode
@@ -170,6 +172,29 @@ PROBES: list[Probe] = [
             test_nodes.test_a_task_that_a_kill_interrupted_is_answered_so_and_never_run_again,
             test_nodes.test_a_task_for_a_node_that_is_away_waits_where_that_was_asked,
         ),
+    ),
+    FailureProbe(
+        name="federation: a node that refuses what is said to all",
+        covers=["federation.broadcasts:Broadcasts.say"],
+        throw=throwing(test_broadcasts.test_members_of_the_room_hear_it_and_nobody_else),
+    ),
+    FailureProbe(
+        name="panels: members that fail, are refused, are stopped, and a kill in the middle",
+        covers=[
+            "daemon.panels.runs:PanelRuns._drive",
+            "daemon.panels.runs:PanelRuns._ended",
+            "daemon.panels.runs:PanelRuns._watch_time",
+        ],
+        throw=throwing(
+            test_panels.test_the_stop_rule_a_cancel_and_the_time_of_agents_end_who_works_and_tell_why,
+            test_panels.test_a_panel_begins_whole_or_not_at_all_and_once_for_one_key,
+            test_panels.test_what_a_kill_leaves_is_gone_on_with,
+        ),
+    ),
+    FailureProbe(
+        name="panels: a host that follows one",
+        covers=["mcp_server.panel_tools:_followed"],
+        throw=throwing(test_panels_and_nodes.test_one_handle_begins_follows_compares_takes_and_stops_a_panel),
     ),
     FailureProbe(
         name="federation: a file of the owner's that is none",

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from sublet.daemon.api.federation import AskAgent, FailedTask, Find, TaskAnswer, TaskBegun
+from sublet.daemon.api.federation import (
+    AskAgent,
+    Broadcast,
+    FailedTask,
+    Find,
+    ListBroadcasts,
+    TaskAnswer,
+    TaskBegun,
+)
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.sessions import AskAnswer, AskBegun, AskOutput
+from sublet.daemon.federation.finding import Finding
 from sublet.daemon.federation.service import FederationParts, FederationService
 from sublet.daemon.federation.settings_file import SettingsFile
 from sublet.daemon.storage.journal import Journal
+from sublet.federation.ports import OwnAgent
 from sublet.federation.settings import PeerSettings, Settings
 from sublet.policy.config import parse
 from sublet.policy.decision import Subject
@@ -21,6 +31,7 @@ from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import Event, EventKind
 from support.decisions import gatekeeper
 from support.federation_world import Node, World, until
 
@@ -41,18 +52,37 @@ def service(node: Node, *rules: dict[str, Any], settings: Settings | None = None
             finger_session_id="s", request_id="r", route_decision="dispatch_agent", result=f"{owner}: {text}"
         )
 
+    gate = gatekeeper(cast(Journal, None), policy, None)
     return FederationService(
         FederationParts(
-            gate=gatekeeper(cast(Journal, None), policy, None),
+            gate=gate,
             federation=node.federation,
+            finding=Finding(gate, node.federation),
             settings=SettingsFile(Path("/nowhere/federation.toml"), settings or node.settings),
             agents=lambda: list(node.agents),
             ask=ask,
             chain_of=lambda _: Chain(),
             max_depth=4,
             wall=lambda: node.world.wall,
+            said=said_by(node),
         )
     )
+
+
+def finding_of(node: Node, *rules: dict[str, Any]) -> Finding:
+    """Return what finds agents from a node."""
+    policy = Policy(Protected(Path("/nowhere")), parse({"version": 1, "global": list(rules)}))
+    return Finding(gatekeeper(cast(Journal, None), policy, None), node.federation)
+
+
+def said_by(node: Node) -> Callable[[EventKind, int], Awaitable[list[Event]]]:
+    """Return what returns the messages to all that a node has written down."""
+
+    async def said(kind: EventKind, limit: int) -> list[Event]:
+        found = [dict(data) for what, data in node.told if what == "message"][-limit:]
+        return [Event(seq=1, at="2026-11-28T10:00:00Z", kind=kind, data=data) for data in found]
+
+    return said
 
 
 class Told:
@@ -171,3 +201,49 @@ async def test_who_may_ask_by_one_name_need_not_be_allowed_by_the_others() -> No
     async with world.running(ann, bob):
         await until(lambda: ann.addresses() == [B])
         assert (await asked(found, Subject("agent", "boss"), to="worker-1@bob", text="it")).result == "worker-1 did it"
+
+
+async def test_a_panel_gets_agents_of_as_many_nodes_as_there_are_or_those_that_are_named() -> None:
+    world = World()
+    ann, bob, cat = world.add("ann", "boss"), world.add("bob"), world.add("cat", "worker-2")
+    bob.agents |= {OwnAgent("worker-9", "claude", ("test",)): False}
+    finding = finding_of(ann)
+    async with world.running(ann, bob, cat):
+        await until(lambda: len(ann.addresses()) == 3)
+        ann.federation.table.named("worker-2")[cat.own.name].status = "busy"
+        two = finding.several("capability:test", 2, HUMAN)
+        assert {one.peer for one in two} == {"bob", "cat"}, "another node comes before a second agent of one"
+        assert "the first of 3" in two[0].why
+        assert [one.peer for one in finding.several("capability:test", 3, HUMAN)].count("bob") == 2
+        named = finding.several("worker-1@bob, worker-2", 2, HUMAN)
+        assert [one.address for one in named] == ["worker-1@bob", "worker-2@cat.local"]
+        for to, wanted, code in (
+            ("capability:test", 4, LocalCode.INVALID_ARGUMENT),
+            ("capability:none", 2, LocalCode.NOT_FOUND),
+            ("worker-1@bob", 2, LocalCode.INVALID_ARGUMENT),
+            ("worker-1@bob,nobody", 2, LocalCode.NOT_FOUND),
+        ):
+            with pytest.raises(SubletError) as refused:
+                finding.several(to, wanted, HUMAN)
+            assert refused.value.code == code
+        denied = {"id": "no", "effect": "deny", "action": "delegation.create", "resource": "cat"}
+        assert {one.peer for one in finding_of(ann, denied).several("capability:test", 2, HUMAN)} == {"bob"}
+
+
+async def test_what_is_said_to_all_is_said_as_who_says_it_and_only_to_whom_the_caller_may_know() -> None:
+    world = World()
+    ann, bob, cat = world.add("ann"), world.add("bob"), world.add("cat")
+    hides = {"id": "no", "effect": "deny", "action": "delegation.create", "resource": "cat", "hide": True}
+    found = service(ann, hides)
+    async with world.running(ann, bob, cat):
+        await until(lambda: len(ann.addresses()) == 2)
+        sent = await found.broadcast(Broadcast(text="tea"), HUMAN)
+        assert [(one.peer, one.why_not) for one in sent.heard] == [("bob", "")]
+        assert (sent.room_id, sent.from_agent) == ("!agent-broadcast:ann.local", "human@ann.local")
+        [heard] = await service(bob).broadcasts(ListBroadcasts(), HUMAN)
+        assert (heard.from_agent, heard.peer, heard.text) == ("human@ann.local", "ann", "tea")
+        [own] = await found.broadcasts(ListBroadcasts(), HUMAN)
+        assert own.peer is None
+        ann.settings = ann.settings.model_validate({"enabled": False})
+        with pytest.raises(SubletError, match="off here"):
+            await found.broadcast(Broadcast(text="tea"), HUMAN)
